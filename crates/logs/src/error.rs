@@ -98,7 +98,8 @@ pub enum Error {
     },
     /// The source's last event differs from the store's.
     #[error(
-        "{name} at {offset}: the source has another event at this position: its logs were reset, or it is another server"
+        "{name} at {offset}: the source has another event at this position: its logs were reset, or it is another \
+        server"
     )]
     NotSame {
         /// The log.

@@ -1,4 +1,4 @@
-//! The server to connect to, the account, and how.
+//! Address of a server: host or socket, account, and connection settings.
 
 use std::fmt;
 use std::fs;
@@ -14,46 +14,46 @@ use crate::password::PasswordSource;
 use crate::resolution::{OptionOrigin, OptionSources};
 use crate::tls_policy::{SslMode, TlsPolicy};
 
-/// The server to connect to, the account, and how.
+/// Address of a server: host or socket, account, and connection settings.
 #[derive(Clone)]
 pub struct Address {
-    /// The account's name.
+    /// Name of the account.
     pub user: String,
-    /// Its password, or where that comes from. Never shown.
+    /// Source of the account's password. Never shown.
     pub password: PasswordSource,
-    /// The host's name or number.
+    /// Host name or IP address.
     pub host: String,
-    /// The TCP port.
+    /// TCP port.
     pub port: u16,
-    /// The socket to use in place of host and port.
+    /// Unix socket file, used instead of host and port.
     pub socket: Option<PathBuf>,
-    /// How the connection is encrypted.
+    /// Encryption of the connection.
     pub tls: TlsPolicy,
-    /// What a password is encrypted by where the connection is not.
+    /// Public key that encrypts the password if the connection is not encrypted.
     pub public_key: PublicKey,
-    /// How packets are to be compressed (`None`: not at all), the best first.
+    /// Accepted compressions of packets (`None`: not compressed), the best first.
     pub compressions: Vec<Option<Compression>>,
-    /// Whether the server may ask for the password itself, over TLS.
+    /// Permission for the server to request the cleartext password over TLS.
     pub cleartext: Cleartext,
-    /// How long the server may be silent, if it is not still at work, until it is given up.
+    /// Longest silence of a server that is not running a statement.
     pub timeout: Duration,
-    /// Cancels the waits of connections: for a login at once, for the answer to a statement after a second.
+    /// Cancels the waits of connections: for a login immediately, for the answer to a statement after a second.
     pub cancel: Cancel,
 }
 
-/// Where the key comes from that a password is encrypted by which the server wants to see itself, over TCP without TLS.
+/// Source of the RSA public key that encrypts a password which must be sent over TCP without TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PublicKey {
-    /// From nowhere: such a password is not sent.
+    /// No key: the password is not sent.
     #[default]
     Unknown,
-    /// From the server. Whoever sits in between can send another, and read the password.
+    /// The server sends the key. A man in the middle can send another key, and read the password.
     OfServer,
-    /// From this file (PEM).
+    /// The key is in this file (PEM).
     File(PathBuf),
 }
 
-/// Why a text is no address.
+/// Error: a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; an address is mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=PATH")]
 pub struct AddressError {
@@ -61,14 +61,14 @@ pub struct AddressError {
 }
 
 impl Address {
-    /// How long a server may be silent unless it is told otherwise: longer than it takes to start one anew.
+    /// Default of [`Address::timeout`]: longer than a server takes to restart.
     pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Reads an address; what it does not say is as MySQL's programs have it.
+    /// Parses an address. Its defaults are those of MySQL's programs.
     ///
     /// # Errors
     ///
-    /// When the text is none, or names no user, or no host or socket, or holds an option that is not known.
+    /// If the text is not an address, has no user, or no host and no socket, or has an unknown option.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let address = ConnectionOptions::of_address(text)?;
         if address.host.is_none() && address.socket.is_none() {
@@ -78,17 +78,17 @@ impl Address {
         sources.resolve().map(|found| found.address).map_err(|error| AddressError::new(error.to_string()))
     }
 
-    /// How long the server may be silent; `None` if it is on this machine, behind a socket, which is never silent.
+    /// Returns the longest silence of the server; `None` for a Unix socket, which is never silent.
     pub(crate) fn silence_max(&self) -> Option<Duration> {
         self.socket.is_none().then_some(self.timeout)
     }
 
-    /// Tells whether others can read what goes over the connection if the server does not offer TLS.
+    /// Returns whether the connection is plaintext TCP if the server does not offer TLS.
     fn is_open(&self) -> bool {
         self.socket.is_none() && self.tls.mode <= SslMode::Preferred
     }
 
-    /// Where the key comes from that the password is encrypted by, read if it is in a file, and needed.
+    /// Returns the key that encrypts the password. Reads the key's file only if the password may need it.
     pub(crate) fn server_key(&self, password: &str) -> Result<ServerKey, Error> {
         match &self.public_key {
             PublicKey::OfServer => Ok(ServerKey::Ask),
@@ -101,16 +101,16 @@ impl Address {
         }
     }
 
-    /// How long a server that sends its log, and has nothing to send, may take to give a sign of life: some may be missed
-    /// before it is taken for lost.
+    /// Returns the heartbeat interval for a server that sends its log: a fraction of the timeout, so that some
+    /// heartbeats may be missed.
     pub fn heartbeat(&self) -> Duration {
         const MAX: Duration = Duration::from_secs(15);
-        /// How many may be missed.
+        /// Number of heartbeats within the timeout.
         const MISSED: u32 = 4;
         (self.timeout / MISSED).min(MAX)
     }
 
-    /// Where it is: its host and port, or its socket.
+    /// Returns the host and port, or the socket.
     pub fn place(&self) -> String {
         match &self.socket {
             Some(socket) => socket.display().to_string(),
@@ -120,7 +120,7 @@ impl Address {
     }
 }
 
-/// Without its password.
+/// Omits the password.
 impl fmt::Display for Address {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.socket {
@@ -130,7 +130,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// As [`Display`](fmt::Display): a password is never shown.
+/// Does the same as [`Display`](fmt::Display): a password is never shown.
 impl fmt::Debug for Address {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)
@@ -138,7 +138,7 @@ impl fmt::Debug for Address {
 }
 
 impl AddressError {
-    /// An address cannot be used for this reason, which shows nothing of its user or password.
+    /// Creates an error with this reason, which must not contain the user or password.
     pub(crate) fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
     }
@@ -173,7 +173,7 @@ mod tests {
             assert!(error.starts_with(wanted), "{text}: {error}");
         };
         check("root@localhost", "it does not start with mysql://");
-        check("mysql://localhost", "no user is given");
+        check("mysql://localhost", "no user: set --user");
         check("mysql://root@:1", "it names no host");
         check("mysql://root@h:x", "x is not a port number");
         check("mysql://root@h/shop", "shop names a database");

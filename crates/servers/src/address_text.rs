@@ -1,4 +1,4 @@
-//! The text of an address: `mysql://user:password@host:port/?name=value`.
+//! Text form of an address: `mysql://user:password@host:port/?name=value`.
 
 use percent_encoding::percent_decode_str;
 
@@ -6,21 +6,21 @@ use crate::address::AddressError;
 use crate::connection_options::{ConnectionOptions, PasswordOption, Recognition};
 use crate::password::PasswordSource;
 
-/// The beginning of each address.
+/// Prefix of every address.
 const SCHEME: &str = "mysql://";
 
 impl ConnectionOptions {
-    /// Reads the text of an address: `mysql://user:password@host:port/?name=value&…`, of which every part may be absent.
+    /// Parses the text of an address: `mysql://user:password@host:port/?name=value&…`. Every part is optional.
     ///
     /// # Errors
     ///
-    /// When the text is no address, or has an option that is not one of a connection. The error shows nothing of a user
-    /// or password.
+    /// If the text is not an address, or has an option that is not a connection option. The error contains no user or
+    /// password.
     pub fn of_address(text: &str) -> Result<Self, AddressError> {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| fail("it does not start with mysql://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        // Text before the last @ may be of a user or a password, wherever it stands: errors do not show it.
+        // Text before the last @ may belong to a user or a password, wherever it is: errors do not show it.
         if database.contains('@') || !authority.contains('@') && query.contains('@') {
             return Err(unescaped());
         }
@@ -48,7 +48,7 @@ impl ConnectionOptions {
                 option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
             let value = value.map(decode).transpose()?;
             let taken = options.set(name, value.as_deref());
-            // With an @ behind it, it may be the rest of a password with an unescaped ?.
+            // With an @ in the query, the text may be the rest of a password with an unescaped ?.
             match taken {
                 Ok(Recognition::Taken) => {}
                 _ if query.contains('@') => return Err(unescaped()),
@@ -61,7 +61,7 @@ impl ConnectionOptions {
         Ok(options)
     }
 
-    /// Takes the host and the port. Without an account, either may be a piece of one, and is not shown.
+    /// Sets the host and the port. Without an account, either may be part of one, and is not shown in errors.
     fn set_place(&mut self, place: &str, has_account: bool) -> Result<(), AddressError> {
         let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, rest)) => (host, rest.strip_prefix(':')),

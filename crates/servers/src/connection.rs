@@ -1,4 +1,4 @@
-//! A connection for SQL.
+//! SQL connection to a server.
 
 use std::fmt;
 use std::mem::size_of;
@@ -16,63 +16,64 @@ use crate::link::{ANSWER_SIZE_MAX, Link, LinkOptions};
 use crate::silence::{Found, UnderWay, Watch};
 use crate::statement_cache::StatementCache;
 
-/// A connection for SQL. A text may hold several statements, with semicolons between: the first that fails ends the run.
+/// SQL connection to a server. A text may have several statements, separated by semicolons: the first one that fails
+/// ends the run.
 ///
 /// Over TCP, a server may be silent only while it runs a statement. If it is silent for longer than its address allows
-/// and runs none, the connection is closed, after twice that time at the latest: that is [`Error::Lost`].
+/// and runs none, the connection is closed, at the latest after twice that time: that is [`Error::Lost`].
 pub struct Connection {
-    /// Declared before the client: the socket must outlive it.
+    /// Declared before the client, whose socket must outlive it.
     watch: Option<Watch>,
-    /// The server's place, for errors.
+    /// Host and port or socket of the server, for errors.
     place: String,
     client: SqlClient,
 }
 
-/// The client's side of the conversation.
+/// Client side of the protocol.
 struct SqlClient {
     link: Link,
     statements: StatementCache,
-    /// File that the server gets when it asks for one.
+    /// File to send if the server requests one.
     file: Option<Vec<u8>>,
     sync: AnswerSync,
     /// The server's `max_allowed_packet`, if it is known.
     packet_max: Option<usize>,
 }
 
-/// The relation of requests and answers.
+/// Relation of requests and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AnswerSync {
-    /// The next answer is that of the next request.
+    /// The next answer belongs to the next request.
     InStep,
     /// The next answer could be the rest of an earlier one, which failed for this reason.
     Lost { reason: String },
 }
 
-/// A row of a result: its values as text, `None` for NULL.
+/// Row of a result: its values as text, `None` for NULL.
 pub type Row = Vec<Option<Vec<u8>>>;
 
-/// A row with the names of its columns.
+/// Row with the names of its columns.
 pub type NamedRow = Vec<(String, Option<Vec<u8>>)>;
 
-/// A value of a prepared statement's parameter.
+/// Value of a prepared statement's parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parameter {
     /// NULL.
     Null,
-    /// A signed integer.
+    /// Signed integer.
     Int(i64),
-    /// An unsigned integer.
+    /// Unsigned integer.
     UInt(u64),
-    /// Four bytes.
+    /// Floating-point number of four bytes.
     Float(f32),
-    /// Eight bytes.
+    /// Floating-point number of eight bytes.
     Double(f64),
     /// Bytes: text in the session's `character_set_client`.
     Bytes(Vec<u8>),
 }
 
 impl Parameter {
-    /// Returns an upper bound of its size in a packet.
+    /// Returns an upper bound of the parameter's size in a packet.
     pub const fn size(&self) -> usize {
         match self {
             Self::Null => HEAD_SIZE_MAX,
@@ -94,14 +95,14 @@ impl Parameter {
 }
 
 /// Checks that a server with this `max_allowed_packet` accepts a statement with these parameters. They must fit into a
-/// packet, together or each by itself: see [`Connection::set_packet_max`].
+/// packet, either together or each by itself: see [`Connection::set_packet_max`].
 ///
 /// # Errors
 ///
-/// The size that does not fit.
+/// The size that is too large.
 pub fn fit(parameters: &[Parameter], packet_max: usize) -> Result<(), usize> {
     let largest = parameters.iter().map(Parameter::size).max().unwrap_or(0);
-    // What is not sent ahead stays in the statement.
+    // Only bytes are sent ahead; other values stay in the statement.
     let left = |parameter: &Parameter| match parameter {
         Parameter::Bytes(_) => HEAD_SIZE_MAX,
         other => other.size(),
@@ -113,18 +114,18 @@ pub fn fit(parameters: &[Parameter], packet_max: usize) -> Result<(), usize> {
     }
 }
 
-/// Size of a parameter's type and of its bit for NULL, at most.
+/// Largest size of a parameter's type and its NULL bit.
 const HEAD_SIZE_MAX: usize = 3;
-/// Size of the length in front of bytes, at most.
+/// Largest size of the length in front of bytes.
 const LENGTH_SIZE_MAX: usize = 9;
-/// Size of parameters from which on they are sent in pieces.
+/// Smallest total size of parameters that are sent in pieces.
 const IN_PIECES: usize = 16 << 20;
 /// Size of a piece of a parameter or file: less than the lowest default of `max_allowed_packet`, 1 MiB.
 const PIECE_SIZE: usize = 512 << 10;
-/// Size of the rows that are held at once, at most. Bounds what a hostile server can make us hold.
+/// Largest size of the rows held at once. Bounds the memory that a hostile server can take.
 const ROWS_SIZE_MAX: usize = 1 << 30;
 
-/// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it finds, changed or not.
+/// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it matches, changed or not.
 const WANTED: Capabilities = Capabilities(
     Capabilities::FOUND_ROWS.0
         | Capabilities::LOCAL_FILES.0
@@ -137,7 +138,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, or refuses, or when the wait is cancelled.
+    /// If the server cannot be reached, refuses the login, or the wait is cancelled.
     pub fn open(address: &Address) -> Result<Self, Error> {
         let options = LinkOptions {
             connect_timeout: address.timeout,
@@ -162,18 +163,18 @@ impl Connection {
         Ok(Self { watch: watch.transpose()?, place: address.place(), client })
     }
 
-    /// Lets waits go on after a cancellation: for connections whose commits must be known to have succeeded or failed.
+    /// Makes waits ignore a cancellation: for connections whose commits must be known to have succeeded or failed.
     pub fn ignore_cancel(&mut self) {
         self.client.link.ignore_cancel();
     }
 
-    /// Sets the server's `max_allowed_packet`. Parameters that do not fit in half of it together, or are larger than 16 MiB,
-    /// are sent ahead of their statement in pieces (`COM_STMT_SEND_LONG_DATA`), and so is a file in smaller pieces.
+    /// Sets the server's `max_allowed_packet`. Parameters that together exceed half of it, or 16 MiB, are sent ahead of
+    /// their statement in pieces (`COM_STMT_SEND_LONG_DATA`). A file is then sent in smaller pieces, too.
     pub fn set_packet_max(&mut self, packet_max: usize) {
         self.client.packet_max = Some(packet_max);
     }
 
-    /// Returns the server's number of this connection.
+    /// Returns the server's connection ID of this connection.
     pub fn id(&self) -> u32 {
         self.client.link.session().connection_id
     }
@@ -182,17 +183,16 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// When one of them is refused (those behind it are not run), or the connection is gone.
+    /// If the server refuses a statement (it does not run the following ones), or the connection is lost.
     pub fn run(&mut self, sql: &str) -> Result<(), Error> {
         self.run_and(sql, || ())
     }
 
-    /// Runs statements as [`Connection::run`] does. Calls `first_done` once the first one has been run, while the others
-    /// still run.
+    /// Runs statements as [`Connection::run`] does. Calls `first_done` after the first one, while the others still run.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of [`Connection::run`].
     pub fn run_and(&mut self, sql: &str, first_done: impl FnOnce()) -> Result<(), Error> {
         let mut first_done = Some(first_done);
         self.query(sql.as_bytes(), &mut |_| {
@@ -207,7 +207,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As [`Connection::run`].
+    /// Those of [`Connection::run`].
     pub fn run_bytes(&mut self, sql: &[u8]) -> Result<(), Error> {
         self.query(sql, &mut |_| Ok(()))
     }
@@ -216,7 +216,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As [`Connection::run_bytes`].
+    /// Those of [`Connection::run_bytes`].
     pub fn load(&mut self, sql: &[u8], file: Vec<u8>) -> Result<(), Error> {
         let size = sql.len() + file.len();
         self.client.file = Some(file);
@@ -225,12 +225,12 @@ impl Connection {
         result
     }
 
-    /// Runs one prepared statement with a value for each `?`, and keeps it for the next time. Returns the number of rows
-    /// that it changed, or found, if it is an `UPDATE`. A statement that has a result set is an error.
+    /// Runs one prepared statement with a value for each `?`, and keeps it prepared. Returns the number of rows that it
+    /// changed, or for an `UPDATE` matched. A statement with a result set is an error.
     ///
     /// # Errors
     ///
-    /// As [`Connection::run`].
+    /// Those of [`Connection::run`].
     pub fn execute(&mut self, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Error> {
         let size = parameters.iter().map(Parameter::size).sum();
         self.request(size, |client| client.execute(sql, &parameters, size))
@@ -240,7 +240,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As [`Connection::run`].
+    /// Those of [`Connection::run`].
     pub fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
         let (mut rows, mut size) = (Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -256,7 +256,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As [`Connection::run`].
+    /// Those of [`Connection::run`].
     pub fn named_rows(&mut self, sql: &str) -> Result<Vec<NamedRow>, Error> {
         let (mut names, mut rows, mut size) = (Vec::<String>::new(), Vec::new(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -264,7 +264,7 @@ impl Connection {
                 Part::Columns(_) => names.clear(),
                 Part::Column(column) => names.push(String::from_utf8_lossy(column.name).into_owned()),
                 Part::Row(row) => {
-                    // Each row has the names again.
+                    // Each row has its own copy of the names.
                     size += names.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
                     rows.push(names.iter().cloned().zip(held(row, &mut size, ROWS_SIZE_MAX)?).collect());
                 }
@@ -275,11 +275,11 @@ impl Connection {
         Ok(rows)
     }
 
-    /// Calls `take` with each row of a query until it breaks. The server sends all rows in any case.
+    /// Calls `take` with each row of a query until it returns `Break`. The server sends all rows in any case.
     ///
     /// # Errors
     ///
-    /// As [`Connection::run`].
+    /// Those of [`Connection::run`].
     pub fn each_row(&mut self, sql: &str, take: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<(), Error> {
         let mut flow = ControlFlow::Continue(());
         self.query(sql.as_bytes(), &mut |part| {
@@ -292,17 +292,17 @@ impl Connection {
         })
     }
 
-    /// Returns the first value of the first row; none if there is no row, or the value is NULL.
+    /// Returns the first value of the first row; `None` if there is no row, or the value is NULL.
     ///
     /// # Errors
     ///
-    /// As [`Connection::run`].
+    /// Those of [`Connection::run`].
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, Error> {
         let (mut first, mut size) = (None, 0);
         self.query(sql.as_bytes(), &mut |part| {
             match (part, &first) {
                 (Part::Row(row), None) => first = Some(held(row, &mut 0, ROWS_SIZE_MAX)?),
-                // More rows are of no use, and so have a lower bound.
+                // Further rows are not used, so they have a lower limit.
                 (Part::Row(row), Some(_)) => drop(held(row, &mut size, ANSWER_SIZE_MAX)?),
                 _ => {}
             }
@@ -316,7 +316,7 @@ impl Connection {
         self.request(sql.len(), |client| client.query(sql, take))
     }
 
-    /// Runs a request under the eyes of the watch.
+    /// Runs a request while the watch monitors the connection.
     fn request<T>(
         &mut self,
         size: usize,
@@ -334,11 +334,11 @@ impl Connection {
     }
 }
 
-/// Function that takes a part of an answer.
+/// Callback that takes a part of an answer.
 type TakePart<'t> = &'t mut dyn FnMut(Part<'_>) -> Result<(), Error>;
 
 impl SqlClient {
-    /// Runs a request. After an answer that is not read to its end, the connection is lost and no longer used.
+    /// Runs a request. If its answer is not read completely, the connection is lost and no longer used.
     fn checked<T>(&mut self, request: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if let AnswerSync::Lost { reason } = &self.sync {
             return Err(match self.link.is_cancelled() {
@@ -378,7 +378,7 @@ impl SqlClient {
                     take(part)?;
                     continue;
                 }
-                // The server refuses what it got in place of the file.
+                // The server refuses the empty file.
                 Err(WireError::Refused(_)) if result.is_err() => return result,
                 Err(error) => return Err(error.into()),
             };
@@ -421,7 +421,7 @@ impl SqlClient {
         self.link.send_encoded(|out| execution.encode(out))?;
         let result = self.affected_rows();
         if is_in_pieces && result.is_err() {
-            // The server may not have dropped what was sent ahead.
+            // The server may have kept the values that were sent ahead.
             self.forget(sql)?;
         }
         result
@@ -480,7 +480,7 @@ impl SqlClient {
     }
 }
 
-/// Returns the row's values, and adds their size to `size`, which is bounded.
+/// Returns the row's values, and adds their size to `size`, which may not exceed `size_max`.
 fn held(row: TextRow<'_>, size: &mut usize, size_max: usize) -> Result<Row, Error> {
     let row = owned(row);
     *size += memory_of(&row);
@@ -500,7 +500,7 @@ fn owned(row: TextRow<'_>) -> Row {
     row.map(|value| value.map(<[u8]>::to_vec)).collect()
 }
 
-/// Asks a server over a new connection whether it runs something for another one.
+/// Asks a server over a new connection whether it runs a statement of the connection `id`.
 fn ask(address: &Address, id: u32, timeout: Duration) -> Found {
     let address = Address { timeout, ..address.clone() };
     let options = LinkOptions { connect_timeout: timeout, ..LinkOptions::default() };
@@ -517,7 +517,7 @@ fn ask(address: &Address, id: u32, timeout: Duration) -> Found {
     }
 }
 
-/// Columns of `SHOW PROCESSLIST`, on all servers.
+/// Column indexes in `SHOW PROCESSLIST`, the same on all servers.
 const ID: usize = 0;
 const COMMAND: usize = 4;
 

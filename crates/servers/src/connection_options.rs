@@ -1,4 +1,4 @@
-//! Connection options of one place, by the names that they have everywhere.
+//! Connection options of one source, by the names that all sources share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::password::PasswordSource;
 use crate::tls_policy::{SslMode, TlsVersion};
 use crate::tls_request::{Identity, TlsRequest};
 
-/// Connection options as one place gives them: a command line, an address, the settings, or the option files.
+/// Connection options of one source: a command line, an address, the settings, or the option files.
 ///
-/// The names are those of MySQL's programs, and a few of our own. Of an option that is given twice, the last one counts.
+/// The names are those of MySQL's programs, and a few of our own. If an option is given twice, the last one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// `user`
@@ -38,32 +38,32 @@ pub struct ConnectionOptions {
     pub zstd_level: Option<u8>,
     /// `enable-cleartext-plugin`
     pub cleartext: Option<Cleartext>,
-    /// `timeout`: the time that the server may be silent.
+    /// `timeout`: longest silence of the server.
     pub timeout: Option<Duration>,
 }
 
-/// A password option.
+/// Password option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordOption {
     /// `password` without a value: the user is asked.
     Prompt,
-    /// The password, or where it comes from.
+    /// Source of the password.
     Source(PasswordSource),
 }
 
-/// What carries a connection: MySQL's `protocol`.
+/// Transport of a connection: MySQL's `protocol`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP, also to this machine.
     Tcp,
-    /// A Unix socket file.
+    /// Unix socket file.
     Socket,
 }
 
-/// An algorithm that compresses a connection.
+/// Compression algorithm of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressionAlgorithm {
-    /// None.
+    /// No compression.
     Uncompressed,
     /// zlib
     Zlib,
@@ -71,20 +71,20 @@ pub enum CompressionAlgorithm {
     Zstd,
 }
 
-/// Whether an option is one of a connection.
+/// Result of setting an option by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recognition {
-    /// It is, and was taken.
+    /// The option was set.
     Taken,
-    /// It is not.
+    /// The name is not a connection option.
     Unknown,
 }
 
-/// zlib's own level.
+/// Default level of zlib.
 const ZLIB_LEVEL: u8 = 6;
-/// zstd's level, unless `zstd-compression-level` is given.
+/// Level of zstd without `zstd-compression-level`.
 const ZSTD_LEVEL: u8 = 3;
-/// The options about TLS that MySQL's and MariaDB's programs have, or had, and we do not.
+/// TLS options of MySQL's and MariaDB's programs, past and present, that bintide does not support, with remedies.
 const UNSUPPORTED: [(&str, &str); 4] = [
     ("ssl", "set ssl-mode=REQUIRED or ssl-mode=DISABLED"),
     ("ssl-verify-server-cert", "set ssl-mode=VERIFY_IDENTITY and ssl-ca=FILE"),
@@ -93,11 +93,11 @@ const UNSUPPORTED: [(&str, &str); 4] = [
 ];
 
 impl ConnectionOptions {
-    /// Takes one option. Its name may have `_` for `-`. The error says what is wrong with its value.
+    /// Sets one option. Its name may have `_` for `-`. The error describes the invalid value.
     ///
     /// # Errors
     ///
-    /// When the value is not one that the option can have, or when it is an option about TLS that is not supported.
+    /// If the value is invalid, or the option is an unsupported TLS option.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<Recognition, String> {
         let name = name.replace('_', "-");
         if name.starts_with("ssl") || name.starts_with("tls") {
@@ -175,9 +175,10 @@ impl ConnectionOptions {
         Ok(())
     }
 
-    /// Keeps what holds for each server of a command, and not for one alone: user and password go, with the place.
+    /// Returns the options that apply to every server of a command: without user, password, host, port, socket and
+    /// protocol.
     ///
-    /// TLS options remain if they ask for more than the default gives.
+    /// TLS options remain if they require more than the default.
     #[must_use]
     pub fn for_other_server(&self) -> Self {
         let mut tls = self.tls.clone();
@@ -185,13 +186,13 @@ impl ConnectionOptions {
         Self { tls, user: None, password: None, ..self.for_other_place() }
     }
 
-    /// Keeps all that says nothing of the place.
+    /// Returns the options without host, port, socket and protocol.
     #[must_use]
     pub fn for_other_place(&self) -> Self {
         Self { host: None, port: None, socket: None, protocol: None, ..self.clone() }
     }
 
-    /// Returns the compression to ask for, the best first.
+    /// Returns the compressions to request, the best first.
     pub(crate) fn compressions(
         algorithms: Option<&[CompressionAlgorithm]>,
         zstd_level: Option<u8>,
@@ -205,7 +206,8 @@ impl ConnectionOptions {
     }
 }
 
-/// Is it an option about TLS that MySQL's programs know, or an unknown one? `loose-` excuses only the latter.
+/// Returns false for a TLS option that MySQL's programs do not know: only for such an option, `loose-` suppresses the
+/// error.
 pub(crate) fn is_of_mysql(name: &str) -> bool {
     let taken = ConnectionOptions::default().set(name, Some(""));
     let is_unknown_tls = taken.is_err_and(|error| error.ends_with("is not supported: remove the option"));

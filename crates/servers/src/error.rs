@@ -1,6 +1,6 @@
-//! Errors between a client and a server.
+//! Errors of connections to a server.
 
-/// Errors between a client and a server.
+/// Error of a connection to a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -9,30 +9,30 @@ pub enum Error {
     Refused {
         /// MySQL's error number.
         code: u16,
-        /// What the server said.
+        /// Error message of the server.
         message: String,
     },
-    /// The connection is gone, or could not be made. Whether the last statement was run is unknown.
+    /// The connection is lost, or could not be made. It is unknown whether the last statement was run.
     #[error("no connection to the server{}: {reason}", place.as_ref().map(|place| format!(" at {place}")).unwrap_or_default())]
     Lost {
-        /// Its host and port, or its socket, where that is known.
+        /// Host and port or socket of the server, if known.
         place: Option<String>,
-        /// What happened.
+        /// Cause.
         reason: String,
     },
-    /// The server sends nothing for longer than its address allows.
+    /// The server was silent for longer than its address allows.
     #[error("the server has sent nothing for {seconds} seconds; the connection is closed")]
     Silent {
-        /// How long.
+        /// Duration of the silence.
         seconds: u64,
     },
-    /// The user has cancelled it.
+    /// The user has cancelled the wait.
     #[error("cancelled")]
     Cancelled,
-    /// A packet of the server breaks the protocol.
+    /// A packet of the server violates the protocol.
     #[error(transparent)]
     Protocol(wire::WireError),
-    /// The server needs the password itself, and the connection is not encrypted.
+    /// The server needs the cleartext password, and the connection is not encrypted.
     #[error(
         "{plugin} sends the password itself, because the server has not cached it, and the connection is not encrypted: \
          set --ssl-mode=REQUIRED; if the server has no TLS, --get-server-public-key requests the RSA public key that \
@@ -42,15 +42,15 @@ pub enum Error {
         /// The name of the authentication plugin.
         plugin: &'static str,
     },
-    /// The file or the command of the password gives none.
+    /// The password's file or command gives no password.
     #[error("{0}")]
     Password(String),
-    /// The public key that is to encrypt the password cannot be used.
+    /// The public key for encrypting the password cannot be used.
     #[error("could not use the public key in {path}: {reason}")]
     PublicKey {
-        /// Its file.
+        /// Path of the key's file.
         path: String,
-        /// What is wrong.
+        /// Cause.
         reason: String,
     },
     /// The account has an authentication plugin that bintide does not support.
@@ -59,27 +59,27 @@ pub enum Error {
          an unknown user, a server may request any plugin), or change the account to caching_sha2_password"
     )]
     Plugin {
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: String,
     },
-    /// Certificates are to be verified, and no authority is trusted.
+    /// The policy verifies certificates, but trusts no authority.
     #[error(
         "a CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set --ssl-ca to the certificate of the \
          authority that signed the server's certificate"
     )]
     NoAuthority,
-    /// Revocation lists are given, and no certificate is to be verified.
+    /// Revocation lists are given, but the policy verifies no certificate.
     #[error(
         "ssl-crl and ssl-crlpath have an effect only if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set --ssl-ca"
     )]
     IdleRevocations,
-    /// TLS is required, and the server does not offer it.
+    /// TLS is required, but the server does not offer it.
     #[error(
         "TLS: the server does not offer TLS, and ssl-mode is {mode}: TLS is off on the server (check its tls_version and \
          ssl_cert), or a man in the middle has removed the offer"
     )]
     TlsNotOffered {
-        /// The name of the mode.
+        /// Name of the required mode.
         mode: &'static str,
     },
     /// The server accepts encrypted connections only.
@@ -90,40 +90,40 @@ pub enum Error {
     /// TLS could not be set up.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The server's answer is none that the question allows.
-    #[error("the server's answer to {question} is {found}, and not {wanted}")]
+    /// The server's answer to a query is invalid.
+    #[error("the server's answer to {question} is {found}; expected {wanted}")]
     Answer {
-        /// What was asked.
+        /// Query, or the variable that it reads.
         question: &'static str,
-        /// What came.
+        /// Answer.
         found: String,
-        /// What should have come.
+        /// Description of a valid answer.
         wanted: &'static str,
     },
-    /// A statement is prepared that has other parameters than there are values, or a result set.
+    /// A prepared statement has another number of parameters than there are values, or a result set.
     #[error("the statement has {parameters} parameters and {columns} columns; expected {values} and 0")]
     StatementShape {
-        /// Its parameters.
+        /// Number of its parameters.
         parameters: u16,
-        /// The columns of its result.
+        /// Number of columns in its result.
         columns: u16,
-        /// The values for its parameters.
+        /// Number of values for its parameters.
         values: usize,
     },
-    /// The server is too old for what is to be done with it.
+    /// The server is too old for the command.
     #[error("the server is MySQL {found}; this needs MySQL {wanted} or newer")]
     TooOld {
-        /// The server's version.
+        /// Version of the server.
         found: String,
-        /// The oldest version that will do.
+        /// Oldest supported version.
         wanted: String,
     },
-    /// The server asks for a file of this machine that no statement is to load.
+    /// The server requests a local file that no statement loads.
     #[error(
         "the server requests the local file {name:?}, which no LOAD DATA of this run names; it is not sent"
     )]
     FileRequest {
-        /// The file's name.
+        /// Name of the file.
         name: String,
     },
 }
@@ -137,12 +137,12 @@ impl Error {
         }
     }
 
-    /// Creates an error of a connection that is lost for this reason.
+    /// Creates the error of a connection that is lost for this reason.
     pub fn lost(reason: impl Into<String>) -> Self {
         Self::Lost { place: None, reason: reason.into() }
     }
 
-    /// Adds the place of the server to an error of a lost connection.
+    /// Adds the server's host and port or socket to an error of a lost connection.
     pub(crate) fn at(self, server: &str) -> Self {
         match self {
             Self::Lost { place: None, reason } => Self::Lost { place: Some(server.to_owned()), reason },

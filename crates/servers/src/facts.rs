@@ -1,55 +1,55 @@
-//! What a server is, and how it is set.
+//! Version and settings of a server.
 
 use binlog::gtid::GtidSet;
 
 use crate::connection::Connection;
 use crate::error::Error;
 
-/// What a server is, and how it is set.
+/// Version and settings of a server.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// As it says it: `9.7.4`.
+    /// Version as the server reports it: `9.7.4`.
     pub version: String,
-    /// Is it a MariaDB?
+    /// True for MariaDB.
     pub is_mariadb: bool,
-    /// Its UUID; empty for a MariaDB and for MySQL 5.5.
+    /// `server_uuid`; empty for MariaDB and for MySQL 5.5.
     pub uuid: String,
-    /// Does it write a binary log?
+    /// True if the server writes a binary log.
     pub log_bin: bool,
-    /// Does it identify transactions?
+    /// Use of GTIDs.
     pub gtid_mode: GtidMode,
-    /// The transactions it has; empty where there are no GTIDs.
+    /// `gtid_executed`; empty for servers without GTIDs.
     pub gtid_executed: GtidSet,
-    /// The largest statement it takes, in bytes.
+    /// `max_allowed_packet`: the largest statement in bytes.
     pub packet_max: usize,
-    /// Does it refuse all changes?
+    /// `super_read_only`: the server refuses all changes.
     pub super_read_only: bool,
 }
 
-/// `gtid_mode`.
+/// Values of `gtid_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GtidMode {
-    /// Transactions have no GTIDs; new ones get none.
+    /// New transactions get no GTID, and all have none.
     Off,
-    /// New transactions get none, others may have one.
+    /// New transactions get no GTID, replicated ones may have one.
     OffPermissive,
-    /// New transactions get one, others need not have one.
+    /// New transactions get a GTID, replicated ones may have none.
     OnPermissive,
-    /// All have one.
+    /// All transactions have a GTID.
     On,
 }
 
-/// The first MySQL with GTIDs and a `server_uuid`.
+/// First MySQL version with GTIDs and a `server_uuid`.
 pub const GTIDS_SINCE: [u32; 3] = [5, 6, 5];
-/// The first MySQL with `super_read_only`.
+/// First MySQL version with `super_read_only`.
 const SUPER_READ_ONLY_SINCE: [u32; 3] = [5, 7, 8];
 
 impl Facts {
-    /// Asks a server.
+    /// Queries a server.
     ///
     /// # Errors
     ///
-    /// When it refuses, or answers what nobody understands.
+    /// If the server refuses a query, or its answer is invalid.
     pub fn of(connection: &mut Connection) -> Result<Self, Error> {
         let version = connection.value("SELECT @@version")?.unwrap_or_default();
         let is_mariadb = version.contains("MariaDB");
@@ -77,16 +77,16 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Tells whether this is a MySQL from before this version; never of a MariaDB.
+    /// Returns whether this is a MySQL older than this version; false for MariaDB.
     pub fn is_older_than(&self, version: [u32; 3]) -> bool {
         !self.is_mariadb && version_numbers(&self.version).is_some_and(|own| own < version)
     }
 
-    /// Passes a MySQL of this version or a newer one, and any MariaDB.
+    /// Checks that this is a MySQL of at least this version, or any MariaDB.
     ///
     /// # Errors
     ///
-    /// Of an older MySQL; the error names both versions.
+    /// If the MySQL is older; the error has both versions.
     pub fn require(&self, [major, minor, patch]: [u32; 3]) -> Result<(), Error> {
         if self.is_older_than([major, minor, patch]) {
             return Err(Error::TooOld {
@@ -98,14 +98,14 @@ impl Facts {
     }
 }
 
-/// The three numbers of a version, as in `8.0.20-debug`; `None` if it does not begin with three.
+/// Returns the three numbers of a version such as `8.0.20-debug`; `None` if it does not begin with three numbers.
 pub fn version_numbers(version: &str) -> Option<[u32; 3]> {
     let digits = |text: &str| text.split(|one: char| !one.is_ascii_digit()).next()?.parse().ok();
     let numbers: Vec<u32> = version.split('.').map_while(digits).take(3).collect();
     numbers.try_into().ok()
 }
 
-/// The transactions that a server has.
+/// Queries `gtid_executed`.
 fn gtid_executed(connection: &mut Connection) -> Result<GtidSet, Error> {
     let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
     text.parse().map_err(|_| Error::Answer {

@@ -1,20 +1,20 @@
-//! Other people's servers: how to reach them, SQL connections, what they are and what they allow.
+//! Connections to MySQL and MariaDB servers: addresses, TLS, SQL, server facts, and live binary logs.
 //!
-//! | to | use |
+//! | task | item |
 //! |---|---|
-//! | say which server, and as whom | [`Address`]: `mysql://user@host:port/`, `mysql://user@localhost/?socket=PATH` |
-//! | make an address of a command line, an address, settings and option files | [`OptionSources`] |
-//! | run SQL on it | [`Connection`] |
-//! | say how a connection is encrypted | [`TlsPolicy`]: MySQL's `ssl-mode`, authorities, a certificate of one's own |
-//! | know what it is and how it is set | [`Facts`] |
-//! | speak the protocol itself with it | [`Link`] |
-//! | receive its log | [`LiveSource`] |
-//! | write names and bytes into SQL | [`quote`] |
+//! | name a server and an account | [`Address`]: `mysql://user@host:port/`, `mysql://user@localhost/?socket=PATH` |
+//! | merge command line, address, settings and option files into an address | [`OptionSources`] |
+//! | run SQL on a server | [`Connection`] |
+//! | set the encryption of a connection | [`TlsPolicy`]: MySQL's `ssl-mode`, CA certificates, a client certificate |
+//! | read a server's version and settings | [`Facts`] |
+//! | send and receive protocol packets | [`Link`] |
+//! | receive a server's binary log | [`LiveSource`] |
+//! | quote names and bytes in SQL | [`quote`] |
 //!
-//! Connection options are parsed here and nowhere else.
+//! Only this crate parses connection options.
 //!
-//! What this crate never does: change a server on its own account (its callers say every statement that does), keep
-//! a password longer than a connection needs it, or show one in an error or a log.
+//! This crate never changes a server by itself: its callers supply every statement that does. It never keeps a password
+//! longer than a connection needs it, and never shows one in an error or a log.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,4 +1,4 @@
-//! A connection on which commands and packets of the protocol are sent and received.
+//! Connection for protocol commands and packets.
 
 use std::io::{ErrorKind, Write as _};
 use std::mem;
@@ -23,21 +23,21 @@ use crate::tls_policy::SslMode;
 
 /// `ER_SECURE_TRANSPORT_REQUIRED`: the server accepts encrypted connections only.
 const SECURE_TRANSPORT_REQUIRED: u16 = 3159;
-/// Bytes of the answer to a question at most, and of the answers to all of a replica's: they ask for a few values.
+/// Largest size in bytes of the answer to a query, and of all answers to a replica's queries: they have few values.
 pub(crate) const ANSWER_SIZE_MAX: usize = 16 << 20;
-/// Time that a request has to end by itself before a cancellation ends it: short ones may still say how things ended.
+/// Time after which a cancellation ends a request. A short request can still finish and report its result.
 const CANCEL_DELAY: Duration = Duration::from_secs(1);
 
 /// Options of a connection, besides those of its address.
 #[derive(Clone)]
 pub struct LinkOptions {
-    /// Time limit for reaching the server, including the look-up of its name.
+    /// Time limit of the connection attempt, including the name lookup.
     pub connect_timeout: Duration,
-    /// Size of a packet, at most. A source sends each event whole: it must be more than the largest event.
+    /// Largest size of a packet. A source sends each event as one packet, so the limit must exceed the largest event.
     pub packet_limit: usize,
-    /// Capabilities to ask for, besides those that replication needs, if the server has them.
+    /// Capabilities to request if the server has them, besides those that replication needs.
     pub capabilities: Capabilities,
-    /// Address of this machine to connect from; any if `None`.
+    /// Local address to connect from; any if `None`.
     pub bind: Option<String>,
     /// Accepted compressions of packets (`None`: not compressed), the best first; empty for those of the address.
     pub compressions: Vec<Option<Compression>>,
@@ -45,26 +45,26 @@ pub struct LinkOptions {
     pub cancel: Cancel,
 }
 
-/// Cancels the waits of a connection, from any thread.
+/// Cancellation token for the waits of a connection, usable from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
-/// A connection on which commands and packets of the protocol are sent and received. Calls block; a [`Cancel`] ends them.
+/// Connection for protocol commands and packets. Calls block; a [`Cancel`] ends them.
 pub struct Link {
     pub(crate) pipe: Pipe,
     session: Session,
 }
 
-/// Stream of packets over a socket, with the time limits of its waits.
+/// Stream of packets over a socket, with time limits of its waits.
 pub(crate) struct Pipe {
-    /// The server's place, for errors.
+    /// Host and port or socket of the server, for errors.
     place: String,
     stream: Stream,
     pub(crate) packets: Packets,
-    /// Bytes that came, as they were sent: compressed, if that was agreed on, but without what TLS adds.
+    /// Number of received bytes, after compression and without TLS overhead.
     received: u64,
     limit: WaitLimit,
-    /// When something came last, or began to be waited for.
+    /// Time of the last received byte, or of the start of the wait.
     heard: Instant,
     cancel: Cancel,
 }
@@ -72,12 +72,12 @@ pub(crate) struct Pipe {
 /// Time limit of waits for the server.
 #[derive(Clone, Copy, Debug)]
 enum WaitLimit {
-    /// Ends waits once this time has passed since the login began.
+    /// Ends a wait once this time has passed since the login began.
     Login { since: Instant, timeout: Duration },
-    /// Ends waits in which nothing has come for this long.
+    /// Ends a wait after a silence of this length.
     Silence(Duration),
-    /// Ends no wait, as a statement may take hours: the watch of a SQL connection does, by shutting the socket down. A
-    /// cancellation counts once the request has taken [`CANCEL_DELAY`].
+    /// Ends no wait, as a statement may take hours: the watch of a SQL connection does that by shutting down the
+    /// socket. A cancellation takes effect once the request has taken [`CANCEL_DELAY`].
     Request { since: Instant },
 }
 
@@ -85,7 +85,7 @@ impl Default for LinkOptions {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),
-            // Events of 1 GiB, and what stands in front of them.
+            // Events of 1 GiB, and their packet's prefix.
             packet_limit: (1 << 30) + (64 << 10),
             capabilities: Capabilities::default(),
             bind: None,
@@ -101,7 +101,7 @@ impl Cancel {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Tells whether it has been cancelled.
+    /// Returns whether the waits have been cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -112,17 +112,17 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, refuses, or cannot do what was asked for.
+    /// If the server cannot be reached, refuses the login, or does not support a required option.
     pub fn open(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
         Self::connect(address, options).map_err(|error| error.at(&address.place()))
     }
 
     fn connect(address: &Address, options: &LinkOptions) -> Result<Self, Error> {
         address.tls.check()?;
-        // A file that cannot be used is an error before anything is sent.
+        // An unusable file is an error before anything is sent.
         let tls = match address.tls.mode {
             SslMode::Disabled => None,
-            // As in MySQL's own programs, a Unix socket is encrypted only if that is required.
+            // As in MySQL's programs, a Unix socket is encrypted only if that is required.
             SslMode::Preferred if address.socket.is_some() => None,
             _ => Some(tls::connect(address)?),
         };
@@ -132,7 +132,7 @@ impl Link {
             SslMode::Required | SslMode::VerifyCa | SslMode::VerifyIdentity => TlsWish::Always,
         };
         let transport = if address.socket.is_some() { Transport::Local } else { Transport::Network };
-        // The password may take its time: the server does not wait for it.
+        // The password command may take long, so it runs before the server waits for the login.
         let client = client_options(address, options, wish, transport)?;
         let since = Instant::now();
         let socket = Socket::connect(address, options)?;
@@ -150,16 +150,16 @@ impl Link {
         Ok(Self { pipe, session })
     }
 
-    /// What was agreed on.
+    /// Returns the negotiated session.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Runs a statement, and gives its rows.
+    /// Runs a statement, and returns its rows.
     ///
     /// # Errors
     ///
-    /// When it is refused, or the connection is gone.
+    /// If the server refuses the statement, or the connection is lost.
     pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, Error> {
         self.send(&Command::Query { sql: sql.as_bytes() })?;
         let mut reader = ResultReader::new(self.session.capabilities);
@@ -184,26 +184,25 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// When it cannot be written, or the connection is gone.
+    /// If the command cannot be written, or the connection is lost.
     pub fn send(&mut self, command: &Command<'_>) -> Result<(), Error> {
         self.queue(command)?;
         self.pipe.flush().map_err(|error| error.at(&self.pipe.place))
     }
 
-    /// The next packet.
+    /// Returns the next packet.
     ///
     /// # Errors
     ///
-    /// When the connection is gone, the server is silent for too long, it was called off, or the packet cannot be
-    /// read.
-    #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
+    /// If the connection is lost, the server is silent for too long, the wait is cancelled, or the packet is invalid.
+    #[allow(clippy::should_implement_trait, reason = "the packet borrows from the link")]
     pub fn next(&mut self) -> Result<&[u8], Error> {
         self.pipe.next()
     }
 }
 
 impl Link {
-    /// Appends a command to the output, to be sent together with the next one.
+    /// Appends a command to the output; it is sent together with the next one.
     pub(crate) fn queue(&mut self, command: &Command<'_>) -> Result<(), Error> {
         self.pipe.packets.begin_command();
         Ok(self.pipe.packets.send_encoded(|out| command.encode(out))?)
@@ -231,12 +230,12 @@ impl Link {
         self.pipe.limit = WaitLimit::Request { since: Instant::now() };
     }
 
-    /// Tells whether its waits have been cancelled.
+    /// Returns whether its waits have been cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.pipe.cancel.is_cancelled()
     }
 
-    /// Lets waits go on after a cancellation.
+    /// Makes waits ignore a cancellation.
     pub(crate) fn ignore_cancel(&mut self) {
         self.pipe.cancel = Cancel::default();
     }
@@ -246,11 +245,11 @@ impl Link {
         self.pipe.stream.descriptor()
     }
 
-    /// Tells whether the next packet has come already.
+    /// Returns whether the next packet has arrived.
     ///
     /// # Errors
     ///
-    /// When what has come is damaged, or the server is gone.
+    /// If the received bytes are invalid, or the connection is lost.
     pub fn has_more(&mut self) -> Result<bool, Error> {
         self.pipe.look()
     }
@@ -276,7 +275,9 @@ impl Pipe {
                     self.packets.send(&request);
                     self.flush()?;
                     let version = handshake.server_version().unwrap_or_default().to_owned();
-                    let tls = tls.take().ok_or_else(|| Error::Tls("it has begun already".to_owned()))?;
+                    let tls = tls
+                        .take()
+                        .ok_or_else(|| Error::Tls("the handshake has already taken place".to_owned()))?;
                     self.start_tls(tls, address, &version)?;
                     handshake.encrypted().map_err(|error| of_login(error, address))?
                 }
@@ -297,7 +298,8 @@ impl Pipe {
         server_version: &str,
     ) -> Result<(), Error> {
         if self.packets.has_unread() {
-            let reason = "the server sent bytes before TLS began: a man in the middle may have added them";
+            let reason =
+                "the server sent data before the TLS handshake: a man in the middle may have inserted it";
             return Err(Error::Tls(reason.to_owned()));
         }
         let Stream::Plain(socket) = mem::replace(&mut self.stream, Stream::Closed) else {
@@ -310,7 +312,7 @@ impl Pipe {
                 Err(error) if !is_not_yet(&error) => {
                     return Err(tls_error::explain(&error, address, server_version));
                 }
-                // Also while something comes: a byte from time to time is no reason to go on.
+                // Also while data arrives: otherwise a byte now and then would keep the wait alive.
                 Ok(()) | Err(_) => self.wait(start)?,
             }
         }
@@ -318,39 +320,39 @@ impl Pipe {
         Ok(())
     }
 
-    /// Bytes that came: see the field.
+    /// Returns the number of received bytes: see the field.
     pub(crate) const fn received(&self) -> u64 {
         self.received
     }
 
-    /// Sends a packet that begins a command, or stands for itself.
+    /// Sends a packet that begins a command, or is complete by itself.
     pub(crate) fn send(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.packets.begin_command();
         self.packets.send(payload);
         self.flush().map_err(|error| error.at(&self.place))
     }
 
-    /// The next packet.
+    /// Returns the next packet.
     pub(crate) fn next(&mut self) -> Result<&[u8], Error> {
         self.wait_for_packet()?;
         let payload = self.packets.next()?;
         Ok(payload.expect("ours: a packet was waited for"))
     }
 
-    /// Reads until a whole packet has come.
+    /// Reads until a whole packet has arrived.
     fn wait_for_packet(&mut self) -> Result<(), Error> {
         self.heard = Instant::now();
         while !self.wait_a_moment()? {}
         Ok(())
     }
 
-    /// Reads what comes within a moment. Returns whether a whole packet has come.
+    /// Reads once, within the poll interval. Returns whether a whole packet has arrived.
     pub(crate) fn wait_a_moment(&mut self) -> Result<bool, Error> {
         if self.packets.is_ready()? {
             return Ok(true);
         }
         self.check_login()?;
-        // Also while something comes: a byte from time to time is no reason to go on.
+        // Also while data arrives: otherwise a byte now and then would keep the wait alive.
         self.check_cancel()?;
         match self.read().map_err(|error| error.at(&self.place))? {
             true => Ok(self.packets.is_ready()?),
@@ -358,7 +360,7 @@ impl Pipe {
         }
     }
 
-    /// Reads what has come already. Returns whether a whole packet has come.
+    /// Reads the data that has arrived, without waiting. Returns whether a whole packet has arrived.
     pub(crate) fn look(&mut self) -> Result<bool, Error> {
         self.read_ready().map_err(|error| error.at(&self.place))
     }
@@ -377,7 +379,7 @@ impl Pipe {
         Ok(true)
     }
 
-    /// Reads once. Returns whether anything has come.
+    /// Reads once. Returns whether any data has arrived.
     fn read(&mut self) -> Result<bool, Error> {
         match self.stream.receive(self.packets.room()) {
             Ok(Arrival::End) => Err(closed()),
@@ -392,13 +394,13 @@ impl Pipe {
                 Ok(true)
             }
             Err(error) if is_not_yet(&error) => Ok(false),
-            // The same under TLS, without the alert that should come first.
+            // Under TLS, the connection was closed without the required alert.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(closed()),
             Err(error) => Err(Error::lost(error.to_string())),
         }
     }
 
-    /// Checks that a wait in which nothing has come since `start` may go on.
+    /// Checks that a wait without data since `start` may continue.
     fn wait(&self, start: Instant) -> Result<(), Error> {
         self.check_cancel()?;
         self.check_login()?;
@@ -419,7 +421,7 @@ impl Pipe {
         }
     }
 
-    /// Checks that a login does not take too long, however often something comes.
+    /// Checks that the login does not take too long, even if data arrives.
     fn check_login(&self) -> Result<(), Error> {
         match self.limit {
             WaitLimit::Login { since, timeout } if since.elapsed() >= timeout => {
@@ -442,7 +444,7 @@ impl Pipe {
                 Err(error) => return Err(Error::lost(error.to_string())),
             }
         }
-        // TLS may still hold some of what it has taken.
+        // TLS may still buffer bytes that it has accepted.
         loop {
             match self.stream.flush() {
                 Ok(()) => return Ok(()),
@@ -487,7 +489,7 @@ fn closed() -> Error {
     Error::lost("the server closed it")
 }
 
-/// Converts an error of the login; those about TLS depend on the policy.
+/// Converts an error of the login; errors about TLS depend on the policy.
 fn of_login(error: WireError, address: &Address) -> Error {
     match error {
         WireError::NoTls => Error::TlsNotOffered { mode: address.tls.mode.name() },
@@ -496,7 +498,7 @@ fn of_login(error: WireError, address: &Address) -> Error {
     }
 }
 
-/// Says good-bye, if it can be said at once.
+/// Sends `COM_QUIT`, if it can be sent immediately.
 impl Drop for Link {
     fn drop(&mut self) {
         if self.pipe.packets.output().is_empty() && self.queue(&Command::Quit).is_ok() {

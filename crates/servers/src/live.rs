@@ -1,4 +1,4 @@
-//! A server's log, as it is written.
+//! Live binary log of a server.
 
 use wire::{
     Acknowledge, Arrival, End, Gaps, ReplicaConversation, ReplicaOptions, SemiSync, SemiSyncAck, SourceFacts,
@@ -9,34 +9,34 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::link::{ANSWER_SIZE_MAX, Link, LinkOptions};
 
-/// A server's log, as it is written: events in order, verified, each with its place in the source's files.
+/// Live binary log of a server: verified events in order, with their positions in the source's files.
 pub struct LiveSource {
     link: Link,
     conversation: ReplicaConversation,
     reader: StreamReader,
     end: End,
-    /// Heartbeats since the last event. One may stand between events that are left out; two in a row say that the
-    /// source has no more.
+    /// Number of heartbeats since the last event. One can come between skipped events; two in a row mean that the
+    /// source has no more events.
     heartbeats: u32,
 }
 
-/// One event that came.
+/// Event received from a source.
 pub struct Live<'a> {
-    /// What it is, and where it stands.
+    /// Event and its position.
     pub arrival: Arrival<'a>,
-    /// Whether the source waits for it: [`LiveSource::acknowledge`] once it is safe.
+    /// Request for an acknowledgement: call [`LiveSource::acknowledge`] for it once the event is safe.
     pub acknowledge: Acknowledge,
 }
 
-/// Access denied: to an account that was let in.
+/// `ER_ACCESS_DENIED_ERROR`, here for an account that has logged in.
 const ACCESS_DENIED: u16 = 1045;
 
 impl LiveSource {
-    /// Connects, asks what a replica asks, and asks for the log.
+    /// Connects, runs the queries of a replica, and requests the log.
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, refuses, or cannot be this replica's source.
+    /// If the server cannot be reached, refuses, or cannot be the source of this replica.
     pub fn open(
         address: &Address,
         link_options: &LinkOptions,
@@ -73,51 +73,51 @@ impl LiveSource {
         Ok(Self { link, conversation, reader, end, heartbeats: 0 })
     }
 
-    /// What the source says of itself.
+    /// Returns the source's version and settings.
     pub fn facts(&self) -> &SourceFacts {
         self.conversation.facts()
     }
 
-    /// The connection's terms.
+    /// Returns the negotiated session.
     pub fn session(&self) -> &wire::Session {
         self.link.session()
     }
 
-    /// Where the next event stands, and what its file promises.
+    /// Returns the stream's reader, which has the position of the next event and the format of its file.
     pub fn reader(&self) -> &StreamReader {
         &self.reader
     }
 
-    /// Bytes that the network has carried from the source: compressed, if that was agreed on, but without what TLS adds.
+    /// Returns the number of bytes received from the source, after compression and without TLS overhead.
     pub const fn network_bytes(&self) -> u64 {
         self.link.pipe.received()
     }
 
-    /// Has the next event come already? If not, this is the time to see to what has.
+    /// Returns whether the next event has arrived. If not, the caller can finish its work on the earlier ones.
     ///
     /// # Errors
     ///
-    /// When what has come is damaged, or the source is gone.
+    /// If the received bytes are invalid, or the connection is lost.
     pub fn has_more(&mut self) -> Result<bool, Error> {
         self.link.pipe.look()
     }
 
-    /// Waits a moment, a tenth of a second, for the next event. Has it come?
+    /// Waits up to a tenth of a second for the next event. Returns whether it has arrived.
     ///
     /// # Errors
     ///
-    /// When the source is silent for too long or gone, or when it was called off.
+    /// If the source is silent for too long, the connection is lost, or the wait is cancelled.
     pub fn wait(&mut self) -> Result<bool, Error> {
         self.link.pipe.wait_a_moment()
     }
 
-    /// The next event; none at the end, if the log was asked for up to its end only.
+    /// Returns the next event; `None` at the end, if the log was requested only up to its end.
     ///
     /// # Errors
     ///
-    /// When the source refuses to go on (1236), is silent for too long or gone, sends what is damaged or not the next
-    /// event, or when it was called off.
-    #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
+    /// If the source refuses to continue (1236), is silent for too long, sends an invalid event or not the next one, or
+    /// if the connection is lost or the wait is cancelled.
+    #[allow(clippy::should_implement_trait, reason = "the event borrows from the source")]
     pub fn next(&mut self) -> Result<Option<Live<'_>>, Error> {
         match self.conversation.read(self.link.pipe.next()?)? {
             Step::Event(packet) => {
@@ -126,7 +126,7 @@ impl LiveSource {
                     Arrival::Heartbeat { .. } => self.heartbeats += 1,
                     _ => self.heartbeats = 0,
                 }
-                // MySQL 5.6.14 waits for more also where it was asked for what there is.
+                // MySQL 5.6.14 waits for new events even if the log was requested only up to its end.
                 if self.end == End::LastEvent && self.heartbeats > 1 {
                     return Ok(None);
                 }
@@ -139,11 +139,11 @@ impl LiveSource {
         }
     }
 
-    /// All events that came are safe here.
+    /// Acknowledges all received events as safe.
     ///
     /// # Errors
     ///
-    /// When the connection is gone.
+    /// If the connection is lost.
     pub fn acknowledge(&mut self) -> Result<(), Error> {
         let ack = SemiSyncAck { position: self.reader.position(), file: self.reader.file() };
         let mut payload = Vec::new();
@@ -152,7 +152,8 @@ impl LiveSource {
     }
 }
 
-/// Servers say of an account that may not replicate only what they say of a wrong password.
+/// Adds the missing privilege to the error: for an account without it, servers report the same error as for a wrong
+/// password.
 fn of_privilege(error: WireError) -> Error {
     match Error::from(error) {
         Error::Refused { code: ACCESS_DENIED, message } => {

@@ -1,13 +1,13 @@
-//! Connection options of MySQL's option files.
+//! Connection options in MySQL's option files.
 
 use option_files::FileOption;
 
 use crate::connection_options::{ConnectionOptions, Recognition, is_of_mysql};
 
-/// The groups of option files that are read.
+/// Groups of option files that are read.
 pub const OPTION_GROUPS: [&str; 2] = ["client", "bintide"];
 
-/// A line of an option file is not as it must be.
+/// Error: a line of an option file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {reason}")]
 pub struct OptionFileError {
@@ -17,13 +17,12 @@ pub struct OptionFileError {
 }
 
 impl ConnectionOptions {
-    /// Takes the options of option files, in their order. Those that say nothing of a connection are passed over, but in
-    /// the group of our own.
+    /// Reads the options of option files, in order. Options that do not concern a connection are ignored, except in the
+    /// group `[bintide]`.
     ///
     /// # Errors
     ///
-    /// When an option has a value that it cannot have, is one about TLS that is not supported, or is unknown and in the
-    /// group `[bintide]`.
+    /// If an option has an invalid value, is an unsupported TLS option, or is unknown and in the group `[bintide]`.
     pub fn of_files(lines: &[FileOption]) -> Result<Self, OptionFileError> {
         let mut options = Self::default();
         for line in lines {
@@ -66,7 +65,7 @@ impl ConnectionOptions {
     }
 }
 
-/// Refuses a name such as `SSL-CA`: MySQL's programs do not know it, and verification would be lost without a word.
+/// Refuses a name such as `SSL-CA`: MySQL's programs do not know it, and verification would be lost silently.
 fn refuse_other_case(name: &str) -> Result<(), String> {
     let lower = name.to_ascii_lowercase();
     let is_of_tls = lower.starts_with("ssl") || lower.starts_with("tls");
@@ -76,7 +75,7 @@ fn refuse_other_case(name: &str) -> Result<(), String> {
     }
 }
 
-/// The treatment of an unknown option, which is ignored if `loose-` stands in front of it.
+/// Treatment of an unknown option: it is ignored if its name has the prefix `loose-`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Looseness {
     Strict,

@@ -1,4 +1,4 @@
-//! Where the password of an account comes from.
+//! Sources of an account's password.
 
 use std::fmt;
 use std::io::Read;
@@ -13,44 +13,44 @@ use logs::open_regular;
 use crate::error::Error;
 use crate::link::Cancel;
 
-/// The source of an account's password. Each new connection asks it again, so that a token that expires is replaced.
+/// Source of an account's password. Each new connection reads it again, so that expiring tokens are replaced.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum PasswordSource {
     /// The account has no password.
     #[default]
     None,
-    /// This text.
+    /// The password is this text.
     Text(String),
-    /// The first line of this file.
+    /// The password is the first line of this file.
     File(PathBuf),
-    /// The first line that this shell command prints.
+    /// The password is the first line that this shell command prints.
     Command(String),
 }
 
-/// Time that a password command may take.
+/// Time limit of a password command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// Interval at which the wait for a password command polls for its end and for a cancellation.
+/// Interval at which the wait for a password command checks for its end and for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Bytes of a password. Tokens of clouds have about two thousand.
+/// Largest password in bytes. Cloud tokens have about two thousand.
 const PASSWORD_MAX: u64 = 64 << 10;
 
 impl PasswordSource {
-    /// Tells whether there is a password at all.
+    /// Returns whether the account has a password.
     pub const fn is_some(&self) -> bool {
         !matches!(self, Self::None)
     }
 
-    /// Returns the password as it is now; empty for an account without one.
+    /// Returns the present password; empty for an account without one.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or the command fails.
+    /// If the file cannot be read, or the command fails.
     pub fn read(&self, cancel: &Cancel) -> Result<String, Error> {
         match self {
             Self::None => Ok(String::new()),
             Self::Text(text) => Ok(text.clone()),
             Self::File(path) => {
-                // A pipe would be empty at the next connection, and a login without a password be tried.
+                // A pipe would be empty at the next connection, which would then log in without a password.
                 let bytes = open_regular(path).and_then(|file| {
                     let mut bytes = Vec::new();
                     file.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes)
@@ -68,7 +68,7 @@ impl PasswordSource {
     }
 }
 
-/// Without the password: a command may hold one, too.
+/// Omits the password; a command may contain one, too.
 impl fmt::Debug for PasswordSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -89,14 +89,14 @@ fn first_line(bytes: &[u8]) -> Result<String, String> {
     String::from_utf8(line.to_vec()).map_err(|_| "its first line is not UTF-8".to_owned())
 }
 
-/// Runs a command by the shell, and returns the first line that it prints. Its standard error is ours.
+/// Runs a shell command, and returns the first line that it prints. It inherits our standard error.
 fn run(command: &str, cancel: &Cancel) -> Result<String, String> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = shell.spawn().map_err(|error| format!("/bin/sh: {error}"))?;
     let output = output(&mut child, cancel);
     if output.is_err() {
-        // It may have ended by itself.
+        // The command may have ended by itself.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -113,7 +113,7 @@ fn output(child: &mut Child, cancel: &Cancel) -> Result<Vec<u8>, String> {
         let reading = thread::Builder::new().spawn(move || {
             let mut bytes = Vec::new();
             let read = pipe.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes);
-            // Nobody waits for it any more after a timeout.
+            // After a timeout, the receiver is gone.
             let _ = sender.send(read);
         });
         reading.map_err(|error| error.to_string())?;

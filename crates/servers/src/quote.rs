@@ -1,4 +1,4 @@
-//! How names and bytes stand in SQL.
+//! Quotes names and bytes in SQL.
 
 use std::fmt::Write as _;
 
@@ -14,14 +14,15 @@ pub fn put_name(out: &mut Vec<u8>, name: &[u8]) {
     out.push(b'`');
 }
 
-/// A table's name in backquotes, behind that of its database.
+/// Appends the names of a database and its table, in backquotes.
 pub fn put_table(out: &mut Vec<u8>, database: &[u8], table: &[u8]) {
     put_name(out, database);
     out.push(b'.');
     put_name(out, table);
 }
 
-/// A name in backquotes, or what the SQL mode has in their place, and what is behind it.
+/// Splits off a quoted name at the start of a text. Returns the unquoted name and the rest. The quote is a backquote
+/// or, as with the SQL mode ANSI_QUOTES, a double quote.
 pub fn split_name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let (quote, mut rest) = text.split_first().filter(|(quote, _)| matches!(quote, b'`' | b'"'))?;
     let mut name = Vec::new();
@@ -46,13 +47,14 @@ pub fn put_hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Bytes from hexadecimal.
+/// Parses hexadecimal digits.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks(2);
     digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
-/// A name as a value that `information_schema` compares with, whatever the session's character set.
+/// Returns a name as a literal to compare with columns of `information_schema`, independent of the session's character
+/// set.
 pub fn value(name: &[u8]) -> String {
     let mut out = "_utf8mb3 X'".to_owned();
     put_hex(&mut out, name);
@@ -60,7 +62,7 @@ pub fn value(name: &[u8]) -> String {
     out
 }
 
-/// The condition that a row of `information_schema` is of this table.
+/// Returns the condition that selects the rows of `information_schema` for this table.
 pub fn is_of(database: &[u8], table: &[u8]) -> String {
     format!("table_schema = {} AND table_name = {}", value(database), value(table))
 }

@@ -1,5 +1,5 @@
-//! Waits for what cannot be cancelled: the look-up of a name, and a host or a socket that does not answer. It goes on in a
-//! thread of its own, which is left alone once it is not waited for any more.
+//! Connects in a separate thread, because a name lookup and a connection attempt cannot be cancelled. After a timeout
+//! or a cancellation, the thread is left to finish by itself.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -16,14 +16,14 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::link::{Cancel, LinkOptions};
 
-/// Interval at which the wait for a connection polls for a cancellation.
+/// Interval at which the wait for a connection checks for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A TCP connection to the first of a host's addresses that answers, within one time for all of them.
+/// Connects by TCP to the first of a host's addresses that answers. The time limit covers all of them.
 ///
 /// # Errors
 ///
-/// When there is none in time, or the wait is cancelled.
+/// If no connection is made in time, or the wait is cancelled.
 pub(crate) fn tcp(address: &Address, options: &LinkOptions) -> Result<TcpStream, Error> {
     let (host, port, bind) = (address.host.clone(), address.port, options.bind.clone());
     let patience = options.connect_timeout;
@@ -31,17 +31,17 @@ pub(crate) fn tcp(address: &Address, options: &LinkOptions) -> Result<TcpStream,
     connected(within(patience, &options.cancel, connect)?)
 }
 
-/// A connection to a Unix socket. A server that hangs accepts none, and the system waits for it without end.
+/// Connects to a Unix socket. For a server that hangs, the system call would wait forever.
 ///
 /// # Errors
 ///
-/// When there is none in time, or the wait is cancelled.
+/// If no connection is made in time, or the wait is cancelled.
 pub(crate) fn unix(path: &Path, options: &LinkOptions) -> Result<UnixStream, Error> {
     let path = path.to_owned();
     connected(within(options.connect_timeout, &options.cancel, move || UnixStream::connect(path))?)
 }
 
-/// Returns the connection, or the error of an attempt; `None` stands for one that took too long.
+/// Returns the connection or the error of an attempt. `None` means that the attempt timed out.
 fn connected<T>(attempt: Option<io::Result<T>>) -> Result<T, Error> {
     let timed_out = || Error::lost(io::Error::from(Errno::ETIMEDOUT).to_string());
     match attempt {
@@ -56,7 +56,7 @@ fn connect(host: &str, port: u16, bind: Option<&str>, patience: Duration) -> io:
     let places: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     let mut last = io::Error::other(format!("{host} has no address"));
     for (number, place) in places.iter().enumerate() {
-        // One that answers nothing leaves the others their time.
+        // An address that does not answer leaves the others their share of the time.
         let left = u32::try_from(places.len() - number).unwrap_or(u32::MAX);
         let share = end.saturating_duration_since(Instant::now()) / left;
         match connect_to(place, bind, share.max(Duration::from_millis(1))) {
@@ -78,11 +78,11 @@ fn connect_to(place: &SocketAddr, bind: Option<&str>, patience: Duration) -> io:
     Ok(socket.into())
 }
 
-/// Returns the result of `connect`; `None` if that takes longer than `timeout`.
+/// Returns the result of `connect`; `None` if it takes longer than `timeout`.
 ///
 /// # Errors
 ///
-/// When the wait is cancelled, or the system has no thread for it.
+/// If the wait is cancelled, or no thread can be started.
 fn within<T: Send + 'static>(
     timeout: Duration,
     cancel: &Cancel,

@@ -1,4 +1,4 @@
-//! One address out of what several places say of a connection.
+//! Merges the connection options of several sources into one address.
 
 use std::path::{Path, PathBuf};
 
@@ -10,54 +10,54 @@ use crate::link::Cancel;
 use crate::password::PasswordSource;
 use crate::tls_request::{TlsRequest, strongest_policy};
 
-/// The places that say how to connect, the strongest first. A stronger place overrides a weaker one, option by option; of
-/// TLS, the strongest request holds.
+/// Sources of connection options, the strongest first. An option of a stronger source overrides that of a weaker one.
+/// For TLS, the strongest request applies.
 #[derive(Clone, Debug, Default)]
 pub struct OptionSources(Vec<(OptionOrigin, ConnectionOptions)>);
 
-/// The kind of a place.
+/// Kind of an option source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionOrigin {
-    /// A command line.
+    /// Command line.
     CommandLine,
-    /// The address of the server.
+    /// Address of the server.
     Address,
-    /// `BINTIDE_…` in the environment, or bintide's settings file.
+    /// `BINTIDE_…` environment variables, or bintide's settings file.
     Settings,
     /// MySQL's option files.
     OptionFiles,
-    /// MySQL's variables in the environment, and a command's own defaults.
+    /// MySQL's environment variables, and a command's own defaults.
     Fallback,
 }
 
-/// The address that was made out, and whether the user is to be asked for its password.
+/// Merged address, with the need for a password prompt.
 #[derive(Clone, Debug)]
 pub struct Resolution {
-    /// The address.
+    /// Merged address.
     pub address: Address,
-    /// Whether its password is to be asked for on the terminal.
+    /// Need for a password prompt on the terminal.
     pub prompt: Prompt,
 }
 
-/// Whether the user is asked for a password.
+/// Need for a password prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// No.
+    /// No prompt is needed.
     NotWanted,
-    /// Yes.
+    /// The user must be asked for the password.
     Wanted,
 }
 
-/// The options cannot be made an address of.
+/// Error: the options cannot be merged into an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ResolutionError(String);
 
-/// The port of a server, unless it is given.
+/// Default port of a server.
 const PORT: u16 = 3306;
-/// The host that stands for a socket, as in MySQL's programs.
+/// Host name that means the Unix socket, as in MySQL's programs.
 const LOCALHOST: &str = "localhost";
-/// Socket files of packaged servers. The first that exists is taken, unless a socket is given.
+/// Default socket files of packaged servers. The first existing one is used.
 const SOCKETS: [&str; 4] = [
     "/run/mysqld/mysqld.sock",
     "/var/run/mysqld/mysqld.sock",
@@ -73,14 +73,14 @@ struct Place {
 }
 
 impl OptionSources {
-    /// Adds a place that is weaker than those before.
+    /// Adds a source that is weaker than the earlier ones.
     #[must_use]
     pub fn with(mut self, origin: OptionOrigin, options: ConnectionOptions) -> Self {
         self.0.push((origin, options));
         self
     }
 
-    /// Does any place but the fallback name a server?
+    /// Returns whether a source other than the fallback names a server.
     pub fn names_server(&self) -> bool {
         self.0.iter().any(|(origin, options)| match origin {
             OptionOrigin::Fallback => false,
@@ -94,20 +94,20 @@ impl OptionSources {
         })
     }
 
-    /// Returns the user that places of these kinds name.
+    /// Returns the user from the sources of these kinds.
     pub fn user(&self, origins: &[OptionOrigin]) -> Option<&str> {
         let mut counted = self.0.iter().filter(|(origin, _)| origins.contains(origin));
         counted.find_map(|(_, options)| options.user.as_deref())
     }
 
-    /// Makes out the address.
+    /// Merges the options into an address.
     ///
     /// # Errors
     ///
-    /// When no user is named, or options contradict each other, or something that is asked for cannot be had.
+    /// If there is no user, if options contradict each other, or if their combination is impossible.
     pub fn resolve(&self) -> Result<Resolution, ResolutionError> {
         let user = self.first(|options| options.user.clone());
-        let user = user.ok_or_else(|| fail("no user is given: set --user, or write USER@ in the address"))?;
+        let user = user.ok_or_else(|| fail("no user: set --user, or write USER@ in the address"))?;
         let (password, prompt) = match self.first(|options| options.password.clone()) {
             None => (PasswordSource::None, Prompt::NotWanted),
             Some(PasswordOption::Source(source)) => (source, Prompt::NotWanted),
@@ -139,7 +139,7 @@ impl OptionSources {
         self.0.iter().find_map(|(_, options)| field(options))
     }
 
-    /// A file with the key is the surer way, wherever it is named.
+    /// Returns the public key's source. A key file takes precedence, whichever source names it, because it is safer.
     fn public_key(&self) -> PublicKey {
         match (self.first(|o| o.public_key_file.clone()), self.first(|o| o.asks_public_key)) {
             (Some(path), _) => PublicKey::File(path),
@@ -148,8 +148,9 @@ impl OptionSources {
         }
     }
 
-    /// As in MySQL's programs, `localhost` and no host at all stand for the socket. But a host in an address, and a port
-    /// that is given outside of option files, stand for TCP: else a port would be ignored in silence.
+    /// Returns host and port, or the socket. As in MySQL's programs, `localhost` and an absent host mean the socket.
+    /// But a host in an address, and a port outside option files, mean TCP: otherwise the port would be ignored
+    /// silently.
     fn place(&self) -> Result<Place, ResolutionError> {
         let port = self.first(|options| options.port).unwrap_or(PORT);
         let tcp = |host: String| Ok(Place { host, port, socket: None });
@@ -205,7 +206,7 @@ mod tests {
     use super::{OptionOrigin, OptionSources, Prompt};
     use crate::connection_options::ConnectionOptions;
 
-    /// Reads `name=value`, with blanks between.
+    /// Parses `name=value` words, separated by blanks.
     fn options(text: &str) -> ConnectionOptions {
         let mut options = ConnectionOptions::default();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -233,7 +234,7 @@ mod tests {
         check(["", "mysql://u@h", ""], "mysql://u@h:3306/");
         check(["", "mysql://localhost:7", ""], "mysql://login@localhost:7/");
         check(["", "mysql://u@x/?socket=/s", ""], "mysql://u@localhost/?socket=/s");
-        // An address names more than an option file.
+        // An address overrides option files.
         let file = "user=f host=h port=7";
         check(["", "mysql://", file], "mysql://f@h:7/");
         check(["", "mysql://other/", file], "mysql://f@other:7/");
@@ -243,14 +244,14 @@ mod tests {
         check(["", "mysql://other/", "user=f socket=/s"], "mysql://f@other:3306/");
         check(["", "mysql://", "host=h socket=/s"], "mysql://login@h:3306/");
         check(["", "mysql://", "host=localhost port=7 socket=/s"], "mysql://login@localhost/?socket=/s");
-        // A command line names more than an address.
+        // A command line overrides an address.
         check(["user=c", "mysql://u@h:7/", ""], "mysql://c@h:7/");
         check(["host=c", "mysql://u@h:7/", ""], "mysql://u@c:7/");
         check(["socket=/c", "mysql://u@h:7/", ""], "mysql://u@localhost/?socket=/c");
         check(["host=localhost socket=/c", "mysql://", ""], "mysql://login@localhost/?socket=/c");
         check(["host=localhost", "mysql://", "socket=/s"], "mysql://login@localhost/?socket=/s");
         check(["host=h socket=/c", "mysql://", ""], "mysql://login@h:3306/");
-        // A port outside of option files is never ignored.
+        // A port outside option files is never ignored.
         check(["host=localhost port=7", "mysql://", "socket=/s"], "mysql://login@localhost:7/");
         check(["port=7", "mysql://", "socket=/s"], "mysql://login@127.0.0.1:7/");
         check(["port=7 socket=/c", "mysql://", ""], "mysql://login@localhost/?socket=/c");

@@ -1,8 +1,8 @@
-//! Notices when a server does not answer any more.
+//! Detects a server that no longer answers.
 //!
-//! A statement may take hours, and a network may be gone for hours: from here, both are silence. So where an answer
-//! does not come, the server is asked over a new connection whether it is still at it. If it is not, or does not
-//! answer that either, the connection is ended, and whoever waits hears of it.
+//! A statement may run for hours, and a network may be down for hours: both look like silence. If an answer does not
+//! come, a new connection asks the server whether the statement still runs. If it does not, or if the server does not
+//! answer, the old connection is shut down, and its waiting thread gets an error.
 
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::error::Error;
 
-/// What a large request may take longer: so many bytes a second are to be had of any network.
+/// Assumed minimum throughput of a network. It extends the timeout of large requests.
 const BYTES_A_SECOND: usize = 64 << 10;
 
-/// Looks after one connection. It must be dropped before its connection is.
+/// Monitor of one connection. It must be dropped before its connection.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
     silence_max: Duration,
@@ -29,43 +29,43 @@ struct Shared {
 }
 
 struct State {
-    /// The connection's file descriptor: it is open as long as `is_over` is not set.
+    /// File descriptor of the connection; open unless `is_over` is set.
     fd: RawFd,
     request: Option<Request>,
-    /// How many requests there have been.
+    /// Number of requests so far.
     requests: u64,
-    /// Why the connection was ended, if we did that.
+    /// Reason for which the monitor ended the connection, if it did.
     ended: Option<String>,
     is_over: bool,
 }
 
-/// What an answer has not come to.
+/// Request without a complete answer.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     number: u64,
-    /// When it was sent, or the server last said that it was still at it.
+    /// Time when the request was sent, or when the server last confirmed that it still runs.
     heard: Instant,
     silence_max: Duration,
 }
 
-/// What a server says of a connection.
+/// State of a connection, as the server reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It is running something for it.
+    /// The server runs a statement of the connection.
     Busy,
-    /// It has nothing to do for it: our request, or its answer, is lost.
+    /// The server runs no statement of the connection: the request or its answer was lost.
     Idle,
-    /// Nothing came back in time.
+    /// The server did not answer in time, with this error.
     Unheard(String),
 }
 
 impl Watch {
-    /// Looks after the connection with this descriptor; `ask` asks the server for it, over another one, and takes no
-    /// longer than the time that it is given.
+    /// Starts to monitor the connection with this descriptor. `ask` asks the server about it over a new connection, and
+    /// returns within the given time.
     ///
     /// # Errors
     ///
-    /// When the system has no thread for it.
+    /// If no thread can be started.
     pub(crate) fn new(
         fd: RawFd,
         silence_max: Duration,
@@ -78,7 +78,7 @@ impl Watch {
             if let Err(panic) =
                 ThreadPanic::catch("monitors a connection", || watched.watch(silence_max, &ask))
             {
-                // Without this thread, a request could wait for ever.
+                // Without this thread, a request could wait forever.
                 watched.state().end(panic.to_string());
             }
         });
@@ -86,7 +86,7 @@ impl Watch {
         Ok(Self { shared, silence_max })
     }
 
-    /// A request of so many bytes is about to be sent. It is under way until what this gives is dropped.
+    /// Begins a request of `size` bytes. The request is pending until the returned guard is dropped.
     pub(crate) fn request(&self, size: usize) -> UnderWay {
         let mut state = self.shared.state();
         state.requests += 1;
@@ -95,7 +95,7 @@ impl Watch {
         UnderWay(Arc::clone(&self.shared))
     }
 
-    /// Why the connection was ended, if it was ended from here.
+    /// Returns the reason for which the monitor ended the connection, if it did.
     pub(crate) fn ended(&self) -> Option<String> {
         self.shared.state().ended.clone()
     }
@@ -108,7 +108,7 @@ impl Drop for Watch {
     }
 }
 
-/// A request whose answer has not been read to its end.
+/// Guard of a pending request: its answer has not been read completely.
 pub(crate) struct UnderWay(Arc<Shared>);
 
 impl Drop for UnderWay {
@@ -141,7 +141,7 @@ impl Shared {
 }
 
 impl State {
-    /// What the server was found to do for a request: `now` is when that was heard.
+    /// Records the server's report about a request, received at `now`. Ends the connection after too long a silence.
     fn hear(&mut self, asked: Request, found: Found, now: Instant) {
         let Some(request) = self.request.as_mut().filter(|request| request.number == asked.number) else {
             return;
@@ -154,7 +154,7 @@ impl State {
             }
             _ if silent < request.silence_max => return,
             Found::Idle => {
-                "it has nothing to do for this connection: a request, or its answer, was lost".to_owned()
+                "it runs no statement of this connection: a request or its answer was lost".to_owned()
             }
             Found::Unheard(error) => format!("it does not answer a new connection: {error}"),
         };
@@ -165,7 +165,7 @@ impl State {
     fn end(&mut self, why: String) {
         self.ended = Some(why);
         if !self.is_over {
-            // Where it is gone already, whoever waits has heard of it.
+            // A failure means that the connection is closed already, and its waiting thread has an error.
             let _ = shutdown(self.fd, Shutdown::Both);
         }
     }
@@ -182,7 +182,8 @@ mod tests {
 
     const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-    /// A request that was heard of so many seconds ago: is its connection ended, and when is it heard of now?
+    /// Checks a report `silent_s` seconds after the last sign of life: the connection must end with the text `wanted`,
+    /// or continue.
     fn check(found: Found, silent_s: u64, wanted: Option<&str>) {
         let (pair, begin) = (UnixStream::pair().unwrap(), Instant::now());
         let request = Request { number: 1, heard: begin, silence_max: SILENCE_MAX };
@@ -207,7 +208,7 @@ mod tests {
         let unheard = || Found::Unheard("timed out".into());
         check(Found::Busy, 100_000, None);
         check(Found::Idle, 59, None);
-        check(Found::Idle, 60, Some("silent for 60 seconds, and it has nothing to do"));
+        check(Found::Idle, 60, Some("silent for 60 seconds, and it runs no statement"));
         check(unheard(), 59, None);
         check(
             unheard(),
@@ -231,7 +232,7 @@ mod tests {
         let (mut ours, _theirs) = UnixStream::pair().unwrap();
         let watch = Watch::new(ours.as_raw_fd(), Duration::from_millis(20), |_| Found::Idle).unwrap();
         let _under_way = watch.request(0);
-        // Nothing ever comes.
+        // The peer never sends anything.
         assert_eq!(ours.read(&mut [0]).unwrap(), 0);
         assert!(watch.ended().is_some());
     }

@@ -1,4 +1,4 @@
-//! What carries a connection's bytes: TCP or a Unix socket, with TLS or without.
+//! Byte stream of a connection: TCP or a Unix socket, with or without TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,41 +13,42 @@ use crate::error::Error;
 use crate::link::LinkOptions;
 use crate::reach;
 
-/// Interval at which blocking reads and writes return, to poll for limits and cancellation.
+/// Interval at which blocking reads and writes return, so that the caller can check time limits and cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A socket to a server.
+/// Socket to a server.
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// A socket, with TLS or without.
+/// Socket, with or without TLS.
 pub(crate) enum Stream {
     Plain(Socket),
     Tls(Box<TlsStream>),
-    /// TLS could not be begun.
+    /// The TLS handshake has failed.
     Closed,
 }
 
-/// TLS over a socket. A call reads once at most: between calls, the caller checks its limits, also while something comes.
+/// TLS over a socket. Each call reads at most once, so that the caller checks its limits between calls, even while data
+/// arrives.
 pub(crate) struct TlsStream {
     tls: ClientConnection,
     socket: Socket,
 }
 
-/// The result of reading once.
+/// Result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// This number of bytes.
+    /// This number of bytes was read.
     Bytes(usize),
-    /// Bytes of a TLS record that is not whole yet, or of none that has data.
+    /// Bytes of an incomplete TLS record, or of one without data.
     PartOfRecord,
-    /// The end: the peer has closed the connection.
+    /// The peer has closed the connection.
     End,
 }
 
-/// Tells whether the same call may succeed later.
+/// Returns whether the same call may succeed later.
 pub(crate) fn is_not_yet(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -78,12 +79,12 @@ impl Socket {
 }
 
 impl Stream {
-    /// Lets reads return at once, with nothing if nothing has come.
+    /// Makes reads return immediately, even if no data has arrived.
     pub(crate) fn wait_for_nothing(&self) -> Result<(), Error> {
         self.set_nonblocking(true)
     }
 
-    /// Lets reads wait again.
+    /// Makes reads wait again.
     pub(crate) fn wait_again(&self) -> Result<(), Error> {
         self.set_nonblocking(false)
     }
@@ -132,7 +133,7 @@ impl TlsStream {
         Self { tls, socket }
     }
 
-    /// Tells whether the handshake is over, and its last message sent.
+    /// Returns whether the handshake is complete, and its last message sent.
     pub(crate) fn is_ready(&self) -> bool {
         !self.tls.is_handshaking() && !self.tls.wants_write()
     }
@@ -149,7 +150,7 @@ impl TlsStream {
         if let Some(arrival) = self.take_plaintext(bytes)? {
             return Ok(arrival);
         }
-        // Answers of TLS itself, as to a change of keys.
+        // TLS has its own answers, for example to a key update.
         match self.write_all_records() {
             Err(error) if !is_not_yet(&error) => return Err(error),
             _ => {}
@@ -158,7 +159,7 @@ impl TlsStream {
         Ok(self.take_plaintext(bytes)?.unwrap_or(Arrival::PartOfRecord))
     }
 
-    /// Takes what has been decrypted; `None` if there is nothing.
+    /// Reads decrypted data; returns `None` if there is none.
     fn take_plaintext(&mut self, bytes: &mut [u8]) -> io::Result<Option<Arrival>> {
         match self.tls.reader().read(bytes) {
             Ok(count) => Ok(Some(arrival(count))),
@@ -170,7 +171,7 @@ impl TlsStream {
     fn read_records(&mut self) -> io::Result<()> {
         let has_ended = self.tls.read_tls(&mut self.socket)? == 0;
         if let Err(error) = self.tls.process_new_packets() {
-            // The alert tells the server why; it may be gone already.
+            // The alert tells the server the reason. The server may have closed the connection already.
             let _ = self.tls.write_tls(&mut self.socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -187,7 +188,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends records until none is left, or the socket takes no more.
+    /// Sends records until none is left, or the socket accepts no more.
     fn write_all_records(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             self.write_records()?;
@@ -197,12 +198,12 @@ impl TlsStream {
 }
 
 impl Write for TlsStream {
-    /// Takes bytes once all earlier ones are sent.
+    /// Accepts bytes once all earlier ones are sent.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all_records()?;
         let count = self.tls.writer().write(bytes)?;
         match self.write_all_records() {
-            // They are taken: what is left of them goes with the next call.
+            // The bytes are accepted: the next call sends the rest of them.
             Err(error) if !is_not_yet(&error) => Err(error),
             _ => Ok(count),
         }

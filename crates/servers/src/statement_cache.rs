@@ -1,18 +1,18 @@
-//! The prepared statements of one connection, by their text.
+//! Cache of one connection's prepared statements, by their text.
 
 use std::collections::HashMap;
 
 use wire::PreparedStatement;
 
-/// Prepared statements that a connection keeps. Bounds what the server holds for it: 64 workers with 64 statements each are
-/// a quarter of the default of `max_prepared_stmt_count`, 16,382.
+/// Largest number of prepared statements of a connection. Bounds the server's memory: 64 workers with 64 statements
+/// each are a quarter of the default of `max_prepared_stmt_count`, 16,382.
 pub(crate) const PREPARED_MAX: usize = 64;
 
-/// The prepared statements of one connection. Those that were used last are kept.
+/// Cache of one connection's prepared statements. It keeps the most recently used ones.
 #[derive(Default)]
 pub(crate) struct StatementCache {
     statements: HashMap<Box<str>, CachedStatement>,
-    /// Counts uses.
+    /// Number of lookups so far.
     clock: u64,
 }
 
@@ -22,7 +22,7 @@ struct CachedStatement {
 }
 
 impl StatementCache {
-    /// Returns the statement of this text, if it is prepared.
+    /// Returns the statement with this text, if it is prepared.
     pub(crate) fn find(&mut self, sql: &str) -> Option<PreparedStatement> {
         self.clock += 1;
         let cached = self.statements.get_mut(sql)?;
@@ -30,7 +30,8 @@ impl StatementCache {
         Some(cached.prepared)
     }
 
-    /// Keeps a statement. Returns the number of one that is to be closed in turn, if there are too many.
+    /// Adds a statement. If the cache is full, it removes the least recently used statement and returns its number, to
+    /// close it.
     pub(crate) fn insert(&mut self, sql: &str, prepared: PreparedStatement) -> Option<u32> {
         let evicted = match self.statements.len() < PREPARED_MAX {
             true => None,
@@ -40,12 +41,12 @@ impl StatementCache {
         evicted
     }
 
-    /// Forgets a statement. Returns its number, to close it.
+    /// Removes a statement. Returns its number, to close it.
     pub(crate) fn remove(&mut self, sql: &str) -> Option<u32> {
         self.statements.remove(sql).map(|cached| cached.prepared.statement)
     }
 
-    // The list is short, and a round trip to the server follows: a search costs nothing beside that.
+    // The list is short, and its search is cheap compared with the following round trip to the server.
     fn evict(&mut self) -> Option<u32> {
         let oldest = self.statements.iter().min_by_key(|(_, cached)| cached.used);
         let oldest = oldest.map(|(sql, _)| sql.clone())?;

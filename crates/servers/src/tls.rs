@@ -1,4 +1,4 @@
-//! TLS to a server, verified as an address asks for it.
+//! TLS connections to a server, verified by the address's policy.
 
 use std::fs;
 use std::io;
@@ -30,7 +30,7 @@ impl TlsVersion {
     }
 }
 
-/// The ciphers that there are before TLS 1.3, by OpenSSL's names.
+/// Supported cipher suites of TLS 1.2, by OpenSSL's names.
 const CIPHERS: [(&str, CipherSuite); 6] = [
     ("ECDHE-ECDSA-AES256-GCM-SHA384", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
     ("ECDHE-ECDSA-AES128-GCM-SHA256", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
@@ -39,14 +39,14 @@ const CIPHERS: [(&str, CipherSuite); 6] = [
     ("ECDHE-RSA-AES128-GCM-SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
     ("ECDHE-RSA-CHACHA20-POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
-/// Those of TLS 1.3.
+/// Supported cipher suites of TLS 1.3.
 const SUITES: [(&str, CipherSuite); 3] = [
     ("TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
     ("TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
     ("TLS_CHACHA20_POLY1305_SHA256", CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
 ];
 
-/// Returns a new connection to the server of this address, which verifies what the address's policy asks for.
+/// Returns a new TLS connection to the server at this address, which verifies what the address's policy requires.
 pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
     let policy = &address.tls;
     policy.check()?;
@@ -91,20 +91,20 @@ pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
             config.with_client_auth_cert(chain, key).map_err(failed)?
         }
     };
-    // As in MySQL's own programs, the server's name is sent only if one is given.
+    // As in MySQL's programs, the server's name is sent only if one is given.
     config.enable_sni = policy.server_name.is_some();
     let name = policy.server_name.as_deref().map_or(Ok(host), named)?;
     ClientConnection::new(Arc::new(config), name).map_err(failed)
 }
 
-/// Those ciphers that are to be offered.
+/// Returns the crypto provider with the offered cipher suites.
 fn provider(policy: &TlsPolicy) -> Result<CryptoProvider, Error> {
     let mut provider = ring::default_provider();
     for (names, known) in [(&policy.ciphers, &CIPHERS[..]), (&policy.suites, &SUITES[..])] {
         let Some(names) = names else { continue };
         let is_named = |suite: CipherSuite| {
             let found = known.iter().find(|(_, known)| *known == suite);
-            // What the list is not about stays.
+            // Suites of the other TLS version stay.
             found.is_none_or(|(name, _)| names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name)))
         };
         provider.cipher_suites.retain(|suite| is_named(suite.suite()));
@@ -113,7 +113,7 @@ fn provider(policy: &TlsPolicy) -> Result<CryptoProvider, Error> {
             let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             let (names, known) = (names.join(":"), known.join(", "));
             return Err(Error::Tls(format!(
-                "none of the ciphers {names} is supported; supported are {known}"
+                "none of the ciphers {names} is supported; supported ciphers: {known}"
             )));
         }
     }
@@ -135,7 +135,7 @@ fn verifier(policy: &TlsPolicy, provider: &Arc<CryptoProvider>) -> Result<Arc<We
         for file in files(path, "r")? {
             revoked.extend(of_file(&file)?);
         }
-        // An empty file would mean that nothing is revoked.
+        // With an empty file, no certificate would be revoked.
         if revoked.len() == before {
             return Err(unusable(path, "it has no revocation list (PEM)"));
         }
@@ -151,8 +151,8 @@ fn verifier(policy: &TlsPolicy, provider: &Arc<CryptoProvider>) -> Result<Arc<We
         .map_err(unusable)
 }
 
-/// A file, or those of a folder whose names `openssl rehash` has made: eight digits, a dot, a letter that says what they
-/// hold, a number.
+/// Returns the file, or the files of a directory with names by `openssl rehash`: eight hexadecimal digits, a dot, a
+/// letter for the kind, a number.
 fn files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, Error> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -165,7 +165,7 @@ fn files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, Error> {
         hash.len() == 8 && is_digits(hash, 16) && is_digits(number, 10)
     };
     let listed = fs::read_dir(path).map_err(|error| unusable(path, error))?;
-    // An entry that cannot be read could be a revocation list.
+    // An unreadable entry could be a revocation list.
     let paths: Result<Vec<PathBuf>, io::Error> = listed.map(|entry| Ok(entry?.path())).collect();
     let mut files = paths.map_err(|error| unusable(path, error))?;
     files.retain(is_named);
@@ -173,7 +173,7 @@ fn files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// All of this kind that a file of PEM has.
+/// Reads all items of this type from a PEM file.
 fn of_file<T: PemObject>(path: &Path) -> Result<Vec<T>, Error> {
     let found = T::pem_file_iter(path).map_err(|error| unusable(path, error))?;
     found.collect::<Result<Vec<T>, PemError>>().map_err(|error| unusable(path, error))
@@ -183,11 +183,11 @@ fn unusable(path: &Path, error: impl ToString) -> Error {
     Error::Tls(format!("could not use {}: {}", path.display(), error.to_string()))
 }
 
-/// Takes certificates of an authority that is trusted.
+/// Verifier that accepts certificates of trusted authorities.
 #[derive(Debug)]
 struct Verified {
     verifier: Arc<WebPkiServerVerifier>,
-    /// Whoever was asked for, this is the server that is meant.
+    /// Host name to verify, whatever server name (SNI) was sent.
     host: ServerName<'static>,
     mode: SslMode,
 }
@@ -202,7 +202,7 @@ impl ServerCertVerifier for Verified {
         now: UnixTime,
     ) -> Result<ServerCertVerified, RustlsError> {
         match (self.verifier.verify_server_cert(certificate, chain, &self.host, stapled, now), self.mode) {
-            // All else has been verified by then.
+            // The host's name is verified last, so everything else is valid.
             (
                 Err(RustlsError::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
@@ -235,8 +235,8 @@ impl ServerCertVerifier for Verified {
         self.verifier.supported_verify_schemes()
     }
 }
-/// Accepts any certificate, even one that cannot be parsed. A man in the middle can pose as the server, but nobody else
-/// can read along.
+/// Verifier that accepts any certificate, even one that cannot be parsed. A man in the middle can pose as the server,
+/// but the connection is still encrypted.
 #[derive(Debug)]
 struct AnyServer {
     schemes: Vec<SignatureScheme>,
@@ -254,8 +254,8 @@ impl ServerCertVerifier for AnyServer {
         Ok(ServerCertVerified::assertion())
     }
 
-    // A signature by the key of an unverified certificate proves nothing. Skipping it admits old servers, whose
-    // certificates are of X.509 version 1 or have short keys.
+    // A signature by the key of an unverified certificate proves nothing. Skipping it allows old servers, whose
+    // certificates have X.509 version 1 or short keys.
     fn verify_tls12_signature(
         &self,
         _: &[u8],

@@ -1,4 +1,4 @@
-//! Why TLS could not be begun, with the remedy.
+//! Explains errors of TLS handshakes, with remedies.
 
 use std::io::{self, ErrorKind};
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::facts::version_numbers;
 use crate::tls_policy::{SslMode, TlsPolicy};
 
-/// Explains an error of a TLS handshake with the server of this address, which has this version.
+/// Explains an error of a TLS handshake with the server at this address, which has this version.
 pub(crate) fn explain(error: &io::Error, address: &Address, server_version: &str) -> Error {
     let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>()) else {
         return Error::lost(match error.kind() {
@@ -19,7 +19,7 @@ pub(crate) fn explain(error: &io::Error, address: &Address, server_version: &str
     };
     match cause {
         RustlsError::InvalidCertificate(why) => Error::Tls(of_certificate(why, address)),
-        // Old servers answer with messages of a TLS version that is not known here.
+        // Old servers answer with messages of a TLS version that rustls does not know.
         RustlsError::PeerIncompatible(_)
         | RustlsError::InvalidMessage(_)
         | RustlsError::AlertReceived(
@@ -31,7 +31,7 @@ pub(crate) fn explain(error: &io::Error, address: &Address, server_version: &str
     }
 }
 
-/// Says that server and client support no TLS version, or no cipher suite, that the other one does.
+/// Returns the error for a server and client without a common TLS version or cipher suite.
 fn nothing_in_common(cause: &str, address: &Address, server_version: &str) -> Error {
     let policy = &address.tls;
     let server = match version_numbers(server_version) {
@@ -58,12 +58,12 @@ fn nothing_in_common(cause: &str, address: &Address, server_version: &str) -> Er
     ))
 }
 
-/// Says what is wrong with a certificate.
+/// Returns the message for a refused certificate.
 fn of_certificate(why: &CertificateError, address: &Address) -> String {
     let authorities = authority_names(&address.tls);
     match why {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            format!("the server's certificate is signed, but not by an authority of {authorities}")
+            format!("the server's certificate is not signed by an authority in {authorities}")
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             format!("the server's certificate has expired: {why}")
@@ -85,11 +85,11 @@ fn of_certificate(why: &CertificateError, address: &Address) -> String {
             "the server's certificate is a CA certificate (CA:TRUE): replace it with one that the CA has signed"
                 .to_owned()
         }
-        _ => format!("the server's certificate is refused, with the authorities of {authorities}: {why}"),
+        _ => format!("the server's certificate was refused, with the authorities in {authorities}: {why}"),
     }
 }
 
-/// Returns the names of the file and the folder of trusted authorities.
+/// Returns the paths of the file and the directory of trusted authorities.
 fn authority_names(policy: &TlsPolicy) -> String {
     let paths: Vec<String> = policy.authority_paths().map(|path| path.display().to_string()).collect();
     paths.join(" and ")

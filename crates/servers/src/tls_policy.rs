@@ -1,55 +1,55 @@
-//! How a connection is encrypted, and what is verified of the server.
+//! TLS policy: encryption of a connection, and verification of the server.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// How a connection is encrypted, and what is verified of the server: what `mysql` has its `--ssl-*` and `--tls-*` options for.
+/// Encryption of a connection and verification of the server, as set by the `--ssl-*` and `--tls-*` options of `mysql`.
 ///
-/// The default encrypts if the server can, as MySQL's own programs do.
+/// The default encrypts if the server supports it, as in MySQL's programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsPolicy {
-    /// `ssl-mode`: the least that a connection must have.
+    /// `ssl-mode`: minimum security of a connection.
     pub mode: SslMode,
-    /// `ssl-ca`: a file of certificates (PEM) of trusted authorities.
+    /// `ssl-ca`: file of trusted CA certificates (PEM).
     pub authorities: Option<PathBuf>,
-    /// `ssl-capath`: a folder of them, as `openssl rehash` makes it.
+    /// `ssl-capath`: directory of trusted CA certificates, with names by `openssl rehash`.
     pub authority_folder: Option<PathBuf>,
-    /// `ssl-crl`: a file of revocation lists (PEM). Once there is a list, each certificate's authority must have one.
+    /// `ssl-crl`: file of revocation lists (PEM). With at least one list, each certificate's authority must have one.
     pub revocations: Option<PathBuf>,
-    /// `ssl-crlpath`: a folder of them, as `openssl rehash` makes it.
+    /// `ssl-crlpath`: directory of revocation lists, with names by `openssl rehash`.
     pub revocation_folder: Option<PathBuf>,
-    /// `ssl-cert`: the client's own certificate (PEM); without it, the file of the key must hold it.
+    /// `ssl-cert`: client certificate (PEM); if absent, the key's file must contain it.
     pub certificate: Option<PathBuf>,
-    /// `ssl-key`: the key of the client's own certificate (PEM); without it, the file of the certificate must hold it.
+    /// `ssl-key`: key of the client certificate (PEM); if absent, the certificate's file must contain it.
     pub key: Option<PathBuf>,
-    /// `tls-version`: the versions to offer; empty for all that are supported.
+    /// `tls-version`: offered versions; empty for all supported ones.
     pub versions: Vec<TlsVersion>,
-    /// `ssl-cipher`: the cipher suites of TLS 1.2 to offer, by OpenSSL's names; `None` for all that are supported.
+    /// `ssl-cipher`: offered cipher suites of TLS 1.2, by OpenSSL's names; `None` for all supported ones.
     pub ciphers: Option<Vec<String>>,
-    /// `tls-ciphersuites`: the cipher suites of TLS 1.3 to offer; `None` for all that are supported.
+    /// `tls-ciphersuites`: offered cipher suites of TLS 1.3; `None` for all supported ones.
     pub suites: Option<Vec<String>>,
-    /// `tls-sni-servername`: the name to ask for. The certificate is verified against the host's name all the same.
+    /// `tls-sni-servername`: requested server name (SNI). The certificate is still verified against the host's name.
     pub server_name: Option<String>,
 }
 
-/// MySQL's `ssl-mode`. Each mode asks for more than the one before.
+/// MySQL's `ssl-mode`. Each mode requires more than the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SslMode {
     /// The connection is not encrypted.
     Disabled,
-    /// The connection is encrypted if the server can. A man in the middle can prevent that.
+    /// The connection is encrypted if the server supports it. A man in the middle can prevent that.
     #[default]
     Preferred,
     /// The connection is encrypted. A man in the middle can pose as the server.
     Required,
-    /// And a trusted authority has signed the server's certificate.
+    /// The connection is encrypted, and a trusted authority has signed the server's certificate.
     VerifyCa,
-    /// And the certificate is for the host's name.
+    /// As `VerifyCa`, and the certificate is for the host's name.
     VerifyIdentity,
 }
 
-/// A version of TLS.
+/// Version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2
@@ -74,40 +74,40 @@ impl SslMode {
         }
     }
 
-    /// Returns the mode of this name, in capitals or not.
+    /// Returns the mode with this name, in upper or lower case.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name().eq_ignore_ascii_case(name))
     }
 
-    /// Does it verify the server's certificate?
+    /// Returns whether the mode verifies the server's certificate.
     pub const fn verifies(self) -> bool {
         matches!(self, Self::VerifyCa | Self::VerifyIdentity)
     }
 }
 
 impl TlsPolicy {
-    /// Returns the policy of this mode, and nothing else.
+    /// Returns a policy with this mode and no other settings.
     pub fn with_mode(mode: SslMode) -> Self {
         Self { mode, ..Self::default() }
     }
 
-    /// Returns the policy that verifies certificates against this file of authorities, and the host's name.
+    /// Returns a policy that verifies the host's name, and the certificate against this file of authorities.
     pub fn verify_identity(authorities: impl Into<PathBuf>) -> Self {
         let authorities = Some(authorities.into());
         Self { mode: SslMode::VerifyIdentity, authorities, ..Self::default() }
     }
 
-    /// Raises the mode to this one. A mode that is stronger already remains.
+    /// Raises the mode to this one. A stronger mode remains.
     pub fn require(&mut self, mode: SslMode) {
         self.mode = self.mode.max(mode);
     }
 
-    /// Checks that it can be kept at all.
+    /// Checks that the settings are consistent.
     ///
     /// # Errors
     ///
-    /// When certificates are to be verified, and no authority is trusted; or when revocation lists are given, and no
-    /// certificate is to be verified.
+    /// If the mode verifies certificates but no authority is trusted, or if revocation lists are given but no
+    /// certificate is verified.
     pub fn check(&self) -> Result<(), Error> {
         let (has_authority, has_list) =
             (self.authority_paths().next().is_some(), self.revocation_paths().next().is_some());
@@ -118,12 +118,12 @@ impl TlsPolicy {
         }
     }
 
-    /// Returns the file and the folder of trusted authorities.
+    /// Returns the file and the directory of trusted authorities.
     pub(crate) fn authority_paths(&self) -> impl Iterator<Item = &Path> {
         [&self.authorities, &self.authority_folder].into_iter().filter_map(|path| path.as_deref())
     }
 
-    /// Returns the file and the folder of revocation lists.
+    /// Returns the file and the directory of revocation lists.
     pub(crate) fn revocation_paths(&self) -> impl Iterator<Item = &Path> {
         [&self.revocations, &self.revocation_folder].into_iter().filter_map(|path| path.as_deref())
     }

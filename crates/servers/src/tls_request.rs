@@ -1,15 +1,15 @@
-//! TLS as it is asked for in one place, and what comes of several.
+//! TLS options of one option source, and the policy that results from several.
 
 use std::path::PathBuf;
 
 use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
 
-/// TLS options of one place: of a command line, an address, the settings, or the option files.
+/// TLS options of one source: a command line, an address, the settings, or the option files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsRequest {
-    /// `ssl-mode`, if it is given: the last one.
+    /// `ssl-mode`, if given; the last one counts.
     pub mode: Option<SslMode>,
-    /// `tls-ca`: the host's name is verified, too.
+    /// Verification of the host's name, which `tls-ca` requires.
     pub identity: Identity,
     /// `ssl-ca`
     pub authorities: Option<PathBuf>,
@@ -33,18 +33,18 @@ pub struct TlsRequest {
     pub server_name: Option<String>,
 }
 
-/// Whether an authority is given by an option that asks for the host's name to be verified, too.
+/// Verification of the host's name, by the option that names the authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Identity {
-    /// It is not: `ssl-ca` and its like ask for VERIFY_CA, as in MySQL's programs.
+    /// The mode decides: `ssl-ca` and similar options imply VERIFY_CA, as in MySQL's programs.
     #[default]
     AsMode,
-    /// It is, by `tls-ca`.
+    /// `tls-ca` requires it.
     Verified,
 }
 
 impl TlsRequest {
-    /// Returns the mode that the files and folders of this place ask for by themselves.
+    /// Returns the mode that the files and directories of this source imply.
     fn implied_mode(&self) -> Option<SslMode> {
         let has_material = self.authorities.is_some()
             || self.authority_folder.is_some()
@@ -57,27 +57,27 @@ impl TlsRequest {
         }
     }
 
-    /// Does this place ask for no more than PREFERRED, in so many words, and verify nothing?
+    /// Returns whether this source explicitly sets DISABLED or PREFERRED, and verifies nothing.
     fn lowers(&self) -> bool {
         self.mode.is_some_and(|mode| mode <= SslMode::Preferred) && self.implied_mode().is_none()
     }
 
-    /// Removes what asks for less than the default policy gives: for a server that the option was not given for.
+    /// Removes a mode that is not stronger than the default: for another server than the option was given for.
     pub(crate) fn keep_what_raises(&mut self) {
         self.mode = self.mode.filter(|mode| *mode > SslMode::Preferred);
     }
 }
 
-/// Returns the policy of several places, the strongest place first.
+/// Returns the policy of several sources, the strongest source first.
 ///
-/// The strongest mode holds of all that the places ask for, by `ssl-mode` or by naming what to verify with. Only an
-/// explicit DISABLED or PREFERRED lowers what weaker places ask for, and only if its own place verifies nothing.
+/// The strongest mode of all sources applies, whether set by `ssl-mode` or implied by verification files. Only an
+/// explicit DISABLED or PREFERRED lowers the mode of weaker sources, and only if its own source verifies nothing.
 pub(crate) fn strongest_policy(places: &[&TlsRequest]) -> TlsPolicy {
-    // What is weaker than the place that lowers counts no more.
+    // Sources weaker than the one that lowers the mode are ignored.
     let counted = places.iter().position(|place| place.lowers()).map_or(places, |at| &places[..=at]);
     let modes = counted.iter().flat_map(|place| [place.mode, place.implied_mode()]);
     let mode = modes.flatten().max().unwrap_or_default();
-    // To trust the authorities of two places would be to trust more than either says.
+    // The authorities of two sources together would be more than either source trusts.
     let trusting =
         counted.iter().find(|place| place.authorities.is_some() || place.authority_folder.is_some());
     TlsPolicy {
@@ -104,7 +104,7 @@ mod tests {
     use super::{Identity, TlsRequest, strongest_policy};
     use crate::tls_policy::SslMode;
 
-    /// Reads `MODE`, `ca=FILE`, `capath=FOLDER`, `crl=FILE`, `tls-ca=FILE`, with blanks between.
+    /// Parses the words `MODE`, `ca=FILE`, `capath=FOLDER`, `crl=FILE`, `tls-ca=FILE`, separated by blanks.
     fn request(text: &str) -> TlsRequest {
         let mut request = TlsRequest::default();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -122,13 +122,13 @@ mod tests {
         request
     }
 
-    /// Each case: command line, address, option files; then the mode, and the file of authorities.
+    /// Cases: the requests of command line, address and option files; the resulting mode and file of authorities.
     const CASES: [([&str; 3], &str, &str); 31] = [
         (["", "", ""], "PREFERRED", ""),
         (["", "", "DISABLED"], "DISABLED", ""),
         (["", "", "REQUIRED"], "REQUIRED", ""),
         (["", "", "VERIFY_CA"], "VERIFY_CA", ""),
-        // An authority asks for verification, whatever else is asked for beside it.
+        // An authority implies verification, whatever the mode of the same source.
         (["", "", "ca=f"], "VERIFY_CA", "f"),
         (["", "", "capath=d"], "VERIFY_CA", ""),
         (["", "", "crl=f"], "VERIFY_CA", ""),
@@ -140,24 +140,24 @@ mod tests {
         (["", "tls-ca=f REQUIRED", ""], "VERIFY_IDENTITY", "f"),
         (["", "tls-ca=f DISABLED", ""], "VERIFY_IDENTITY", "f"),
         (["", "tls-ca=f VERIFY_CA", ""], "VERIFY_IDENTITY", "f"),
-        // Asking for more in a stronger place takes nothing away.
+        // A stronger source that requires more weakens nothing.
         (["", "REQUIRED", "ca=f"], "VERIFY_CA", "f"),
         (["REQUIRED", "", "ca=f VERIFY_IDENTITY"], "VERIFY_IDENTITY", "f"),
         (["REQUIRED", "tls-ca=f", ""], "VERIFY_IDENTITY", "f"),
         (["VERIFY_CA", "", "VERIFY_IDENTITY ca=f"], "VERIFY_IDENTITY", "f"),
         (["VERIFY_IDENTITY", "", "ca=f"], "VERIFY_IDENTITY", "f"),
         (["VERIFY_IDENTITY", "REQUIRED", "DISABLED"], "VERIFY_IDENTITY", ""),
-        // Nor does it trust more than the strongest place that names authorities.
+        // Only the authorities of the strongest source that names any are trusted.
         (["ca=c", "tls-ca=f", ""], "VERIFY_IDENTITY", "c"),
         (["capath=d", "", "ca=f"], "VERIFY_CA", ""),
-        // An explicit weaker mode lowers what weaker places say, and only that.
+        // An explicit weaker mode lowers only the mode of weaker sources.
         (["DISABLED", "", "ca=f VERIFY_IDENTITY"], "DISABLED", ""),
         (["PREFERRED", "tls-ca=f", ""], "PREFERRED", ""),
         (["", "DISABLED", "REQUIRED"], "DISABLED", ""),
         (["REQUIRED", "DISABLED", "ca=f"], "REQUIRED", ""),
         (["", "REQUIRED", "DISABLED"], "REQUIRED", ""),
         (["ca=c", "DISABLED", ""], "VERIFY_CA", "c"),
-        // Not beside what verifies.
+        // It lowers nothing if its own source verifies.
         (["DISABLED ca=c", "", "VERIFY_IDENTITY"], "VERIFY_IDENTITY", "c"),
         (["PREFERRED crl=r", "", "ca=f"], "VERIFY_CA", "f"),
     ];

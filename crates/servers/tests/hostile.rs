@@ -1,4 +1,4 @@
-//! Servers that answer what makes no sense: an error, no panic, and no wait without end.
+//! Servers that send invalid answers: the client must return an error, without a panic or an endless wait.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use std::fs;
@@ -15,12 +15,12 @@ use wire::{Capabilities, Cleartext, Greeting, Packets};
 const OK: &[u8] = b"\0\0\0\x02\0\0\0";
 /// A column without a name.
 const COLUMN: &[u8] = b"\x03def\0\0\0\x01a\0\x0c\x3f\0\x01\0\0\0\xfd\0\0\0\0\0";
-/// The end of rows.
+/// End of rows.
 const END: &[u8] = b"\xfe\0\0\x02\0\0\0";
-/// A statement of one parameter and no columns.
+/// Answer to the preparation of a statement with one parameter and no columns.
 const PREPARED: &[u8] = b"\0\x07\0\0\0\0\0\x01\0\0\0\0";
 
-/// One client of a server that plays a script.
+/// Connection of one client to a scripted server.
 struct Peer {
     stream: TcpStream,
     packets: Packets,
@@ -31,11 +31,11 @@ impl Peer {
         self.packets.send(payload);
         let output = self.packets.output().to_vec();
         self.packets.sent(output.len());
-        // A client that has had enough is gone.
+        // The client may have closed the connection.
         let _ = self.stream.write_all(&output);
     }
 
-    /// The next packet; none if the client is gone.
+    /// Returns the next packet; `None` if the client has closed the connection.
     fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(payload) = self.packets.next().unwrap() {
@@ -70,7 +70,7 @@ impl Peer {
     }
 }
 
-/// All but TLS.
+/// All capabilities except TLS.
 const PLAIN: Capabilities = Capabilities(0xdfff_ffff & !Capabilities::SSL.0);
 
 /// Starts a server for one client, and returns its port.
@@ -101,7 +101,7 @@ fn address(port: u16) -> Address {
     }
 }
 
-/// What becomes of a request whose answer is these packets, of a client that has logged in?
+/// Runs a request of a logged-in client; the server answers with these packets.
 fn answered<T>(
     packets: &[&[u8]],
     request: impl FnOnce(&mut Connection) -> Result<T, Error>,
@@ -127,7 +127,7 @@ fn is_lost<T>(result: Result<T, Error>, why: &str) {
     match result {
         Err(Error::Lost { reason, .. }) => assert!(reason.contains(why), "wanted {why}: {reason}"),
         Err(error) => panic!("wanted {why}: {error:?}"),
-        Ok(_) => panic!("wanted {why}, and it was taken"),
+        Ok(_) => panic!("wanted {why}, but the request succeeded"),
     }
 }
 
@@ -165,7 +165,7 @@ fn a_connection_that_cannot_be_understood_is_used_no_more() {
         peer.send(OK);
         peer.next_command().unwrap();
         peer.send(b"");
-        // Nothing more is asked; the client says good-bye.
+        // No further request; the client sends COM_QUIT.
         assert_eq!(peer.next_command().as_deref(), Some(&b"\x01"[..]));
     });
     let mut connection = Connection::open(&address(port)).unwrap();
@@ -176,7 +176,8 @@ fn a_connection_that_cannot_be_understood_is_used_no_more() {
     playing.join().unwrap();
 }
 
-/// Has a server ask for a file where the client has sent this request. Returns what becomes of it, and what was sent.
+/// Runs a request to which the server responds by requesting a file. Returns the result, and the file that the client
+/// sent.
 fn file_sent(request: impl FnOnce(&mut Connection) -> Result<(), Error>) -> (Result<(), Error>, Vec<u8>) {
     let (sender, sent) = channel();
     let (port, playing) = serve(move |peer| {
@@ -194,7 +195,7 @@ fn file_sent(request: impl FnOnce(&mut Connection) -> Result<(), Error>) -> (Res
         }
         sender.send(file).unwrap();
         peer.send(OK);
-        // The connection goes on.
+        // The connection remains usable.
         assert_eq!(peer.next_command().as_deref(), Some(&b"\x03DO 2"[..]));
         peer.send(OK);
     });
@@ -265,7 +266,7 @@ fn statements_with_rows_are_not_executed() {
 fn a_login_that_never_ends_is_given_up() {
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN);
-        // A byte now and then, so that it is never silent.
+        // A byte now and then, so that the server is never silent.
         while peer.stream.write_all(b"\x01").is_ok() {
             thread::sleep(Duration::from_millis(50));
         }
@@ -327,7 +328,7 @@ fn cancel_after(delay: Duration, cancel: &Cancel) {
     });
 }
 
-/// Cancels a request to a server that says nothing for two seconds and then OK, from a connection that `prepare` changes.
+/// Cancels a request to a server that sends OK after two seconds. `prepare` changes the connection before.
 fn cancelled(prepare: fn(&mut Connection)) -> (Result<(), Error>, Duration) {
     let (port, playing) = serve(|peer| {
         peer.greet(PLAIN);
@@ -367,7 +368,7 @@ fn a_socket_that_accepts_nothing_is_given_up() {
     let listener = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     listener.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
     listener.listen(0).unwrap();
-    // One waits to be accepted, and the next one waits to be let wait.
+    // This connection fills the backlog, so the next one must wait.
     let _waiting = UnixStream::connect(&path).unwrap();
     let timeout = Duration::from_secs(1);
     let start = Instant::now();
@@ -377,16 +378,16 @@ fn a_socket_that_accepts_nothing_is_given_up() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// What is said where a server that offers TLS then answers with these bytes?
+/// Returns the error's text for a server that offers TLS and then answers with these bytes.
 fn tls_answered(bytes: &'static [u8], mode: SslMode) -> String {
     let (port, playing) = serve(move |peer| {
         peer.greet(Capabilities(0xdfff_ffff));
         peer.next().unwrap();
         peer.stream.write_all(bytes).unwrap();
-        // What the client has to say to that is of no interest, and no user name is in it.
+        // The client's answer does not matter, but must not contain the user name.
         let mut rest = Vec::new();
         let _ = peer.stream.read_to_end(&mut rest);
-        assert!(!rest.windows(4).any(|part| part == b"root"), "it was said who wants to be let in");
+        assert!(!rest.windows(4).any(|part| part == b"root"), "the client sent the user name");
     });
     let address = Address { tls: TlsPolicy::with_mode(mode), ..address(port) };
     let said = Connection::open(&address).unwrap_err().to_string();
@@ -396,7 +397,7 @@ fn tls_answered(bytes: &'static [u8], mode: SslMode) -> String {
 
 #[test]
 fn old_versions_of_tls_are_named() {
-    // A server's hello of TLS 1.1, as yaSSL sends it, and alerts: of the version, and of the handshake.
+    // A ServerHello of TLS 1.1, as yaSSL sends it, and two alerts: protocol version, and handshake failure.
     let hello: &[u8] = b"\x16\x03\x02\0\x2a\x02\0\0\x26\x03\x02";
     let hello: &'static [u8] = Box::leak([hello, &[7; 32], b"\0\0\x35\0\0\0"].concat().into_boxed_slice());
     let alerts: [&[u8]; 3] = [hello, b"\x15\x03\x02\0\x02\x02\x46", b"\x15\x03\x03\0\x02\x02\x28"];
@@ -410,7 +411,7 @@ fn old_versions_of_tls_are_named() {
             assert_eq!(said.contains("--ssl-mode=DISABLED"), advises_plain, "{said}");
         }
     }
-    // Servers and networks that just go.
+    // The server closes the connection without an alert.
     let said = tls_answered(b"", SslMode::Required);
     assert!(said.contains("login has taken longer") || said.contains("closed it"), "{said}");
 }
