@@ -1,8 +1,8 @@
-//! Side by side: contenders do the same job on the same input, taking turns, several times; the medians stand in
-//! a table.
+//! Benchmarks against other programs: contenders do the same job on the same input, in turns, several times. The tables
+//! have the medians.
 //!
-//! Each bench is a list of [`Case`]s; a case is one job and the contenders that do it, ours first. All inputs are
-//! real logs, made now if they are not there (`cargo xtask workloads`).
+//! Each bench is a list of [`Case`]s. A case is one job and its contenders, with ours first. All inputs are real logs,
+//! created if they are missing (`cargo xtask workloads`).
 
 mod cases;
 mod chart;
@@ -32,7 +32,7 @@ use crate::bench::measure::{Measured, run_measured};
 pub(crate) use crate::bench::measure::{Measuring, measure_once};
 use crate::checks;
 
-/// Which bench, and how.
+/// Bench to run, with its options.
 #[derive(Args)]
 pub(crate) struct Benching {
     #[command(subcommand)]
@@ -41,7 +41,7 @@ pub(crate) struct Benching {
 
 #[derive(Subcommand)]
 enum Which {
-    /// `bintide dump` and mysqlbinlog: with `-vv` and without `-v`, to nowhere and to a file
+    /// `bintide dump` and mysqlbinlog, with `-vv` and without `-v`, to /dev/null and to a file
     Dump(Racing),
     /// `bintide stats`, mysqlbinlog with a perl one-liner, and a go-mysql program
     Stats(Racing),
@@ -57,29 +57,30 @@ enum Which {
     Rows,
     /// `bintide replay`, MySQL's own replica, and `mysqlbinlog | mysql`; writes docs/replay-speed.md
     Replay(replay::Replaying),
-    /// `bintide replay` into a SQLite database: row changes a second of the load workload
+    /// `bintide replay` of the load workload into a SQLite database, in row changes a second
     ReplaySqlite {
-        /// How often
+        /// Number of runs
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
-    /// From a source's commit to the target's: `bintide replay --from` and MySQL's replica; writes docs/live.md
+    /// Replication lag of `bintide replay --from` and of MySQL's replica; writes docs/live.md
     Lag(lag::Lagging),
-    /// A replica whose data is ten times its memory, with `bintide warm` and without; writes docs/warm.md
+    /// A replica with ten times more data than memory, with and without `bintide warm`; writes docs/warm.md
     Warm(warm::Warming),
-    /// What compression saves and costs on a real server, and ours beside it; writes docs/compression.md
+    /// Savings and costs of compression by a real server and by bintide; writes docs/compression.md
     Compression(compression::Compression),
-    /// What `bintide advise` predicts beside what real servers then do
+    /// Predictions of `bintide advise`, compared with the results of real servers
     Prediction(prediction::Prediction),
 }
 
-/// How contenders take turns.
+/// Options of a race between contenders.
 #[derive(Args)]
 struct Racing {
-    /// How often each contender runs each case
+    /// Number of runs of each contender in each case
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Only cases whose name holds this text, such as `load`, `plain` or `-vv`; several: all must be in it
+    /// Run only cases whose name contains this text, such as `load`, `plain` or `-vv`; several texts must all be in the
+    /// name
     #[arg(long)]
     only: Vec<String>,
     /// Print the measurements as JSON
@@ -87,30 +88,30 @@ struct Racing {
     json: bool,
 }
 
-/// One job that all contenders do.
+/// Job that all contenders do.
 struct Case {
     name: String,
-    /// What the job reads, in bytes, for the rate.
+    /// Size of the job's input in bytes, for the rate.
     bytes: u64,
-    /// Ours first.
+    /// Contenders, with ours first.
     contenders: Vec<Contender>,
-    /// Where the output goes: nowhere, or into files of this folder, which must then be the same.
+    /// Directory for the contenders' outputs, which must be the same; `None` discards them.
     output: Option<PathBuf>,
     goal: Goal,
 }
 
-/// One way of doing it.
+/// Program that does the job.
 struct Contender {
     name: &'static str,
     command: Vec<OsString>,
 }
 
-/// What ours must reach.
+/// Goal that ours must reach.
 #[derive(Clone, Copy)]
 enum Goal {
-    /// To be so many times faster than each other contender, in their order.
+    /// Minimum speed relative to each other contender, in their order.
     Faster(&'static [f64]),
-    /// To need less than so many bytes of memory.
+    /// Limit of peak memory in bytes.
     Memory(u64),
 }
 
@@ -138,7 +139,7 @@ pub(crate) fn bench(benching: &Benching) -> Result<()> {
 }
 
 fn race(cases: Vec<Case>, racing: &Racing) -> Result<()> {
-    ensure!(racing.runs > 0, "nothing is measured in no runs");
+    ensure!(racing.runs > 0, "--runs must be at least 1");
     let wanted = |case: &Case| racing.only.iter().all(|text| case.name.contains(text.as_str()));
     let mut results = Vec::new();
     for case in cases.into_iter().filter(wanted) {
@@ -151,7 +152,7 @@ fn race(cases: Vec<Case>, racing: &Racing) -> Result<()> {
     if racing.json { table::print_json(&results) } else { table::print(&results) }
 }
 
-/// All runs of a case: a list of runs for each contender.
+/// Runs a case. Returns a list of runs for each contender.
 fn run_case(case: &Case, runs: usize) -> Result<Vec<Vec<Measured>>> {
     let mut measured: Vec<Vec<Measured>> = case.contenders.iter().map(|_| Vec::new()).collect();
     for _ in 0..runs {
@@ -167,7 +168,7 @@ fn run_case(case: &Case, runs: usize) -> Result<Vec<Vec<Measured>>> {
     Ok(measured)
 }
 
-/// A contender that is fast and wrong has not won.
+/// Checks that all contenders have the same output, and removes the outputs.
 fn compare_outputs(case: &Case, folder: &Path) -> Result<()> {
     let files: Vec<PathBuf> = case.contenders.iter().map(|contender| folder.join(contender.name)).collect();
     for other in &files[1..] {
@@ -177,7 +178,7 @@ fn compare_outputs(case: &Case, folder: &Path) -> Result<()> {
     files.iter().try_for_each(fs::remove_file).context("could not remove the outputs")
 }
 
-/// The library's own bench, on the logs of the workloads with the smallest and with ordinary rows.
+/// Runs the library's own bench on two workloads: the one with the smallest rows, and one with ordinary rows.
 fn rows() -> Result<()> {
     let mut logs = Vec::new();
     for workload in [crate::workloads::Workload::Load, crate::workloads::Workload::Prepare] {

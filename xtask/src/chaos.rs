@@ -8,11 +8,11 @@ use crate::checks;
 
 #[derive(Args)]
 pub(crate) struct Chaos {
-    /// How many times a replay is stopped: by kill -9 of bintide or of the target, a restart of the target, a network
+    /// Number of interruptions of a replay: kill -9 of bintide or of the target, a restart of the target, or a network
     /// that closes or resets connections
     #[arg(long, default_value_t = 100)]
     kills: u64,
-    /// The same number strikes in the same order, with the same pauses; drawn if not given
+    /// Seed of the order and the pauses of the interruptions [default: random]
     #[arg(long)]
     seed: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Runs the workspace's tests, with all that they need at hand.
+//! Runs the workspace's tests, with the servers and the command that they need.
 
 use std::env;
 use std::num::NonZeroUsize;
@@ -10,14 +10,14 @@ use testkit::{Home, Package, SERVERS_VARIABLE};
 
 use crate::workspace;
 
-/// Fetches the servers, builds the command, and runs every test of the workspace; `filters` go to the tests, and
-/// `servers` are those that the tests of many servers run.
+/// Fetches the servers, builds the command, and runs every test of the workspace. `filters` go to the test programs;
+/// `servers` are for the tests that run on many servers.
 pub(crate) fn test(filters: &[String], servers: Option<&str>) -> Result<()> {
     let chosen = servers.map_or_else(Package::chosen, Package::listed)?;
     for package in crate::servers::needed(&chosen) {
         Home::find(package)?;
     }
-    // With the whole workspace selected, so that the tests find every dependency built as they want it.
+    // Building the whole workspace selects the same features of dependencies as the tests.
     cargo(&["build", "--workspace", "--bin", "bintide"])?;
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
     if !filters.is_empty() {
@@ -27,7 +27,7 @@ pub(crate) fn test(filters: &[String], servers: Option<&str>) -> Result<()> {
     let mut tests = command(&arguments);
     tests.env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide"));
     tests.envs(servers.map(|servers| (SERVERS_VARIABLE, servers)));
-    // Most tests wait for servers some of their time.
+    // Most tests wait for servers part of their time, so more of them run than there are cores.
     if env::var_os(TEST_THREADS).is_none() {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         tests.env(TEST_THREADS, (cores + cores.div_ceil(2)).to_string());
@@ -35,13 +35,13 @@ pub(crate) fn test(filters: &[String], servers: Option<&str>) -> Result<()> {
     run(&mut tests, &arguments)
 }
 
-/// Where the test harness looks for how many tests run at once.
+/// Environment variable with the number of tests that run at once.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// What the format crate can leave out.
+/// Features of the format crate.
 const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
 
-/// Checks that each feature of the format crate stands alone and can be left out, and tests all of them together.
+/// Checks that each feature of the format crate works alone and can be disabled, and tests all of them together.
 pub(crate) fn features() -> Result<()> {
     lint_with("")?;
     for feature in FEATURES {
@@ -62,7 +62,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     run(&mut command(arguments), arguments)
 }
 
-/// Builds bintide, and runs one of the examples of the tests with it.
+/// Builds bintide, and runs one of the end-to-end examples with it.
 pub(crate) fn example(name: &str, numbers: [u64; 2]) -> Result<()> {
     cargo(&["build", "--quiet", "--package", "bintide"])?;
     let [first, second] = numbers.map(|number| number.to_string());

@@ -1,4 +1,4 @@
-//! The main jobs on the sample logs, one after the other: what a newcomer sees first.
+//! Demonstration of the main commands on the sample logs, for newcomers.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -9,49 +9,49 @@ use anyhow::{Context, Result, ensure};
 use crate::samples::rows;
 use crate::{checks, workspace};
 
-/// One command of the demo.
+/// Command of the demo.
 struct Step<'s> {
-    /// What it shows, in a line.
+    /// Title, in one line.
     shows: &'static str,
     arguments: &'s [&'s str],
-    /// Lines of its output before those that are shown.
+    /// Number of output lines skipped before the shown ones.
     skipped: usize,
-    /// Lines of its output that are shown; the rest is counted.
+    /// Number of output lines shown; the others are only counted.
     lines: usize,
-    /// The exit code that it ends with.
+    /// Expected exit code.
     code: i32,
 }
 
-/// What the demo writes.
+/// Directory for the files that the demo writes.
 const FOLDER: &str = "target/demo";
 
-/// The logs that are compressed and come back, by name; each is there twice, compressed and not.
+/// Names of the logs that are compressed and decompressed.
 const LOGS: [&str; 6] = ["types", "json", "charsets", "partitions", "foreign-keys", "triggers"];
 
-/// Where their compressed copies go, and what comes out of those again.
+/// Directories of the compressed and the decompressed copies.
 const COMPRESSED: &str = "target/demo/compressed";
 const OPENED: &str = "target/demo/opened";
 
-/// The picture of their sizes.
+/// Chart of the logs' sizes.
 const PICTURE: &str = "target/demo/sizes.html";
 
-/// The advice on them, as a page.
+/// Page with the compression advice.
 const ADVICE: &str = "target/demo/advice.html";
 
-/// Where the demo puts the damaged copy of a sample, and where in it the damage is.
+/// Path of the damaged copy of a sample, and the offset of the damage.
 const DAMAGED: &str = "target/demo/damaged.binlog";
 const DAMAGED_AT: usize = 5000;
 
 const STEPS: [Step<'static>; 6] = [
     Step {
-        shows: "What is in a log: transactions, rows and bytes by table and kind of change",
+        shows: "Statistics of a log: transactions, rows and bytes by table and kind of change",
         arguments: &["stats", "samples/triggers.binlog"],
         skipped: 0,
         lines: 34,
         code: 0,
     },
     Step {
-        shows: "The text of mysqlbinlog, byte for byte, from inside compressed transactions too",
+        shows: "The same output as mysqlbinlog, byte for byte, also for compressed transactions",
         arguments: &[
             "dump",
             "-vv",
@@ -64,28 +64,28 @@ const STEPS: [Step<'static>; 6] = [
         code: 0,
     },
     Step {
-        shows: "A line a transaction",
+        shows: "One line for each transaction",
         arguments: &["dump", "--transactions", "samples/gtids/binlog.000001"],
         skipped: 0,
         lines: 20,
         code: 0,
     },
     Step {
-        shows: "A line of JSON an event",
+        shows: "One line of JSON for each event",
         arguments: &["dump", "--json", "samples/json-partial.binlog"],
         skipped: 14,
         lines: 5,
         code: 0,
     },
     Step {
-        shows: "A verdict on a server's logs, one after the other: checksums, grammar, positions, GTIDs, rows",
+        shows: "Verification of a server's logs: checksums, grammar, positions, GTIDs, rows",
         arguments: &["verify", "samples/rotation"],
         skipped: 0,
         lines: 30,
         code: 0,
     },
     Step {
-        shows: "And on one in which a bit has fallen over",
+        shows: "Verification of a log with one flipped bit",
         arguments: &["verify", DAMAGED],
         skipped: 0,
         lines: 30,
@@ -93,13 +93,13 @@ const STEPS: [Step<'static>; 6] = [
     },
 ];
 
-/// Builds the command and shows what it does.
+/// Builds the command and demonstrates it.
 pub(crate) fn demo() -> Result<()> {
     eprintln!("building bintide");
     checks::cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
     let folder = workspace::root().join(FOLDER);
     if folder.exists() {
-        fs::remove_dir_all(&folder).context("could not remove what an earlier demo has left")?;
+        fs::remove_dir_all(&folder).context("could not remove the files of an earlier demo")?;
     }
     damage().context("could not damage a copy of a sample")?;
     for step in &STEPS {
@@ -109,13 +109,11 @@ pub(crate) fn demo() -> Result<()> {
     replayed()
 }
 
-/// Replays the samples into SQLite databases, and compares how many rows those have with what was counted on the
-/// servers that ran the same scripts.
+/// Replays the samples into SQLite databases, and compares the row counts with those of the servers that ran the same
+/// scripts.
 fn replayed() -> Result<()> {
     let counted = rows::read(&workspace::root().join("samples"))?;
-    println!(
-        "\n# A SQLite database of a log, without any server: tables from its definitions, rows from its changes"
-    );
+    println!("\n# Replay of logs into SQLite databases, without any server");
     let mut lines = Vec::new();
     for name in LOGS {
         let (log, file) = (format!("samples/{name}.binlog"), format!("{FOLDER}/{name}.db"));
@@ -124,19 +122,19 @@ fn replayed() -> Result<()> {
         println!("\n$ bintide {}\n", arguments.join(" "));
         run(&Step { shows: "", arguments: &arguments, skipped: 0, lines: 5, code: 0 })?;
         let source =
-            counted.get(&format!("{name}.binlog")).with_context(|| format!("{log} is not counted"))?;
+            counted.get(&format!("{name}.binlog")).with_context(|| format!("{log} has no row counts"))?;
         let own = rows::of_sqlite(&workspace::root().join(&file))?;
-        ensure!(own == *source, "{file} has the rows {own:?}, the source had {source:?}");
+        ensure!(own == *source, "{file} has the row counts {own:?}; expected {source:?}");
         lines.extend(own.into_iter().map(|(table, count)| (file.clone(), table, count)));
     }
-    println!("\nRows of each table, each time as many as the source had:\n");
+    println!("\nRows of each table, equal to the source's:\n");
     for (file, table, count) in lines {
         println!("{count:>8}  {table:24}  {file}");
     }
     Ok(())
 }
 
-/// Advises on samples, compresses them, verifies the result, opens it again and compares.
+/// Runs advise on the samples, compresses them, verifies the result, decompresses it, and compares.
 fn there_and_back() -> Result<()> {
     let paths = |folder: &str| LOGS.map(|name| format!("{folder}/{name}.binlog"));
     let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(OPENED));
@@ -145,32 +143,33 @@ fn there_and_back() -> Result<()> {
         let step = Step { shows, arguments: &arguments, skipped: 0, lines: 30, code: 0 };
         show(&step).with_context(|| format!("could not show bintide {}", arguments.join(" ")))
     };
-    run("What compression would save and cost, level by level", &["advise", "--all"], &samples)?;
-    run("The same as a page with charts", &["advise", "--all", "--html", ADVICE], &samples)?;
-    let shows = "Compressed as a server does it: still binary logs, for mysqlbinlog and for replicas";
+    run("Savings and costs of compression, by level", &["advise", "--all"], &samples)?;
+    run("The same as an HTML page with charts", &["advise", "--all", "--html", ADVICE], &samples)?;
+    let shows =
+        "Compression as a server does it: the result is still binary logs, for mysqlbinlog and for replicas";
     run(shows, &["compress", "--verify", "--output", COMPRESSED], &samples)?;
-    run("Sound, every one of them", &["verify"], &compressed)?;
-    run("And back", &["decompress", "--output", OPENED], &compressed)?;
+    run("Verification of the compressed logs", &["verify"], &compressed)?;
+    run("Decompression", &["decompress", "--output", OPENED], &compressed)?;
     let mut sizes = Vec::new();
     for ((name, sample), (compressed, opened)) in
         LOGS.iter().zip(&samples).zip(compressed.iter().zip(&opened))
     {
         let read = |path: &str| fs::read(workspace::root().join(path)).with_context(|| format!("no {path}"));
         let before = read(sample)?;
-        ensure!(read(opened)? == before, "{opened} is not what {sample} was");
+        ensure!(read(opened)? == before, "{opened} differs from {sample}");
         sizes.push((*name, before.len(), read(compressed)?.len()));
     }
     fs::write(workspace::root().join(PICTURE), picture(&sizes))?;
-    println!("\nAll {} came back byte for byte.", LOGS.len());
-    println!("Their sizes are drawn in {PICTURE}; the advice is in {ADVICE}.");
+    println!("\nAll {} logs are the same byte for byte after decompression.", LOGS.len());
+    println!("Chart of their sizes: {PICTURE}. Advice: {ADVICE}.");
     Ok(())
 }
 
-/// Height of a log's two bars with the space around them, and the width of the longest, in pixels.
+/// Height of a log's two bars with the space around them, and width of the longest bar, in pixels.
 const BAND: usize = 48;
 const BAR: usize = 480;
 
-/// Two bars a log: before and after.
+/// Draws two bars for each log: before and after compression.
 fn picture(sizes: &[(&str, usize, usize)]) -> String {
     let largest = sizes.iter().map(|(_, before, after)| *before.max(after)).max().unwrap_or(1).max(1);
     let bars = sizes.iter().enumerate().map(|(index, (name, before, after))| {
@@ -197,7 +196,7 @@ fn picture(sizes: &[(&str, usize, usize)]) -> String {
     )
 }
 
-/// A copy of a sample with one bit changed.
+/// Writes a copy of a sample with one bit flipped.
 fn damage() -> Result<()> {
     let root = workspace::root();
     let mut bytes = fs::read(root.join("samples/triggers.binlog"))?;
@@ -227,9 +226,9 @@ fn run(step: &Step<'_>) -> Result<()> {
         }
     }
     if more > 0 {
-        println!("… {more} lines more, before and after");
+        println!("… {more} more lines before and after these");
     }
     let status = child.wait()?;
-    ensure!(status.code() == Some(step.code), "it ended with {status}, {} was wanted", step.code);
+    ensure!(status.code() == Some(step.code), "it ended with {status}; expected exit code {}", step.code);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Coverage-guided fuzzing, by cargo-fuzz.
+//! Coverage-guided fuzzing with cargo-fuzz.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,21 +11,21 @@ use crate::workspace::root;
 
 #[derive(Args)]
 pub(crate) struct Fuzzing {
-    /// Only this target; all, one after the other, if none is named
+    /// Fuzz target [default: all, one after the other]
     target: Option<String>,
-    /// How long, for each target
+    /// Minutes for each target
     #[arg(long, default_value_t = 10)]
     minutes: u32,
 }
 
-/// Fuzzes, and fails with the name of the input that broke something.
+/// Runs the fuzz targets. A failure names the directory of the input that caused it.
 pub(crate) fn fuzz(fuzzing: &Fuzzing) -> Result<()> {
     ensure_cargo_fuzz()?;
     let all = write_seeds()?;
     let targets = match &fuzzing.target {
         None => all,
         Some(target) if all.contains(target) => vec![target.clone()],
-        Some(target) => bail!("there is no target `{target}`; there are {}", all.join(", ")),
+        Some(target) => bail!("unknown target `{target}`; expected one of {}", all.join(", ")),
     };
     for target in &targets {
         println!("fuzzing {target} for {} minutes", fuzzing.minutes);
@@ -38,8 +38,8 @@ fn run(target: &str, minutes: u32) -> Result<()> {
     let artifacts = home().join("artifacts").join(target);
     fs::create_dir_all(&artifacts).with_context(|| format!("create {}", artifacts.display()))?;
     let status = cargo()
-        // Instrumentation is behind unstable options. This lets the stable compiler take them, instead of whichever
-        // nightly there is.
+        // Instrumentation needs unstable options. This variable enables them in the stable compiler, so that no nightly
+        // compiler is needed.
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["fuzz", "run", "--fuzz-dir", "fuzz/libfuzzer", "--target-dir"])
         .args([&home().join("build"), Path::new(target), &corpus().join(target)])
@@ -51,13 +51,13 @@ fn run(target: &str, minutes: u32) -> Result<()> {
         .context("run cargo fuzz")?;
     ensure!(
         status.success(),
-        "{target} broke; copy the input from {} to fuzz/findings/{target}/ and mend what it broke",
+        "{target} failed; copy the input from {} to fuzz/findings/{target}/, and fix the cause",
         artifacts.display()
     );
     Ok(())
 }
 
-/// Writes the seeds of all targets, and gives the targets' names.
+/// Writes the seeds of all targets, and returns the targets' names.
 fn write_seeds() -> Result<Vec<String>> {
     let output = cargo()
         .args(["run", "--quiet", "--package", "bintide-fuzz", "--bin", "seeds", "--"])
@@ -65,7 +65,7 @@ fn write_seeds() -> Result<Vec<String>> {
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("write the seeds")?;
-    ensure!(output.status.success(), "the seeds could not be written");
+    ensure!(output.status.success(), "could not write the seeds");
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
@@ -83,7 +83,7 @@ fn corpus() -> PathBuf {
     home().join("corpus")
 }
 
-/// Where all that fuzzing makes is kept: inputs that reach new code are worth keeping from run to run.
+/// Returns the directory of all fuzzing results: inputs that reach new code are kept from run to run.
 fn home() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     target.join("fuzz")

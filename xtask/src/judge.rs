@@ -1,5 +1,5 @@
-//! The tools whose records `bintide stream` writes, as its judges: both read one server's log, and what they say is
-//! compared field by field.
+//! Compares the records of `bintide stream` with those of Debezium and Maxwell. The tool and bintide read the same
+//! server's log, and their records are compared field by field.
 
 mod compare;
 mod debezium;
@@ -18,10 +18,10 @@ use testkit::{Server, target_dir};
 use crate::checks;
 use crate::workspace::root;
 
-/// What the last row holds, and no other record.
+/// Value of the last row, which no other record has.
 const LAST: &str = "424242";
 
-/// Asks both judges, one after the other.
+/// Compares with both tools, one after the other.
 pub(crate) fn judge() -> Result<()> {
     checks::cargo(&["build", "--quiet", "--package", "bintide"])?;
     let folder = |name: &str| -> Result<PathBuf> {
@@ -33,12 +33,13 @@ pub(crate) fn judge() -> Result<()> {
     maxwell::judge(&folder("maxwell")?)
 }
 
-/// Has Maven fetch what `bench/NAME/pom.xml` asks for into the target directory, and compiles what runs it.
+/// Fetches the dependencies of `bench/NAME/pom.xml` with Maven into the target directory, and compiles the Java
+/// program.
 fn fetch(folder: &Path, name: &str, sources: &[&str]) -> Result<()> {
     let bench = root().join("bench").join(name);
     let jars = folder.join("jars");
     if !jars.exists() {
-        // All of them, or none.
+        // The directory is renamed once it is complete.
         let fetched = folder.join("jars.new");
         let arguments = [
             "-q",
@@ -59,14 +60,13 @@ fn class_path(folder: &Path) -> String {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("could not run {command:?}: is Java 17 with Maven there?"))?;
+    let status =
+        command.status().with_context(|| format!("could not run {command:?}: install Java 17 and Maven"))?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(())
 }
 
-/// The engine, which must not outlive this.
+/// Java process, which is killed on drop.
 struct Engine(Child);
 
 impl Drop for Engine {
@@ -83,12 +83,12 @@ fn wait_for(log: &Path, text: &str) -> Result<()> {
         ensure!(began.elapsed() < Duration::from_secs(120), "it does not start: see {}", log.display());
         thread::sleep(Duration::from_millis(50));
     }
-    // It says so before it reads.
+    // The tool logs the text before it reads.
     thread::sleep(Duration::from_secs(1));
     Ok(())
 }
 
-/// Waits until the last row is there.
+/// Waits until the records include the last row.
 fn wait_for_end(engine: &mut Engine, records: &Path, log: &Path) -> Result<()> {
     let began = Instant::now();
     while !fs::read_to_string(records)?.contains(LAST) {
@@ -99,8 +99,8 @@ fn wait_for_end(engine: &mut Engine, records: &Path, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The samples, without what the tools stop at: spatial references and vectors in definitions, and SETs whose every bit
-/// is set.
+/// Returns the scripts of two samples, without the parts that stop the tools: spatial references and vectors in
+/// definitions, and SETs whose every bit is set.
 fn samples() -> Result<[String; 2]> {
     let samples = root().join("samples");
     let mut types = fs::read_to_string(samples.join("types.sql"))?;
@@ -109,16 +109,16 @@ fn samples() -> Result<[String; 2]> {
         ("p POINT SRID 0", "p POINT"),
         ("world POINT NOT NULL SRID 4326, SPATIAL INDEX (world)", "world POINT"),
     ] {
-        ensure!(types.contains(from), "types.sql does not have {from:?} any more");
+        ensure!(types.contains(from), "types.sql does not contain {from:?}");
         types = types.replace(from, to);
     }
     let start = types.find("CREATE TABLE vectors").context("types.sql has vectors")?;
-    let end = types.find("-- No key, one column").context("types.sql goes on behind them")?;
+    let end = types.find("-- No key, one column").context("types.sql continues after its vectors")?;
     types.replace_range(start..end, "");
     Ok([types, fs::read_to_string(samples.join("json.sql"))?])
 }
 
-/// bintide's records of the same log.
+/// Returns bintide's records of the same log.
 fn bintide(server: &Server, arguments: &[&str]) -> Result<Vec<Value>> {
     let program =
         env::var_os("BINTIDE_BIN").map_or_else(|| target_dir().join("debug/bintide"), PathBuf::from);

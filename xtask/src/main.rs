@@ -1,4 +1,4 @@
-//! The workspace's chores, in Rust: `cargo xtask help`.
+//! Developer tasks of the workspace: `cargo xtask help`.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -18,7 +18,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Chores of the bintide workspace")]
+#[command(name = "cargo xtask", about = "Developer tasks of the bintide workspace")]
 struct Arguments {
     #[command(subcommand)]
     chore: Chore,
@@ -31,46 +31,46 @@ enum Chore {
         #[command(subcommand)]
         command: servers::Fetching,
     },
-    /// Start, use and stop a real server by hand
+    /// Start, use and stop a real server manually
     Server {
         #[command(subcommand)]
         command: servers::ByHand,
     },
-    /// Throw bytes at whatever reads bytes, guided by coverage (needs cargo-fuzz)
+    /// Fuzz the decoders, guided by coverage (needs cargo-fuzz)
     Fuzz(fuzz::Fuzzing),
-    /// Record the sample logs from real servers again
+    /// Record the sample logs again, with real servers
     Samples {
-        /// Only these, by the name of their SQL file without `.sql`; all if none is named
+        /// Samples to record, by the name of their SQL file without `.sql` [default: all]
         names: Vec<String>,
-        /// Record no logs, but run the scripts again to count the rows that their sources end with
+        /// Only run the scripts, and count the rows that their servers end with
         #[arg(long)]
         rows: bool,
     },
-    /// Build bintide and show what it does, on the sample logs
+    /// Build bintide, and demonstrate its commands on the sample logs
     Demo,
-    /// Run every test of the workspace, the ones against real servers included
+    /// Run all tests of the workspace, including those against real servers
     Test {
-        /// Arguments of the tests, such as a part of a test's name
+        /// Arguments of the test programs, such as part of a test's name
         filters: Vec<String>,
-        /// The servers that the tests of many servers run: "all", or names such as mysql-5.7.22,mariadb-11.8; six
-        /// telling ones otherwise
+        /// Servers for the tests that run on many servers: "all", or names such as mysql-5.7.22,mariadb-11.8 [default:
+        /// six representative ones]
         #[arg(long)]
         servers: Option<String>,
     },
-    /// Stop replays at random points, again and again, and compare what their targets end with
+    /// Stop replays repeatedly at random points, and compare the resulting target data
     Chaos(chaos::Chaos),
-    /// Have a target follow a working source for an hour, or as long as asked for, while everything is stopped at random
+    /// Replicate from a busy source while processes are stopped at random
     Soak(soak::Soak),
-    /// Hold the records of `bintide stream` to those of Debezium and of Maxwell, fetched with Maven and run on the same
-    /// server
+    /// Compare the records of `bintide stream` with those of Debezium and Maxwell, fetched with Maven and run on the
+    /// same server
     Judge,
-    /// Check what neither the compiler nor clippy checks
+    /// Check the project's rules that neither the compiler nor clippy checks
     Tidy,
-    /// Check that the format crate's features can be left out, one by one
+    /// Check that each feature of the format crate can be disabled
     Features,
-    /// Make the logs that the benches read, by running five workloads on a real server
+    /// Create the logs that the benches read, by running five workloads on a real server
     Workloads,
-    /// Compare with other programs, side by side
+    /// Benchmark bintide against other programs
     Bench(bench::Benching),
     #[command(hide = true)]
     Measure(bench::Measuring),

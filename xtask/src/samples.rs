@@ -1,16 +1,13 @@
-//! Records the sample logs: each `samples/NAME.sql` says in its head which logs it makes and how, and its text
-//! is run on a real server.
+//! Records the sample logs. The head of each `samples/NAME.sql` lists the logs to record, and its text runs on a real
+//! server.
 //!
 //! ```sql
-//! -- What is in it, in one line.
-//! --
-//! -- log plain.binlog
-//! -- log compressed.binlog --binlog-transaction-compression=ON
+//! -- Content of the logs, in one line.
 //! ```
 //!
-//! Each line of the head's second part makes one sample: how it comes about ([`Kind`]), its name, and options
-//! of the server. In the text, `-- new session` closes the session and opens another, and `-- fails` stands
-//! before a statement that must fail.
+//! Each line of the head's second part describes one sample: its kind ([`Kind`]), its name, and options of the server.
+//! In the text, `-- new session` closes the session and opens another, and `-- fails` precedes a statement that must
+//! fail.
 
 pub(crate) mod rows;
 mod script;
@@ -25,14 +22,14 @@ use anyhow::{Context, Result, ensure};
 use crate::samples::script::Script;
 use crate::workspace;
 
-/// What all samples may take: every clone carries them.
+/// Largest total size of the samples, which are part of every clone.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Between these lines of the README of the samples is the table that this module writes.
+/// Lines of the samples' README around the table that this module writes.
 const TABLE_BEGIN: &str = "<!-- table: cargo xtask samples -->";
 const TABLE_END: &str = "<!-- end of table -->";
 
-/// Records the samples of the named scripts, or of all, and writes the table of the README.
+/// Records the samples of the named scripts, or of all, and writes the README's table.
 pub(crate) fn record(names: &[String]) -> Result<()> {
     let folder = workspace::root().join("samples");
     let scripts = Script::read_all(&folder)?;
@@ -53,7 +50,7 @@ pub(crate) fn record(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the named scripts, or all, again, and notes how many rows their servers end with.
+/// Runs the named scripts, or all, and writes the final row counts of their servers to `samples/rows.tsv`.
 pub(crate) fn count_rows(names: &[String]) -> Result<()> {
     let folder = workspace::root().join("samples");
     let scripts = Script::read_all(&folder)?;
@@ -90,7 +87,7 @@ fn write_table(folder: &Path, scripts: &[Script]) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a file, or of all files of a folder.
+/// Returns the size of a file, or of all files of a directory.
 fn size(path: &Path) -> Result<u64> {
     let metadata = fs::metadata(path).with_context(|| format!("no {}", path.display()))?;
     if !metadata.is_dir() {

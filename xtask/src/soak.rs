@@ -1,4 +1,4 @@
-//! Follows a source for long, while everything is stopped at random.
+//! Replicates from a source for a long time, while processes are stopped at random.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,10 +8,10 @@ use crate::checks;
 
 #[derive(Args)]
 pub(crate) struct Soak {
-    /// For how long the source works
+    /// Duration of the source's load, in minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
-    /// The same number strikes in the same order, with the same pauses; drawn if not given
+    /// Seed of the order and the pauses of the interruptions [default: random]
     #[arg(long)]
     seed: Option<u64>,
 }

@@ -1,9 +1,9 @@
-//! The five workloads whose compression is usually quoted, run on a real server: their logs, plain and
-//! compressed, are what the benches read. Each run writes the same transactions; only its clock differs.
+//! Five workloads that are commonly used to measure compression, run on a real server. The benches read their logs,
+//! plain and compressed. Each run writes the same transactions; only the clock differs.
 //!
-//! | workload | what it is |
+//! | workload | content |
 //! |---|---|
-//! | load | an employees-like database loaded by large INSERTs |
+//! | load | a database like the employees sample, loaded by large INSERTs |
 //! | update | one UPDATE of every row of its largest table |
 //! | prepare | `sysbench oltp_read_write prepare`: 4 tables of 100,000 rows |
 //! | oltp | `sysbench oltp_read_write run`: 15,000 small transactions |
@@ -18,18 +18,18 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use testkit::{Home, Launch, Package, Server};
 
-/// To be raised when a workload changes, so that logs made before are made again.
+/// Revision of the workloads. Increase it when a workload changes, so that existing logs are created again.
 pub(crate) const REVISION: u32 = 2;
 
-/// Of the server, so that its GTIDs are the same each time.
+/// UUID of the server, so that its GTIDs are always the same.
 const SERVER_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
 
-/// How many employees: those of the well-known sample database.
+/// Number of employees, as in MySQL's employees sample database.
 const EMPLOYEES: usize = 300_024;
-/// Rows that the delete workload removes, one by one.
+/// Number of rows that the delete workload deletes, one by one.
 const DELETES: usize = 100_000;
 
-/// One of the five.
+/// One of the five workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     Load,
@@ -39,7 +39,7 @@ pub(crate) enum Workload {
     Delete,
 }
 
-/// Whether the server compressed the transactions.
+/// Compression of the transactions by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Plain,
@@ -78,7 +78,7 @@ impl Form {
     }
 }
 
-/// Makes all logs that are not there yet, and says where they are.
+/// Creates all missing logs, and prints the paths of all.
 pub(crate) fn make_all() -> Result<()> {
     for form in Form::ALL {
         for workload in Workload::ALL {
@@ -89,7 +89,7 @@ pub(crate) fn make_all() -> Result<()> {
     Ok(())
 }
 
-/// The log of a workload, made now if it is not there.
+/// Returns the log of a workload, and creates it if it is missing.
 pub(crate) fn log(workload: Workload, form: Form) -> Result<PathBuf> {
     let folder = testkit::target_dir().join(format!("workloads/{REVISION}-{}", form.name()));
     if !folder.exists() {
@@ -113,14 +113,13 @@ fn run_all(form: Form, folder: &Path) -> Result<()> {
     })
 }
 
-/// A server that can take the workloads.
+/// Returns the launch of a server with enough memory for the workloads.
 pub(crate) fn launch() -> Launch {
     let options = ["--max-binlog-size=1G", "--innodb-buffer-pool-size=2G", "--innodb-redo-log-capacity=2G"];
     Launch::mysql().options(options).uuid(SERVER_UUID)
 }
 
-/// Runs the workloads one after the other, each into a log of its own, which `taken` gets when the server has
-/// closed it.
+/// Runs the workloads one after the other, each into its own log. `taken` gets the log once the server has closed it.
 pub(crate) fn run_each(server: &Server, mut taken: impl FnMut(Workload, &Path) -> Result<()>) -> Result<()> {
     server.sql("create database sbtest; flush binary logs")?;
     for workload in Workload::ALL {
@@ -132,13 +131,13 @@ pub(crate) fn run_each(server: &Server, mut taken: impl FnMut(Workload, &Path) -
     Ok(())
 }
 
-/// Runs one of them; each needs those before it.
+/// Runs one workload; each needs the earlier ones.
 pub(crate) fn run(workload: Workload, server: &Server) -> Result<()> {
     match workload {
         Workload::Load => server.sql(&employees::sql(EMPLOYEES))?,
         Workload::Update => server.sql("update employees.salaries set salary = salary + 1")?,
         Workload::Prepare => return sysbench(server, "oltp_read_write", &["--rand-seed=11", "prepare"]),
-        // One thread: several would take turns by chance.
+        // One thread: with several, the order of transactions would be random.
         Workload::Oltp => {
             let arguments = ["--rand-seed=11", "--threads=1", "--events=15000", "--time=0", "run"];
             return sysbench(server, "oltp_read_write", &arguments);
@@ -158,7 +157,7 @@ pub(crate) fn sysbench(server: &Server, script: &str, arguments: &[&str]) -> Res
     command.arg(script).args(["--db-driver=mysql", "--mysql-user=root", "--mysql-db=sbtest"]);
     command.arg(format!("--mysql-socket={}", server.socket().display()));
     command.args(["--tables=4", "--table-size=100000"]).args(arguments);
-    // Where its scripts and its client library's plugins are, when it is not installed.
+    // Paths of sysbench's scripts and of its client library's plugins, because it is not installed.
     let scripts = home.prefix().join("share/sysbench");
     command.env("LUA_PATH", format!("{}/?.lua", scripts.display())).current_dir(&scripts);
     if let Some(plugins) = client_plugins(&home) {

@@ -1,9 +1,9 @@
-//! Where things are in the workspace.
+//! Paths of the workspace.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The root of the workspace: where cargo says that this package is, one up.
+/// Returns the root of the workspace: the parent of this package's directory.
 pub(crate) fn root() -> PathBuf {
     let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let here = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));

@@ -1,4 +1,4 @@
-//! The jobs of each bench.
+//! Cases of the benches of `dump`, `stats` and memory.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,14 +12,14 @@ use super::{Case, Contender, Goal, large};
 use crate::workloads::{Form, Workload, log};
 use crate::{checks, workspace};
 
-/// What people pipe mysqlbinlog into to count rows by table and kind of change.
+/// Common filter for the output of mysqlbinlog, which counts rows by table and kind of change.
 const ONE_LINER: &str = r#"perl -ne '$c{"$1 $2"}++ if /^### (INSERT INTO|UPDATE|DELETE FROM) (\S+)/;
 END { print "$c{$_} $_\n" for sort { $c{$b} <=> $c{$a} } keys %c }'"#;
 
-/// What dump, stats and verify may hold at once.
+/// Largest peak memory of dump, stats and verify, in bytes.
 const MEMORY_MAX: u64 = 200_000_000;
 
-/// `dump` and `mysqlbinlog`.
+/// Returns the cases of `dump` and `mysqlbinlog`.
 pub(super) fn dump() -> Result<Vec<Case>> {
     let (bintide, mysqlbinlog) = (bintide()?, mysqlbinlog()?);
     let folder = testkit::target_dir().join("bench/output");
@@ -51,7 +51,7 @@ pub(super) fn dump() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// `stats`, the one-liner, and go-mysql.
+/// Returns the cases of `stats`, mysqlbinlog with the one-liner, and go-mysql.
 pub(super) fn stats() -> Result<Vec<Case>> {
     let (bintide, mysqlbinlog, go) = (bintide()?, mysqlbinlog()?, go_program(".", "go-mysql")?);
     let mut cases = Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn stats() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// dump, stats and verify on one large transaction, beside `mysqlbinlog`.
+/// Returns the cases of dump, stats and verify on one large transaction, with `mysqlbinlog`.
 pub(super) fn memory() -> Result<Vec<Case>> {
     let (bintide, mysqlbinlog, log) = (bintide()?, mysqlbinlog()?, large::log()?);
     let bytes = fs::metadata(&log)?.len();
@@ -105,7 +105,7 @@ fn words_of(program: &[OsString], options: &[&str], log: &Path) -> Vec<OsString>
     program.iter().cloned().chain(options).chain([log.as_os_str().to_owned()]).collect()
 }
 
-/// The command, built as users get it but for its debug information.
+/// Builds bintide with the release profile, plus debug information, and returns its path.
 pub(super) fn bintide() -> Result<PathBuf> {
     checks::cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
     Ok(testkit::target_dir().join("release/bintide"))
@@ -119,7 +119,7 @@ fn mysqlbinlog() -> Result<Vec<OsString>> {
     Ok(words)
 }
 
-/// One of the Go programs, built with the machine's Go.
+/// Builds one of the Go programs with the installed Go, and returns its path.
 pub(super) fn go_program(package: &str, name: &str) -> Result<PathBuf> {
     let program = testkit::target_dir().join("bench").join(name);
     let mut command = Command::new("go");

@@ -1,4 +1,4 @@
-//! Drawings of what was measured: SVG that is good on paper and on a dark screen.
+//! Charts of measurements: SVG for paper and for dark screens.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -11,15 +11,15 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, IntoFont as _, ShapeStyle, TextStyle};
 
 const SIZE: (u32, u32) = (900, 340);
-/// Below the plot, for the names of what stands side by side.
+/// Height below the plot, for the names of groups or places.
 const NAMES_HEIGHT: i32 = 30;
-/// Above it, for the title and the key.
+/// Height above the plot, for the title and the key.
 const TITLE_HEIGHT: u32 = 50;
-/// Between lines of text, at least.
+/// Smallest distance between lines of text.
 const LINE_HEIGHT: i32 = 15;
 const TEXT_SIZE: i32 = 13;
 
-/// Five that differ from each other to every eye, on white and on black.
+/// Five colours that are distinct for all readers, on white and on black.
 const COLOURS: [RGBColor; 5] = [
     RGBColor(0x7a, 0x86, 0x94),
     RGBColor(0x2b, 0x7b, 0xba),
@@ -30,7 +30,7 @@ const COLOURS: [RGBColor; 5] = [
 const INK: RGBColor = BLACK;
 const GRID: RGBColor = RGBColor(0xbb, 0xbb, 0xbb);
 
-/// What turns ink and grid around on a dark screen. Nothing is drawn behind, so the page shows through.
+/// Style that inverts ink and grid on a dark screen. The chart has no background, so the page shows through.
 const STYLE: &str = r##"<style>
 text { font-family: system-ui, sans-serif; }
 @media screen and (prefers-color-scheme: dark) {
@@ -39,13 +39,13 @@ text { font-family: system-ui, sans-serif; }
 </style>
 "##;
 
-/// Bars that stand together, one a series.
+/// Group of adjacent bars, one for each series.
 pub(super) struct Group<'a> {
     pub(super) name: &'a str,
     pub(super) values: Vec<f64>,
 }
 
-/// Values from left to right, joined by a line, and others at the same places, marked by rings.
+/// Values from left to right, joined by a line, and further values at the same places, marked by rings.
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
     pub(super) values: Vec<f64>,
@@ -55,7 +55,7 @@ pub(super) struct Line<'a> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plot<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// Groups of bars side by side, with a key to the series.
+/// Draws groups of bars side by side, with a key to the series.
 pub(super) fn bars(title: &str, series: &[&str], groups: &[Group<'_>]) -> Result<String> {
     drawing(title, |area| {
         let largest = groups.iter().flat_map(|group| &group.values).copied().fold(0.0, f64::max);
@@ -77,11 +77,11 @@ pub(super) fn bars(title: &str, series: &[&str], groups: &[Group<'_>]) -> Result
     })
 }
 
-/// Lines over the same places, each named at its right end.
+/// Draws lines over the same places, each named at its right end.
 pub(super) fn lines(title: &str, places: &[String], lines: &[Line<'_>]) -> Result<String> {
     drawing(title, |area| {
         let values = lines.iter().flat_map(|line| line.values.iter().chain(&line.marks)).copied();
-        // The last place stays free for the lines' names.
+        // Space at the right end for the lines' names.
         let mut plot = plot(area, title, places.len() as f64 + 0.3, values.fold(0.0, f64::max))?;
         let at = |values: &[f64]| -> Vec<(f64, f64)> {
             values.iter().enumerate().map(|(place, value)| (place as f64 + 0.5, *value)).collect()
@@ -104,7 +104,7 @@ pub(super) fn lines(title: &str, places: &[String], lines: &[Line<'_>]) -> Resul
     })
 }
 
-/// Sorts lines of text from the top down, and moves down what would cover the one above.
+/// Sorts lines of text from the top down, and moves each one down if it would overlap the one above.
 fn spread(texts: &mut [((i32, i32), &str)]) {
     texts.sort_by_key(|((_, y), _)| *y);
     let mut free_from = i32::MIN;
@@ -125,7 +125,7 @@ fn drawing(title: &str, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<St
     Ok(svg)
 }
 
-/// An empty plot from 0 to somewhat above `largest`, with its title and a grid.
+/// Creates an empty plot from 0 to slightly more than `largest`, with its title and a grid.
 fn plot<'a, 'b>(area: &'a Area<'b>, title: &str, width: f64, largest: f64) -> Result<Plot<'a, 'b>> {
     let mut builder = ChartBuilder::on(area);
     builder.margin_top(TITLE_HEIGHT).margin_bottom(NAMES_HEIGHT).margin_right(10).y_label_area_size(48);
@@ -145,13 +145,13 @@ fn plot<'a, 'b>(area: &'a Area<'b>, title: &str, width: f64, largest: f64) -> Re
     Ok(plot)
 }
 
-/// A name below the plot.
+/// Writes a name below the plot.
 fn name(area: &Area<'_>, plot: &Plot<'_, '_>, place: f64, text: &str) -> Result<()> {
     let (x, y) = plot.backend_coord(&(place, 0.0));
     write(area, text, (x, y + NAMES_HEIGHT / 2), HPos::Center)
 }
 
-/// Which colour is which series, in a line below the title.
+/// Draws the key of colours and series, in a line below the title.
 fn key(area: &Area<'_>, series: &[&str]) -> Result<()> {
     const STEP: i32 = 165;
     for (index, text) in series.iter().enumerate() {

@@ -1,6 +1,5 @@
-//! What compression of the binary log saves and costs on a real server, and whether ours does the same: the
-//! figures that everyone quotes, made again. Each part writes its tables into `docs/compression.md` and its
-//! drawings beside it.
+//! Measures savings and costs of binary log compression on a real server, and compares bintide's results. Each part
+//! writes its tables into `docs/compression.md`, and its charts beside it.
 
 mod levels;
 mod sizes;
@@ -12,20 +11,20 @@ use clap::{Args, ValueEnum};
 
 use super::lab;
 
-/// What to measure, and how much of it.
+/// Parts to measure, and their scale.
 #[derive(Args)]
 pub(crate) struct Compression {
-    /// Which parts; all if none is named
+    /// Parts to measure [default: all]
     #[arg(value_enum)]
     parts: Vec<Part>,
-    /// How much of the update scripts and of the wide table's loop is run, the size of log files with it: more
-    /// than 0, and all at 1
+    /// Fraction of the update scripts, of the wide table's updates and of the log file size, greater than 0 and at most
+    /// 1
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// The levels that the server's sizes and ours are compared at
+    /// Compression levels at which the sizes of the server and of bintide are compared
     #[arg(long, value_delimiter = ',', default_values_t = [1, 3, 11, 19, 22])]
     levels: Vec<u32>,
-    /// Run the workloads again that ran before
+    /// Discard saved runs, and run the workloads again
     #[arg(long)]
     fresh: bool,
 }
@@ -34,11 +33,11 @@ pub(crate) struct Compression {
 enum Part {
     /// The five workloads: plain, compressed, encrypted, both, and the whole file by zstd
     Sizes,
-    /// The five workloads by level: the server's file and ours
+    /// The five workloads by level: the server's file and bintide's
     Levels,
     /// Two scripts of updates: of one row each, and of 1,000 rows each
     Updates,
-    /// Large updates of a wide table, again and again, with a replica
+    /// Repeated updates of all rows of a wide table, with a replica
     Wide,
 }
 
@@ -46,9 +45,9 @@ impl Part {
     const ALL: [Self; 4] = [Self::Sizes, Self::Levels, Self::Updates, Self::Wide];
 }
 
-/// Measures and writes the parts.
+/// Measures the parts, and writes their results.
 pub(crate) fn compression(options: &Compression) -> Result<()> {
-    ensure!(options.scale > 0.0 && options.scale <= 1.0, "the scale is more than 0 and at most 1");
+    ensure!(options.scale > 0.0 && options.scale <= 1.0, "--scale must be greater than 0 and at most 1");
     if options.fresh {
         lab::forget()?;
     }

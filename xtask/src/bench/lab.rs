@@ -1,5 +1,5 @@
-//! What real servers take and give: the five workloads on servers of different settings, with the size of each
-//! log, the server's own count of the time in compression, and its processor time.
+//! Runs the five workloads on servers of different settings. Measures the size of each log, the server's own count of
+//! the time in compression, and its CPU time.
 
 use std::fs;
 use std::path::Path;
@@ -10,41 +10,41 @@ use testkit::{Launch, Server};
 
 use crate::workloads::{self, Workload};
 
-/// To be raised when what a run notes changes.
+/// Revision of the saved runs. Increase it when their content changes.
 const REVISION: u32 = 2;
 
 const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
-/// How long a replica may take for what its source did, in seconds.
+/// Time limit in which a replica applies the transactions of its source, in seconds.
 const REPLICA_PATIENCE: u32 = 1800;
 
-/// Ticks a second of the kernel's counts for programs, the same on all machines.
+/// Ticks a second of CPU times in /proc, the same on all machines.
 const TICKS: f64 = 100.0;
 
-/// Stages that the server counts.
+/// Stages that the server measures.
 pub(super) const COMPRESSING: &str = "stage/sql/Compressing transaction changes.";
 const DECOMPRESSING: &str = "stage/sql/Decompressing transaction changes.";
 
-/// What concerns the binary log in a server's settings.
+/// Binary log settings of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
-    /// The level that transactions are compressed at; plain if none.
+    /// Compression level of transactions; `None` for no compression.
     pub(super) level: Option<u32>,
     pub(super) is_encrypted: bool,
 }
 
-/// One workload on one server.
+/// Measurements of one workload on one server.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Run {
-    /// Of its log.
+    /// Size of its log.
     pub(super) bytes: u64,
     pub(super) compressing: Stage,
-    /// Of a replica that applied it afterwards.
+    /// Stage of a replica that applied the workload afterwards.
     pub(super) decompressing: Stage,
-    /// Of the whole server, while the workload ran.
+    /// CPU time of the whole server during the workload.
     pub(super) cpu_seconds: f64,
 }
 
-/// What the server counted in one of its stages, in seconds.
+/// Count and times of one of the server's stages, in seconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Stage {
     pub(super) count: u64,
@@ -52,7 +52,7 @@ pub(super) struct Stage {
     pub(super) max: f64,
 }
 
-/// The workloads' runs, in the order of [`Workload::ALL`].
+/// Runs of all workloads, in the order of [`Workload::ALL`].
 pub(super) type Runs = [Run; Workload::ALL.len()];
 
 impl Setting {
@@ -71,7 +71,7 @@ impl Setting {
         if self.is_encrypted { form + "-encrypted" } else { form }
     }
 
-    /// A server with this setting and with its counting of stages on.
+    /// Adds these settings, and the measurement of stages, to a server's launch.
     pub(super) fn apply(self, launch: Launch) -> Launch {
         let mut launch = launch.options([
             "--performance-schema-instrument=stage/sql/%ompressing transaction changes.=ON",
@@ -86,13 +86,13 @@ impl Setting {
     }
 }
 
-/// Runs of the workloads at a setting: those noted before, and as many new ones as are wanting.
+/// Returns runs of the workloads at a setting: the saved ones, and new ones up to the wanted number.
 pub(super) fn runs(setting: Setting, wanted: usize) -> Result<Vec<Runs>> {
     let folder = testkit::target_dir().join("bench/runs");
     fs::create_dir_all(&folder)?;
     let path = folder.join(format!("{}-{REVISION}-{}.json", workloads::REVISION, setting.name()));
     let mut runs: Vec<Runs> = match fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text).context("the notes of runs before are damaged")?,
+        Ok(text) => serde_json::from_slice(&text).context("the saved runs are damaged")?,
         Err(_) => Vec::new(),
     };
     while runs.len() < wanted {
@@ -103,16 +103,16 @@ pub(super) fn runs(setting: Setting, wanted: usize) -> Result<Vec<Runs>> {
     Ok(runs)
 }
 
-/// The first of [`runs`], for what is the same each time.
+/// Returns the first of [`runs`], for figures that are the same in each run.
 pub(super) fn first_run(setting: Setting) -> Result<Runs> {
     runs(setting, 1)?.first().copied().context("no run")
 }
 
-/// Forgets the runs noted before.
+/// Removes the saved runs.
 pub(super) fn forget() -> Result<()> {
     let folder = testkit::target_dir().join("bench/runs");
     if folder.exists() {
-        fs::remove_dir_all(&folder).context("could not remove the notes of runs")
+        fs::remove_dir_all(&folder).context("could not remove the saved runs")
     } else {
         Ok(())
     }
@@ -139,7 +139,7 @@ fn run(setting: Setting) -> Result<Runs> {
     runs.try_into().ok().context("not as many runs as workloads")
 }
 
-/// Has the replica apply what it has not got yet, while the source does nothing else.
+/// Lets the replica apply the missing transactions while the source is idle. Returns the time of decompression.
 fn decompress(replica: &Server, source: &Server) -> Result<Stage> {
     reset_stages(replica)?;
     follow(replica, source)?;
@@ -148,12 +148,12 @@ fn decompress(replica: &Server, source: &Server) -> Result<Stage> {
     stage(replica, DECOMPRESSING)
 }
 
-/// A server that can follow another of the same setting.
+/// Starts a server that can replicate from another one with the same settings.
 pub(super) fn replica(setting: Setting, launch: Launch) -> Result<Server> {
     setting.apply(launch).option("--server-id=2").uuid(REPLICA_UUID).start()
 }
 
-/// Has the replica follow the source from where it stands.
+/// Starts replication from the source.
 pub(super) fn follow(replica: &Server, source: &Server) -> Result<()> {
     let port = source.port();
     replica.sql(&format!(
@@ -164,7 +164,7 @@ pub(super) fn follow(replica: &Server, source: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the replica has applied all that the source has committed.
+/// Waits until the replica has applied all transactions of the source.
 pub(super) fn wait_until_level(replica: &Server, source: &Server) -> Result<()> {
     let all = source.sql("select @@global.gtid_executed")?.replace(char::is_whitespace, "");
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{all}', {REPLICA_PATIENCE})"))?;
@@ -176,12 +176,12 @@ pub(super) fn reset_stages(server: &Server) -> Result<()> {
     server.sql("truncate performance_schema.events_stages_summary_global_by_event_name").map(drop)
 }
 
-/// What the server counted of a stage since the last [`reset_stages`].
+/// Returns the count and times of a stage since the last [`reset_stages`].
 pub(super) fn stage(server: &Server, name: &str) -> Result<Stage> {
     timed(server, "performance_schema.events_stages_summary_global_by_event_name", name)
 }
 
-/// One line of a summary that the server keeps. It counts in picoseconds.
+/// Reads one row of a performance schema summary, which counts in picoseconds.
 pub(super) fn timed(server: &Server, summary: &str, name: &str) -> Result<Stage> {
     let text = server.sql(&format!(
         "select count_star, sum_timer_wait / 1e12, max_timer_wait / 1e12 from {summary} where event_name = '{name}'"
@@ -192,13 +192,13 @@ pub(super) fn timed(server: &Server, summary: &str, name: &str) -> Result<Stage>
     Ok(Stage { count: number()? as u64, total: number()?, max: number()? })
 }
 
-/// The size of all binary logs together.
+/// Returns the total size of all binary logs.
 pub(super) fn log_bytes(server: &Server) -> Result<u64> {
     let sizes = server.binlogs()?.into_iter().map(|log| Ok(fs::metadata(log)?.len()));
     sizes.sum()
 }
 
-/// What all programs together have used of all cores since the machine's start, in seconds.
+/// Returns the CPU time of all programs since the machine's start, in seconds.
 pub(super) fn machine_cpu_seconds() -> Result<f64> {
     let text = fs::read_to_string("/proc/stat")?;
     let numbers: Vec<u64> = text
@@ -208,20 +208,20 @@ pub(super) fn machine_cpu_seconds() -> Result<f64> {
         .flat_map(str::split_whitespace)
         .filter_map(|word| word.parse().ok())
         .collect();
-    // For users, for low priorities, in the kernel; idle and waiting; for interrupts. What virtual machines get is in
-    // the first two already.
+    // Fields: user, nice, system, idle, iowait, irq, softirq. The time of virtual machines is included in the first
+    // two.
     let [user, low, kernel, _, _, interrupts, more_interrupts, ..] = numbers[..] else {
-        bail!("/proc does not look like Linux's")
+        bail!("/proc/stat has an unknown format")
     };
     Ok((user + low + kernel + interrupts + more_interrupts) as f64 / TICKS)
 }
 
-/// What the server has used of all cores since its start, itself and the kernel for it.
+/// Returns the CPU time of the server since its start, user and system.
 pub(super) fn cpu_seconds(server: &Server) -> Result<f64> {
     let pid = server.pid().context("the server does not run")?;
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in parentheses may hold blanks; the two counts are the 12th and 13th word behind it.
-    let (_, behind) = text.rsplit_once(") ").context("/proc does not look like Linux's")?;
+    // The name in parentheses may contain blanks; user and system time are the 12th and 13th word after it.
+    let (_, behind) = text.rsplit_once(") ").context("/proc/PID/stat has an unknown format")?;
     let ticks = behind.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
     Ok(ticks as f64 / TICKS)
 }

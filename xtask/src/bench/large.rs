@@ -1,4 +1,4 @@
-//! The log that takes most memory: one compressed transaction of 1 GiB.
+//! Log that needs the most memory: one compressed transaction of 1 GiB.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use testkit::Launch;
 
-/// Rows of the transaction, and about how many bytes each has.
+/// Number of rows of the transaction, and approximate size of each in bytes.
 const ROWS: usize = 1_150_000;
 const ROW_BYTES: usize = 1000;
-/// What the transaction's events take before compression, at least.
+/// Smallest size of the transaction's events before compression, in bytes.
 const BYTES_MIN: u64 = 1 << 30;
 
-/// The log, made now if it is not there.
+/// Returns the log, and creates it if it is missing.
 pub(super) fn log() -> Result<PathBuf> {
     let log = testkit::target_dir().join("workloads/large-transaction.binlog");
     if log.exists() {
@@ -27,7 +27,7 @@ pub(super) fn log() -> Result<PathBuf> {
         ])
         .options(["--innodb-buffer-pool-size=2G", "--binlog-cache-size=64M"])
         .start()?;
-    // Hexadecimal digits of a hash and their repetition: rows that differ, and compress about tenfold.
+    // Repeated hexadecimal digits of a hash: the rows differ, and compress about tenfold.
     let repeats = ROW_BYTES / 64;
     server.sql(&format!(
         "create database large; use large; create table t (id int primary key, a varchar({ROW_BYTES}) character set ascii);
@@ -39,8 +39,8 @@ pub(super) fn log() -> Result<PathBuf> {
         .sql("select max(uncompressed_bytes_counter) from performance_schema.binary_log_transaction_compression_stats")?
         .trim()
         .parse()
-        .context("the server does not say how large the transaction was")?;
-    ensure!(bytes >= BYTES_MIN, "the transaction has {bytes} bytes only");
+        .context("the server has no size of the transaction")?;
+    ensure!(bytes >= BYTES_MIN, "the transaction has only {bytes} bytes");
     fs::create_dir_all(testkit::target_dir().join("workloads"))?;
     let part = log.with_extension("part");
     fs::copy(server.binlogs()?.pop().context("the server has no log")?, &part)?;

@@ -1,4 +1,4 @@
-//! Time and memory of one run of a program.
+//! Measures time and memory of one run of a program.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,29 +13,29 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use serde::{Deserialize, Serialize};
 
-/// What one run took.
+/// Time and memory of one run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// By the clock.
+    /// Elapsed time.
     pub(crate) seconds: f64,
-    /// Of all cores together, in the program and in the kernel for it.
+    /// User and system CPU time, of all cores together.
     pub(crate) cpu_seconds: f64,
-    /// The most memory that the program, or any one program of a pipe, held at once.
+    /// Peak memory of the program, or of the largest program in a pipe.
     pub(crate) peak_bytes: u64,
 }
 
-/// Measures a program (for the benches themselves)
+/// Measure a program (internal use by the benches)
 #[derive(Args)]
 pub(crate) struct Measuring {
-    /// Where its output goes
+    /// File for the program's output
     #[arg(long, default_value = "/dev/null")]
     output: PathBuf,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
-/// Measures a program in a process of its own, since the kernel counts a process's children together.
+/// Measures a program in a separate process, because the kernel sums up all children of a process.
 pub(super) fn run_measured(command: &[OsString], output: Option<&Path>) -> Result<Measured> {
     let mut measuring = Command::new(env::current_exe()?);
     measuring.arg("measure");
@@ -44,10 +44,10 @@ pub(super) fn run_measured(command: &[OsString], output: Option<&Path>) -> Resul
     }
     let result = measuring.arg("--").args(command).stderr(Stdio::inherit()).output()?;
     ensure!(result.status.success(), "the program failed");
-    serde_json::from_slice(&result.stdout).context("the measurement is no JSON")
+    serde_json::from_slice(&result.stdout).context("the measurement is not JSON")
 }
 
-/// Runs the program and prints what it took.
+/// Runs the program, and prints its measurement.
 pub(crate) fn measure_once(measuring: &Measuring) -> Result<()> {
     let (program, arguments) = measuring.command.split_first().context("no program")?;
     let output = File::options().create(true).write(true).truncate(true).open(&measuring.output)?;

@@ -1,4 +1,5 @@
-//! Pages that figures go to: text written by hand, with blocks that a bench fills, and drawings beside it.
+//! Pages of the documentation with measurements: the text is written manually, and a bench fills blocks in it and
+//! writes charts beside it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,20 +11,20 @@ use testkit::{Home, Package};
 
 use crate::workspace;
 
-/// A page of the documents, and the folder of its drawings, by the name that both have.
+/// Page of the documentation, by its name, which is also that of the directory with its charts.
 pub(super) struct Page(pub(super) &'static str);
 
-/// What compression saves and costs.
+/// Savings and costs of compression.
 pub(super) const COMPRESSION: Page = Page("compression");
-/// A running server that is followed.
+/// Replication from a running server.
 pub(super) const LIVE: Page = Page("live");
-/// What warming a replica gains.
+/// Gain of warming a replica.
 pub(super) const WARM: Page = Page("warm");
-/// How fast logs are replayed.
+/// Speed of replay.
 pub(super) const REPLAY_SPEED: Page = Page("replay-speed");
 
 impl Page {
-    /// Fills the block between `<!-- NAME -->` and `<!-- /NAME -->`, and prints it.
+    /// Replaces the block between `<!-- NAME -->` and `<!-- /NAME -->`, and prints it.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
         println!("{text}");
         let path = docs().join(self.0).with_extension("md");
@@ -32,7 +33,7 @@ impl Page {
         fs::write(&path, filled).with_context(|| format!("could not write {}", path.display()))
     }
 
-    /// Writes a drawing into the page's folder.
+    /// Writes a chart into the page's directory.
     pub(super) fn draw(&self, name: &str, svg: &str) -> Result<()> {
         let folder = docs().join(self.0);
         fs::create_dir_all(&folder)?;
@@ -52,7 +53,7 @@ fn docs() -> PathBuf {
     workspace::root().join("docs")
 }
 
-/// When, with what and on what the figures were measured: a paragraph.
+/// Returns a paragraph with date, versions and machine of the measurements.
 pub(super) fn conditions() -> Result<String> {
     let day = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 86_400;
     let (year, month, day) = testkit::civil_date(i64::try_from(day)?);

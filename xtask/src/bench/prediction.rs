@@ -1,5 +1,5 @@
-//! `bintide advise` held to account: what it predicts from plain logs beside what real servers then make of the
-//! same transactions.
+//! Compares the predictions of `bintide advise` from plain logs with the results of real servers on the same
+//! transactions.
 
 use std::process::Command;
 
@@ -12,26 +12,26 @@ use super::table::{self, difference, megabytes};
 use super::{cases, chart, page};
 use crate::workloads::{self, Form, Workload};
 
-/// How far the prediction of sizes may be off; and of times.
+/// Largest relative error of predicted sizes and times.
 const SIZE_OFF_MAX: f64 = 0.02;
 const TIME_OFF_MAX: f64 = 0.25;
 
-/// What to predict, and how often to look.
+/// Levels to predict, and number of runs.
 #[derive(Args)]
 pub(crate) struct Prediction {
-    /// The levels
+    /// Compression levels
     #[arg(long, value_delimiter = ',', default_values_t = [1, 3, 6, 9, 12, 19])]
     levels: Vec<u32>,
-    /// How often the servers run the workloads at each level, runs of before included. The least time counts:
-    /// the server counts by the clock, so whatever else the machine does only adds
+    /// Number of runs of the workloads at each level, including saved runs. The shortest time counts, because other
+    /// load on the machine only adds to the server's times
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Run the workloads again that ran before
+    /// Discard saved runs, and run the workloads again
     #[arg(long)]
     fresh: bool,
 }
 
-/// What advise says, as far as it matters here.
+/// Part of the output of `bintide advise --json`.
 #[derive(Deserialize)]
 struct Advice {
     totals: Totals,
@@ -56,7 +56,7 @@ struct AtLevel {
     decompress_s_per_gb: f64,
 }
 
-/// One workload at one level.
+/// Results of one workload at one level.
 struct Line {
     workload: Workload,
     level: u32,
@@ -65,7 +65,7 @@ struct Line {
     decompressing: Seconds,
 }
 
-/// As predicted, and the least and the most of the server's runs.
+/// Predicted time, and shortest and longest time of the server's runs.
 struct Seconds {
     predicted: f64,
     least: f64,
@@ -74,7 +74,7 @@ struct Seconds {
 
 /// Predicts, runs, and compares.
 pub(crate) fn prediction(options: &Prediction) -> Result<()> {
-    ensure!(options.runs > 0, "nothing is compared in no runs");
+    ensure!(options.runs > 0, "--runs must be at least 1");
     if options.fresh {
         lab::forget()?;
     }
@@ -93,11 +93,11 @@ pub(crate) fn prediction(options: &Prediction) -> Result<()> {
     page::COMPRESSION.write("prediction", &(table_of(&lines) + &page::conditions()?))?;
     page::COMPRESSION.draw("prediction", &drawing(&options.levels, &lines)?)?;
     let missed: Vec<String> = lines.iter().flat_map(missed).collect();
-    ensure!(missed.is_empty(), "predicted wrongly: {}", missed.join("; "));
+    ensure!(missed.is_empty(), "predictions beyond the limits: {}", missed.join("; "));
     Ok(())
 }
 
-/// What advise predicts from the plain log.
+/// Returns the prediction of advise from the plain log.
 fn advice(workload: Workload, levels: &[u32]) -> Result<Advice> {
     let levels: Vec<String> = levels.iter().map(u32::to_string).collect();
     let mut command = Command::new(cases::bintide()?);

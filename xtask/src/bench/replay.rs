@@ -1,11 +1,11 @@
-//! `bintide replay` beside MySQL's own replica and `mysqlbinlog | mysql`: who catches up first with the same log, on
-//! copies of the same data directory, each commit on disk, and the same data at the end.
+//! Bench of `bintide replay`, MySQL's own replica, and `mysqlbinlog | mysql`: the time to apply the same log. All use
+//! copies of the same data directory, sync each commit to disk, and must end with the same data.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `logs.rs` | the logs, and the data directories that they are applied to |
-//! | `contender.rs` | who applies them, and how one run is measured |
-//! | `report.rs` | tables, drawings and goals: `docs/replay-speed.md` |
+//! | `contender.rs` | the contenders, and the measurement of one run |
+//! | `report.rs` | tables, charts and goals: `docs/replay-speed.md` |
 
 mod contender;
 mod logs;
@@ -20,41 +20,41 @@ use self::contender::{Contender, Native, Order, Took};
 use self::logs::{Kind, Prepared};
 use super::cases;
 
-/// What to measure, and how much of it.
+/// Logs to replay, and extent of the measurements.
 #[derive(Args)]
 pub(crate) struct Replaying {
-    /// Which logs; all if none is named
+    /// Logs to replay [default: all]
     #[arg(value_enum)]
     logs: Vec<Kind>,
-    /// Transactions of sysbench's; the other logs change about as many rows
+    /// Number of sysbench's transactions; the other logs change about as many rows
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     transactions: u32,
-    /// How often each contender runs; the middle run counts
+    /// Number of runs of each contender; the median counts
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Worker counts to try MySQL's own replica with, once each; the best one runs as often as the others
+    /// Worker counts to try with MySQL's own replica, once each; only the best one runs as often as the others
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16])]
     workers: Vec<u32>,
-    /// A trial: at most 10,000 transactions, one run, 4 workers; the tables are printed, and no page is written
+    /// Make a trial with at most 10,000 transactions, one run and 4 workers, and only print the tables
     #[arg(long)]
     quick: bool,
 }
 
-/// One contender's runs of one log.
+/// Runs of one contender on one log.
 struct Standing {
     contender: Contender,
     runs: Vec<Took>,
 }
 
-/// What one log came to.
+/// Results of one log.
 struct Race {
     log: Prepared,
     standings: Vec<Standing>,
 }
 
-/// Races on each log, and writes the page.
+/// Measures all contenders on each log, and writes the page.
 pub(crate) fn replay(options: &Replaying) -> Result<()> {
-    ensure!(options.runs > 0 && !options.workers.is_empty(), "nothing is measured in no runs");
+    ensure!(options.runs > 0 && !options.workers.is_empty(), "--runs and --workers must not be 0 or empty");
     let trial = Replaying {
         logs: options.logs.clone(),
         transactions: options.transactions.min(10_000),
@@ -75,7 +75,7 @@ pub(crate) fn replay(options: &Replaying) -> Result<()> {
     report::compare(&races, options)
 }
 
-/// All contenders of a log, taking turns.
+/// Runs all contenders of a log, in turns.
 fn race(log: Prepared, options: &Replaying, bintide: &Path) -> Result<Race> {
     let mut standings = Vec::new();
     let run = |contender: Contender| {
@@ -101,7 +101,7 @@ fn race(log: Prepared, options: &Replaying, bintide: &Path) -> Result<Race> {
     Ok(Race { log, standings })
 }
 
-/// Who races on a log: of each list, whoever is best.
+/// Returns the contenders of a log, in lists of alternatives: only the fastest of each list continues.
 fn entrants(kind: Kind, workers: &[u32]) -> Vec<Vec<Contender>> {
     let native = |native: Native| workers.iter().map(|workers| Contender::Native(native, *workers)).collect();
     let mut entrants: Vec<Vec<Contender>> = vec![native(Native::NoLog)];
@@ -118,7 +118,7 @@ impl Race {
         standing.map(|standing| contender::median(&standing.runs))
     }
 
-    /// The fastest of MySQL's own.
+    /// Returns the fastest of MySQL's own replicas.
     fn native(&self) -> Option<Took> {
         let natives =
             self.standings.iter().filter(|standing| matches!(standing.contender, Contender::Native(..)));

@@ -1,4 +1,4 @@
-//! How fast a log goes into a SQLite database.
+//! Measures the speed of a replay into a SQLite database.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,12 +10,12 @@ use super::measure::run_measured;
 use crate::samples::rows;
 use crate::workloads::{Form, Workload, log};
 
-/// Row changes a second that the load workload must reach.
+/// Goal: row changes a second of the load workload.
 const GOAL: f64 = 150_000.0;
 
-/// Replays the load workload, which does nothing but insert, into a new database each time.
+/// Replays the load workload, which only inserts, into a new database for each run.
 pub(super) fn run(runs: usize) -> Result<()> {
-    ensure!(runs > 0, "nothing is measured in no runs");
+    ensure!(runs > 0, "--runs must be at least 1");
     let (bintide, log) = (bintide()?, log(Workload::Load, Form::Plain)?);
     let folder = testkit::target_dir().join("bench/replay-sqlite");
     let mut rates = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn run(runs: usize) -> Result<()> {
         let file = folder.join("load.db");
         let mut to = OsString::from("sqlite:");
         to.push(&file);
-        // The workload's log begins behind those that are not meant.
+        // The workload's log is not the server's first one, hence --allow-gap.
         let words = ["replay", "--quiet", "--allow-gap"].map(OsString::from);
         let command: Vec<OsString> = std::iter::once(bintide.clone().into())
             .chain(words)
@@ -47,6 +47,6 @@ pub(super) fn run(runs: usize) -> Result<()> {
     rates.sort_by(f64::total_cmp);
     let median = rates[rates.len() / 2];
     println!("median: {median:.0} row changes a second; the goal is {GOAL:.0}");
-    ensure!(median >= GOAL, "the goal is missed");
+    ensure!(median >= GOAL, "the goal was missed");
     Ok(())
 }

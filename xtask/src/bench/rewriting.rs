@@ -1,7 +1,7 @@
-//! The jobs of the benches of `compress` and `decompress`, beside whole-file zstd.
+//! Cases of the benches of `compress` and `decompress`, compared with zstd on whole files.
 //!
-//! Ours has its output on disk when it ends; zstd leaves that to the system. So the contenders that count sync what
-//! they wrote too, and zstd as it is stands beside them.
+//! bintide syncs its output to disk; zstd does not. So the compared zstd contenders also sync their output, and zstd
+//! without a sync is listed for information.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,17 +17,17 @@ use super::cases::bintide;
 use super::{Case, Contender, Goal, large};
 use crate::workloads::{Form, Workload, log};
 
-/// What compress and decompress may hold at once, up to level 19.
+/// Largest peak memory of compress and decompress up to level 19, in bytes.
 const MEMORY_MAX: u64 = 300_000_000;
 
-/// Runs our command into a folder that is not there yet: what is there is left alone.
+/// Runs bintide with a new output directory, because it does not overwrite existing logs.
 const INTO_NEW_FOLDER: &str = r#"rm -rf "$1"; program=$2; command=$3; folder=$1; shift 3;
 exec "$program" "$command" --quiet --output "$folder" "$@""#;
 
-/// Runs zstd and waits until what it wrote is on disk.
+/// Runs zstd, and syncs its output to disk.
 const SYNCED: &str = r#"target=$1; shift; "$@" && exec sync "$target""#;
 
-/// `compress` at level 3 and `zstd -3`, two threads each.
+/// Returns the cases of `compress` at level 3 and `zstd -3`, with two threads each.
 pub(super) fn compress() -> Result<Vec<Case>> {
     let (bintide, folder) = (bintide()?, folder()?);
     let mut cases = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn compress() -> Result<Vec<Case>> {
             Contender { name: "zstd -3 -T2, synced", command: synced(&zstd, &folder.join("whole.zst")) },
             Contender { name: "zstd -3 -T2", command: zstd },
         ];
-        // Where a transaction has some hundred bytes, each gets tables of its own.
+        // With transactions of some hundred bytes, each transaction needs its own compression tables.
         let goal = match workload {
             Workload::Oltp | Workload::Delete => Goal::Faster(&[0.6]),
             _ => Goal::Faster(&[0.9]),
@@ -51,7 +51,8 @@ pub(super) fn compress() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// `decompress` of what a server compressed, and `zstd -d` of the same log compressed whole.
+/// Returns the cases of `decompress` on logs that a server compressed, and of `zstd -d` on the same logs compressed as
+/// whole files.
 pub(super) fn decompress() -> Result<Vec<Case>> {
     let (bintide, folder) = (bintide()?, folder()?);
     let mut cases = Vec::new();
@@ -79,7 +80,7 @@ pub(super) fn decompress() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Puts the frames of a log's payloads one behind the other: what zstd itself makes of the very same data.
+/// Concatenates the frames of a log's payloads, so that zstd decompresses exactly the same data.
 fn write_payloads(log: &Path, target: &Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(target)?);
     let mut reader = LogReader::open(log)?;
@@ -96,7 +97,7 @@ fn write_payloads(log: &Path, target: &Path) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Peak memory on one transaction of 1 GiB, plain and compressed.
+/// Returns the cases of peak memory on one transaction of 1 GiB, plain and compressed.
 pub(super) fn memory() -> Result<Vec<Case>> {
     let (bintide, folder, compressed) = (bintide()?, folder()?, large::log()?);
     let plain = folder.join("plain").join(compressed.file_name().context("a log has a name")?);
@@ -135,7 +136,7 @@ fn zstd(options: &[&str], source: &Path, target: &Path) -> Result<Vec<OsString>>
     let found = Command::new("zstd").arg("--version").output();
     ensure!(
         found.is_ok_and(|output| output.status.success()),
-        "there is no zstd to compare with: install it, on Debian with `apt-get install zstd`"
+        "zstd is missing: install it, on Debian with `apt-get install zstd`"
     );
     let mut words = vec![OsString::from("zstd")];
     words.extend(options.iter().map(OsString::from));

@@ -1,4 +1,4 @@
-//! `bintide stream` beside a go-mysql program that writes the same JSON.
+//! Bench of `bintide stream` and a go-mysql program that writes the same JSON.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,25 +10,24 @@ use super::table::{markdown, median, megabytes};
 use super::{Racing, cases};
 use crate::workloads::{Form, Workload, log};
 
-/// How much faster than the go-mysql program ours must be, and how many millions of bytes of JSON it must write in a
-/// second of one core.
+/// Goals: minimum speed relative to the go-mysql program, and minimum rate of JSON in MB a second of one core.
 const FASTER: f64 = 5.0;
 const RATE: f64 = 1000.0;
 
-/// Lines of both that are compared.
+/// Number of records of both programs that are compared.
 const COMPARED: usize = 300_000;
 
-/// One job.
+/// Job of both programs.
 struct Job {
     name: String,
     ours: Vec<String>,
     other: Vec<String>,
 }
 
-/// What it took.
+/// Measurements of a job.
 struct Done {
     name: String,
-    /// Of JSON.
+    /// Size of the JSON in bytes.
     bytes: u64,
     ours: Measured,
     other: Measured,
@@ -36,7 +35,7 @@ struct Done {
 
 /// Runs all jobs and prints their table.
 pub(super) fn run(racing: &Racing) -> Result<()> {
-    ensure!(racing.runs > 0, "nothing is measured in no runs");
+    ensure!(racing.runs > 0, "--runs must be at least 1");
     let mut done = Vec::new();
     for job in jobs()?.into_iter().filter(|job| racing.only.iter().all(|text| job.name.contains(text))) {
         done.push(measured(job, racing.runs)?);
@@ -112,8 +111,8 @@ fn table(done: &[Done]) -> String {
     markdown(&heads, rows)
 }
 
-/// Compares the first records of both, without the time of writing and without definitions, which the go-mysql program
-/// does not write; gives how many bytes ours writes in all.
+/// Compares the first records of both programs. It ignores the time of writing, and definitions, which the go-mysql
+/// program does not write. Returns the size of bintide's whole output.
 fn compared(job: &Job) -> Result<u64> {
     let (mut ours, mut other) = (Lines::of(&job.ours)?, Lines::of(&job.other)?);
     for number in 0..COMPARED {
@@ -130,7 +129,7 @@ fn compared(job: &Job) -> Result<u64> {
     Ok(ours.bytes)
 }
 
-/// The records that a program writes.
+/// Records that a program writes.
 struct Lines {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -159,10 +158,11 @@ impl Lines {
     }
 }
 
-/// Debezium's records of changes end with the time of their writing; those of transactions have one of the log.
+/// Removes the time of writing, which ends Debezium's records of changes. The time in records of transactions is that
+/// of the log, and stays.
 fn without_clock(mut line: String) -> String {
     if let Some(at) = line.find("\",\"ts_ms\":").filter(|_| line.starts_with("{\"before\"")) {
-        // The first is that of the log, in the source.
+        // The first one is the log's time, in the source block.
         let behind = line[at + 1..].rfind("\",\"ts_ms\":").map_or(at, |behind| at + 1 + behind);
         line.truncate(behind);
     }

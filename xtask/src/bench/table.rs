@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! Prints measurements as Markdown tables and as JSON.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::measure::Measured;
 use super::{Case, Goal};
 
-/// What one contender needed for a case, as JSON.
+/// Measurements of one contender in a case, as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     case: &'a str,
@@ -16,16 +16,16 @@ struct Line<'a> {
     runs: &'a [Measured],
 }
 
-/// The runs of each contender of a case.
+/// Runs of each contender of a case.
 type Runs = Vec<Vec<Measured>>;
 
-/// One case, as soon as it is measured.
+/// Prints the times of one case, as soon as it is measured.
 pub(super) fn print_progress(case: &Case, runs: &Runs) {
     let times = runs.iter().map(|runs| format!("{:.3} s", median(runs).seconds)).collect::<Vec<_>>();
     eprintln!("{}: {}", case.name, times.join(", "));
 }
 
-/// A line of JSON for each contender of each case.
+/// Prints a line of JSON for each contender of each case.
 pub(super) fn print_json(results: &[(Case, Runs)]) -> Result<()> {
     for (case, runs) in results {
         for (contender, runs) in case.contenders.iter().zip(runs) {
@@ -37,7 +37,7 @@ pub(super) fn print_json(results: &[(Case, Runs)]) -> Result<()> {
     Ok(())
 }
 
-/// A table in Markdown, a line for each contender of each case.
+/// Prints a table in Markdown, with a row for each contender of each case.
 pub(super) fn print(results: &[(Case, Runs)]) -> Result<()> {
     println!("| case | contender | seconds | CPU s | MB/s in | peak MB | ours is | goal |");
     println!("|---|---|--:|--:|--:|--:|--:|---|");
@@ -71,7 +71,7 @@ pub(super) fn print(results: &[(Case, Runs)]) -> Result<()> {
     Ok(())
 }
 
-/// A table in Markdown: the first column holds names, the others numbers.
+/// Formats a table in Markdown: the first column has names, the others numbers.
 pub(super) fn markdown(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
     let mut text = line(heads) + "|---" + &"|--:".repeat(heads.len() - 1) + "|\n";
@@ -81,12 +81,12 @@ pub(super) fn markdown(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) 
     text
 }
 
-/// A size in millions of bytes.
+/// Formats a size in millions of bytes.
 pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.2}", bytes as f64 / 1e6)
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -99,12 +99,12 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// A share as percent.
+/// Formats a fraction as percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
 }
 
-/// A difference as percent, with its sign.
+/// Formats a relative difference as percent, with its sign.
 pub(super) fn difference(share: f64) -> String {
     format!("{:+.2}%", 100.0 * share)
 }
@@ -113,7 +113,7 @@ fn met(reached: bool, goal: &str) -> String {
     if reached { format!("{goal}: met") } else { format!("{goal}: missed") }
 }
 
-/// The middle run by the clock, with the largest memory of all runs.
+/// Returns the run with the median time, with the largest peak memory of all runs.
 pub(super) fn median(runs: &[Measured]) -> Measured {
     let mut sorted = runs.to_vec();
     sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));

@@ -1,12 +1,12 @@
-//! A replica that is behind and whose data is ten times its memory, on a slow disk: how long it takes to catch up by
-//! itself, and with `bintide warm` beside it.
+//! Bench of `bintide warm`: the time in which a lagging replica catches up, with and without it. The replica has ten
+//! times more data than memory, on a slow disk.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `ground.rs` | the data, the relay logs, and the slow disk |
 //! | `lap.rs` | one run of a replica, from its applier's start to its last transaction |
-//! | `steady.rs` | a replica under a slow, steady load: its lag from second to second |
-//! | `report.rs` | tables and drawings: `docs/warm.md` |
+//! | `steady.rs` | a replica under a slow, steady load: its lag at each second |
+//! | `report.rs` | tables and charts: `docs/warm.md` |
 
 mod ground;
 mod lap;
@@ -20,36 +20,36 @@ use self::ground::{Ground, Kind};
 use self::lap::{Conditions, Lap};
 use super::{cases, page};
 
-/// How much to measure.
+/// Extent of the measurements.
 #[derive(Args)]
 pub(crate) struct Warming {
-    /// How often each contender runs; the middle run counts
+    /// Number of runs of each contender; the median counts
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Latencies of the disk, in microseconds
     #[arg(long, value_delimiter = ',', default_values_t = [200, 1000, 5000])]
     latencies: Vec<u32>,
-    /// Only the first latency and one worker, once; the figures are printed, and no page is written
+    /// Run only the first latency with one worker, once, and only print the figures
     #[arg(long)]
     quick: bool,
-    /// Only this; the figures are printed, and no page is written
+    /// Run only this part, and only print the figures
     #[arg(long)]
     only: Option<Part>,
 }
 
-/// What is measured.
+/// Part of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Data that does not fit into memory.
+    /// Data larger than memory.
     Cold,
-    /// Data that does.
+    /// Data that fits in memory.
     Memory,
 }
 
-/// The latency that the last line speaks of, in microseconds: a volume in a cloud.
+/// Latency that the printed summary refers to, in microseconds: that of a cloud volume.
 const TYPICAL_US: u32 = 1000;
 
-/// The same job without `bintide warm` and with it.
+/// Runs of the same job without and with `bintide warm`.
 struct Pair {
     kind: Kind,
     conditions: Conditions,
@@ -58,14 +58,17 @@ struct Pair {
 }
 
 impl Pair {
-    /// How many times as fast it is with it.
+    /// Returns the speed with `bintide warm` relative to the speed without it.
     fn gain(&self) -> f64 {
         self.alone.seconds / self.warmed.seconds
     }
 }
 
 pub(crate) fn warm(options: &Warming) -> Result<()> {
-    ensure!(options.runs > 0 && !options.latencies.is_empty(), "nothing is measured in no runs");
+    ensure!(
+        options.runs > 0 && !options.latencies.is_empty(),
+        "--runs and --latencies must not be 0 or empty"
+    );
     let bintide = cases::bintide()?;
     let ground = Ground::prepare()?;
     let (runs, workers) = if options.quick { (1, vec![1]) } else { (options.runs, vec![1, 4]) };
@@ -98,12 +101,12 @@ pub(crate) fn warm(options: &Warming) -> Result<()> {
     let loss =
         in_memory.iter().map(|pair| (1.0 / pair.gain() - 1.0) * 100.0).fold(f64::NEG_INFINITY, f64::max);
     if options.only.is_none() {
-        println!("catch-up: {least:.1} times faster cold, {loss:.1}% slower warm");
+        println!("catch-up: {least:.1} times as fast with cold data, {loss:.1}% slower with data in memory");
     }
     Ok(())
 }
 
-/// Both take turns; of each, the middle run.
+/// Runs both in turns, and returns the median run of each.
 fn pair(
     ground: &Ground,
     kind: Kind,

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
-/// Who the other one is, and what it is known to write otherwise.
+/// Tool to compare with, and its known differences.
 pub(super) struct Judge {
     pub(super) name: &'static str,
-    /// Why two values may differ, by the names on the way there.
+    /// Returns the reason for a known difference of two values, by their path in the record.
     pub(super) excuse: fn(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str>,
-    /// Which record it is, for whoever reads of a difference.
+    /// Returns a description of the record, for messages about differences.
     pub(super) place: fn(record: &Value) -> String,
 }
 
-/// Compares record by record; what is known to differ is counted, and all else is an error.
+/// Compares record by record. Known differences are counted, any other difference is an error.
 pub(super) fn compare(judge: &Judge, theirs: &[Value], ours: &[Value]) -> Result<()> {
     let name = judge.name;
     let (mut known, mut unknown) = (BTreeMap::<&str, usize>::new(), Vec::new());
@@ -29,18 +29,18 @@ pub(super) fn compare(judge: &Judge, theirs: &[Value], ours: &[Value]) -> Result
             }
         }
     }
-    println!("{name}: {} records are the same, but for:", theirs.len());
+    println!("{name}: {} records are the same, except:", theirs.len());
     for (reason, count) in known {
         println!("{count:6}  {reason}");
     }
     if !unknown.is_empty() {
-        bail!("{} differences that nobody knew of:\n{}", unknown.len(), unknown.join("\n"));
+        bail!("{} unknown differences:\n{}", unknown.len(), unknown.join("\n"));
     }
     ensure!(theirs.len() == ours.len(), "{name} has {} records, bintide {}", theirs.len(), ours.len());
     Ok(())
 }
 
-/// Where two values differ, by the names on the way there.
+/// Collects the differences of two values, with their paths in the record.
 fn differ(theirs: &Value, ours: &Value, path: String, found: &mut Vec<(String, Value, Value)>) {
     match (theirs, ours) {
         (Value::Object(their), Value::Object(our)) => {
@@ -67,7 +67,7 @@ pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Are they the same FLOAT?
+/// Returns whether the values are the same FLOAT.
 pub(super) fn same_float(theirs: &Value, ours: &Value) -> bool {
     match (theirs.as_f64(), ours.as_f64()) {
         (Some(their), Some(our)) => (theirs.is_f64() || ours.is_f64()) && their as f32 == our as f32,

@@ -1,4 +1,4 @@
-//! Debezium's embedded engine: how it is run, and what it is known to write otherwise.
+//! Runs Debezium's embedded engine, and lists its known differences.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use testkit::{Launch, Server};
 use super::compare::{Judge, compare, same_float, text};
 use super::{Engine, LAST, bintide, class_path, fetch, lines, samples, wait_for};
 
-/// Sorts of changes that the samples do not have.
+/// Kinds of changes that the samples do not have.
 const MORE: &str = "
     CREATE DATABASE judged; USE judged;
     CREATE TABLE t (id INT PRIMARY KEY, b VARCHAR(10)); CREATE TABLE without_key (a INT);
@@ -30,7 +30,7 @@ const MORE: &str = "
     ALTER TABLE t ADD COLUMN more DECIMAL(10, 2) UNSIGNED NOT NULL DEFAULT 7.5;
     INSERT INTO t VALUES (9, 'z', 1.25);";
 
-/// Runs both, compares, and says what differs.
+/// Runs both, compares the records, and prints the differences.
 pub(super) fn judge(folder: &Path) -> Result<()> {
     fetch(folder, "debezium", &["Judge.java"])?;
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
@@ -38,14 +38,16 @@ pub(super) fn judge(folder: &Path) -> Result<()> {
     let theirs = records(folder, &server)?;
     let ours = bintide(&server, &["--format", "debezium", "--schema", "ddl"])?;
     let first = transaction(theirs.first().context("Debezium has no records")?);
-    let start =
-        ours.iter().position(|record| transaction(record) == first).context("bintide has none of them")?;
-    // What is behind the last row may not have come.
+    let start = ours
+        .iter()
+        .position(|record| transaction(record) == first)
+        .context("bintide has no record of Debezium's first transaction")?;
+    // Records after the last row may be missing.
     let [theirs, ours] = [&theirs, &ours[start..]].map(up_to_last);
     compare(&Judge { name: "Debezium", excuse, place: transaction }, theirs, ours)
 }
 
-/// Debezium's records of what the samples do.
+/// Runs Debezium and the samples, and returns Debezium's records.
 fn records(folder: &Path, server: &Server) -> Result<Vec<Value>> {
     let (properties, records, log) = (folder.join("properties"), folder.join("records"), folder.join("log"));
     fs::write(&properties, settings(server.port()))?;
@@ -59,7 +61,7 @@ fn records(folder: &Path, server: &Server) -> Result<Vec<Value>> {
     }
     server.sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST})"))?;
     let status = engine.0.wait()?;
-    ensure!(status.success(), "Debezium has not come to the end: see {}", log.display());
+    ensure!(status.success(), "Debezium failed: see {}", log.display());
     let read = fs::read_to_string(&records)?;
     ensure!(read.contains(LAST), "Debezium stopped before the end: see {}", log.display());
     Ok(lines(&read)?
@@ -89,26 +91,26 @@ fn settings(port: u16) -> String {
     lines.join("\n")
 }
 
-/// The records up to the last row.
+/// Returns the records up to the last row.
 fn up_to_last(records: &[Value]) -> &[Value] {
     let is_last = |record: &Value| record["after"].to_string().contains(LAST);
     records.iter().position(is_last).map_or(records, |last| &records[..=last])
 }
 
-/// Which transaction a record is of.
+/// Returns the transaction of a record.
 fn transaction(record: &Value) -> String {
     let id = record.get("id").unwrap_or(&record["source"]["gtid"]);
     id.as_str().unwrap_or_default().to_owned()
 }
 
-/// Why two values may differ.
+/// Returns the reason for a known difference of two values.
 fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
     let column = path.rsplit('.').next().unwrap_or_default();
     let documents =
         || [theirs, ours].map(|text| serde_json::from_str::<Value>(text.as_str().unwrap_or("?")).ok());
     Some(match path {
-        ".ts_ms" | ".ts_us" | ".ts_ns" => "when records were written",
-        ".resume" => "resume, which is ours",
+        ".ts_ms" | ".ts_us" | ".ts_ns" => "times of writing",
+        ".resume" => "resume, which only bintide writes",
         ".source.version" => "the program's version",
         ".source.row" | ".ddl" => "definitions: rewritten statements, numbers of rows before",
         ".source.table" if *theirs == "" => "definitions of indexes: their table",
@@ -119,12 +121,12 @@ fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
             "default values: doubled quotes"
         }
         _ if column == "defaultCharsetName" && *theirs == "latin2" && *ours == "koi8r" => {
-            "ALTER TABLE … DEFAULT CHARACTER SET, which it passes over"
+            "ALTER TABLE … DEFAULT CHARACTER SET, which it ignores"
         }
         _ if path.starts_with(".tableChanges") && became_bytes(theirs, ours) => {
             "texts that were converted to binary: the server's types of them"
         }
-        _ if theirs.is_boolean() && column == "truth" => "BOOL, which the log does not tell from TINYINT",
+        _ if theirs.is_boolean() && column == "truth" => "BOOL, which is TINYINT in the log",
         _ if same_float(theirs, ours) => "FLOAT: digits of the same number, or widened",
         _ if column == "y" && *theirs == 1900 && *ours == 0 => "YEAR 0000",
         _ if matches!(documents(), [Some(their), Some(our)] if their == our) => {
@@ -138,7 +140,8 @@ fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
     })
 }
 
-/// What CONVERT TO CHARACTER SET binary makes of texts: names of types, their numbers, and the character set.
+/// Returns whether the values differ as after CONVERT TO CHARACTER SET binary: names of types, their numbers, and the
+/// character set.
 fn became_bytes(theirs: &Value, ours: &Value) -> bool {
     let pairs = [
         (json!("VARCHAR"), json!("VARBINARY")),

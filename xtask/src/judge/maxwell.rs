@@ -1,8 +1,7 @@
-//! Maxwell: how it is run, and what it is known to write otherwise.
+//! Runs Maxwell, and lists its known differences.
 //!
-//! The last version that its makers gave to the registry is of 2019, and knows neither what a server of today calls a
-//! statement that it needs nor how one asks for a password: `bench/maxwell` has these two. What it makes of a log is its
-//! own.
+//! The last version in the registry is of 2019. It lacks the present name of a statement that it needs, and a way to
+//! request the server's password key: `bench/maxwell` adds both. Its decoding of the log is unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +14,8 @@ use testkit::{Launch, Server};
 use super::compare::{Judge, compare, same_float, text};
 use super::{Engine, LAST, bintide, class_path, fetch, lines, samples, wait_for, wait_for_end};
 
-/// Sorts of changes that the samples do not have. Not compressed: it passes over such without a word.
+/// Kinds of changes that the samples do not have. They are not compressed, because Maxwell silently ignores compressed
+/// transactions.
 const MORE: &str = "
     CREATE DATABASE judged; USE judged;
     CREATE TABLE t (id INT PRIMARY KEY, b VARCHAR(10)); CREATE TABLE without_key (a INT);
@@ -25,7 +25,7 @@ const MORE: &str = "
     ALTER TABLE t ADD COLUMN more DECIMAL(10, 2) UNSIGNED NOT NULL DEFAULT 7.5;
     INSERT INTO t VALUES (9, 'z', 1.25);";
 
-/// Runs both, compares, and says what differs.
+/// Runs both, compares the records, and prints the differences.
 pub(super) fn judge(folder: &Path) -> Result<()> {
     fetch(folder, "maxwell", &["Renamed.java", "AuthenticateCommand.java", "ScriptObjectMirror.java"])?;
     let server = Launch::mysql().start()?;
@@ -33,11 +33,14 @@ pub(super) fn judge(folder: &Path) -> Result<()> {
     let theirs = records(folder, &server)?;
     let ours = bintide(&server, &["--format", "maxwell", "--schema", "ddl", "--ignore-db", "maxwell"])?;
     let first = place(theirs.first().context("Maxwell has no records")?);
-    let start = ours.iter().position(|record| place(record) == first).context("bintide has none of them")?;
+    let start = ours
+        .iter()
+        .position(|record| place(record) == first)
+        .context("bintide has no record like Maxwell's first")?;
     compare(&Judge { name: "Maxwell", excuse, place }, &theirs, &ours[start..])
 }
 
-/// Maxwell's records of what the samples do.
+/// Runs Maxwell and the samples, and returns Maxwell's records.
 fn records(folder: &Path, server: &Server) -> Result<Vec<Value>> {
     let (records, log) = (folder.join("records"), folder.join("log"));
     fs::write(&records, "")?;
@@ -54,9 +57,10 @@ fn records(folder: &Path, server: &Server) -> Result<Vec<Value>> {
     lines(&readable(&fs::read_to_string(&records)?))
 }
 
-/// Numbers of hundreds of digits, as Maxwell writes those in documents, as texts: they are read as out of range.
+/// Quotes numbers of hundreds of digits, which Maxwell writes for documents: the JSON parser would refuse them as out
+/// of range.
 fn readable(records: &str) -> String {
-    /// Digits, and what else is in a number, of the longest that is left.
+    /// Length of the longest number that is not quoted.
     const SIZE_MAX: usize = 100;
     let (mut text, mut number) = (String::with_capacity(records.len()), String::new());
     let (mut is_inside, mut is_escaped) = (false, false);
@@ -75,8 +79,8 @@ fn readable(records: &str) -> String {
     text
 }
 
-/// What is done, without what ends it: invisible columns, and documents that have gaps since something was removed from
-/// them.
+/// Returns the scripts to run, without the parts that stop Maxwell: invisible columns, and documents with gaps after
+/// removed parts.
 fn scripts() -> Result<[String; 3]> {
     let [types, json] = samples()?;
     let (types, more) = (types.replace(" INVISIBLE", ""), MORE.to_owned());
@@ -107,18 +111,18 @@ fn arguments(port: u16) -> Vec<String> {
     arguments.map(str::to_owned).to_vec()
 }
 
-/// Which record it is.
+/// Returns a description of the record.
 fn place(record: &Value) -> String {
     format!("{} {}", text(&record["type"]), text(&record["position"]))
 }
 
-/// Why two values may differ.
+/// Returns the reason for a known difference of two values.
 fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
     let column = path.rsplit('.').next().unwrap_or_default();
     let [their, our] = [theirs, ours].map(text);
     let number = |value: &Value| value.as_f64().or_else(|| text(value).parse().ok());
     Some(match path {
-        ".resume" => "resume, which is ours",
+        ".resume" => "resume, which only bintide writes",
         ".def" | ".old" | ".charset" if *ours == "(absent)" => {
             "definitions: tables as objects, character sets of databases"
         }
@@ -130,8 +134,8 @@ fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
             "negative times in documents"
         }
         _ if column == "y" && *theirs == 1900 && *ours == 0 => "YEAR 0000",
-        _ if is_time(column) && !fits_a_day(our) => "times of day: it knows no others",
-        _ if their.starts_with("0000-00-00") && has_zeros(our) => "days that no calendar has",
+        _ if is_time(column) && !fits_a_day(our) => "times outside a day, which it does not support",
+        _ if their.starts_with("0000-00-00") && has_zeros(our) => "invalid dates",
         _ if column.starts_with('b') && ours.as_u64() > Some(i32::MAX as u64) && theirs.is_i64() => {
             "BIT of more than 31 bits"
         }
@@ -145,7 +149,7 @@ fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
     })
 }
 
-/// Is it one of the columns of type TIME?
+/// Returns whether the column has the type TIME.
 fn is_time(column: &str) -> bool {
     column.strip_prefix('t').is_some_and(|digits| digits.is_empty() || digits.parse::<u8>().is_ok())
 }
@@ -154,7 +158,7 @@ fn fits_a_day(time: &str) -> bool {
     time.split(':').next().and_then(|hours| hours.parse::<u8>().ok()).is_some_and(|hours| hours < 24)
 }
 
-/// Is the year, the month or the day 0?
+/// Returns whether the year, the month or the day is 0.
 fn has_zeros(date: &str) -> bool {
     let day = date.split(' ').next().unwrap_or_default();
     day.split('-').any(|part| part.parse() == Ok(0))

@@ -1,4 +1,4 @@
-//! How many rows the source of a sample had in the end, table by table: `samples/rows.tsv`, a line a table.
+//! Final row counts of the samples' sources, by table: `samples/rows.tsv`, a line for each table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Rows by `database.table`.
+/// Row counts by `database.table`.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
 const FILE: &str = "rows.tsv";
 
-/// Notes what the source of a log had.
+/// Writes the row counts of a log's source.
 pub(super) fn note(log: &str, counts: &Counts, folder: &Path) -> Result<()> {
     if counts.is_empty() {
         return Ok(());
@@ -28,7 +28,7 @@ pub(super) fn note(log: &str, counts: &Counts, folder: &Path) -> Result<()> {
     Ok(fs::write(folder.join(FILE), text)?)
 }
 
-/// What the sources of all logs had.
+/// Reads the row counts of all logs' sources.
 pub(crate) fn read(folder: &Path) -> Result<BTreeMap<String, Counts>> {
     let path = folder.join(FILE);
     let mut all: BTreeMap<String, Counts> = BTreeMap::new();
@@ -39,14 +39,14 @@ pub(crate) fn read(folder: &Path) -> Result<BTreeMap<String, Counts>> {
     for line in text.lines().skip(1) {
         let mut words = line.split('\t');
         let (Some(log), Some(table), Some(count)) = (words.next(), words.next(), words.next()) else {
-            anyhow::bail!("{} has a line that is no count: {line}", path.display());
+            anyhow::bail!("{} has an invalid line: {line}", path.display());
         };
         all.entry(log.to_owned()).or_default().insert(table.to_owned(), count.parse()?);
     }
     Ok(all)
 }
 
-/// The rows of every table of the source in a SQLite database that logs were replayed into.
+/// Counts the rows of every source table in a SQLite database that logs were replayed into.
 pub(crate) fn of_sqlite(file: &Path) -> Result<Counts> {
     let database = rusqlite::Connection::open(file)?;
     let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'bintide.%'";

@@ -1,4 +1,4 @@
-//! The SQL of a sample, and what its head asks for.
+//! SQL scripts of the samples, and the recipes in their heads.
 
 use std::fs;
 use std::path::Path;
@@ -6,36 +6,36 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use testkit::Flavour;
 
-/// One `samples/NAME.sql`.
+/// Script `samples/NAME.sql`.
 pub(crate) struct Script {
     pub(crate) name: String,
-    /// What is in its logs, in one line.
+    /// Content of its logs, in one line.
     pub(crate) title: String,
     pub(crate) recipes: Vec<Recipe>,
     text: String,
 }
 
-/// One log, or folder of logs, that a script makes.
+/// Log, or directory of logs, that a script produces.
 pub(crate) struct Recipe {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) options: Vec<String>,
 }
 
-/// How a sample comes about.
+/// Kind of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The one log of a server that was then stopped.
+    /// Only log of a server that was stopped.
     Log(Flavour),
-    /// All logs of it, and their index.
+    /// All logs of a server that was stopped, and their index.
     Folder(Flavour),
-    /// The log of a server that was killed.
+    /// Log of a server that was killed.
     Killed,
-    /// The same, without its last bytes.
+    /// Log of a server that was killed, without its last bytes.
     Torn,
-    /// The relay logs of a replica of the server, and their index.
+    /// Relay logs of a replica of the server, and their index.
     Relay,
-    /// All logs of a server with a keyring, and the keyring's data.
+    /// All logs of a server with a keyring, and the keyring file.
     Encrypted,
 }
 
@@ -55,19 +55,19 @@ impl Kind {
         Self::NAMES.iter().find(|row| row.0 == name).map(|row| row.1)
     }
 
-    /// Is it the one log of a MySQL server that ran to its end? Its rows are counted.
+    /// Returns whether the sample is the only log of a stopped MySQL server, whose rows are counted.
     pub(crate) fn is_one_log(self) -> bool {
         self == Self::Log(Flavour::Mysql)
     }
 
-    /// The kind in words.
+    /// Returns a description of the kind.
     pub(crate) fn words(self) -> &'static str {
         Self::NAMES.iter().find(|row| row.1 == self).map_or("", |row| row.2)
     }
 }
 
 impl Script {
-    /// Reads all scripts of the samples' folder, in the order of their names.
+    /// Reads all scripts of the samples' directory, sorted by name.
     pub(crate) fn read_all(folder: &Path) -> Result<Vec<Self>> {
         let mut paths = Vec::new();
         for entry in fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))? {
@@ -88,13 +88,13 @@ impl Script {
 
     fn parse(name: String, text: String) -> Result<Self> {
         let mut head = text.lines().map_while(|line| line.strip_prefix("--")).map(str::trim);
-        let title = head.next().context("the first line must say what is in it")?.to_owned();
+        let title = head.next().context("the first line must be the title")?.to_owned();
         ensure!(head.next() == Some(""), "the second line must be --");
         let recipes = head.map(Recipe::parse).collect::<Result<Vec<_>>>()?;
         Ok(Self { name, title, recipes, text })
     }
 
-    /// The texts to run, each in a session of its own, and how many of its statements must fail.
+    /// Returns the text of each session, with the number of its statements that must fail.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = (&str, usize)> {
         let sessions = self.text.split("\n-- new session\n");
         sessions.map(|text| (text, text.lines().filter(|line| *line == "-- fails").count()))
@@ -105,9 +105,9 @@ impl Recipe {
     fn parse(line: &str) -> Result<Self> {
         let mut words = line.split_whitespace();
         let (Some(kind), Some(name)) = (words.next(), words.next()) else {
-            bail!("the head has a line that is no recipe: {line:?}");
+            bail!("the head has an invalid recipe: {line:?}");
         };
-        let kind = Kind::from_name(kind).with_context(|| format!("no such kind of sample: {kind}"))?;
+        let kind = Kind::from_name(kind).with_context(|| format!("unknown kind of sample: {kind}"))?;
         Ok(Self { kind, name: name.to_owned(), options: words.map(str::to_owned).collect() })
     }
 }

@@ -1,4 +1,4 @@
-//! Makes one sample.
+//! Records one sample.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,12 +12,12 @@ use testkit::{Flavour, Launch, Server};
 use crate::samples::rows::Counts;
 use crate::samples::script::{Kind, Recipe, Script};
 
-/// The servers' UUIDs, the same each time so that a new recording differs little from the last.
+/// UUIDs of the servers, always the same, so that a new recording differs little from the last.
 const UUID_SOURCE: &str = "5ea5ca5e-0001-4000-8000-000000000001";
 const UUID_REPLICA: &str = "5ea5ca5e-0002-4000-8000-000000000002";
 
-/// Runs the script on a new server as the recipe says, and puts what it leaves into the samples' folder. Gives how
-/// many rows the server had then, if it is the one server of one log.
+/// Runs the script on a new server as the recipe describes, and copies the resulting logs to the samples' directory.
+/// Returns the server's row counts, if the sample is its only log.
 pub(crate) fn take(script: &Script, recipe: &Recipe, folder: &Path) -> Result<Counts> {
     let target = folder.join(&recipe.name);
     if let Kind::Log(flavour) = recipe.kind {
@@ -32,14 +32,14 @@ pub(crate) fn take(script: &Script, recipe: &Recipe, folder: &Path) -> Result<Co
     Ok(Counts::new())
 }
 
-/// Runs the script on a new server as the recipe says, and gives how many rows it has then.
+/// Runs the script on a new server as the recipe describes, and returns its row counts.
 pub(crate) fn count(script: &Script, recipe: &Recipe, folder: &Path) -> Result<Counts> {
     let server = launch(recipe, Flavour::Mysql).start()?;
     run(script, &server, folder)?;
     counts(&server)
 }
 
-/// The rows of every table that is not the server's own.
+/// Counts the rows of every table, except those of the server's own databases.
 fn counts(server: &Server) -> Result<Counts> {
     let tables = server.sql(
         "select concat('select ', quote(concat(table_schema, '.', table_name)), ', count(*) from `',
@@ -115,13 +115,13 @@ fn relay(script: &Script, recipe: &Recipe, folder: &Path, target: &Path) -> Resu
     copy_all(&replica, "relay.index", target)
 }
 
-/// Runs the script in the samples' folder, where its data files are; as many statements fail as it says.
+/// Runs the script in the samples' directory, which has its data files. Checks the number of failing statements.
 fn run(script: &Script, server: &Server, folder: &Path) -> Result<()> {
     for (text, failing) in script.sessions() {
         let output = client(server, folder, text)?;
         let messages = String::from_utf8_lossy(&output.stderr);
         let failed = messages.lines().filter(|line| line.starts_with("ERROR")).count();
-        ensure!(failed == failing, "{failed} statements failed instead of {failing}:\n{messages}");
+        ensure!(failed == failing, "{failed} statements failed; expected {failing}:\n{messages}");
     }
     Ok(())
 }
@@ -133,7 +133,7 @@ fn client(server: &Server, folder: &Path, text: &str) -> Result<Output> {
     let mut child = command.spawn().context("could not run the client")?;
     let mut stdin = child.stdin.take().context("the client has no standard input")?;
     thread::scope(|scope| {
-        // That the client stops reading shows in what it printed.
+        // A write error means that the client has ended; its output shows the reason.
         scope.spawn(move || stdin.write_all(text.as_bytes()));
         Ok(child.wait_with_output()?)
     })
@@ -141,7 +141,7 @@ fn client(server: &Server, folder: &Path, text: &str) -> Result<Output> {
 
 fn copy_one(server: &Server, target: &Path) -> Result<()> {
     let logs = server.binlogs()?;
-    ensure!(logs.len() == 1, "the server wrote {} logs where one was wanted", logs.len());
+    ensure!(logs.len() == 1, "the server wrote {} logs; expected one", logs.len());
     fs::copy(&logs[0], target)?;
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! SQL of the employees sample database's shape: the same tables, row counts and kinds of values, the same text
-//! each time.
+//! SQL that creates a database like the employees sample: the same tables, row counts and kinds of values. The text is
+//! always the same.
 
 use std::fmt::Write as _;
 
 use testkit::Dice;
 
-/// Rows of one INSERT.
+/// Number of rows in one INSERT.
 const ROWS: usize = 20_000;
 /// 1985-01-01 and 1952-01-01, in days since 1970.
 const HIRED_FROM: i64 = 5479;
@@ -50,7 +50,8 @@ const LAST_NAMES: [&str; 20] = [
 const TITLES: [&str; 6] =
     ["Engineer", "Senior Engineer", "Staff", "Senior Staff", "Assistant Engineer", "Technique Leader"];
 
-/// A database of this many employees, their titles, and their salaries of up to 17 years each.
+/// Returns the SQL of a database with this number of employees, their titles, and their salaries of up to 17 years
+/// each.
 pub(super) fn sql(employees: usize) -> String {
     let mut dice = Dice::new(7);
     let (mut people, mut titles, mut salaries) = (Vec::new(), Vec::new(), Vec::new());
@@ -77,7 +78,7 @@ pub(super) fn sql(employees: usize) -> String {
     sql
 }
 
-/// A day since 1970 as SQL writes it.
+/// Formats a day since 1970 as an SQL date.
 fn date(day: i64) -> String {
     let (year, month, day) = testkit::civil_date(day);
     format!("{year:04}-{month:02}-{day:02}")

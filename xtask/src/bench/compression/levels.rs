@@ -1,4 +1,4 @@
-//! The five workloads by level: the server's file, and what `bintide compress` makes of the plain log of the same
+//! The five workloads by level: the size of the server's log, and of `bintide compress` on the plain log of the same
 //! transactions.
 
 use std::fs;
@@ -14,7 +14,7 @@ use crate::bench::page;
 use crate::bench::table::{self, difference, megabytes};
 use crate::workloads::{self, Form, Workload};
 
-/// How much larger than the server's file ours may be.
+/// Largest excess of bintide's size over the server's, as a fraction.
 const LARGER_MAX: f64 = 0.01;
 
 /// Sizes of one workload's log at one level.
@@ -56,7 +56,7 @@ pub(super) fn measure(levels: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// The size of what `bintide compress` writes.
+/// Returns the size of the log that `bintide compress` writes.
 fn compressed_size(bintide: &Path, log: &Path, level: u32) -> Result<u64> {
     let folder = testkit::target_dir().join("bench/compressed");
     if folder.exists() {
@@ -73,7 +73,7 @@ fn compressed_size(bintide: &Path, log: &Path, level: u32) -> Result<u64> {
     Ok(size)
 }
 
-/// A line a workload and level.
+/// Formats a table with a row for each workload and program, and a column for each level.
 fn table_of(levels: &[u32], pairs: &[Pair]) -> String {
     let names: Vec<String> = levels.iter().map(|level| format!("level {level}")).collect();
     let heads: Vec<&str> = ["MB", ""].into_iter().chain(names.iter().map(String::as_str)).collect();

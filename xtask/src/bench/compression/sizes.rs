@@ -1,4 +1,4 @@
-//! The five workloads in five forms.
+//! Sizes of the five workloads in five forms.
 
 use std::fs;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::bench::page;
 use crate::bench::table::{self, megabytes, percent};
 use crate::workloads::{self, Form, Workload};
 
-/// The server's default, and zstd's.
+/// Compression level: the default of the server and of zstd.
 const LEVEL: i32 = 3;
 
 const FORMS: [&str; 5] = ["plain", "compressed", "encrypted", "encrypted, compressed", "whole file, zstd -3"];
 
-/// Bytes of one workload's log in each of [`FORMS`].
+/// Sizes of one workload's log in each of [`FORMS`], in bytes.
 type Sizes = [u64; FORMS.len()];
 
 pub(super) fn measure() -> Result<()> {
@@ -51,7 +51,7 @@ fn table_of(lines: &[(Workload, Sizes)]) -> String {
     table::markdown(&[&["MB"], &FORMS.map(|form| form)[..]].concat(), rows)
 }
 
-/// What the whole file takes as one frame.
+/// Returns the compressed size of the whole file as one frame.
 fn zstd_size(path: &Path) -> Result<u64> {
     let log = fs::read(path)?;
     let mut frame = Vec::with_capacity(zstd_safe::compress_bound(log.len()));

@@ -1,5 +1,5 @@
-//! Two scripts on a table of sysbench's: single-row updates, and updates of 1,000 rows each, with and without
-//! compression.
+//! Two scripts on one of sysbench's tables, with and without compression: updates of one row each, and of 1,000 rows
+//! each.
 
 use anyhow::Result;
 use testkit::{Dice, Server};
@@ -9,22 +9,22 @@ use crate::bench::page;
 use crate::bench::table::{self, count, megabytes};
 use crate::workloads::{self, Workload};
 
-/// Updates of each script, at a scale of 1.
+/// Number of updates of each script at a scale of 1.
 const UPDATES: f64 = 5000.0;
-/// Rows of the table; and of one update of the second script.
+/// Number of rows of the table, and of one update of each script.
 const TABLE_ROWS: usize = 100_000;
 const ROWS: [usize; 2] = [1, 1000];
-/// How often each script runs on each server, taking turns; the medians stand in the table.
+/// Number of runs of each script on each server, in turns; the table has the medians.
 const TURNS: usize = 3;
 
-/// One script on one server.
+/// Measurements of one script on one server.
 #[derive(Clone, Copy)]
 struct Taken {
     bytes: u64,
-    /// That the server spent on the statements, by its own clock.
+    /// Time of the statements, as the server measures it.
     statements: Stage,
     compressing: Stage,
-    /// Of the whole server.
+    /// CPU time of the whole server.
     cpu_seconds: f64,
 }
 
@@ -57,9 +57,9 @@ pub(super) fn measure(scale: f64) -> Result<()> {
     page::COMPRESSION.write("updates", &(table::markdown(&HEADS, lines.into_iter()) + &page::conditions()?))
 }
 
-const HEADS: [&str; 6] = ["script", "log, MB", "server, s", "least and most", "compressing, s", "CPU s"];
+const HEADS: [&str; 6] = ["script", "log, MB", "server, s", "range, s", "compressing, s", "CPU s"];
 
-/// The run of middle length.
+/// Formats the row of the median run.
 fn line(name: &str, taken: &mut [Taken]) -> Vec<String> {
     taken.sort_by(|a, b| a.statements.total.total_cmp(&b.statements.total));
     let middle = taken[taken.len() / 2];
@@ -69,7 +69,8 @@ fn line(name: &str, taken: &mut [Taken]) -> Vec<String> {
     vec![name.to_owned(), megabytes(middle.bytes), statements, ends, compressing, cpu]
 }
 
-/// Updates of so many neighbouring rows each, all over the table; each turns a string of 120 characters by one.
+/// Returns a script of updates of `rows` neighbouring rows each, at random places of the table. Each update rotates a
+/// string of 120 characters by one.
 fn script(updates: usize, rows: usize, seed: u64) -> String {
     let mut dice = Dice::new(seed);
     let update = |_| {

@@ -1,5 +1,5 @@
-//! Updates of all rows of a wide table, again and again until the log file is full, with a replica that follows:
-//! how many row changes one file takes, what goes over the network, and what it costs both servers.
+//! Repeated updates of all rows of a wide table until the log file is full, with a replica: the number of row changes
+//! in one file, the network traffic, and the CPU time of both servers.
 
 use std::fmt::Write as _;
 
@@ -11,19 +11,19 @@ use crate::bench::page;
 use crate::bench::table::{self, count, megabytes};
 use crate::workloads;
 
-/// Rows of the table and bytes of a log file, at a scale of 1.
+/// Number of rows of the table, and size of a log file in bytes, at a scale of 1.
 const ROWS: f64 = 500_000.0;
 const LOG_BYTES: f64 = (1 << 30) as f64;
-/// A log's largest size is a multiple of this.
+/// Unit of `max_binlog_size`, in bytes.
 const LOG_BLOCK: u64 = 4096;
-/// More updates than fill any log of that size, however well they compress.
+/// Largest number of updates: more than fit in any log, even compressed.
 const UPDATES_MAX: u64 = 500;
 
-/// One log full.
+/// Measurements until one log is full.
 struct Taken {
     rows: u64,
     log_bytes: u64,
-    /// To the replica, with all that the protocol adds.
+    /// Bytes sent to the replica, with protocol overhead.
     sent_bytes: u64,
     source_cpu_seconds: f64,
     replica_cpu_seconds: f64,
@@ -75,7 +75,7 @@ fn fill_a_log(setting: Setting, rows: u64, scale: f64) -> Result<Taken> {
         (sent_bytes(&source)?, lab::cpu_seconds(&source)?, lab::cpu_seconds(&replica)?);
     let mut updates = 0;
     while source.binlogs()?.len() == logs {
-        ensure!(updates < UPDATES_MAX, "the log is never full");
+        ensure!(updates < UPDATES_MAX, "the log did not fill up after {UPDATES_MAX} updates");
         source.sql("update wide.t set n1 = n1 + 1, d1 = d1 + interval 1 second")?;
         updates += 1;
     }
@@ -89,13 +89,13 @@ fn fill_a_log(setting: Setting, rows: u64, scale: f64) -> Result<Taken> {
     })
 }
 
-/// A table of 43 columns and its rows: numbers, amounts, times, words, and a remark.
+/// Returns the SQL of a table of 43 columns and its rows: numbers, amounts, times, words, and a remark.
 fn table(rows: u64) -> String {
     let (mut columns, mut values) = ("id int primary key".to_owned(), "n".to_owned());
     let mut add = |count: usize, letter: &str, kind: &str, value: fn(&str) -> String| {
         for number in 1..=count {
             let name = format!("{letter}{number}");
-            // The same rows each time: every value is drawn by a hash of its row and column.
+            // Each value is a hash of its row and column, so the rows are always the same.
             let draw = format!("crc32(concat(n, '{name}'))");
             let _ = write!(columns, ", {name} {kind}");
             let _ = write!(values, ", {}", value(&draw));
@@ -118,12 +118,12 @@ fn table(rows: u64) -> String {
     )
 }
 
-/// What the source's thread that serves the replica has sent.
+/// Returns the number of bytes that the source's dump thread has sent.
 fn sent_bytes(source: &Server) -> Result<u64> {
     let text = source.sql(
         "select variable_value from performance_schema.status_by_thread
            join performance_schema.threads using (thread_id)
            where variable_name = 'Bytes_sent' and processlist_command like 'Binlog Dump%'",
     )?;
-    text.trim().parse().context("the source does not say what it sent")
+    text.trim().parse().context("the source has no Bytes_sent of its dump thread")
 }

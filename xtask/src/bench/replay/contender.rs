@@ -1,4 +1,4 @@
-//! Who applies a log, and what one run of each takes.
+//! Contenders that apply a log, and the measurement of one run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,17 +14,17 @@ use super::logs::{self, OPTIONS, Prepared};
 use crate::bench::lab::{cpu_seconds, machine_cpu_seconds};
 use crate::bench::measure::run_measured;
 
-/// How long a replica may take, in seconds.
+/// Time limit of a replica, in seconds.
 const PATIENCE_S: u32 = 3600;
 
-/// Every commit is on disk when it is done, and no torn page survives a crash.
+/// Server options for durability: each commit is synced to disk, and torn pages are repaired after a crash.
 const DURABLE: [&str; 3] =
     ["--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON", "--sync-binlog=1"];
 
-/// Who applies a log.
+/// Program that applies a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
-    /// A replica, with so many workers.
+    /// MySQL's replica, with this number of workers.
     Native(Native, u32),
     /// `mysqlbinlog | mysql`
     Pipe,
@@ -32,18 +32,18 @@ pub(super) enum Contender {
     Bintide(Order),
 }
 
-/// What a replica logs itself.
+/// Binary log of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Native {
-    /// It has no binary log.
+    /// The replica has no binary log.
     NoLog,
-    /// It has one, but not for what it applies.
+    /// The replica has a binary log, but does not log applied transactions.
     NoUpdates,
-    /// It logs what it applies.
+    /// The replica logs applied transactions.
     Log,
 }
 
-/// What `--commit-order` says.
+/// Values of `--commit-order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Strict,
@@ -51,28 +51,28 @@ pub(super) enum Order {
     Any,
 }
 
-/// What one run took.
+/// Measurements of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Took {
     pub(super) seconds: f64,
-    /// Of the server that the log was applied to.
+    /// CPU time of the server that the log was applied to.
     pub(super) target_cpu_seconds: f64,
-    /// Of the programs that applied it, if it was not the server itself.
+    /// Usage of the programs that applied the log, unless the server applied it itself.
     pub(super) own: Option<Own>,
-    /// Of all cores' time, what programs that have no part in it used meanwhile: 0 to 1.
+    /// Fraction of all cores' time that other programs used: 0 to 1.
     pub(super) others_share: f64,
 }
 
-/// What a program took besides time.
+/// CPU time and memory of a program.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     pub(super) cpu_seconds: f64,
     pub(super) peak_bytes: u64,
-    /// What it says of its work itself.
+    /// Report of the program itself.
     pub(super) said: Option<Said>,
 }
 
-/// A part of what `bintide replay --json` prints.
+/// Part of the output of `bintide replay --json`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Said {
     groups: u64,
@@ -107,7 +107,7 @@ impl Contender {
         }
     }
 
-    /// For a drawing.
+    /// Returns a short name for charts.
     pub(super) fn name_short(self) -> &'static str {
         match self {
             Self::Native(Native::NoLog, _) => "replica, no log",
@@ -118,7 +118,7 @@ impl Contender {
         }
     }
 
-    /// Applies the log to a new server, and sees whether it did.
+    /// Applies the log to a new server, and checks the result.
     pub(super) fn run(self, log: &Prepared, bintide: &Path) -> Result<Took> {
         let server = self.launch(log)?.start()?;
         logs::warm(&server)?;
@@ -159,7 +159,7 @@ impl Contender {
 }
 
 impl Took {
-    /// For whoever waits.
+    /// Formats the measurements as a progress line.
     pub(super) fn line(&self) -> String {
         let mut line = format!("{:.2} s, target {:.2} CPU s", self.seconds, self.target_cpu_seconds);
         if let Some(own) = &self.own {
@@ -173,7 +173,7 @@ impl Took {
     }
 }
 
-/// The middle run by the clock, with the largest memory of all runs.
+/// Returns the run with the median time, with the largest peak memory of all runs.
 pub(super) fn median(runs: &[Took]) -> Took {
     let mut sorted = runs.to_vec();
     sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
@@ -185,7 +185,7 @@ pub(super) fn median(runs: &[Took]) -> Took {
     middle
 }
 
-/// Has a replica apply what it has received.
+/// Lets a replica apply the log that it has received. Returns the time in seconds.
 fn catch_up(server: &Server, gtids: &str) -> Result<f64> {
     let begin = Instant::now();
     let script =
@@ -198,7 +198,7 @@ fn catch_up(server: &Server, gtids: &str) -> Result<f64> {
 fn measured(command: &[OsString], output: Option<&Path>) -> Result<(f64, Option<Own>)> {
     let measured = run_measured(command, output)?;
     let said = match output {
-        Some(path) => Some(serde_json::from_slice(&fs::read(path)?).context("the outcome is no JSON")?),
+        Some(path) => Some(serde_json::from_slice(&fs::read(path)?).context("the report is not JSON")?),
         None => None,
     };
     let own = Own { cpu_seconds: measured.cpu_seconds, peak_bytes: measured.peak_bytes, said };
@@ -225,7 +225,7 @@ fn pipe(server: &Server, log: &Prepared) -> Result<Vec<OsString>> {
     Ok(["sh", "-c", &script].map(OsString::from).to_vec())
 }
 
-/// A word as the shell takes it, whatever is in it.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

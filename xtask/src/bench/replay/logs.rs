@@ -1,4 +1,4 @@
-//! The logs that are applied, and the data directories that they are applied to: made once by real servers, and kept.
+//! Creates the logs to apply, and the data directories to apply them to, with real servers. Both are kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,25 +13,25 @@ use testkit::{Launch, Server};
 
 use crate::workloads;
 
-/// To be raised when what is made changes.
+/// Revision of the created files. Increase it when they change.
 const REVISION: u32 = 2;
 
-/// Of the server that writes the logs.
+/// UUID of the server that writes the logs.
 const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
 
-/// Sysbench's tables, and the rows that each has.
+/// Number of sysbench's tables, and of rows in each.
 const TABLES: usize = 4;
 const TABLE_ROWS: usize = 100_000;
-/// Sessions that write to the source at once.
+/// Number of sessions that write to the source at once.
 const SESSIONS: usize = 16;
-/// Rows of each transaction of [`Kind::Inserts`], and how many of them there are for one transaction of sysbench's.
+/// Number of rows in each transaction of [`Kind::Inserts`], and number of rows for each transaction of sysbench's.
 const INSERTED_ROWS: usize = 1024;
 const INSERTED_FOR_EACH: usize = 4;
 
-/// How long a replica may take to receive a log.
+/// Time limit for receiving a log, and for a change of the redo log's size.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// All servers: room for all data in memory, and a redo log that need not wait for pages.
+/// Options of all servers: memory for all data, and a large redo log, so that no writes wait for pages.
 pub(super) const OPTIONS: [&str; 4] = [
     "--innodb-buffer-pool-size=2G",
     "--innodb-redo-log-capacity=1073741824",
@@ -39,17 +39,17 @@ pub(super) const OPTIONS: [&str; 4] = [
     "--max-binlog-size=1G",
 ];
 
-/// Of the redo log, in bytes, as the options have it.
+/// Size of the redo log in bytes, as in the options.
 const REDO_SIZE: u64 = 1 << 30;
 
-/// What is in a log.
+/// Kind of a log, by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
-    /// `sysbench oltp_write_only`: two updates, a delete and an insert each, some rows again and again
+    /// `sysbench oltp_write_only`: two updates, a delete and an insert each; some rows change repeatedly
     Sysbench,
-    /// The same, compressed
+    /// The sysbench log, compressed
     Compressed,
-    /// Two updates, a delete and an insert each, and no row is changed twice
+    /// Two updates, a delete and an insert each; no row changes twice
     Apart,
     /// Inserts of 1,024 rows each
     Inserts,
@@ -58,7 +58,7 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) const ALL: [Self; 4] = [Self::Sysbench, Self::Compressed, Self::Apart, Self::Inserts];
 
-    /// The block of the page that its table goes to.
+    /// Returns the name of the page's block for the table.
     pub(super) fn block(self) -> &'static str {
         match self {
             Self::Sysbench => "sysbench",
@@ -78,25 +78,25 @@ impl Kind {
     }
 }
 
-/// A log that is there, and what surrounds it.
+/// Created log with its data directories.
 pub(super) struct Prepared {
     pub(super) kind: Kind,
     folder: PathBuf,
     facts: Facts,
 }
 
-/// What is known of a log.
+/// Properties of a log.
 #[derive(Clone, Serialize, Deserialize)]
 struct Facts {
     transactions: u64,
-    /// All that the source had executed at its end.
+    /// GTIDs that the source had executed at the log's end.
     gtids: String,
-    /// Of the source's tables at its end.
+    /// Checksums of the source's tables at the log's end.
     checksums: String,
 }
 
 impl Prepared {
-    /// How many it has.
+    /// Returns the number of transactions.
     pub(super) fn transactions(&self) -> u64 {
         self.facts.transactions
     }
@@ -109,26 +109,29 @@ impl Prepared {
         self.folder.join("binlog.000001")
     }
 
-    /// Bytes of the log.
+    /// Returns the size of the log in bytes.
     pub(super) fn size(&self) -> Result<u64> {
         Ok(fs::metadata(self.log())?.len())
     }
 
-    /// The data directory of a replica that has received the log and applied nothing of it.
+    /// Returns the data directory of a replica that has received the log and applied nothing of it.
     pub(super) fn received(&self) -> PathBuf {
         self.folder.join("received")
     }
 
-    /// Is what a server ends with what the source ended with?
+    /// Checks that a server's tables have the same checksums as the source's.
     pub(super) fn check(&self, server: &Server) -> Result<()> {
         let found = checksums(server)?;
         let wanted = &self.facts.checksums;
-        ensure!(found == *wanted, "the data is not the source's: checksums are {found}, should be {wanted}");
+        ensure!(
+            found == *wanted,
+            "the data differs from the source's: checksums are {found}; expected {wanted}"
+        );
         Ok(())
     }
 }
 
-/// The log of a kind, made now if it is not there.
+/// Returns the log of a kind, and creates it if it is missing.
 pub(super) fn prepare(kind: Kind, transactions: u32, bintide: &Path) -> Result<Prepared> {
     let folder = root().join(format!("{}-{transactions}", kind.block()));
     let facts = folder.join("facts.json");
@@ -143,14 +146,14 @@ pub(super) fn prepare(kind: Kind, transactions: u32, bintide: &Path) -> Result<P
             Kind::Sysbench | Kind::Apart | Kind::Inserts => write(kind, transactions as usize, &folder)?,
         };
         receive(&folder)?;
-        // The last thing that is made: without it, all is made again.
+        // Written last: without this file, everything is created again.
         fs::write(&facts, serde_json::to_vec(&made)?)?;
     }
-    let facts = serde_json::from_slice(&fs::read(&facts)?).context("the notes of a log are damaged")?;
+    let facts = serde_json::from_slice(&fs::read(&facts)?).context("facts.json of the log is damaged")?;
     Ok(Prepared { kind, folder, facts })
 }
 
-/// The data directory that all logs start from, made now if it is not there: sysbench's tables.
+/// Returns the data directory with sysbench's tables, which all logs start from, and creates it if it is missing.
 pub(super) fn base() -> Result<PathBuf> {
     let base = root().join("base");
     if !base.exists() {
@@ -176,12 +179,12 @@ fn root() -> PathBuf {
     testkit::target_dir().join(format!("bench/replay-{REVISION}"))
 }
 
-/// A source at the base, with an empty log.
+/// Returns the launch of a source on the base data directory, with an empty log.
 fn source() -> Result<Launch> {
     Ok(Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).data(base()?))
 }
 
-/// Has a server write the log.
+/// Lets a server write the log.
 fn write(kind: Kind, transactions: usize, folder: &Path) -> Result<Facts> {
     let server = source()?.start()?;
     let before = executed(&server)?;
@@ -203,7 +206,7 @@ fn write(kind: Kind, transactions: usize, folder: &Path) -> Result<Facts> {
     Ok(Facts { transactions, gtids, checksums: checksums(&server)? })
 }
 
-/// Runs a script in each of several sessions.
+/// Runs one script in each of several sessions at once.
 fn at_once(server: &Server, script: impl Fn(usize) -> String + Sync) -> Result<()> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..SESSIONS)
@@ -215,13 +218,13 @@ fn at_once(server: &Server, script: impl Fn(usize) -> String + Sync) -> Result<(
             })
             .collect();
         for thread in threads {
-            thread.join().map_err(|_| anyhow!("a session is lost"))??;
+            thread.join().map_err(|_| anyhow!("the thread of a session panicked"))??;
         }
         Ok(())
     })
 }
 
-/// The session's share of transactions that each change rows of their own.
+/// Returns the session's share of transactions, none of which change the same rows.
 fn changes_apart(session: usize, transactions: usize) -> String {
     let mut sql = "use sbtest;\n".to_owned();
     for number in (session..transactions).step_by(SESSIONS) {
@@ -238,14 +241,14 @@ fn changes_apart(session: usize, transactions: usize) -> String {
     sql
 }
 
-/// The rows that the nth transaction of a table changes: they lie all over it.
+/// Returns the rows that the nth transaction of a table changes. They are spread over the table.
 fn rows_apart(nth: usize) -> [usize; 3] {
-    // Has no divisor in common with the number of rows, so that each comes once.
+    // Coprime with the number of rows, so that each row comes once.
     const STRIDE: usize = 48_271;
     [0, 1, 2].map(|which| (3 * nth + which) * STRIDE % TABLE_ROWS + 1)
 }
 
-/// The session's share of large inserts.
+/// Returns the session's share of large inserts.
 fn inserts(session: usize, transactions: usize) -> String {
     let count = transactions * INSERTED_FOR_EACH / INSERTED_ROWS;
     let mut sql = format!("use sbtest; set cte_max_recursion_depth = {INSERTED_ROWS};\n");
@@ -259,7 +262,7 @@ fn inserts(session: usize, transactions: usize) -> String {
     sql
 }
 
-/// Compresses sysbench's log, as a server would have.
+/// Compresses sysbench's log as a server does.
 fn compress(transactions: u32, folder: &Path, bintide: &Path) -> Result<Facts> {
     let plain = prepare(Kind::Sysbench, transactions, bintide)?;
     let mut command = Command::new(bintide);
@@ -269,7 +272,7 @@ fn compress(transactions: u32, folder: &Path, bintide: &Path) -> Result<Facts> {
     Ok(plain.facts)
 }
 
-/// Has a replica receive the log from a source that has it for its own.
+/// Lets a replica receive the log from a source that has it as its own log.
 fn receive(folder: &Path) -> Result<()> {
     let mut source = source()?.start()?;
     source.stop()?;
@@ -298,7 +301,7 @@ fn receive(folder: &Path) -> Result<()> {
     fs::rename(replica.datadir(), folder.join("received")).context("could not keep the data directory")
 }
 
-/// Stops a server, its redo log as small as it can be: the data directory is copied for each run.
+/// Stops a server after shrinking its redo log to the minimum, because the data directory is copied for each run.
 fn stop_lean(server: &mut Server) -> Result<()> {
     const LEAN: u64 = 8 << 20;
     server.sql(&format!("set global innodb_redo_log_capacity = {LEAN}"))?;
@@ -306,7 +309,7 @@ fn stop_lean(server: &mut Server) -> Result<()> {
     server.stop()
 }
 
-/// Waits until the redo log has this size, in bytes.
+/// Waits until the redo log has this size in bytes.
 fn wait_for_redo_log(server: &Server, size: u64) -> Result<()> {
     let begin = Instant::now();
     let question = "select variable_value from performance_schema.global_status
@@ -322,20 +325,20 @@ fn executed(server: &Server) -> Result<String> {
     Ok(server.sql("select @@global.gtid_executed")?.replace(char::is_whitespace, ""))
 }
 
-/// How many transactions a set has that is one range of one server's.
+/// Returns the number of transactions in a GTID set of one range of one server.
 fn count(gtids: &str) -> Option<u64> {
     let (_, range) = gtids.rsplit_once(':')?;
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     Some(last.parse::<u64>().ok()? - first.parse::<u64>().ok()? + 1)
 }
 
-/// Makes a server ready for a race: all rows in memory, and room in the redo log.
+/// Prepares a server for a run: reads all rows into memory, and waits for the large redo log.
 pub(super) fn warm(server: &Server) -> Result<()> {
     checksums(server)?;
     wait_for_redo_log(server, REDO_SIZE)
 }
 
-/// Of all tables, as one line.
+/// Returns the checksums of all tables, in one line.
 pub(super) fn checksums(server: &Server) -> Result<String> {
     let tables: Vec<String> = (1..=TABLES).map(|table| format!("sbtest.sbtest{table}")).collect();
     let text = server.sql(&format!("checksum table {}", tables.join(", ")))?;

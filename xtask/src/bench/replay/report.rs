@@ -1,4 +1,4 @@
-//! What the races came to: tables, drawings, and whether the goals are reached.
+//! Results of the replays: tables, charts, and goals.
 
 use anyhow::Result;
 
@@ -9,24 +9,24 @@ use crate::bench::chart::{self, Group};
 use crate::bench::page::{self, REPLAY_SPEED};
 use crate::bench::table::{self, count, megabytes};
 
-/// How many times as fast as the best replica, and as `mysqlbinlog | mysql`, grouped commits must be.
+/// Goals of grouped commits: minimum speed relative to the best replica, and to `mysqlbinlog | mysql`.
 const GROUPED_TO_NATIVE: f64 = 8.0;
 const GROUPED_TO_PIPE: f64 = 25.0;
-/// The same for strict ones and the best replica.
+/// Goal of strict commits: minimum speed relative to the best replica.
 const STRICT_TO_NATIVE: f64 = 1.0;
-/// Of the target's processor time, how much ours may be.
+/// Largest CPU time of bintide, relative to the target's.
 const CPU_SHARE_MAX: f64 = 1.0 / 3.0;
-/// Bytes that bintide may take: `--memory` by default.
+/// Largest peak memory of bintide in bytes: the default of `--memory`.
 const PEAK_MAX: u64 = 300_000_000;
 
-/// What was to be reached, and what was.
+/// Goal and its result.
 struct Goal {
     what: String,
     found: String,
     reached: bool,
 }
 
-/// Writes what a race came to into the page, or only prints it.
+/// Writes the results of a log into the page, or only prints them.
 pub(super) fn report(race: &Race, options: &Replaying) -> Result<()> {
     let is_main = race.log.kind == Kind::Sysbench;
     let about = format!(
@@ -52,7 +52,7 @@ pub(super) fn report(race: &Race, options: &Replaying) -> Result<()> {
     Ok(())
 }
 
-/// Draws how the logs compare, if all of them raced.
+/// Draws the comparison of the logs, if all of them were measured.
 pub(super) fn compare(races: &[Race], options: &Replaying) -> Result<()> {
     if options.quick || races.len() < Kind::ALL.len() {
         return Ok(());
@@ -60,12 +60,12 @@ pub(super) fn compare(races: &[Race], options: &Replaying) -> Result<()> {
     REPLAY_SPEED.draw("logs", &drawing_of_logs(races)?)
 }
 
-/// A line a contender.
+/// Formats a table with a row for each contender.
 fn table_of(race: &Race) -> String {
     let heads = [
         race.log.kind.name(),
         "seconds",
-        "least and most",
+        "range",
         "transactions/s",
         "target's CPU s",
         "own CPU s",
@@ -92,7 +92,7 @@ fn table_of(race: &Race) -> String {
             times(&pipe),
         ]
     });
-    // Where nobody runs mysqlbinlog, there is no column for it.
+    // Without a run of mysqlbinlog, its column is omitted.
     let width = if pipe.is_some() { heads.len() } else { heads.len() - 1 };
     table::markdown(
         &heads[..width],
@@ -109,7 +109,7 @@ fn ends(runs: &[Took]) -> String {
     format!("{least:.2} to {most:.2}")
 }
 
-/// What the race of sysbench's log has to show.
+/// Returns the goals of sysbench's log, with their results.
 fn goals(race: &Race) -> Vec<Goal> {
     let mut goals = Vec::new();
     let ratios = [
@@ -152,18 +152,18 @@ fn table_of_goals(goals: &[Goal]) -> String {
     table::markdown(&["goal", "found", ""], rows)
 }
 
-/// How the figures came about.
+/// Returns a paragraph about the conditions of the measurements.
 fn conditions(race: &Race, options: &Replaying) -> Result<String> {
     let runs = match options.runs {
         1 => "One run each".to_owned(),
-        runs => format!("The middle of {runs} runs each, taking turns"),
+        runs => format!("The median of {runs} runs each, in turns"),
     };
     let workers = options.workers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let all = || race.standings.iter().flat_map(|standing| &standing.runs);
     let others = all().map(|run| run.others_share).sum::<f64>() / all().count() as f64;
     let others = table::percent(others);
     Ok(format!(
-        "{runs}; replicas tried with {workers} workers. Programs that had no part in it used {others} of the cores' time meanwhile.{}",
+        "{runs}; replicas tried with {workers} workers. Other programs used {others} of the cores' time.{}",
         page::conditions()?.replacen('\n', " ", 1)
     ))
 }
@@ -184,10 +184,10 @@ fn drawing_of_cpu(race: &Race) -> Result<String> {
         Group { name: standing.contender.name_short(), values: vec![took.target_cpu_seconds, own] }
     });
     let title = format!("{}: seconds of processor time", race.log.kind.name());
-    chart::bars(&title, &["the target", "whoever applies"], &bars.collect::<Vec<_>>())
+    chart::bars(&title, &["the target", "the applying program"], &bars.collect::<Vec<_>>())
 }
 
-/// How many times as fast as the best replica, by log.
+/// Draws the speed relative to the best replica, by log.
 fn drawing_of_logs(races: &[Race]) -> Result<String> {
     let groups = races.iter().map(|race| {
         let native = race.native().map_or(0.0, |native| native.seconds);

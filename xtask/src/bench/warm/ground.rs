@@ -1,4 +1,4 @@
-//! The data, the relay logs that change it, and the slow disk.
+//! Creates the data, the relay logs that change it, and the slow disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,33 +11,34 @@ use testkit::{Dice, Launch, Server};
 
 use crate::workspace;
 
-/// To be raised when what is made changes.
+/// Revision of the created files. Increase it when they change.
 const REVISION: u32 = 3;
 
-/// Of the server that writes the logs.
+/// UUID of the server that writes the logs.
 pub(super) const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
 const REPLICA_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ac";
 
-/// Rows of the table, about 210 bytes each, and 85 in its secondary index.
+/// Number of rows of the table, each with about 210 bytes, and 85 in its secondary index.
 pub(super) const ROWS: usize = 1_200_000;
-/// Rows that each log changes, one in each transaction.
+/// Number of rows that each log changes, one in each transaction.
 pub(super) const CHANGES: u32 = 40_000;
-/// The buffer pool of a replica whose data does not fit, in MiB.
+/// Buffer pool size of a replica whose data does not fit in memory, in MiB.
 pub(super) const POOL_MIB: u32 = 32;
-/// Pages that its page cleaner keeps free. By default 1024, whatever the size of the pool: here that would be half of it.
+/// Number of pages that its page cleaner keeps free. The default is 1024 for any pool size, which would be half of this
+/// pool.
 pub(super) const PAGES_FREE: u32 = 128;
-/// Reads that the disk serves at once.
+/// Number of reads that the disk serves at once.
 pub(super) const DEPTH: u32 = 32;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// What a log changes.
+/// Kind of the changes in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A column of a row, found by its primary key.
+    /// Changes of a column outside the secondary index; rows are found by primary key.
     Primary,
-    /// A column that a secondary index begins with: two more pages.
+    /// Changes of the first column of the secondary index, which need two more pages.
     Secondary,
 }
 
@@ -67,7 +68,7 @@ impl Kind {
     }
 }
 
-/// What all runs stand on: made once, and kept.
+/// Data directories and slow disk of all runs, created once and kept.
 pub(super) struct Ground {
     folder: PathBuf,
     disk: PathBuf,
@@ -91,17 +92,17 @@ impl Ground {
         Ok(ground)
     }
 
-    /// The data directory of a server with the table, and nothing in its binary log.
+    /// Returns the data directory of a server with the table and an empty binary log.
     pub(super) fn base(&self) -> PathBuf {
         self.folder.join("base")
     }
 
-    /// That of a replica which has received a log and applied nothing of it.
+    /// Returns the data directory of a replica that has received a log and applied nothing of it.
     pub(super) fn behind(&self, kind: Kind) -> PathBuf {
         self.folder.join(kind.folder())
     }
 
-    /// The server's disk answers so late.
+    /// Adds this latency to the server's disk.
     pub(super) fn slow(&self, launch: Launch, latency_us: u32) -> Launch {
         launch
             .variable("LD_PRELOAD", self.disk.display().to_string())
@@ -109,7 +110,7 @@ impl Ground {
             .variable("SLOW_DISK_DEPTH", DEPTH.to_string())
     }
 
-    /// A server with the table, as the source.
+    /// Returns the launch of a source with the table.
     pub(super) fn source(&self) -> Launch {
         Launch::mysql().options(["--innodb-buffer-pool-size=1G"]).uuid(SOURCE_UUID).data(self.base())
     }
@@ -140,7 +141,8 @@ impl Ground {
     }
 }
 
-/// A replica on a copy of this data directory. It does not start to apply by itself; nothing is in its memory.
+/// Returns the launch of a replica on a copy of this data directory. Its applier does not start by itself, and its
+/// buffer pool is empty.
 pub(super) fn replica(data: &Path, pool_mib: u32) -> Launch {
     let options = [
         "--server-id=2",
@@ -168,11 +170,11 @@ pub(super) fn connect(replica: &Server, source: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Asks again and again, until it is so.
+/// Polls until the condition is true.
 pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let begin = std::time::Instant::now();
     while !is_so()? {
-        ensure!(begin.elapsed() < PATIENCE, "{what} does not come");
+        ensure!(begin.elapsed() < PATIENCE, "timed out waiting for {what}");
         thread::sleep(GLANCE);
     }
     Ok(())

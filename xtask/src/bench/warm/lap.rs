@@ -1,4 +1,4 @@
-//! One run of a replica, from its applier's start to its last transaction.
+//! Measures one run of a replica, from the start of its applier to the last transaction.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use testkit::Server;
 
 use super::ground::{CHANGES, Ground, Kind, POOL_MIB, SOURCE_UUID, replica};
 
-/// On what a replica runs.
+/// Conditions of a replica's run.
 #[derive(Clone, Copy)]
 pub(super) struct Conditions {
     pub(super) latency_us: u32,
@@ -21,13 +21,13 @@ pub(super) struct Conditions {
     pub(super) is_in_memory: bool,
 }
 
-/// What one run took.
+/// Measurements of one run.
 #[derive(Clone, Copy)]
 pub(super) struct Lap {
     pub(super) seconds: f64,
-    /// Pages that the applier read from disk.
+    /// Number of pages that the applier read from disk.
     pub(super) by_applier: u64,
-    /// Pages that `bintide warm` read.
+    /// Number of pages that `bintide warm` read.
     pub(super) by_warm: u64,
     pub(super) transactions: u32,
 }
@@ -41,7 +41,7 @@ impl Conditions {
         format!("{}, {place}, {} worker(s)", kind.name(), self.workers)
     }
 
-    /// The same, where there is little room.
+    /// Returns a short name for charts.
     pub(super) fn short(self, kind: Kind) -> String {
         let what = match kind {
             Kind::Primary => "PK",
@@ -50,7 +50,7 @@ impl Conditions {
         format!("{what} {} ms {}w", f64::from(self.latency_us) / 1000.0, self.workers)
     }
 
-    /// What takes too long is done in part.
+    /// Returns the number of transactions to apply: fewer on slow disks.
     fn transactions(self) -> u32 {
         match self.latency_us {
             _ if self.is_in_memory => CHANGES,
@@ -60,7 +60,7 @@ impl Conditions {
     }
 }
 
-/// A replica catches up; with this bintide beside it, if there is one.
+/// Measures the catch-up of a replica, with `bintide warm` if its path is given.
 pub(super) fn run(
     ground: &Ground,
     kind: Kind,
@@ -83,9 +83,9 @@ pub(super) fn run(
     let begin = Instant::now();
     replica.sql("start replica sql_thread")?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{last}', 600)"))?;
-    ensure!(late.trim() == "0", "the last transaction does not come");
+    ensure!(late.trim() == "0", "timed out waiting for the last transaction");
     let seconds = begin.elapsed().as_secs_f64();
-    // An applier that has ended is not counted any more.
+    // Read the count before the applier ends: its threads then vanish from the table.
     let by_applier = pages_by_applier(&replica)?;
     let by_warm = match warming {
         Some(warming) => warming.end()?,
@@ -94,7 +94,7 @@ pub(super) fn run(
     Ok(Lap { seconds, by_applier, by_warm, transactions })
 }
 
-/// Pages that the applier's threads have read since the server's start.
+/// Returns the number of pages that the applier's threads have read since the server's start.
 fn pages_by_applier(replica: &Server) -> Result<u64> {
     let pages = replica.sql(
         "select ifnull(sum(w.count_star), 0) from performance_schema.threads t
@@ -105,10 +105,10 @@ fn pages_by_applier(replica: &Server) -> Result<u64> {
     pages.trim().parse().context("no count of pages")
 }
 
-/// `bintide warm` at work.
+/// Running `bintide warm`.
 pub(super) struct Warming(Child);
 
-/// How long it takes until it has looked around.
+/// Time that `bintide warm` needs to start.
 const START: Duration = Duration::from_millis(500);
 
 impl Warming {
@@ -121,18 +121,18 @@ impl Warming {
         Ok(Self(child))
     }
 
-    /// Ends it; how many pages it has read.
+    /// Interrupts it, and returns the number of pages that it has read.
     pub(super) fn end(self) -> Result<u64> {
-        // It may have ended by itself, having found that it is of no use.
+        // It may have ended by itself, because it was of no use.
         let _ = kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGINT);
         let ran = self.0.wait_with_output()?;
-        let report: Value = serde_json::from_slice(&ran.stdout).context("bintide's outcome is no JSON")?;
+        let report: Value = serde_json::from_slice(&ran.stdout).context("bintide's report is not JSON")?;
         let pages = report.pointer("/pages_read/warm/pages").and_then(Value::as_u64);
         pages.with_context(|| format!("no pages_read in {report}"))
     }
 }
 
-/// The replica's lag, in milliseconds: of the transaction that it applied last, if it is idle.
+/// Returns the replica's lag in milliseconds; for an idle replica that of the last applied transaction.
 pub(super) fn lag_ms(replica: &Server) -> Result<f64> {
     let lag = replica.sql(
         "select ifnull(max(timestampdiff(microsecond, if(applying_transaction = '',

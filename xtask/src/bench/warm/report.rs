@@ -1,4 +1,4 @@
-//! Tables and drawings.
+//! Tables and charts.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::steady::{LATENCY_US, ROWS_AN_UPDATE, Steady, UPDATES_A_SECOND};
 use crate::bench::chart::{self, Group, Line};
 use crate::bench::page;
 
-/// A run of both, in a line.
+/// Formats the runs of both in one line.
 pub(super) fn line(pair: &Pair) -> String {
     let Pair { kind, conditions, alone, warmed } = pair;
     format!(
@@ -25,18 +25,18 @@ pub(super) fn line(pair: &Pair) -> String {
 pub(super) fn write(cold: &[Pair], in_memory: &[Pair]) -> Result<()> {
     let mut text = format!(
         "A table of {ROWS} rows, ten times a buffer pool of {POOL_MIB} MiB (`O_DIRECT`; `innodb_lru_scan_depth = \
-         {PAGES_FREE}`, as the default would keep half of so small a pool empty); one changed row in each \
-         transaction, at random; the relay log is filled before the applier starts. The disk is the machine's own, and \
-         each read of a page waits besides, {DEPTH} at once at most: `bench/warm/slow_disk.c`, preloaded into the \
-         server.\n\n{}",
+         {PAGES_FREE}`, because the default would keep half of this pool empty); one changed row in each transaction, \
+         at random; the relay log is filled before the applier starts. Reads of pages on the machine's disk have the \
+         delay of the column *disk* in addition, with at most {DEPTH} reads at once: `bench/warm/slow_disk.c`, \
+         preloaded into the server.\n\n{}",
         table(cold)
     );
     text.push_str("\n\nWith all data in memory, and no delay:\n\n");
     text.push_str(&table(in_memory));
     write!(
         text,
-        "\n\nA slow, steady load: {UPDATES_A_SECOND} updates a second of {ROWS_AN_UPDATE} rows each, {} ms. Lag in \
-         seconds, from second to second:\n\n![lag](warm/steady.svg)\n\n![catch-up](warm/catch-up.svg)\n",
+        "\n\nA slow, steady load: {UPDATES_A_SECOND} updates a second of {ROWS_AN_UPDATE} rows each, {} ms. Lag at \
+         each second, in seconds:\n\n![lag](warm/steady.svg)\n\n![catch-up](warm/catch-up.svg)\n",
         LATENCY_US / 1000
     )?;
     text.push_str(&page::conditions()?);
@@ -81,7 +81,7 @@ fn catch_up(cold: &[Pair]) -> Result<String> {
     chart::bars("Seconds to catch up", &["alone", "with bintide warm"], &groups)
 }
 
-/// The lag from second to second.
+/// Draws the lag at each second.
 pub(super) fn steady(steady: &Steady) -> Result<String> {
     let places: Vec<String> = (1..=steady.alone.len())
         .map(|second| if second % 10 == 0 { format!("{second} s") } else { String::new() })

@@ -1,5 +1,6 @@
-//! A replica under a slow, steady load: ten updates a second, of ten rows each, on a disk of 5 ms. A row and its entries
-//! in the secondary index are three pages: 150 ms of reading for each update, if nobody reads ahead.
+//! A replica under a slow, steady load: ten updates a second, of ten rows each, on a disk with 5 ms latency. A row and
+//! its entries in the secondary index are on three pages: each update needs 150 ms of reading, unless the pages are in
+//! memory.
 
 use std::path::Path;
 use std::thread;
@@ -11,7 +12,7 @@ use testkit::Dice;
 use super::ground::{Ground, POOL_MIB, ROWS, connect, replica};
 use super::lap::{Warming, lag_ms};
 
-/// The replica's lag at the end of each second, in seconds.
+/// Lag of the replica at the end of each second, in seconds.
 pub(super) struct Steady {
     pub(super) alone: Vec<f64>,
     pub(super) warmed: Vec<f64>,
