@@ -143,7 +143,7 @@ fn a_copy_is_read_and_not_its_original() -> Result<()> {
         ensure!(ran.code == Some(0) && ran.stderr.is_empty(), "{ran:?}");
     }
     let ran = run(&["verify", text(&index)?])?;
-    ensure!(ran.code == Some(2) && ran.stderr.contains("give the index itself"), "{ran:?}");
+    ensure!(ran.code == Some(2) && ran.stderr.contains("specify the index itself"), "{ran:?}");
     Ok(())
 }
 

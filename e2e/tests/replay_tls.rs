@@ -69,7 +69,7 @@ fn what_is_asked_for_is_verified() -> Result<()> {
     let target = target(folder.path(), &ours, &["localhost", "127.0.0.1"], 2099)?;
     let verified = |ca: &Path| format!("?tls-ca={}", ca.display());
     refused(&source, &target, "?tls=off", "set --ssl-mode=REQUIRED")?;
-    refused(&source, &target, &verified(&other_ca), "not by an authority of")?;
+    refused(&source, &target, &verified(&other_ca), "not signed by an authority in")?;
     refused(&source, &target, &verified(&folder.path().join("none.pem")), "none.pem")?;
     fs::write(folder.path().join("odd.pem"), "odd")?;
     refused(&source, &target, &verified(&folder.path().join("odd.pem")), "odd.pem")?;

@@ -83,7 +83,7 @@ fn wanted(mode: SslMode, certificate: Certificate, offer: Offer) -> ConnectionOu
         Certificate::Expired => ConnectionOutcome::Refused("certificate has expired"),
         Certificate::Revoked => ConnectionOutcome::Refused("certificate has been revoked"),
         Certificate::UnknownAuthority | Certificate::SelfSigned => {
-            ConnectionOutcome::Refused("not by an authority of")
+            ConnectionOutcome::Refused("not signed by an authority in")
         }
     }
 }
@@ -481,7 +481,7 @@ fn every_command_keeps_to_the_mode() -> Result<()> {
     let commands = Commands { certificates: &certificates, logs: &logs, port, folder };
     // A proof of the recorder, and of what each command sends: the server remembers the password from the first time.
     by_sql(&address(server.port(), TlsPolicy::default()))?;
-    let untrusted = ConnectionOutcome::Refused("not by an authority of");
+    let untrusted = ConnectionOutcome::Refused("not signed by an authority in");
     let cells: [(TlsOption, Certificate, Offer, ConnectionOutcome); 9] = [
         (TlsOption::Off, Certificate::Right, Offer::Arrives, ConnectionOutcome::Plain),
         (TlsOption::Unsaid, Certificate::SelfSigned, Offer::Arrives, ConnectionOutcome::Encrypted),

@@ -35,7 +35,7 @@ pub(crate) struct LogPlace {
 pub struct LogEvent<'a> {
     /// Start of the event, in bytes from the start of its log.
     pub offset: u64,
-    /// The event.
+    /// Bytes of the event.
     pub raw: RawEvent<'a>,
 }
 

@@ -31,15 +31,15 @@ pub enum Error {
         "{name} does not exist, but {index} names it: restore the log, or remove its line from the index"
     )]
     Missing {
-        /// The log.
+        /// Path or name of the log.
         name: String,
-        /// The index.
+        /// Path of the index.
         index: String,
     },
     /// The path of a store is a file.
     #[error("{name} is a file; expected a directory")]
     NotAFolder {
-        /// The file.
+        /// Path of the file.
         name: String,
     },
     /// Another process has locked the store.
@@ -65,17 +65,17 @@ pub enum Error {
          only to logs in the directory of the index. Specify another directory"
     )]
     IndexLine {
-        /// The index.
+        /// Path of the index.
         index: String,
-        /// The line's number, from 1 on.
+        /// Number of the line, from 1.
         number: usize,
-        /// The line.
+        /// Text of the line.
         line: String,
     },
     /// The source sent an invalid log name.
     #[error("{name:?} is not the name of a binary log: expected a base name, a dot and at least six digits")]
     LogName {
-        /// The name.
+        /// Invalid name.
         name: String,
     },
     /// A source's log is not the successor of the store's last log.
@@ -89,7 +89,7 @@ pub enum Error {
     /// An event does not start at the end of the log.
     #[error("{name}: an event starts at {found}; expected {wanted}")]
     Place {
-        /// The log.
+        /// Path or name of the log.
         name: String,
         /// Start of the event.
         found: u64,
@@ -102,7 +102,7 @@ pub enum Error {
         server"
     )]
     NotSame {
-        /// The log.
+        /// Path or name of the log.
         name: String,
         /// Start of the event, in bytes from the start of the log.
         offset: u64,
@@ -116,7 +116,7 @@ pub enum Error {
         found: [u8; 4],
     },
     /// The log is encrypted, and no keyring was given.
-    #[error("{name} is encrypted with the key {key_id}: specify the keyring file of its server")]
+    #[error("{name} is encrypted with the key {key_id}: the keyring file of its server is required")]
     Encrypted {
         /// Path of the file, or `standard input`.
         name: String,
@@ -242,23 +242,23 @@ pub enum Error {
          to read logs in other directories"
     )]
     LogElsewhere {
-        /// The index.
+        /// Path of the index.
         index: String,
-        /// The line's number, from 1 on.
+        /// Number of the line, from 1.
         number: usize,
-        /// The line.
+        /// Text of the line.
         line: String,
     },
     /// A log is a pipe, a device or a directory.
     #[error("{name} is not a regular file: the logs of a directory or an index must be regular files")]
     NotRegular {
-        /// The file.
+        /// Path of the file.
         name: String,
     },
     /// A file is not an index of logs.
     #[error("{name} is not an index of logs: one of its lines is not a valid path")]
     Index {
-        /// The file.
+        /// Path of the file.
         name: String,
     },
     /// The position list of a rewritten log is invalid.
@@ -284,13 +284,13 @@ pub enum Error {
     /// The log was removed before it was read to its end, or another log replaced it under the same name.
     #[error("{name} was removed before it was read to its end: restart to continue with the existing logs")]
     Removed {
-        /// The file.
+        /// Path of the file.
         name: String,
     },
     /// The log was truncated below what was already read.
     #[error("{name} was truncated while it was read: {offset} bytes were read, and it has {size} bytes now")]
     Shrunk {
-        /// The file.
+        /// Path of the file.
         name: String,
         /// Number of bytes read before.
         offset: u64,

@@ -9,9 +9,9 @@
 //! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
 //! | check a file name from a server, an index or a log | [`is_file_name`] |
 //! | list the transactions of a log | [`Contents`] |
-//! | cut a log into whole transactions | [`TransactionCutter`] |
+//! | split a log into whole transactions | [`TransactionCutter`] |
 //! | map positions of a rewritten log to the original log | [`Positions`] |
-//! | start in the middle of a statement | [`StatementMaps`] |
+//! | keep the table maps of a statement that is split into pieces | [`StatementMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | write an encrypted log | [`AtRest::Encrypted`]; with the caller's own writer, [`new_header`] |
 //! | read in order, work in parallel, deliver in order, bounded in bytes | [`ordered`](ordered::ordered) |

@@ -32,8 +32,8 @@ pub(crate) struct LogFile {
 
 impl LogFile {
     /// Creates the file of a new log, readable by owner and group as a server's own logs. With a key, the log is
-    /// encrypted. An existing file with events is an error: only a crash between the creation of the file and its line
-    /// in the index leaves a file, which has at most the first bytes of a log.
+    /// encrypted. An existing file with events is an error. A crash before the log's line in the index was written can
+    /// leave a file with at most the first bytes of a log: that file is overwritten.
     pub(crate) fn make(path: &Path, key: Option<&KeyringKey>) -> io::Result<Self> {
         if !has_at_most_a_beginning(path)? {
             let reason = "it exists, but the index does not name it: restore the index, or specify another \

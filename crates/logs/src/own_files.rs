@@ -33,7 +33,7 @@ pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     for path in missing {
         match fs::create_dir(path) {
             Ok(()) => made.push(path.to_owned()),
-            // Another process was faster.
+            // Another process has created it first.
             Err(_) if path.is_dir() => {}
             Err(cause) => return Err(Error::io("create", &path.display().to_string(), cause)),
         }

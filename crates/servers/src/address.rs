@@ -35,7 +35,7 @@ pub struct Address {
     pub compressions: Vec<Option<Compression>>,
     /// Permission for the server to request the cleartext password over TLS.
     pub cleartext: Cleartext,
-    /// Longest silence of a server that is not running a statement.
+    /// Longest silence of a server that is not running a statement. After it, the connection is closed.
     pub timeout: Duration,
     /// Cancels the waits of connections: for a login immediately, for the answer to a statement after a second.
     pub cancel: Cancel,

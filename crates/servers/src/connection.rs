@@ -36,7 +36,7 @@ struct SqlClient {
     /// File to send if the server requests one.
     file: Option<Vec<u8>>,
     sync: AnswerSync,
-    /// The server's `max_allowed_packet`, if it is known.
+    /// `max_allowed_packet` of the server, if known.
     packet_max: Option<usize>,
 }
 

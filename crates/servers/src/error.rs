@@ -7,7 +7,7 @@ pub enum Error {
     /// The server refuses a statement.
     #[error("{message} (error {code})")]
     Refused {
-        /// MySQL's error number.
+        /// Error number of MySQL.
         code: u16,
         /// Error message of the server.
         message: String,
@@ -39,7 +39,7 @@ pub enum Error {
          encrypts the password, and --server-public-key-path FILE names a copy of that key"
     )]
     PasswordInTheOpen {
-        /// The name of the authentication plugin.
+        /// Name of the authentication plugin.
         plugin: &'static str,
     },
     /// The password's file or command gives no password.

@@ -29,7 +29,7 @@ pub struct Facts {
 /// Values of `gtid_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GtidMode {
-    /// New transactions get no GTID, and all have none.
+    /// No transaction has a GTID.
     Off,
     /// New transactions get no GTID, replicated ones may have one.
     OffPermissive,

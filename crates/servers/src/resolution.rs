@@ -65,7 +65,7 @@ const SOCKETS: [&str; 4] = [
     "/var/lib/mysql/mysql.sock",
 ];
 
-/// Host, port and socket.
+/// Host and port, or socket.
 struct Place {
     host: String,
     port: u16,

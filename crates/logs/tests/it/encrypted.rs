@@ -71,7 +71,7 @@ fn what_is_missing_is_named() {
     let id = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_2";
     assert_eq!(
         message(&log, None),
-        format!(" is encrypted with the key {id}: specify the keyring file of its server")
+        format!(" is encrypted with the key {id}: the keyring file of its server is required")
     );
     let key = |id: &[u8]| KeyringKey { id: id.to_vec(), user: Vec::new(), bytes: vec![1; 32] };
     assert_eq!(
