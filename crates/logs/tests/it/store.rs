@@ -270,7 +270,8 @@ fn logs_beside_the_index_are_read_wherever_it_points() {
         let store = Store::open(folder.0.path().join(path)).unwrap();
         store.elsewhere().map(|line| folder.short(&line.to_string()))
     };
-    let wanted = "copy/b.index: line 2 names live/b.000002; copy/b.000002 in the directory of the index is read instead";
+    let wanted = "copy/b.index: line 2 names live/b.000002; copy/b.000002 in the directory of the index is read \
+                  instead";
     for line in [format!("{root}/live/b.000002"), "../live/b.000002".to_owned()] {
         folder.write("copy/b.index", format!("./b.000001\n{line}\n").as_bytes());
         for path in ["copy", "copy/b.index"] {

@@ -402,7 +402,8 @@ fn the_last_event_may_come_again_if_it_is_the_same() {
         store.begin("b.000001", last).unwrap();
         assert_eq!(store.append(last, &one).unwrap(), Appended::Again);
         let wanted = format!(
-            "b.000001 at {last}: the source has another event at this position: its logs were reset, or it is another server"
+            "b.000001 at {last}: the source has another event at this position: its logs were reset, or it is \
+             another server"
         );
         assert_eq!(store.append(last, &other).unwrap_err().to_string(), wanted);
         append(&mut store, &[other.clone(), one.clone()]);
