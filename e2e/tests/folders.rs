@@ -206,7 +206,7 @@ fn a_file_of_progress_has_one_writer() -> Result<()> {
     let lock = place.path().join("progress.lock");
     wait_until("the first one's lock", || Ok(lock.exists()))?;
     let second = run(&words)?;
-    ensure!(second.code == Some(2) && second.stderr.contains("another process writes to"), "{second:?}");
+    ensure!(second.code == Some(2) && second.stderr.contains("in use by another process"), "{second:?}");
     first.interrupt()?;
     first.wait()?;
     ensure!(!lock.exists(), "the lock stays");

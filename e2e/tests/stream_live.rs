@@ -110,7 +110,7 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     })?;
     let second = stream(&arguments)?.output()?;
     ensure!(
-        second.status.code() == Some(2) && said(&second).contains("another process writes"),
+        second.status.code() == Some(2) && said(&second).contains("in use by another process"),
         "{second:?}"
     );
     let said = interrupted(child)?;

@@ -1,4 +1,4 @@
-//! Who knows tables whose columns the log does not name: a server's catalogue, or the definitions in the log.
+//! Source of column names that the log lacks: a server's catalogue, or the DDL statements in the log.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use binlog::{Column, ColumnType, GeometryType, KeyPart, Table};
 use crate::defined::Definitions;
 use crate::error::Error;
 
-/// Who knows tables whose columns the log does not name.
+/// Source of column names that the log lacks.
 ///
-/// A server's catalogue has tables as they are now, which need not be as they were when the log was written.
+/// A server's catalogue describes tables as they are now. They may have been different when the log was written.
 pub struct Catalogue {
     source: Source,
-    /// When it was asked about each table, on its clock: in seconds since 1970.
+    /// Time of the last query for each table, by the server's clock, in seconds since 1970.
     asked: HashMap<String, u64>,
     changed: Vec<Changed>,
 }
@@ -24,84 +24,85 @@ enum Source {
     Log(Definitions),
 }
 
-/// Gives a table, by its database and name; `None` if there is no such table.
+/// Returns a table by its database and name; `None` if there is no table of that name.
 type Ask = dyn FnMut(&str, &str) -> Result<Option<TableFacts>, String>;
 
-/// A table whose definition stands in the log behind rows that were told by what the catalogue said later.
+/// A table that the log redefines after rows for which a newer definition from the catalogue was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// `database.table`
     pub table: String,
-    /// The log.
+    /// Name of the log.
     pub log: String,
-    /// Where the definition stands.
+    /// Offset of the DDL statement in the log.
     pub offset: u64,
 }
 
-/// A table as the catalogue has it.
+/// Definition of a table in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableFacts {
-    /// When that was asked, on the server's clock: in seconds since 1970.
+    /// Time of the query, by the server's clock, in seconds since 1970.
     pub asked_s: u64,
-    /// Its columns, in order.
+    /// Columns, in order.
     pub columns: Vec<ColumnFacts>,
-    /// The names of the columns of its primary key.
+    /// Names of the columns of the primary key.
     pub primary_key: Vec<String>,
-    /// The character set of columns that name none, if a definition in the log says it.
+    /// Default character set of the table, if a DDL statement in the log states it.
     pub charset: Option<String>,
-    /// The number of expressions in its indexes, as a server has it: each of them has a hidden column.
+    /// Number of expressions in its indexes, as the server reports it. Each has a hidden column.
     pub index_expressions: usize,
 }
 
-/// A column as the catalogue has it.
+/// Definition of a column in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnFacts {
-    /// What it is called.
+    /// Column name.
     pub name: String,
-    /// As `information_schema` has it: `varchar`.
+    /// `information_schema.columns.data_type`: `varchar`.
     pub data_type: String,
-    /// As `information_schema` has it: `enum('a','b')`, `int unsigned`.
+    /// `information_schema.columns.column_type`: `enum('a','b')`, `int unsigned`.
     pub column_type: String,
-    /// The number of its collation, if it has one.
+    /// ID of its collation, if it has one.
     pub collation: Option<u16>,
-    /// Can it be NULL?
+    /// True if the column is nullable.
     pub nullable: bool,
-    /// As a definition in the log has it; a server is not asked for that.
+    /// Further properties from a DDL statement. Not queried from a server.
     pub written: Written,
 }
 
-/// What a column's definition says that rows are not read by.
+/// Properties of a column's definition that decoding rows does not need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Its type as it was called, in capitals: `BOOL`, `INT UNSIGNED`. Empty if that is not known.
+    /// Type as the statement spells it, in upper case: `BOOL`, `INT UNSIGNED`. Empty if unknown.
     pub type_name: String,
-    /// What stands in parentheses behind that: numbers, and texts as SQL has them.
+    /// Arguments in parentheses after the type: numbers, and strings as SQL literals.
     pub arguments: Vec<String>,
-    /// What it is where nothing is said; of the time at hand, the first of all times.
+    /// Default value. For `CURRENT_TIMESTAMP`, it is 1970-01-01 00:00:00.
     pub default: Option<String>,
-    /// Is it counted up?
+    /// True if the column is AUTO_INCREMENT.
     pub is_auto_increment: bool,
 }
 
 impl Catalogue {
-    /// The definitions in the log; these come before it.
+    /// Uses the DDL statements in the log; `definitions` holds the tables defined before it.
     pub fn of_log(definitions: Definitions) -> Self {
         Self { source: Source::Log(definitions), asked: HashMap::new(), changed: Vec::new() }
     }
 
-    /// A server's, which is asked by this.
+    /// Uses a server's catalogue; `ask` queries it.
     pub fn new(ask: impl FnMut(&str, &str) -> Result<Option<TableFacts>, String> + 'static) -> Self {
         Self { source: Source::Server(Box::new(ask)), asked: HashMap::new(), changed: Vec::new() }
     }
 
-    /// The table with what the catalogue says of its columns; `None` if it has no such table, or another of that name.
+    /// Returns the table with the catalogue's column names. `None` if the catalogue lacks the table, or its columns
+    /// differ.
     pub(crate) fn named(&mut self, logged: &Table) -> Result<Option<Table>, Error> {
         let places: Vec<usize> = (0..logged.columns.len()).collect();
         self.named_at(logged, &places)
     }
 
-    /// The same for a table whose map lists columns that no row has: MySQL 8.0.13 and some versions behind it log the
-    /// hidden columns of functional indexes there. The rows' own columns then are those that the catalogue knows.
+    /// Like `named`, for a table map that lists columns that no row has. MySQL 8.0.13 and some later versions
+    /// log the hidden columns of functional indexes there. The catalogue's columns are the ones in the rows.
     pub(crate) fn named_by_rows(&mut self, logged: &Table, rows: &Rows<'_>) -> Result<Option<Table>, Error> {
         let is_shown =
             |index| rows.columns.contains(index) || rows.columns_after.is_some_and(|set| set.contains(index));
@@ -109,7 +110,7 @@ impl Catalogue {
         self.named_at(logged, &places)
     }
 
-    /// The table, whose columns at these places are those that the catalogue knows.
+    /// Returns the table with names for the columns at `places`, which correspond to the catalogue's columns in order.
     fn named_at(&mut self, logged: &Table, places: &[usize]) -> Result<Option<Table>, Error> {
         let [database, table] =
             [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name).into_owned());
@@ -130,7 +131,7 @@ impl Catalogue {
         Ok(with_facts(logged, &facts, places).filter(|_| is_explained))
     }
 
-    /// The definitions in the log, if they are what is known.
+    /// Returns the definitions from the log, if these are the source.
     pub(crate) const fn definitions(&self) -> Option<&Definitions> {
         match &self.source {
             Source::Server(_) => None,
@@ -138,7 +139,7 @@ impl Catalogue {
         }
     }
 
-    /// The same, to take more of them.
+    /// Returns the definitions from the log for update, if these are the source.
     pub(crate) const fn definitions_mut(&mut self) -> Option<&mut Definitions> {
         match &mut self.source {
             Source::Server(_) => None,
@@ -146,7 +147,7 @@ impl Catalogue {
         }
     }
 
-    /// A table is defined: rows in front of that were told by a later answer?
+    /// Handles a DDL statement on a table: reports the table if its earlier rows used a newer definition.
     pub(crate) fn defined(&mut self, changed: Changed, timestamp: u32) {
         let asked = self.asked.remove(&changed.table);
         if asked.is_some_and(|asked_s| u64::from(timestamp) <= asked_s) {
@@ -165,7 +166,8 @@ impl fmt::Debug for Catalogue {
     }
 }
 
-/// The table with the facts on its columns at these places; the other columns are hidden, and no row has them.
+/// Returns the table with the facts applied to its columns at `places`. The other columns are hidden, and no row has
+/// them.
 fn with_facts(logged: &Table, facts: &TableFacts, places: &[usize]) -> Option<Table> {
     if places.len() != facts.columns.len() {
         return None;
@@ -187,13 +189,13 @@ fn with_facts(logged: &Table, facts: &TableFacts, places: &[usize]) -> Option<Ta
     Some(table)
 }
 
-/// The name of columns that are in no row.
+/// Name given to columns that are in no row.
 const HIDDEN: &[u8] = b"";
 
 fn with_name(column: &Column, facts: &ColumnFacts) -> Column {
-    /// The collation of what is no text.
+    /// Collation ID of `binary`, which non-text types have.
     const BINARY: u16 = 63;
-    // ENUMs and SETs are told in UTF-8, whatever the column's own character set is.
+    // A server reports ENUM and SET members in UTF-8, whatever the column's own character set is.
     let texts = texts(&facts.column_type).into_iter().map(|text| text.into_bytes().into());
     let is_bytes = ["binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"];
     let told = match &*facts.data_type {
@@ -210,14 +212,14 @@ fn with_name(column: &Column, facts: &ColumnFacts) -> Column {
     named
 }
 
-/// Any of them: what a BLOB is called depends on how long it may be.
+/// Data types that the log's BLOB type stands for.
 const BLOBS: [&str; 9] =
     ["tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext", "json"];
 
-/// Can the log's column be that of the catalogue?
+/// Returns whether the log's column type is compatible with the catalogue's column.
 fn fits(column_type: ColumnType, facts: &ColumnFacts) -> bool {
     let wanted: &[&str] = match column_type {
-        // MariaDB logs its addresses and UUIDs as such.
+        // MariaDB logs its address and UUID types as CHAR.
         ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
         ColumnType::Blob { .. } => &BLOBS,
         ColumnType::Vector { .. } => &[],
@@ -226,7 +228,7 @@ fn fits(column_type: ColumnType, facts: &ColumnFacts) -> bool {
     wanted.is_empty() || wanted.contains(&&*facts.data_type)
 }
 
-/// The texts of `enum('a','it''s')` and `set(…)`; of other types none.
+/// Returns the members of `enum('a','it''s')` and `set(…)`; empty for other types.
 fn texts(column_type: &str) -> Vec<String> {
     let is_list = ["enum(", "set("].iter().any(|start| column_type.starts_with(start));
     let Some((_, list)) = column_type.split_once('(').filter(|_| is_list) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! A column of a table that is read by SQL: what to select of it, and its values as JSON, written as those of the log.
+//! A column read by SQL for a snapshot: its SELECT expression, and its values as JSON, written as those of the log are.
 
 use std::str::FromStr;
 
@@ -13,14 +13,14 @@ use crate::text::{put_base64, put_inside, put_string};
 use crate::unscaled::unscaled_text;
 use crate::value::{Room, debezium, maxwell};
 
-/// A column that is read by SQL.
+/// A column read by SQL.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) plan: ColumnPlan,
     sort: Sort,
 }
 
-/// How the text of a value is to be read.
+/// Type that the text of a value is parsed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Int,
@@ -43,12 +43,12 @@ enum Sort {
 }
 
 impl ColumnFacts {
-    /// What to select for a snapshot: in a session whose texts are UTF-8 and whose time zone is UTC.
+    /// Returns the SELECT expression for a snapshot. The session must use UTF-8 and the time zone UTC.
     pub fn selected(&self) -> String {
         let name = quoted(&self.name);
         match Sort::of(self) {
-            // A FLOAT as text has six digits; a DOUBLE has all that tell it apart.
-            // CAST knows no DOUBLE before MySQL 8.0.17; a product keeps the sign of a zero.
+            // A FLOAT as text has six digits; a DOUBLE has as many as identify it.
+            // CAST supports DOUBLE only since MySQL 8.0.17. A product keeps the sign of a zero.
             Sort::Float | Sort::Double => format!("{name} * 1e0"),
             Sort::Bit(_) => format!("CAST({name} AS UNSIGNED)"),
             _ => name,
@@ -72,7 +72,7 @@ impl Cell {
         Self { plan, sort }
     }
 
-    /// Appends a value; `None` if it is none of this column's.
+    /// Appends a value; `None` if it is not a value of this column's type.
     pub(crate) fn put(&self, out: &mut Vec<u8>, text: &[u8], to: Envelope, room: &mut Room) -> Option<()> {
         match (self.sort, to) {
             (Sort::Decimal, Envelope::Debezium) => {
@@ -140,7 +140,7 @@ impl Sort {
     }
 }
 
-/// The number in `bit(7)`.
+/// Returns the number in `bit(7)`.
 fn length(column_type: &str) -> Option<u8> {
     column_type.split_once('(')?.1.split_once(')')?.0.parse().ok()
 }
@@ -179,7 +179,7 @@ fn moment(bytes: &[u8]) -> Option<DateTime> {
     Some(DateTime { date: date(day)?, hour, minute: minutes, second: seconds, micros, fraction })
 }
 
-/// Of a moment in UTC; 0 of the zero date.
+/// Parses a date and time in UTC; 0 for the zero date.
 fn timestamp(bytes: &[u8]) -> Option<Timestamp> {
     let moment = moment(bytes)?;
     let micros = epoch_micros(&moment).unwrap_or(0);
@@ -187,7 +187,7 @@ fn timestamp(bytes: &[u8]) -> Option<Timestamp> {
     Some(Timestamp { seconds, micros: moment.micros, fraction: moment.fraction })
 }
 
-/// Without the zeros in front that ZEROFILL has.
+/// Appends a decimal without the leading zeros of ZEROFILL.
 fn put_decimal(out: &mut Vec<u8>, text: &[u8]) {
     let digits = match text.strip_prefix(b"-") {
         Some(digits) => {
@@ -201,7 +201,7 @@ fn put_decimal(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&digits[zeros..]);
 }
 
-/// The texts of a SET, none of which has a comma.
+/// Appends the members of a SET as an array. Members contain no commas.
 fn put_list(out: &mut Vec<u8>, text: &str) {
     out.push(b'[');
     for (index, text) in text.split(',').filter(|text| !text.is_empty()).enumerate() {
@@ -227,7 +227,7 @@ fn put_json(out: &mut Vec<u8>, text: &[u8], to: Envelope, room: &mut Room) {
     }
 }
 
-/// A document's text without the blanks between its parts.
+/// Appends a document's text without the whitespace between tokens.
 fn put_without_blanks(out: &mut Vec<u8>, text: &str) {
     let (mut is_string, mut is_escaped) = (false, false);
     for byte in text.bytes() {
@@ -250,7 +250,7 @@ mod tests {
     use crate::settings::Envelope;
     use crate::value::Room;
 
-    /// A value, as both write it.
+    /// Compares a value in both envelopes.
     fn check(column_type: &str, text: &str, debezium: &str, maxwell: &str) {
         let data_type = column_type.split(['(', ' ']).next().unwrap_or_default().to_owned();
         let facts = ColumnFacts { data_type, column_type: column_type.to_owned(), ..ColumnFacts::default() };

@@ -1,4 +1,4 @@
-//! What an envelope is told: a transaction, a row, a definition.
+//! Input of the envelope writers: transactions, rows and DDL statements.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,45 +9,45 @@ use binlog::events::RowsKind;
 use crate::defined::{Changes, Definitions};
 use crate::plan::Plan;
 
-/// A transaction under way.
+/// Metadata of the transaction being read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
-    /// Its GTID, if it has one.
+    /// GTID, if it has one.
     pub(crate) gtid: Option<String>,
-    /// When it was committed where it began, in microseconds since 1970; absent where its server does not say.
+    /// Commit time on the originating server, in microseconds since 1970; absent if that server does not log it.
     pub(crate) committed_us: Option<u64>,
-    /// The connection that ran it.
+    /// ID of the connection that ran it.
     pub(crate) thread: Option<u32>,
-    /// The statement whose rows follow, if the source writes it down.
+    /// Statement whose rows follow, if the source logs it.
     pub(crate) query: Option<String>,
-    /// Rows told by now, in all and of each table.
+    /// Number of rows so far: in total, and per table.
     pub(crate) rows: u64,
     pub(crate) rows_by_table: Vec<(Arc<str>, u64)>,
     numbers: HashMap<Arc<str>, usize>,
 }
 
-/// A place between two transactions.
+/// A position between two transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The log, as its server calls it.
+    /// Name of the log on its server.
     pub log: String,
-    /// Where the next transaction starts, in bytes from the log's start.
+    /// Offset at which the next transaction starts, in bytes from the log's start.
     pub position: u64,
 }
 
-/// Where an event stands, and when it was written.
+/// Position of an event, and when and by which server it was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'l> {
-    /// The log, as its server calls it.
+    /// Name of the log on its server.
     pub(crate) log: &'l str,
-    /// Where the event starts; of events in a payload, where that does.
+    /// Start of the event; for events in a payload, start of the payload event.
     pub(crate) offset: u64,
-    /// The same in the source's log: another place where the log that is read was compressed since.
+    /// Start of the event in the source's log. Differs from `offset` if the log was compressed since.
     pub(crate) position: u64,
-    /// In seconds since 1970.
+    /// Event timestamp, in seconds since 1970.
     pub(crate) timestamp: u32,
     pub(crate) server_id: u32,
-    /// When records are written, in nanoseconds since 1970.
+    /// Time at which the records are written, in nanoseconds since 1970.
     pub(crate) now_ns: u64,
 }
 
@@ -56,24 +56,24 @@ pub(crate) struct At<'l> {
 pub(crate) struct Change<'c, 'a> {
     pub(crate) plan: &'c Plan,
     pub(crate) kind: RowsKind,
-    /// Its number in its event, from 0.
+    /// Its index in its event, from 0.
     pub(crate) index: u64,
     pub(crate) row: &'c Row<'c, 'a>,
 }
 
-/// A statement that defines something.
+/// A DDL statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Definition<'d> {
     pub(crate) verb: Verb,
     pub(crate) database: &'d str,
-    /// The first table that it names; `None` if it is on a database.
+    /// First table that it names; `None` for a statement on a database.
     pub(crate) table: Option<&'d str>,
     pub(crate) sql: &'d str,
-    /// What it has made of tables, and all of them behind it, where definitions are followed.
+    /// Table definitions that it changed, and all definitions after it, if definitions are followed.
     pub(crate) known: Option<(&'d Changes, &'d Definitions)>,
 }
 
-/// What a definition does.
+/// Action of a DDL statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Create,
@@ -83,14 +83,14 @@ pub(crate) enum Verb {
 }
 
 impl At<'_> {
-    /// When the transaction was committed, or else when the event was written: microseconds since 1970.
+    /// Returns the commit time of the transaction, or else the event's timestamp, in microseconds since 1970.
     pub(crate) fn when_us(&self, head: &Head) -> u64 {
         head.committed_us.unwrap_or(u64::from(self.timestamp) * 1_000_000)
     }
 }
 
 impl Head {
-    /// No transaction is under way. Its memory is kept for the next.
+    /// Resets the metadata after a transaction, but keeps the allocations.
     pub(crate) fn clear(&mut self) {
         let Self { gtid, committed_us, thread, query, rows, rows_by_table, numbers } = self;
         (*gtid, *committed_us, *thread, *query, *rows) = (None, None, None, None, 0);
@@ -98,7 +98,7 @@ impl Head {
         numbers.clear();
     }
 
-    /// The table's number among those that the transaction changes.
+    /// Returns the index of the table among those that the transaction changes, adding it if it is new.
     pub(crate) fn number(&mut self, table: &Arc<str>) -> usize {
         if let Some(number) = self.numbers.get(table) {
             return *number;
@@ -109,8 +109,7 @@ impl Head {
         number
     }
 
-    /// Counts a row of the table with this number; gives its own in the transaction, and among those of its table,
-    /// from 1.
+    /// Counts a row of the table with this index. Returns its number, from 1, in the transaction and in the table.
     pub(crate) fn count(&mut self, table: usize) -> (u64, u64) {
         self.rows += 1;
         let (_, rows) = &mut self.rows_by_table[table];

@@ -1,7 +1,7 @@
-//! Debezium's envelope: of changes, of definitions, and of the start and end of transactions.
+//! Debezium's envelope: records of changes, of DDL statements, and of the start and end of transactions.
 //!
-//! As its MySQL connector writes it to JSON without schemas, with `provide.transaction.metadata` on; the field `resume`
-//! at a transaction's end is ours.
+//! The format is that of its MySQL connector in JSON without schemas, with `provide.transaction.metadata` on. The field
+//! `resume` at a transaction's end is ours.
 
 use binlog::events::RowsKind;
 use binlog::{Image, Row};
@@ -15,32 +15,32 @@ use crate::token::Token;
 use crate::value::debezium::{put, put_json};
 use crate::value::{Room, Told, value_of};
 
-/// Writes records.
+/// Writer of Debezium's records.
 #[derive(Clone, Debug)]
 pub(crate) struct Debezium {
     /// `{"version":…,"connector":…,"name":…`
     source: Vec<u8>,
-    /// The open transaction's identifier, in quotes; empty before its first record.
+    /// Identifier of the open transaction, in quotes; empty before its first record.
     id: Vec<u8>,
-    /// What stands between a row's images and its number, for the rows of one event.
+    /// Bytes between a row's images and its index, the same for all rows of an event.
     front: Vec<u8>,
-    /// What stands between its number and its place in the transaction.
+    /// Bytes between its index and its order in the transaction, the same for all rows of an event.
     middle: Vec<u8>,
-    /// When records are written, and the end of one that says so.
+    /// Time at which records are written, in nanoseconds since 1970, and the end of a record with that time.
     behind: (u64, Vec<u8>),
-    /// The number of the announced table in the transaction.
+    /// Index of the current event's table in the transaction.
     table: usize,
     room: Room,
 }
 
-/// Is there a record of a transaction's end?
+/// Result of ending a transaction: an END record, or none for a transaction without a BEGIN record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Told,
     Untold,
 }
 
-/// What happened to a row.
+/// Operation on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Create,
@@ -49,7 +49,7 @@ enum Op {
 }
 
 impl Debezium {
-    /// `name` is what Debezium calls the topic prefix, `version` that of the program.
+    /// Creates a writer. `name` is Debezium's topic prefix, `version` the program's version.
     pub(crate) fn new(name: &str, version: &str) -> Self {
         let mut source = b"{\"version\":".to_vec();
         put_string(&mut source, version);
@@ -59,7 +59,7 @@ impl Debezium {
         Self { source, id, front, middle, behind, table: 0, room: Room::default() }
     }
 
-    /// A transaction starts at this event.
+    /// Writes the BEGIN record of the transaction, unless it was written already.
     pub(crate) fn begin(&mut self, out: &mut Vec<u8>, head: &Head, at: &At<'_>) {
         if !self.id.is_empty() {
             return;
@@ -75,7 +75,7 @@ impl Debezium {
         out.extend_from_slice(b"}\n");
     }
 
-    /// The transaction ends; of one that has begun, writes so. `token` is where to go on behind it.
+    /// Writes the END record, if the transaction has a BEGIN record. `token` resumes a run after the transaction.
     pub(crate) fn end(&mut self, out: &mut Vec<u8>, head: &Head, at: &At<'_>, token: &Token) -> Ended {
         if self.id.is_empty() {
             return Ended::Untold;
@@ -101,7 +101,7 @@ impl Debezium {
         Ended::Told
     }
 
-    /// Rows of this table follow, from one event.
+    /// Prepares for the rows of one event, all of this table.
     pub(crate) fn rows(&mut self, plan: &Plan, head: &mut Head, at: &At<'_>) {
         self.table = head.number(&plan.name);
         if self.behind.0 != at.now_ns || self.behind.1.is_empty() {
@@ -122,7 +122,7 @@ impl Debezium {
         self.middle.extend_from_slice(b",\"total_order\":");
     }
 
-    /// A row of the event that was announced. An update of the primary key is a delete and an insert.
+    /// Writes a row of the prepared event. An update of the primary key becomes a delete and an insert.
     pub(crate) fn row(
         &mut self,
         out: &mut Vec<u8>,
@@ -202,7 +202,7 @@ impl Debezium {
         Ok(())
     }
 
-    /// A statement that defines something.
+    /// Writes a DDL statement.
     pub(crate) fn definition(
         &mut self,
         out: &mut Vec<u8>,
@@ -210,7 +210,7 @@ impl Debezium {
         head: &Head,
         at: &At<'_>,
     ) {
-        // Debezium has whole milliseconds here.
+        // Debezium writes whole milliseconds here.
         let when_us = at.when_us(head) / 1000 * 1000;
         out.extend_from_slice(b"{\"source\":");
         self.put_source(out, (definition.database, definition.table), head, (at, when_us));
@@ -223,7 +223,7 @@ impl Debezium {
         out.extend_from_slice(b",\"tableChanges\":");
         match definition.known {
             Some((changes, after)) => {
-                // An ALTER TABLE is told whatever it changes, a CREATE INDEX is not.
+                // An ALTER TABLE is recorded whatever it changes, a CREATE INDEX is not.
                 let is_alter = definition.sql.trim_start().get(..5);
                 let is_alter = is_alter.is_some_and(|word| word.eq_ignore_ascii_case("ALTER"));
                 let named = definition.table.filter(|_| is_alter);
@@ -235,7 +235,7 @@ impl Debezium {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Up to the number of the row.
+    /// Appends the source block up to the index of the row.
     fn put_source(
         &self,
         out: &mut Vec<u8>,
@@ -292,7 +292,7 @@ fn put_times(out: &mut Vec<u8>, now_ns: u64) {
     }
 }
 
-/// Does an update change the primary key?
+/// Returns whether an update changes the primary key.
 fn moves(change: &Change<'_, '_>) -> bool {
     let Row { before: Some(before), after: Some(after) } = change.row else { return false };
     change.plan.key.iter().any(|column| match (before.field(*column), after.field(*column)) {

@@ -1,4 +1,4 @@
-//! JSON documents as the tools write them: without blanks, and values of other types as text.
+//! JSON documents as Debezium and Maxwell write them: without whitespace, and values of non-JSON types as strings.
 
 use binlog::{DateTime, DecodeError, Json, JsonContainer, JsonQuotes, JsonValue, Time};
 
@@ -8,14 +8,14 @@ use crate::text::{put_base64, put_float, put_inside, put_integer, put_quoted};
 ///
 /// # Errors
 ///
-/// When a part of it is corrupt.
+/// If a part of the document is corrupt.
 pub(crate) fn put_document(
     out: &mut Vec<u8>,
     document: &[u8],
     scratch: &mut Vec<u8>,
 ) -> Result<(), DecodeError> {
     let json = Json::new(document);
-    // The checked writer bounds depth and size; a document that passes it can be walked without further ado.
+    // `write` checks depth and size. A document that passes can be walked without further checks.
     scratch.clear();
     json.write(JsonQuotes::Always, scratch)?;
     put_value(out, &json.root()?)
@@ -37,7 +37,7 @@ fn put_value(out: &mut Vec<u8>, value: &JsonValue<'_>) -> Result<(), DecodeError
         JsonValue::Time(time) => put_quoted(out, |out| shown_time(*time).write(out)),
         JsonValue::DateTime(moment) => put_quoted(out, |out| shown(*moment).write(out)),
         JsonValue::Opaque { bytes, .. } => put_base64(out, bytes),
-        // A kind of value that this crate does not know is none that a server stores.
+        // Servers store no other kinds of values.
         _ => out.extend_from_slice(b"null"),
     }
     Ok(())
@@ -70,7 +70,7 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Fractions of nothing are not shown.
+/// Removes the fraction if it is zero.
 fn shown(moment: DateTime) -> DateTime {
     let fraction = if moment.micros == 0 { 0 } else { 6 };
     DateTime { fraction, ..moment }

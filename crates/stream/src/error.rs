@@ -1,140 +1,140 @@
-//! Why changes cannot be told.
+//! Errors of streaming changes.
 
 use std::io;
 
 use binlog::{DecodeError, PayloadError};
 
-/// Why changes cannot be told.
+/// Error of streaming changes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A log cannot be read.
     #[error(transparent)]
     Log(#[from] logs::Error),
-    /// An event is corrupt, or cannot stand where it stands.
+    /// An event is corrupt, or not allowed at its position.
     #[error("{log} is corrupt at {offset}: {reason}")]
     Corrupt {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the event starts.
+        /// Start of the event.
         offset: u64,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// Rows of a table whose columns have no names.
+    /// Rows of a table without column names.
     #[error(
-        "{log} at {offset}: the log does not say what the columns of {table} are called: set \
-         binlog_row_metadata=FULL on the source for what it writes from now on, or have them called as the definitions \
-         in the logs do (--schema=ddl) or a server does (--schema=mysql://…), or @1, @2 and so on (--columns=numbered)"
+        "{log} at {offset}: the log has no column names for {table}: take them from the DDL statements in the logs \
+      (--schema=ddl) or from a server (--schema=mysql://…), or number the columns (--columns=numbered); for future \
+      logs, set binlog_row_metadata=FULL on the source"
     )]
     Nameless {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the rows stand.
+        /// Start of the rows event.
         offset: u64,
-        /// The table.
+        /// Database and name of the table.
         table: String,
     },
-    /// Rows of a table whose columns have no names in the log, and that the catalogue does not have.
+    /// Rows of a table without column names, which the server does not have either.
     #[error(
-        "{log} at {offset}: the log does not say what the columns of {table} are called, and the server has no such \
-         table, or one with other columns, or the account may not see it (SELECT): if it was altered since, have them \
-         called as the definitions in the logs do (--schema=ddl), or @1, @2 and so on (--columns=numbered); set \
-         binlog_row_metadata=FULL on the source for what it writes from now on"
+        "{log} at {offset}: the log has no column names for {table}, and the server has no matching table (it was \
+       dropped or altered since, or the account lacks SELECT on it): take the names from the DDL statements in the \
+       logs (--schema=ddl), or number the columns (--columns=numbered); for future logs, set \
+       binlog_row_metadata=FULL on the source"
     )]
     Unfit {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the rows stand.
+        /// Start of the rows event.
         offset: u64,
-        /// The table.
+        /// Database and name of the table.
         table: String,
     },
-    /// Rows of a table whose columns have no names in the log, and of which no definition was found there.
+    /// Rows of a table without column names, for which no usable DDL statement was read.
     #[error(
-        "{log} at {offset}: the log does not say what the columns of {table} are called, and no definition of it stands \
-         in what was read in front of that, or one that was not understood: begin with an older log, or ask a server \
-         (--schema=mysql://…), or give --columns=numbered to have them called @1, @2 and so on"
+        "{log} at {offset}: the log has no column names for {table}, and no DDL statement before it that could be \
+      parsed defines the table: start with an older log, take the names from a server (--schema=mysql://…), or \
+      number the columns (--columns=numbered)"
     )]
     Undefined {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the rows stand.
+        /// Start of the rows event.
         offset: u64,
-        /// The table.
+        /// Database and name of the table.
         table: String,
     },
-    /// A server's catalogue cannot be asked.
-    #[error("could not ask the server about the columns of {table}: {reason}")]
+    /// The query of a server's catalogue failed.
+    #[error("could not query the columns of {table} on the server: {reason}")]
     Catalogue {
-        /// The table.
+        /// Database and name of the table.
         table: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A value of a row that was read by SQL.
+    /// A snapshot row has a value that is not of its column's type.
     #[error(
-        "the server sent {found:?} for column {column} of {table}, which is no value of that column's type: was it \
-         defined anew meanwhile?"
+        "the server sent {found:?} for column {column} of {table}, which does not match the column's type: if the \
+      table was altered meanwhile, start again"
     )]
     Row {
-        /// The table.
+        /// Database and name of the table.
         table: String,
-        /// The column's number, from 1.
+        /// Number of the column, from 1.
         column: usize,
-        /// How the value begins.
+        /// Start of the value.
         found: String,
     },
-    /// A change that stands in the log as a statement.
+    /// A change that the log contains as a statement.
     #[error(
-        "{log} at {offset}: rows are changed by a statement, and the log does not say which ({statement} …): set \
-         binlog_format=ROW on the source, or give --skip-statements to pass over such changes"
+        "{log} at {offset}: a statement changes rows, and the log does not contain these rows ({statement} …): set \
+      binlog_format=ROW on the source, or skip such statements with --skip-statements"
     )]
     Statement {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the statement stands.
+        /// Start of the event.
         offset: u64,
-        /// How it begins.
+        /// Start of the statement.
         statement: String,
     },
-    /// Something that the log cannot tell.
+    /// Changes that the source could not log.
     #[error(
-        "{log} at {offset}: the source could not write all changes to its log (an incident): read its tables anew"
+        "{log} at {offset}: the source could not log all changes (an incident event): read its tables again"
     )]
     Incident {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the incident stands.
+        /// Start of the incident event.
         offset: u64,
     },
-    /// A run cannot be resumed there.
-    #[error("{log} cannot be resumed at {position}: {reason}")]
+    /// The run cannot resume at this position.
+    #[error("cannot resume {log} at {position}: {reason}")]
     Resume {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where to go on, as it was said.
+        /// Requested position.
         position: u64,
-        /// What was found there.
+        /// Reason.
         reason: String,
     },
     /// A log ends within a transaction.
-    #[error("{log} ends within the transaction that starts at {start}: what was told of it is not all of it")]
+    #[error("{log} ends within the transaction that starts at {start}: its records are incomplete")]
     Cut {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Where the transaction starts.
+        /// Start of the transaction.
         start: u64,
     },
-    /// Records cannot be written, or those that wait for their transaction's end not be stored.
+    /// Records cannot be written, or cannot be spooled until their transaction ends.
     #[error("could not write records: {0}")]
     Write(#[from] io::Error),
 }
 
-/// Why an event cannot be told.
+/// Error of a single event, whose position the caller adds.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Its bytes are wrong.
+    /// The event is corrupt.
     Fault(Fault),
     Error(Error),
 }
@@ -146,7 +146,7 @@ impl<F: Into<Fault>> From<F> for Refusal {
 }
 
 impl Refusal {
-    /// Of the event that starts there.
+    /// Adds the position of the event.
     pub(crate) fn at(self, log: &str, offset: u64) -> Error {
         match self {
             Self::Fault(fault) => Error::Corrupt { log: log.to_owned(), offset, reason: fault.to_string() },
@@ -155,13 +155,13 @@ impl Refusal {
     }
 }
 
-/// What is wrong with an event's bytes.
+/// Corruption of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    #[error("an ENUM or SET has a value without a text in its definition")]
+    #[error("an ENUM or SET value is not among the members in the column's definition")]
     NoText,
 }

@@ -1,4 +1,4 @@
-//! Records in files, each once: what a crash leaves is cut back to the last transaction that is known to be whole.
+//! Records in files, each exactly once: after a crash, the last file is truncated to the last saved transaction.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -12,47 +12,49 @@ use crate::kept::{Kept, line, split};
 use crate::settings::Envelope;
 use crate::token::Token;
 
-/// Records in the files of a folder: `changes.000001.json` and so on, which end between transactions and change no
-/// more, and `changes.000002.json.part`, which grows. The file `progress` says how much of the last is whole, and where
-/// to go on.
+/// Writer of records into the files of a directory.
+///
+/// `changes.000001.json` and so on are finished: they end between transactions and no longer change.
+/// `changes.000002.json.part` grows. The file `progress` states how much of it is saved, and where to resume.
 #[derive(Debug)]
 pub struct Files {
     folder: PathBuf,
-    /// Bytes from which on a file is finished.
+    /// Size in bytes at which a file is finished.
     size_max: u64,
-    /// In whose form records are.
+    /// Format of the records.
     envelope: Envelope,
     number: u64,
     file: File,
     size: u64,
-    /// How much of that is known to be whole.
+    /// Size up to the last saved transaction.
     whole: u64,
-    /// Where to go on, and what has come from a server, as it is saved.
+    /// Saved position, and GTIDs received from a server.
     saved: Option<(Token, Option<Had>)>,
-    /// Tables as the log's definitions make them.
+    /// Saved table definitions.
     kept: Kept,
-    /// Held as long as this writes here: two that wrote into one folder would spoil each other's files.
+    /// Prevents a second process from writing into the same directory.
     _lock: FolderLock,
 }
 
-/// What the file of progress says.
+/// Contents of the progress file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Saved {
     token: Token,
     number: u64,
     size: u64,
-    /// In whose form records are; none of files from before that was kept.
+    /// Format of the records; `None` in files of older versions.
     envelope: Option<Envelope>,
     kept: Option<u64>,
     had: Option<Had>,
 }
 
 impl Files {
-    /// Goes on in a folder, which is made if it is not there: what is behind the last saved transaction is cut off.
+    /// Opens a directory, which it creates if needed, and truncates the last file after the last saved transaction.
     ///
     /// # Errors
     ///
-    /// When the system refuses, the folder's files are not as they were left, or their records are in another form.
+    /// If an I/O operation fails, another process uses the directory, its files do not match the saved progress, or
+    /// their records have another format.
     pub fn open(folder: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
         make_folders(folder).map_err(io::Error::other)?;
         let mark = folder.join(LOCK);
@@ -62,7 +64,7 @@ impl Files {
         let lock = lock.ok_or_else(|| in_use(folder))?;
         let saved = match fs::read_to_string(folder.join(PROGRESS)) {
             Ok(text) => {
-                Some(Saved::parse(&text).ok_or_else(|| damaged(folder, "its progress cannot be read"))?)
+                Some(Saved::parse(&text).ok_or_else(|| damaged(folder, "its progress file is damaged"))?)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -74,7 +76,7 @@ impl Files {
         }
         let (number, size) = match &saved {
             None if finished(folder, 1).exists() => {
-                return Err(damaged(folder, "it has files of records and no progress"));
+                return Err(damaged(folder, "it has record files but no progress file"));
             }
             None => (1, 0),
             Some(saved) if finished(folder, saved.number).exists() => (saved.number + 1, 0),
@@ -83,7 +85,7 @@ impl Files {
         let path = growing(folder, number);
         let mut file = created().truncate(false).open(&path).map_err(|error| named(&path, &error))?;
         if file.metadata()?.len() < size {
-            return Err(damaged(folder, "its last file is shorter than it was"));
+            return Err(damaged(folder, "its last file is shorter than the saved size"));
         }
         let cut = file.set_len(size).and_then(|()| file.seek(SeekFrom::Start(size)));
         cut.map_err(|error| named(&path, &error))?;
@@ -92,49 +94,49 @@ impl Files {
         Ok(Self { folder, size_max, envelope, number, file, size, whole: size, saved, kept, _lock: lock })
     }
 
-    /// Where to go on; `None` if there is nothing yet.
+    /// Returns the saved position; `None` in a new directory.
     pub fn resume(&self) -> Option<&Token> {
         self.saved.as_ref().map(|(token, _)| token)
     }
 
-    /// What has come from a server; `None` of logs.
+    /// Returns the saved GTIDs received from a server; `None` if the records came from log files.
     pub fn had(&self) -> Option<&Had> {
         self.saved.as_ref().and_then(|(_, had)| had.as_ref())
     }
 
-    /// The definitions that were saved; none if there are none.
+    /// Reads the saved table definitions; `None` if there are none.
     pub(crate) fn kept(&self) -> io::Result<Option<Definitions>> {
         self.kept.read()
     }
 
-    /// What comes is read without these.
+    /// Drops the saved definitions: what follows is read without them.
     pub(crate) const fn forget_definitions(&mut self) {
         self.kept.forget();
     }
 
-    /// Cuts off so many bytes at the end of what was written.
+    /// Truncates the last `torn` written bytes.
     pub(crate) fn cut(&mut self, torn: u64) -> io::Result<()> {
         self.size = self.size.saturating_sub(torn);
         let cut = self.file.set_len(self.size).and_then(|()| self.file.seek(SeekFrom::Start(self.size)));
         cut.map(drop).map_err(|error| self.named(&error))
     }
 
-    /// An error, with the name of the file that grows.
+    /// Adds the path of the growing file to an error.
     fn named(&self, error: &io::Error) -> io::Error {
         named(&growing(&self.folder, self.number), error)
     }
 
-    /// Bytes in the file that grows.
+    /// Returns the size of the growing file in bytes.
     pub(crate) const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Bytes from which on a file is finished.
+    /// Size in bytes at which a file is finished.
     pub(crate) const fn size_max(&self) -> u64 {
         self.size_max
     }
 
-    /// What was written is whole, but for the last `torn` bytes: saves that. A file that is large enough is finished.
+    /// Saves progress up to the last `torn` written bytes. Finishes the file if it is large enough.
     pub(crate) fn save(
         &mut self,
         (token, had, defined): (&Token, Option<&Had>, Option<Definitions>),
@@ -152,7 +154,7 @@ impl Files {
         if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
     }
 
-    /// Nothing more comes: the last file is finished, without what is not whole.
+    /// Ends writing: finishes the last file, without the bytes after the last saved transaction.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.file.set_len(self.whole).map_err(|error| self.named(&error))?;
         if self.whole > 0 {
@@ -161,12 +163,12 @@ impl Files {
         fs::remove_file(growing(&self.folder, self.number)).map_err(|error| self.named(&error))
     }
 
-    /// To be called when all that it has is saved.
+    /// Finishes the file. All of its bytes must be saved.
     fn finish_file(&mut self) -> io::Result<()> {
         let whole = finished(&self.folder, self.number);
         let renamed = fs::rename(growing(&self.folder, self.number), &whole);
         renamed.and_then(|()| sync_parent(&whole)).map_err(|error| named(&whole, &error))?;
-        // Until the next file is there, the number stays: what is saved now would be of a file that is not there.
+        // The number grows only once the next file exists: saved progress must not name a file that is missing.
         let next = growing(&self.folder, self.number + 1);
         self.file = created().truncate(true).open(&next).map_err(|error| named(&next, &error))?;
         self.number += 1;
@@ -191,7 +193,10 @@ const PROGRESS: &str = "progress";
 const LOCK: &str = "bintide-stream.lock";
 
 fn in_use(path: &Path) -> io::Error {
-    io::Error::other(format!("another process writes to {}: wait for it, or stop it", path.display()))
+    io::Error::other(format!(
+        "{} is in use by another process: wait until it ends, or stop it",
+        path.display()
+    ))
 }
 
 fn finished(folder: &Path, number: u64) -> PathBuf {
@@ -206,16 +211,16 @@ fn another_form(folder: &Path, found: Envelope, asked: Envelope) -> io::Error {
     let [found, asked] = [found, asked].map(Envelope::name);
     let folder = folder.display();
     let text = format!(
-        "the records in {folder} are in the form of {found}, not {asked}: give --format={found}, or an empty folder"
+        "the records in {folder} have the format {found}, not {asked}: give --format={found}, or an empty directory"
     );
     io::Error::other(text)
 }
 
 fn damaged(folder: &Path, what: &str) -> io::Error {
-    io::Error::other(format!("{} is not as bintide left it: {what}; give an empty folder", folder.display()))
+    io::Error::other(format!("cannot resume in {}: {what}; give an empty directory", folder.display()))
 }
 
-/// Replaces a file's text: after a crash it is the old or the new one.
+/// Replaces a file atomically: after a crash it has either the old or the new text.
 pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -230,11 +235,11 @@ pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     write().map_err(|error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Locks a file of progress, which is left as it is, and finds out whether progress can be saved in it.
+/// Locks a progress file without changing it, and checks that progress can be saved.
 ///
 /// # Errors
 ///
-/// When it cannot, with the file's name, and when another process has it locked.
+/// If progress cannot be saved, or another process holds the lock. The error contains the path.
 pub fn lock_progress(path: &Path) -> io::Result<FileLock> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let lock = FileLock::take(path).map_err(named)?.ok_or_else(|| in_use(path))?;
@@ -256,7 +261,15 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 }
 
 impl Saved {
-    /// `TOKEN`; in the next line the file's number and size and the records' form; then what has come from a server, if it was one's.
+    /// Formats the contents of the progress file:
+    ///
+    /// ```text
+    /// TOKEN
+    /// NUMBER SIZE FORMAT      of the growing file
+    /// schema NUMBER           if table definitions are saved
+    /// server ID               if the records came from a server
+    /// gtids GTIDS             if its GTIDs are known
+    /// ```
     fn text(&self) -> String {
         let had = self.had.as_ref().map(Had::to_string).unwrap_or_default();
         let envelope = self.envelope.map(|envelope| format!(" {}", envelope.name())).unwrap_or_default();
@@ -323,7 +336,7 @@ mod tests {
         let had = Had::new("here".to_owned());
         let mut files = Files::open(&path, 8, FORM).unwrap();
         let error = Files::open(&path, 8, FORM).unwrap_err().to_string();
-        assert!(error.contains("another process"), "{error}");
+        assert!(error.contains("in use by another process"), "{error}");
         assert_eq!((files.resume(), files.had()), (Some(&token(10)), None));
         files.write_all(b"two\n").unwrap();
         files.save((&token(20), Some(&had), None), 0).unwrap();
@@ -349,7 +362,7 @@ mod tests {
         let files = Files::open(&path, 8, FORM).unwrap();
         assert_eq!(files.resume(), Some(&token(30)));
         files.finish().unwrap();
-        // A crash between saving and renaming.
+        // As after a crash between saving and renaming.
         fs::rename(path.join("changes.000002.json"), path.join("changes.000002.json.part")).unwrap();
         Files::open(&path, 8, FORM).unwrap().finish().unwrap();
         assert!(names(&path).contains("changes.000002.json=3|"));
@@ -369,7 +382,7 @@ mod tests {
             "changes.000001.json.part= progress.schema.1= progress=binlog.000001:10|1 0 maxwell|schema 1|";
         assert_eq!(begun, wanted);
         drop(files);
-        // Nothing has come without them: they fit.
+        // Nothing was saved since: the definitions still apply.
         let mut files = Files::open(&path, 8, FORM).unwrap();
         files.forget_definitions();
         assert_eq!(names(&path), begun);
@@ -383,13 +396,13 @@ mod tests {
         let path = folder.path().join("progress");
         let lock = lock_progress(&path).unwrap();
         let error = lock_progress(&path).unwrap_err().to_string();
-        assert!(error.contains("another process writes to") && error.contains("progress"), "{error}");
+        assert!(error.contains("in use by another process") && error.contains("progress"), "{error}");
         drop(lock);
         drop(lock_progress(&path).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
-    /// A link could point at anything that the user may write to.
+    /// A link could point at any file that the user may write to.
     #[test]
     fn symbolic_links_in_the_place_of_files_are_not_followed() {
         let folder = tempfile::tempdir().unwrap();
@@ -416,9 +429,9 @@ mod tests {
             assert!(error.contains(wanted), "{error}");
         };
         fs::write(folder.path().join("changes.000001.json"), "x").unwrap();
-        check("no progress");
+        check("no progress file");
         fs::write(folder.path().join("progress"), "x").unwrap();
-        check("cannot be read");
+        check("damaged");
         fs::write(folder.path().join("progress"), "binlog.000001:10\n2 5\n").unwrap();
         check("shorter");
     }

@@ -4,37 +4,37 @@ use binlog::Cursor;
 
 use crate::text::put_integer;
 
-/// Geometries within geometries: a server takes more, a text that nobody reads. Bounds the stack.
+/// Nesting depth of geometries. A server accepts more. Bounds the stack.
 const DEPTH_MAX: usize = 64;
 
-/// Appends the text of a geometry in well-known binary form; `None` if it is none.
+/// Appends a geometry in well-known binary form as text; `None` if it is malformed.
 pub(crate) fn put_wkt(out: &mut Vec<u8>, wkb: &[u8]) -> Option<()> {
     let mut cursor = Cursor::new(wkb);
     put_geometry(out, &mut cursor, Named::Yes, DEPTH_MAX)?;
     cursor.is_empty().then_some(())
 }
 
-/// Does a geometry's text begin with what it is?
+/// Presence of the type name at the start of a geometry's text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Named {
     Yes,
     No,
 }
 
-/// What a geometry is made of.
+/// Structure of a geometry.
 #[derive(Clone, Copy)]
 enum Parts {
-    /// One place.
+    /// One point.
     Place,
-    /// Places.
+    /// List of points.
     Places,
-    /// Lines.
+    /// List of lists of points.
     Lines,
-    /// Geometries, named or not.
+    /// List of geometries, with type names or without.
     Geometries(Named),
 }
 
-/// By the codes of the well-known binary form, from 1.
+/// Types by their code in the well-known binary form, from 1.
 const KINDS: [(&str, Parts); 7] = [
     ("POINT", Parts::Place),
     ("LINESTRING", Parts::Places),
@@ -47,8 +47,8 @@ const KINDS: [(&str, Parts); 7] = [
 
 // size  field
 //    1  1: little-endian, as servers always write it
-//    4  kind
-//    *  parts: a place; or their count (4), then each
+//    4  type
+//    *  parts: a point; or their number (4), then each
 fn put_geometry(out: &mut Vec<u8>, cursor: &mut Cursor<'_>, named: Named, depth: usize) -> Option<()> {
     (cursor.u8().ok()? == 1).then_some(())?;
     let (name, parts) = *KINDS.get(usize::try_from(cursor.u32().ok()?).ok()?.checked_sub(1)?)?;
@@ -99,7 +99,7 @@ fn put_place(out: &mut Vec<u8>, cursor: &mut Cursor<'_>) -> Option<()> {
 }
 
 fn put_number(out: &mut Vec<u8>, number: f64) {
-    /// Whole numbers up to here are exact, and written without a fraction.
+    /// Limit up to which whole numbers are exact, and written without a fraction.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     match number.fract() == 0.0 && number.abs() < EXACT_MAX {
         true => put_integer(out, number as i64),

@@ -1,4 +1,4 @@
-//! What has come from a server: from whose log, and which transactions. Behind a failover it says where to go on.
+//! The server whose log is read, and the GTIDs received from it. After a failover they determine where to resume.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,31 +7,31 @@ use binlog::Event as Body;
 use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
 
-/// What has come from a server.
+/// Server whose log is read, and the GTIDs received from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Had {
-    /// Whose log was read: a `server_uuid`, or of a MariaDB, which has none, its `server_id`.
+    /// `server_uuid`; for MariaDB, which has none, `server_id`.
     pub server: String,
-    /// Which transactions came, and all that the server had before them; none where that is not known.
+    /// Received transactions, and all that the server had before them; `None` if unknown.
     pub gtids: Option<HadGtids>,
 }
 
-/// Transactions that have come.
+/// Received GTIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HadGtids {
-    /// MySQL's.
+    /// GTID set of MySQL.
     Set(GtidSet),
-    /// The last of each of MariaDB's domains.
+    /// Last GTID of each domain of MariaDB.
     Last(BTreeMap<u32, MariadbGtid>),
 }
 
 impl Had {
-    /// Nothing yet, from this server.
+    /// Creates the state for a server from which nothing was received.
     pub const fn new(server: String) -> Self {
         Self { server, gtids: None }
     }
 
-    /// A log starts: its head says what all logs in front of it have.
+    /// Adds the GTIDs of all logs before this one, which the head of a log lists.
     pub fn begin_log(&mut self, head: &Body<'_>) {
         match (head, &mut self.gtids) {
             (Body::PreviousGtids(previous), gtids) => {
@@ -42,7 +42,7 @@ impl Had {
                 }
             }
             (Body::MariadbGtidList(list), gtids @ None) => {
-                // The newest of each domain stands last.
+                // The newest GTID of each domain comes last.
                 let last = list.iter().map(|(domain_id, server_id, sequence_number)| {
                     (domain_id, MariadbGtid { domain_id, server_id, sequence_number })
                 });
@@ -52,8 +52,8 @@ impl Had {
         }
     }
 
-    /// This transaction has come; its GTID as text, if it has one. Behind one without, GTIDs do not say what came, up to
-    /// the head of a log that does.
+    /// Adds a received transaction by its GTID as text. After a transaction without a GTID, the state is unknown until
+    /// the next log head that lists GTIDs.
     pub fn add(&mut self, gtid: Option<&str>) {
         let is_added = match (&mut self.gtids, gtid) {
             (Some(HadGtids::Set(set)), Some(gtid)) => gtid.parse::<Gtid>().map(|gtid| set.add(gtid)).is_ok(),
@@ -67,7 +67,7 @@ impl Had {
         }
     }
 
-    /// As it was shown; none if it was not.
+    /// Parses the format that `Display` writes; `None` if it is malformed.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (server, rest) = text.strip_prefix("server ")?.split_once('\n')?;
         let gtids = match rest.strip_suffix('\n').and_then(|line| line.strip_prefix("gtids ")) {
@@ -79,7 +79,7 @@ impl Had {
 }
 
 impl HadGtids {
-    /// Are there none? Then nothing is known of what came: transactions without GTIDs may have.
+    /// Returns whether there are no GTIDs. Transactions without GTIDs may have been received even so.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Set(set) => set.is_empty(),
@@ -87,7 +87,7 @@ impl HadGtids {
         }
     }
 
-    /// From their text; none if it is none. One without any is of a MySQL.
+    /// Parses GTIDs; `None` if malformed. The empty text is an empty set of MySQL.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() || text.contains(':') {
             return text.parse().ok().map(Self::Set);
@@ -97,7 +97,7 @@ impl HadGtids {
     }
 }
 
-/// `0-1-270`
+/// Parses `0-1-270`.
 fn mariadb(text: &str) -> Option<MariadbGtid> {
     let mut parts = text.splitn(3, '-');
     let domain_id = parts.next()?.parse().ok()?;
@@ -106,7 +106,7 @@ fn mariadb(text: &str) -> Option<MariadbGtid> {
     Some(MariadbGtid { domain_id, server_id, sequence_number })
 }
 
-/// `server` and in the next line `gtids`, if they are known.
+/// Writes a line `server`, and a line `gtids` if they are known.
 impl fmt::Display for Had {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "server {}", self.server)?;
@@ -117,7 +117,7 @@ impl fmt::Display for Had {
     }
 }
 
-/// In one line, as the servers write them.
+/// Writes the GTIDs in one line, in the server's format.
 impl fmt::Display for HadGtids {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -163,7 +163,7 @@ mod tests {
         had.add(Some(&format!("{A}:tag:1")));
         begin(&mut had, &format!("{A}:1-6,5ea5ca5e-0001-4000-8000-000000000002:3"));
         check(&had, &format!("server {A}\ngtids {A}:1-7:tag:1,5ea5ca5e-0001-4000-8000-000000000002:3\n"));
-        // Without a GTID: what came is known again behind the head of the next log.
+        // A transaction without a GTID: the state is known again after the next log head.
         had.add(None);
         had.add(Some(&format!("{A}:8")));
         check(&had, &format!("server {A}\n"));

@@ -1,6 +1,6 @@
-//! What waits for its transaction's end: only that says the transaction's number, and which record is the last.
+//! Rows and records buffered until their transaction ends. Only the end gives its xid, and shows which record is last.
 //!
-//! Rows wait as they stand in the log: their records take ten times as much.
+//! Rows are buffered as in the log: their records would take ten times the space.
 
 use std::collections::HashMap;
 use std::env;
@@ -15,33 +15,33 @@ use crate::plan::Plan;
 use crate::text::put_token;
 use crate::token::Token;
 
-/// Bytes held in memory; more go to a file. Bounds memory.
+/// Bytes buffered in memory; more go to a file. Bounds memory.
 const MEMORY_MAX: usize = 16 << 20;
 
-/// A transaction's rows and records, in order.
+/// Rows and records of a transaction, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     bytes: Vec<u8>,
-    /// What came before.
+    /// File with the items before `bytes`.
     spool: Option<Spool>,
-    /// Bytes that went to the file at once each time.
+    /// Size in bytes of each write to the file.
     spooled: Vec<usize>,
     tables: Vec<Prepared>,
-    /// The tables' numbers, by the addresses of what is prepared for them, which does not move while it is held.
+    /// Index in `tables` by the addresses of plan and decoder, which do not move while they are buffered.
     numbers: HashMap<[usize; 2], u32>,
     count: u64,
-    /// How much waits in front of the last rows and with them.
+    /// Number of items up to and including the last rows.
     rows_end: u64,
 }
 
-/// What the rows of an event are read with.
+/// Plan and decoder for the rows of an event.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub(crate) plan: Arc<Plan>,
     pub(crate) decoder: Arc<RowDecoder>,
 }
 
-/// What waits.
+/// Buffered item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiting<'w> {
     Rows(WaitingRows<'w>, &'w Prepared, Followed),
@@ -49,21 +49,21 @@ pub(crate) enum Waiting<'w> {
     Record(&'w [u8]),
 }
 
-/// An event's rows.
+/// Rows of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingRows<'w> {
-    /// Where the event starts, in bytes from the log's start.
+    /// Start of the event, in bytes from the log's start.
     pub(crate) offset: u64,
-    /// What stands in front of the transaction's number in each record.
+    /// Bytes before the xid in each record.
     pub(crate) front: &'w [u8],
-    /// What stands between that and the row's values.
+    /// Bytes between the xid and the row's values in each record.
     pub(crate) middle: &'w [u8],
     pub(crate) rows: Rows<'w>,
-    /// How many there are: one at least.
+    /// Number of rows: at least one.
     pub(crate) count: u64,
 }
 
-/// Do more rows of the transaction follow?
+/// Presence of more rows of the transaction after an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
     Yes,
@@ -75,11 +75,11 @@ impl Held {
         self.count == 0
     }
 
-    /// An event's rows wait.
+    /// Buffers the rows of an event.
     ///
     /// # Errors
     ///
-    /// When the file cannot be made or written.
+    /// If the file cannot be created or written.
     pub(crate) fn push_rows(&mut self, waiting: &WaitingRows<'_>, prepared: &Prepared) -> io::Result<()> {
         let number = self.number(prepared);
         put_waiting(&mut self.bytes, number, waiting);
@@ -88,11 +88,11 @@ impl Held {
         self.settle()
     }
 
-    /// A whole record waits.
+    /// Buffers a whole record.
     ///
     /// # Errors
     ///
-    /// When the file cannot be made or written.
+    /// If the file cannot be created or written.
     pub(crate) fn push_record(&mut self, record: &[u8]) -> io::Result<()> {
         put_record(&mut self.bytes, record);
         self.count += 1;
@@ -122,11 +122,11 @@ impl Held {
         Ok(())
     }
 
-    /// Hands over all that waits, in order, and holds nothing any more.
+    /// Passes all items to `take`, in order, and clears the buffer.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read; those of `take`.
+    /// If the file cannot be read, or `take` fails.
     pub(crate) fn release<E: From<io::Error>>(
         &mut self,
         mut take: impl FnMut(&Waiting<'_>) -> Result<(), E>,
@@ -144,7 +144,7 @@ impl Held {
         };
         let (mut start, mut read) = (0, Vec::new());
         for size in spooled.iter() {
-            let spool = spool.as_ref().expect("ours: it was made before anything went there");
+            let spool = spool.as_ref().expect("ours: the spool was created before the first write");
             read.resize(*size, 0);
             spool.read_exact_at(start, &mut read)?;
             start += *size as u64;
@@ -166,21 +166,21 @@ impl Held {
     }
 }
 
-/// Puts where to go on into the record at the end.
+/// Adds the field `resume` to the last record in `out`.
 pub(crate) fn put_resume(out: &mut Vec<u8>, token: &Token) {
-    // Without its brace and line's end.
+    // Remove its closing brace and newline.
     out.truncate(out.len() - 2);
     out.extend_from_slice(b",\"resume\":");
     put_token(out, token);
     out.extend_from_slice(b"}\n");
 }
 
-/// In the place of a table's number: a record.
+/// Marks a record, in place of a table's index.
 const RECORD: u32 = u32::MAX;
 
 // size  field, little-endian
-//    4  number of the table, or RECORD
-//    *  part: front, or the record, and then no more
+//    4  index of the table, or RECORD
+//    *  part: front; or the record, and then nothing more
 //    *  part: middle
 //    8  offset
 //    8  count
@@ -190,7 +190,7 @@ const RECORD: u32 = u32::MAX;
 //    *  part: columns_after
 //    *  part: rows
 // and a part is
-//    8  0 if it is absent, or its size and 1
+//    8  0 if it is absent, otherwise its size plus 1
 //    *  the part
 fn put_waiting(out: &mut Vec<u8>, number: u32, waiting: &WaitingRows<'_>) {
     let WaitingRows { offset, front, middle, rows, count } = waiting;
@@ -216,7 +216,7 @@ fn put_part(out: &mut Vec<u8>, part: Option<&[u8]>) {
     out.extend_from_slice(part.unwrap_or_default());
 }
 
-const OURS: &str = "ours: it is read as it was written";
+const OURS: &str = "ours: this module wrote it";
 
 fn take_waiting<'w>(cursor: &mut Cursor<'w>, tables: &'w [Prepared], followed: Followed) -> Waiting<'w> {
     let number = cursor.u32().expect(OURS);
@@ -252,7 +252,7 @@ mod tests {
 
     use super::{Held, Waiting};
 
-    /// Records of `size` bytes.
+    /// Checks `count` records of `size` bytes.
     fn check(count: u8, size: usize) {
         let mut held = Held::default();
         for number in 0..count {
@@ -277,7 +277,7 @@ mod tests {
         check(0, 1);
         check(1, 10);
         check(4, 10);
-        // So large that they go to a file, one by one and together.
+        // Large enough to go to a file, one by one and together.
         check(4, 20 << 20);
         check(7, 6 << 20);
     }

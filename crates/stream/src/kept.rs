@@ -1,4 +1,4 @@
-//! Tables as the log's definitions make them, kept beside the progress of a run, which says which file has them.
+//! Files of table definitions beside the progress file, which names the current one.
 
 use std::fs;
 use std::io;
@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 use crate::defined::Definitions;
 use crate::files::write_atomically;
 
-/// The files of definitions: `progress.schema.3`, of which the progress names the one that fits.
+/// Files of table definitions: `progress.schema.3`. The progress file names the current one.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// Without the number.
+    /// Path without the number.
     path: PathBuf,
     number: Option<u64>,
-    /// The file that the progress will no longer name.
+    /// Number of the file that the progress file will no longer name.
     old: Option<u64>,
 }
 
 impl Kept {
-    /// Beside a file of progress that names this one.
+    /// Uses the files beside a progress file that names this number.
     pub(crate) fn beside(progress: &Path, number: Option<u64>) -> Self {
         let mut name = progress.file_name().unwrap_or_default().to_owned();
         name.push(".schema");
         Self { path: progress.with_file_name(name), number, old: None }
     }
 
-    /// What comes is read without them: they fit no place of it.
+    /// Drops the definitions: what follows is read without them.
     pub(crate) const fn forget(&mut self) {
         self.old = self.number.take();
     }
 
-    /// What was kept; none if nothing was.
+    /// Reads the saved definitions; `None` if there are none.
     pub(crate) fn read(&self) -> io::Result<Option<Definitions>> {
         let Some(number) = self.number else { return Ok(None) };
         let path = self.file(number);
@@ -39,7 +39,7 @@ impl Kept {
         Ok(Some(Definitions::parse(&text)))
     }
 
-    /// Keeps these, if they are new, once the progress names them.
+    /// Writes definitions, if given, to a new file. They count once the progress file names them.
     pub(crate) fn write(&mut self, definitions: Option<&Definitions>) -> io::Result<Written> {
         if let Some(definitions) = definitions {
             let number = self.number.unwrap_or(0) + 1;
@@ -60,7 +60,7 @@ impl Kept {
     }
 }
 
-/// What there is to keep is there; the old definitions are needed until the progress no longer names them.
+/// Obsolete file of definitions, to be removed once the progress file no longer names it.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -68,21 +68,21 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// The progress no longer names the old ones.
+    /// Removes the obsolete file.
     pub(crate) fn forget_old(self) {
-        // One that stays is not in the way.
+        // A file that remains does no harm.
         if let Some(path) = self.old {
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// `schema 3`, in front of what else is in a file of progress.
+/// Formats the line `schema 3` of a progress file.
 pub(crate) fn line(number: Option<u64>) -> String {
     number.map(|number| format!("schema {number}\n")).unwrap_or_default()
 }
 
-/// The number, if there is such a line, and what is behind it; `None` if it is damaged.
+/// Parses an optional line `schema 3`; returns its number and the rest of the text. `None` if the line is malformed.
 pub(crate) fn split(text: &str) -> Option<(Option<u64>, &str)> {
     let Some(rest) = text.strip_prefix("schema ") else { return Some((None, text)) };
     let (number, rest) = rest.split_once('\n')?;

@@ -1,18 +1,18 @@
-//! Row changes of binary logs as JSON records, one a line, in the envelopes of Debezium and Maxwell.
+//! Row changes of binary logs as JSON records, one per line, in the envelopes of Debezium and Maxwell.
 //!
 //! | to | use |
 //! |---|---|
 //! | turn events into records | [`Streamer`] |
-//! | do that with whole logs | [`stream_log`] |
-//! | have the rows that tables have already in front of it | [`Snapshot`] |
-//! | gather records and write many at a time | [`Output`] |
-//! | know tables by the definitions in the log | [`Definitions`] |
-//! | go on where a run ended | [`Token`], [`Place`] |
+//! | stream whole logs | [`stream_log`] |
+//! | write the existing rows of tables before the changes | [`Snapshot`] |
+//! | buffer records and write many at a time | [`Output`] |
+//! | learn table definitions from the DDL in the log | [`Definitions`] |
+//! | resume where a run ended | [`Token`], [`Place`] |
 //!
-//! A record is written when its transaction's end is known where the envelope asks for that (Maxwell), and else at once:
-//! memory stays bounded whatever a transaction's size.
+//! Debezium records are written at once. Maxwell records wait until the end of their transaction is known. Memory is
+//! bounded whatever the transaction's size.
 //!
-//! What this crate never does: talk to a server, read a clock, or pass over a change in silence.
+//! This crate never talks to a server, reads a clock, or skips a change silently.
 #![forbid(unsafe_code)]
 
 mod catalogue;

@@ -1,7 +1,7 @@
-//! Maxwell's envelope: of changes and of definitions.
+//! Maxwell's envelope: records of changes and of DDL statements.
 //!
-//! As it writes it with its options for positions, GTIDs, servers, threads and places in a transaction on; the field
-//! `resume` of a transaction's last record is ours.
+//! The format has Maxwell's optional fields for positions, GTIDs, servers, threads and the offset in a transaction. The
+//! field `resume` of a transaction's last record is ours.
 
 use binlog::events::{Rows, RowsKind};
 use binlog::{Field, Image, Row, Value};
@@ -17,19 +17,19 @@ use crate::token::Token;
 use crate::value::maxwell::put;
 use crate::value::{Room, Told, value_of};
 
-/// Writes records. They wait for the transaction's end, which alone says its number.
+/// Writer of Maxwell's records. It buffers them until the transaction ends, which gives its xid.
 #[derive(Debug, Default)]
 pub(crate) struct Maxwell {
     held: Held,
-    /// What stands in front of the transaction's number, for the rows of one event.
+    /// Bytes before the xid, the same for all rows of an event.
     front: Vec<u8>,
-    /// What stands between that and the row's values.
+    /// Bytes between the xid and the row's values, the same for all rows of an event.
     middle: Vec<u8>,
     room: Room,
 }
 
 impl Maxwell {
-    /// Takes an event's rows.
+    /// Buffers the rows of an event.
     pub(crate) fn rows(
         &mut self,
         rows: &Rows<'_>,
@@ -74,7 +74,7 @@ impl Maxwell {
         middle.extend_from_slice(b",\"data\":{");
     }
 
-    /// The transaction has ended; this is its number, if it has one. `token` is where to go on behind it.
+    /// Ends the transaction: writes its records with its xid, if it has one. `token` resumes a run after it.
     pub(crate) fn end(
         &mut self,
         output: &mut Output,
@@ -101,7 +101,7 @@ impl Maxwell {
         Ok(output.drain_if_full()?)
     }
 
-    /// A statement that defines a table or a database.
+    /// Buffers the record of a DDL statement on a table or a database.
     pub(crate) fn definition(
         &mut self,
         definition: &Definition<'_>,
@@ -130,13 +130,13 @@ impl Maxwell {
     }
 }
 
-/// Which row of the transaction it is.
+/// Xid, and number of the current row in the transaction.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     xid: Option<u64>,
-    /// From 0.
+    /// Number of the row in the transaction, from 0.
     offset: u64,
-    /// The number of the transaction's last row in its event, if that is the one.
+    /// Index in its event of the transaction's last row, if this event contains it.
     last: Option<u64>,
 }
 
@@ -148,7 +148,7 @@ fn put_rows(
 ) -> Result<(), Refusal> {
     let Prepared { plan, decoder } = prepared;
     for (row, index) in decoder.rows(&waiting.rows).zip(0..) {
-        // Before the record: the last one must be at hand when the transaction has ended.
+        // Drain before the record: the last one must still be in the buffer when the transaction ends.
         output.drain_if_full().map_err(|error| Refusal::Error(error.into()))?;
         let out = &mut output.bytes;
         out.extend_from_slice(waiting.front);
@@ -179,7 +179,7 @@ fn put_values(out: &mut Vec<u8>, change: &Change<'_, '_>, room: &mut Room) -> Re
     match (before, after) {
         (None, Some(image)) | (Some(image), None) => put_image(out, change, image, room)?,
         (Some(before), Some(after)) => {
-            // Images of all columns need not be matched.
+            // Full images have the same columns.
             if [before, after].iter().all(|image| image.fields().len() == change.plan.columns.len()) {
                 put_image(out, change, after, room)?;
                 put_old(out, change, before.fields().zip(after.fields()), room)?;
@@ -232,7 +232,7 @@ fn put_image(
     Ok(())
 }
 
-/// The row after an update; of a column that is not in that image, as it was before.
+/// Appends the row after an update. Columns missing from that image have their value before.
 fn put_merged(
     out: &mut Vec<u8>,
     change: &Change<'_, '_>,
@@ -253,7 +253,7 @@ fn put_merged(
     Ok(())
 }
 
-/// What an update changed, as it was before.
+/// Appends the values before the update of the columns that it changed.
 fn put_old<'d, 'a>(
     out: &mut Vec<u8>,
     change: &Change<'_, '_>,
@@ -274,7 +274,7 @@ fn put_old<'d, 'a>(
     Ok(())
 }
 
-/// The columns that are in both images.
+/// Returns the columns that both images have.
 fn pairs<'d, 'a>(
     before: &Image<'d, 'a>,
     after: &Image<'d, 'a>,

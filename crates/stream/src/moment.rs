@@ -1,13 +1,14 @@
-//! Days and moments as numbers.
+//! Dates and times as numbers since 1970.
 
 use binlog::{Date, DateTime, Time};
 
-/// Days from 1970-01-01 to a date; `None` for one that no calendar has: MySQL takes 0000-00-00, and more at will.
+/// Returns the days from 1970-01-01 to a date. `None` for an invalid date: MySQL allows 0000-00-00, and others
+/// depending on `sql_mode`.
 pub(crate) fn epoch_day(date: Date) -> Option<i64> {
     let (year, month, day) = (i64::from(date.year), i64::from(date.month), i64::from(date.day));
     let is_one = year >= 1 && (1..=12).contains(&month) && (1..=days_of(year, month)).contains(&day);
     is_one.then(|| {
-        // Years that start in March have their leap day last, which makes months a matter of one formula.
+        // In years that start in March, the leap day comes last, so that one formula fits all months.
         let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
         let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
         let day_of_year = (153 * month + 2) / 5 + day - 1;
@@ -24,7 +25,7 @@ fn days_of(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Microseconds from 1970-01-01 to a moment, as if it were UTC's; `None` for one that no calendar or clock has.
+/// Returns the microseconds from 1970-01-01 to a date and time, taken as UTC. `None` if it is invalid.
 pub(crate) fn epoch_micros(moment: &DateTime) -> Option<i64> {
     let is_one = moment.hour < 24 && moment.minute < 60 && moment.second < 60;
     let seconds = i64::from(moment.hour) * 3600 + i64::from(moment.minute) * 60 + i64::from(moment.second);
@@ -32,7 +33,7 @@ pub(crate) fn epoch_micros(moment: &DateTime) -> Option<i64> {
     Some((day * 86_400 + seconds) * 1_000_000 + i64::from(moment.micros))
 }
 
-/// A length of time in microseconds.
+/// Returns a duration in microseconds.
 pub(crate) fn micros_of(time: &Time) -> i64 {
     let seconds = i64::from(time.hours) * 3600 + i64::from(time.minutes) * 60 + i64::from(time.seconds);
     let micros = seconds * 1_000_000 + i64::from(time.micros);

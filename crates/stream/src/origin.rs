@@ -1,28 +1,28 @@
-//! Where events stood in the log that a rewritten one was made of: what is told of a source's log says where things are
-//! there, whether the log was compressed meanwhile or not.
+//! Positions of events in the source's log, for a log that was rewritten since: records state the source's positions,
+//! whether the log was compressed meanwhile or not.
 
 use binlog::{Checksum, EventType, Format, NextPosition, RawEvent, put_gtid_resized};
 use logs::{Moved, Positions};
 
 use crate::error::Error;
 
-/// Where events stood in the log that the one that is read was made of.
+/// Positions of events in the log from which the log being read was rewritten.
 #[derive(Debug)]
 pub(crate) struct Origin {
     positions: Positions,
-    /// The transaction at hand: where it starts.
+    /// Start of the current transaction in both logs.
     this: Option<Moved>,
-    /// Its first event, if that says how large the transaction is.
+    /// Its GTID event, if it has one: this event contains the size of the transaction.
     gtid: Vec<u8>,
     inside: Option<Inside>,
 }
 
-/// Within a payload that was not one before.
+/// Position within a payload whose events were not in a payload in the source's log.
 #[derive(Clone, Copy, Debug)]
 struct Inside {
-    /// Where the next event stood.
+    /// Position of the next event in the source's log.
     next: u64,
-    /// What each had behind it.
+    /// Checksum after each event in the source's log.
     checksum: Checksum,
 }
 
@@ -31,7 +31,7 @@ impl Origin {
         Self { positions, this: None, gtid: Vec::new(), inside: None }
     }
 
-    /// Where an event that starts at `offset`, not in a payload, stood.
+    /// Returns the source's position of an event outside of payloads, which starts at `offset`.
     pub(crate) fn event(&mut self, offset: u64, raw: &RawEvent<'_>) -> Result<u64, Error> {
         self.inside = None;
         self.this = self.positions.go_to(offset)?;
@@ -41,15 +41,15 @@ impl Origin {
             self.gtid.clear();
             self.gtid.extend_from_slice(raw.bytes());
         }
-        // Of a transaction that has another size now, only its first event is outside a payload.
+        // If the transaction's size has changed, only its first event is outside the payload.
         Ok(match self.this {
             Some(this) if this.after == offset => this.before,
             _ => self.positions.before(offset),
         })
     }
 
-    /// Events of a payload follow, which claims to have `uncompressed_size` bytes of them; its own event is from `start`
-    /// to `end`. Gives where that stood, if it was a payload before.
+    /// Starts a payload, whose event reaches from `start` to `end`, and which claims to hold `uncompressed_size` bytes.
+    /// Returns the source's position of the payload event, if the source had one.
     pub(crate) fn open(
         &mut self,
         (start, end): (u64, u64),
@@ -66,11 +66,12 @@ impl Origin {
         if this.before + size_before >= gtid + uncompressed_size.unwrap_or(0) {
             self.inside = Some(Inside { next: gtid, checksum });
         }
-        // A payload that was compressed again stood there.
+        // The source's payload starts after the GTID event.
         gtid
     }
 
-    /// Where the next event of the payload stood, which has `size` bytes there; `None` if it was in a payload before.
+    /// Returns the source's position of the next event of the payload, which has `size` bytes. `None` if the event was
+    /// in a payload there, too.
     pub(crate) fn inside(&mut self, size: usize) -> Option<u64> {
         let inside = self.inside.as_mut()?;
         let next = inside.next;
@@ -78,28 +79,28 @@ impl Origin {
         Some(next)
     }
 
-    /// Where the transaction at hand ended, which ends at `end` now.
+    /// Returns the source's position of the end of the current transaction, which ends at `end`.
     ///
     /// # Errors
     ///
-    /// When the events that were told stood elsewhere: the list of positions is wrong.
+    /// If this does not match the positions of the events: the list of positions is wrong.
     pub(crate) fn end(&mut self, end: u64) -> Result<u64, String> {
         let before = self.positions.before(end);
         match self.inside.take() {
             Some(inside) if inside.next != before => Err(format!(
-                "by the list of positions beside the log, the transaction ended at {before} of the log that this one was \
-                 made of, and by its events at {}",
+                "the list of positions beside the log is wrong: it has the transaction's end in the source's log at \
+                   {before}, the events have it at {}",
                 inside.next
             )),
             _ => Ok(before),
         }
     }
 
-    /// The size that the first event had in a transaction of `size_before` bytes.
+    /// Returns the size of the GTID event in the source's log, where the transaction had `size_before` bytes.
     fn gtid_size(&self, size_before: u64, format: &Format) -> u64 {
         let mut size = self.gtid.len() as u64;
         let Ok(gtid) = RawEvent::new(&self.gtid, format.checksum.for_events()) else { return size };
-        // It says the transaction's size in few bytes or many, its own among them.
+        // The event's size depends on the transaction's size, which includes the event.
         for _ in 0..GTID_SIZES {
             let (behind, mut bytes) = (size_before.saturating_sub(size), Vec::new());
             if put_gtid_resized(&gtid, behind, NextPosition::Is(0), format, &mut bytes).is_err()
@@ -113,5 +114,5 @@ impl Origin {
     }
 }
 
-/// Sizes that a number of variable length can have, and one more.
+/// Rounds until the size is stable: a number of variable length has one size fewer.
 const GTID_SIZES: usize = 10;

@@ -1,4 +1,4 @@
-//! Records on their way out, and how far they are known to have come.
+//! Buffered writing of records, and saving of progress.
 
 use std::io::{self, Write as _};
 
@@ -11,46 +11,46 @@ use crate::kept::split;
 use crate::pipe::{self, Pipe};
 use crate::token::{Token, TokenError};
 
-/// Bytes written at once, about.
+/// Size in bytes at which the buffer is written.
 const DRAINED_AT: usize = 256 << 10;
 
-/// Records on their way out: gathered, and written many at a time.
+/// Buffer of records, written many at a time.
 #[derive(Debug)]
 pub struct Output {
     pub(crate) bytes: Vec<u8>,
     to: To,
-    /// Bytes written by now.
+    /// Bytes written so far.
     written: u64,
     marked: Option<Mark>,
-    /// What came from a server by the mark; none of logs.
+    /// GTIDs received from a server up to the mark; `None` for log files.
     had: Option<Had>,
-    /// The server that what comes is from.
+    /// Server whose log is being read.
     server: String,
-    /// Tables as the definitions up to the mark make them, if they are newer than what was saved.
+    /// Table definitions at the mark, if they are newer than the saved ones.
     defined: Option<Definitions>,
-    /// Is the mark newer than what was saved?
+    /// True if the mark is newer than the saved progress.
     is_newer: bool,
 }
 
-/// Where records go.
+/// Target of the records.
 #[derive(Debug)]
 pub enum To {
-    /// To whoever reads them.
+    /// Pipe or standard output, with a reader.
     Pipe(Box<Pipe>),
-    /// To files, each transaction once.
+    /// Files that contain each transaction exactly once.
     Files(Box<Files>),
 }
 
-/// The end of a transaction.
+/// End of a transaction.
 #[derive(Clone, Debug)]
 struct Mark {
     token: Token,
-    /// Bytes up to there.
+    /// Bytes of records up to the mark.
     size: u64,
 }
 
 impl Output {
-    /// Writes to this.
+    /// Creates an output to a target.
     pub fn new(to: To) -> Self {
         Self {
             bytes: Vec::with_capacity(DRAINED_AT * 2),
@@ -64,17 +64,18 @@ impl Output {
         }
     }
 
-    /// What comes is this server's. What has come, perhaps from another, is saved beside the place.
+    /// Sets the server whose log follows. `had` holds the GTIDs received so far, perhaps from another server. They are
+    /// saved with the position.
     pub fn follow(&mut self, server: &str, had: Option<Had>) {
         self.server = server.to_owned();
         self.had = Some(had.unwrap_or_else(|| Had::new(self.server.clone())));
     }
 
-    /// The definitions that were saved; none if there are none.
+    /// Reads the saved table definitions; `None` if there are none.
     ///
     /// # Errors
     ///
-    /// When they cannot be read.
+    /// If the file cannot be read.
     pub fn kept(&self) -> io::Result<Option<Definitions>> {
         match &self.to {
             To::Files(files) => files.kept(),
@@ -82,8 +83,8 @@ impl Output {
         }
     }
 
-    /// Columns are not called by the definitions that were saved. What comes may define tables anew: once any of it is
-    /// saved, they are not kept any more.
+    /// Drops the saved definitions, which this run does not use and does not update. They are deleted with the next
+    /// save.
     pub fn forget_definitions(&mut self) {
         match &mut self.to {
             To::Files(files) => files.forget_definitions(),
@@ -91,44 +92,44 @@ impl Output {
         }
     }
 
-    /// The transaction that ends next has defined tables: as they are then.
+    /// Sets the table definitions after the current transaction, to be saved with its end.
     pub fn define(&mut self, definitions: Definitions) {
         self.defined = Some(definitions);
     }
 
-    /// Gives back the definitions that are not on their way to be saved yet.
+    /// Takes back definitions that are not yet part of a mark.
     pub(crate) const fn take_defined(&mut self) -> Option<Definitions> {
         self.defined.take()
     }
 
-    /// What has come from a server, up to the last mark.
+    /// Returns the GTIDs received from a server up to the last mark.
     pub const fn had(&self) -> Option<&Had> {
         self.had.as_ref()
     }
 
-    /// A log of the server starts with this.
+    /// Adds the GTIDs in the head of a log of the server.
     pub fn begin_log(&mut self, head: &Body<'_>) {
         if let Some(had) = &mut self.had {
             had.begin_log(head);
         }
     }
 
-    /// Has nothing come yet?
+    /// Returns whether there were no records yet.
     pub(crate) const fn is_empty(&self) -> bool {
         self.written == 0 && self.bytes.is_empty()
     }
 
-    /// The place behind the last transaction.
+    /// Returns the position after the last transaction.
     pub fn token(&self) -> Option<&Token> {
         self.marked.as_ref().map(|mark| &mark.token)
     }
 
-    /// What came behind the last transaction comes again, from its start. Files lose it; of what went to a pipe
-    /// already, nothing can be taken back.
+    /// Discards the records after the last transaction, which the caller reads again. Files are truncated. Records that
+    /// were written to a pipe cannot be withdrawn.
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
+    /// If a file cannot be truncated.
     pub fn rewind(&mut self) -> io::Result<()> {
         let whole = self.marked.as_ref().map_or(0, |mark| mark.size);
         if let Some(kept) = whole.checked_sub(self.written) {
@@ -143,7 +144,7 @@ impl Output {
         Ok(())
     }
 
-    /// A transaction ends here: what is saved next is saved up to here.
+    /// Marks the end of a transaction: the next save covers the records up to here.
     pub fn mark(&mut self, token: Token) {
         if let Some(had) = &mut self.had {
             had.add(token.gtid.as_deref());
@@ -151,10 +152,10 @@ impl Output {
         self.mark_place(token);
     }
 
-    /// The same, where it is no transaction that ends.
+    /// Marks a position that is not the end of a transaction.
     pub(crate) fn mark_place(&mut self, token: Token) {
         if let Some(had) = &mut self.had {
-            // Up to here, the place was one in the log of the server before.
+            // Until the first mark, the position belongs to the previous server's log.
             had.server.clone_from(&self.server);
         }
         let size = self.written + self.bytes.len() as u64;
@@ -165,7 +166,7 @@ impl Output {
         }
     }
 
-    /// The place may be saved once all that is in front of it was taken.
+    /// Passes the mark to the pipe, which saves it once the reader has read all records before it.
     fn mark_pipe(&mut self) {
         if let (To::Pipe(pipe), Some(Mark { token, size }), true) =
             (&mut self.to, &self.marked, self.is_newer)
@@ -176,7 +177,7 @@ impl Output {
         }
     }
 
-    /// Has whoever reads not taken all yet that could be saved?
+    /// Returns whether the reader of the pipe has yet to read records before a mark.
     pub fn is_behind(&self) -> bool {
         match &self.to {
             To::Pipe(pipe) => pipe.is_behind(),
@@ -184,7 +185,7 @@ impl Output {
         }
     }
 
-    /// Is there so much in the file that it should end here?
+    /// Returns whether the file has reached its maximum size.
     pub fn is_file_full(&self) -> bool {
         match &self.to {
             To::Pipe(..) => false,
@@ -192,17 +193,17 @@ impl Output {
         }
     }
 
-    /// Writes what has gathered, and saves how far whole transactions were written; into a pipe, how far they were
-    /// taken.
+    /// Writes the buffer and saves progress: for files, the last complete transaction; for a pipe, the last one that
+    /// the reader has read.
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
+    /// If records or progress cannot be written.
     pub fn save(&mut self) -> io::Result<()> {
         self.mark_pipe();
         let drained = self.drain();
         match &mut self.to {
-            // What was taken is taken, also where no more is.
+            // Save what was read even if the pipe takes no more.
             To::Pipe(pipe) => drained.and(pipe.save())?,
             To::Files(files) => {
                 drained?;
@@ -216,11 +217,11 @@ impl Output {
         Ok(())
     }
 
-    /// Nothing more comes.
+    /// Writes and saves the rest, and finishes the last file.
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
+    /// If records or progress cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.save()?;
         match self.to {
@@ -229,7 +230,7 @@ impl Output {
         }
     }
 
-    /// Writes what has gathered, if that is much.
+    /// Writes the buffer if it is full.
     pub(crate) fn drain_if_full(&mut self) -> io::Result<()> {
         if self.bytes.len() < DRAINED_AT {
             return Ok(());
@@ -245,29 +246,29 @@ impl Output {
         self.written += self.bytes.len() as u64;
         self.bytes.clear();
         if written.is_err() {
-            // What was not written is not to be saved as written, whoever asks for that on the way out.
+            // A later save must not count records that were not written.
             (self.marked, self.is_newer) = (None, false);
         }
         written
     }
 }
 
-/// What a file of progress says.
+/// Contents of the progress file of a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// Where to go on.
+    /// Position to resume at.
     pub token: Token,
-    /// What has come from a server, if it was one's.
+    /// GTIDs received from a server; `None` if the records came from log files.
     pub had: Option<Had>,
-    /// Which of the files of definitions fits.
+    /// Number of the file with the table definitions.
     pub kept: Option<u64>,
 }
 
-/// What a file of progress says.
+/// Parses the progress file of a pipe.
 ///
 /// # Errors
 ///
-/// When it is no such file.
+/// If the text is malformed.
 pub fn saved(text: &str) -> Result<Saved, TokenError> {
     let (token, rest) = text.split_once('\n').unwrap_or((text, ""));
     let token = token.trim_end().parse()?;
@@ -288,7 +289,7 @@ mod tests {
     use crate::files::lock_progress;
     use crate::pipe::Pipe;
 
-    /// Takes so many bytes, and no more.
+    /// Writer that accepts this number of bytes, and then fails.
     struct Full(usize);
 
     impl Write for Full {
@@ -319,7 +320,7 @@ mod tests {
         output.mark("binlog.000001:200".parse().unwrap());
         assert!(output.save().is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");
-        // As whoever ends in order does, whatever happened.
+        // An orderly shutdown saves once more.
         output.save().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");
     }

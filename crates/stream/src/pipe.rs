@@ -1,4 +1,4 @@
-//! Records on their way to whoever reads them, and how far these have taken them.
+//! Writing of records to a pipe, and tracking of how much its reader has read.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,58 +13,57 @@ use crate::had::Had;
 use crate::kept::{Kept, line};
 use crate::token::Token;
 
-/// Records to whoever reads them. What a pipe still holds is gone with its reader: a place is kept once all that is in
-/// front of it was taken.
+/// Writer of records to a pipe. Bytes in a pipe are lost with its reader, so a position is saved only once all records
+/// before it were read.
 pub struct Pipe {
     to: Box<dyn Write>,
     progress: Option<Progress>,
-    /// Bytes written by now.
+    /// Bytes written so far.
     written: u64,
 }
 
-/// How far records were taken, and the file that says so.
+/// Progress of the reader, and the file it is saved in.
 struct Progress {
     path: PathBuf,
-    /// Held as long as this writes to the file: two would overwrite each other's progress.
+    /// Prevents a second process from writing the same file.
     _lock: FileLock,
-    /// Bytes that were written and not taken yet.
+    /// Returns the number of bytes that were written but not read yet.
     waiting: Box<dyn Fn() -> u64>,
-    /// Ends of transactions that are still to be taken, the first in front.
+    /// Marks that the reader has not reached yet, oldest first.
     marks: VecDeque<Mark>,
-    /// The last that was taken, if it is newer than what was saved.
+    /// Last mark that the reader has reached, if it is not saved yet.
     taken: Option<Mark>,
     kept: Kept,
 }
 
-/// The end of a transaction.
+/// End of a transaction.
 #[derive(Debug)]
 pub(crate) struct Mark {
     pub(crate) token: Token,
-    /// Bytes up to there.
+    /// Bytes of records up to the mark.
     pub(crate) size: u64,
-    /// What came from a server by then; none of logs.
+    /// GTIDs received from a server up to the mark; `None` for log files.
     pub(crate) had: Option<Had>,
-    /// Tables as definitions make them by then, if they are newer than at the mark before.
+    /// Table definitions at the mark, if they are newer than at the mark before.
     pub(crate) defined: Option<Definitions>,
 }
 
-/// Marks that are still to be taken. Bounds memory; where there are more, what is between the last two comes again
-/// together.
+/// Marks not reached by the reader. Bounds memory: further marks replace the last one.
 const MARKS_MAX: usize = 256;
-/// Bytes between marks, at most, where none is asked for.
+/// Bytes after which a mark is due, at most.
 const MARKED_EVERY: u64 = 16 << 10;
-/// Nearer to the start, this part of what is in front of a mark: a reader that takes little each time would get the same
-/// again and again, and never further.
+/// Near the start, a mark is due after this fraction of the bytes so far. Otherwise a reader that reads little per run
+/// would get the same records again in each run, and never advance.
 const MARKED_PART: u64 = 8;
 
 impl Pipe {
-    /// Writes to this, and keeps nothing of how far.
+    /// Writes to `to`, without saving progress.
     pub fn new(to: Box<dyn Write>) -> Self {
         Self { to, progress: None, written: 0 }
     }
 
-    /// Keeps in this file, which may name a file of definitions beside it, how far records were taken. `waiting` says
-    /// how many of the bytes that were written wait to be.
+    /// Saves the reader's progress in the file `path`, which may name a file of table definitions by its number.
+    /// `waiting` returns the number of bytes that were written but not read yet.
     #[must_use]
     pub fn with_progress(
         self,
@@ -78,36 +77,36 @@ impl Pipe {
         Self { progress: Some(Progress { path, _lock: lock, waiting, marks, taken: None, kept }), ..self }
     }
 
-    /// The definitions that were saved; none if there are none.
+    /// Reads the saved table definitions; `None` if there are none.
     pub(crate) fn kept(&self) -> io::Result<Option<Definitions>> {
         self.progress.as_ref().map_or(Ok(None), |progress| progress.kept.read())
     }
 
-    /// What comes is read without these.
+    /// Drops the saved definitions: what follows is read without them.
     pub(crate) fn forget_definitions(&mut self) {
         self.progress.iter_mut().for_each(|progress| progress.kept.forget());
     }
 
-    /// Is so much in front of this place, in bytes, that it should be marked?
+    /// Returns whether a mark is due after `size` bytes.
     pub(crate) fn is_mark_due(&self, size: u64) -> bool {
         let Some(progress) = &self.progress else { return false };
         let last = progress.marks.back().or(progress.taken.as_ref()).map_or(0, |mark| mark.size);
         size >= last + (size / MARKED_PART).min(MARKED_EVERY)
     }
 
-    /// A place that may be saved once all that is in front of it was taken.
+    /// Adds a mark, to be saved once the reader has read all records before it.
     pub(crate) fn mark(&mut self, mark: Mark) {
         if let Some(progress) = &mut self.progress {
             progress.mark(mark, self.written);
         }
     }
 
-    /// Does a mark wait for its records to be taken?
+    /// Returns whether the reader has yet to reach a mark.
     pub(crate) fn is_behind(&self) -> bool {
         self.progress.as_ref().is_some_and(|progress| !progress.marks.is_empty())
     }
 
-    /// Saves the last mark up to which all was taken.
+    /// Saves the last mark that the reader has reached.
     pub(crate) fn save(&mut self) -> io::Result<()> {
         self.to.flush()?;
         match &mut self.progress {
@@ -130,7 +129,7 @@ impl Progress {
         self.marks.push_back(mark);
     }
 
-    /// Looks which marks were taken.
+    /// Takes the marks that the reader has reached.
     fn settle(&mut self, written: u64) {
         let taken = written.saturating_sub((self.waiting)());
         while self.marks.front().is_some_and(|mark| mark.size <= taken) {
@@ -151,7 +150,7 @@ impl Progress {
     }
 }
 
-/// Counts what was taken over, also of what fails in the middle.
+/// Counts the written bytes, also of a write that fails part-way.
 impl Write for Pipe {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.to.write(bytes)?;
@@ -182,7 +181,7 @@ mod tests {
     use crate::defined::{Ambient, Definitions};
     use crate::files::lock_progress;
 
-    /// A pipe whose reader has left this many bytes in it, and the text of its progress.
+    /// Pipe with a settable number of unread bytes, and the directory of its progress file.
     struct Given {
         pipe: Pipe,
         waiting: Rc<Cell<u64>>,
@@ -199,7 +198,7 @@ mod tests {
             Self { pipe, waiting, folder }
         }
 
-        /// One more byte, and a mark behind it.
+        /// Writes one byte, and a mark after it.
         fn byte(&mut self, defined: Option<Definitions>) {
             self.pipe.write_all(b"x").unwrap();
             let (size, had) = (self.pipe.written, None);

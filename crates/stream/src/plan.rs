@@ -1,4 +1,4 @@
-//! What is prepared once for a table: its columns' names as JSON, its key, the texts of its ENUMs and SETs.
+//! Tables prepared for writing rows as JSON: column names, primary key, members of ENUMs and SETs.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use binlog::{Charset, Collation, Column, ColumnType, Flavour, GeometryType, Tabl
 
 use crate::text::put_string;
 
-/// What columns are called that the log has no names for.
+/// Treatment of columns whose names the log lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nameless {
-    /// Nothing: it is an error.
+    /// Return an error.
     #[default]
     Refused,
-    /// `@1`, `@2` and so on, as mysqlbinlog calls them.
+    /// Use the names `@1`, `@2` and so on, as mysqlbinlog does.
     Numbered,
 }
 
-/// A table, prepared.
+/// A table prepared for writing its rows as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) database: String,
@@ -24,24 +24,24 @@ pub(crate) struct Plan {
     /// `database.table`
     pub(crate) name: Arc<str>,
     pub(crate) columns: Box<[ColumnPlan]>,
-    /// Which columns its primary key has.
+    /// Indexes of the columns of its primary key.
     pub(crate) key: Box<[usize]>,
 }
 
-/// A column, prepared.
+/// A column prepared for writing its values as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnPlan {
     /// `"name":`
     pub(crate) label: Box<[u8]>,
     pub(crate) charset: Charset,
-    /// The texts of an ENUM or SET, with quotes around each.
+    /// Members of an ENUM or SET, each in quotes.
     pub(crate) texts: Box<[Box<[u8]>]>,
     pub(crate) nullable: bool,
     pub(crate) is_point: bool,
 }
 
 impl Plan {
-    /// Of a table whose columns have names, or are to be numbered; `None` if they have none.
+    /// Prepares a table; `None` if its columns have no names and are not to be numbered.
     pub(crate) fn new(table: &Table, flavour: Flavour, nameless: Nameless) -> Option<Self> {
         let columns = table.columns.iter().enumerate().map(|(index, column)| {
             let name = match (&column.name, nameless) {

@@ -1,4 +1,4 @@
-//! Whole logs: from their events to records.
+//! Streaming of whole logs.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use crate::statement;
 use crate::streamer::{Event, Streamer};
 use crate::token::Token;
 
-/// Bytes read at once.
+/// Bytes per read.
 pub(crate) const CHUNK_SIZE: usize = 1 << 20;
 
-/// A payload whose event is larger is opened while it is read. Bounds memory.
+/// Size in bytes above which a payload event is decompressed while it is read. Bounds memory.
 pub(crate) const LARGE_SIZE: usize = 16 << 20;
 
-/// Behind a transaction.
+/// Boundary after a transaction.
 #[derive(Debug)]
 pub struct Boundary<'b> {
-    /// Where a run can be resumed.
+    /// Position at which a run can resume.
     pub token: &'b Token,
-    /// Where the reader stands, in bytes from the log's start.
+    /// Offset of the boundary, in bytes from the log's start.
     pub read: u64,
-    /// Where the records are that came by now.
+    /// Output with the records so far.
     pub output: &'b mut Output,
 }
 
-/// What the caller of [`stream_log`] is and does.
+/// Callbacks of [`stream_log`].
 pub struct Watch<'w> {
-    /// The time, in nanoseconds since 1970.
+    /// Returns the current time, in nanoseconds since 1970.
     pub now_ns: &'w dyn Fn() -> u64,
-    /// Told behind each transaction; `Break` ends the work there.
+    /// Called after each transaction; `Break` ends the run there.
     pub boundary: &'w mut dyn FnMut(Boundary<'_>) -> Result<ControlFlow<()>, Error>,
 }
 
-/// Tells the changes of one log, from where the reader stands; gives how the log ends, or `None` if the watch ended
-/// the work.
+/// Streams the changes of one log, from the reader's position on. Returns how the log ends, or `None` if a callback
+/// ended the run.
 ///
 /// # Errors
 ///
-/// When the log cannot be read, is corrupt, or holds what cannot be told; those of the watch.
+/// If the log cannot be read, is corrupt, or contains changes that cannot be streamed, or if a callback fails.
 pub fn stream_log(
     reader: &mut LogReader,
     name: &mut String,
@@ -72,11 +72,11 @@ pub fn stream_log(
     }
 }
 
-/// Takes what a log defines, from where the reader stands up to there, or to the log's end.
+/// Applies the DDL statements of a log, from the reader's position up to `until`, or to the log's end.
 ///
 /// # Errors
 ///
-/// When the log cannot be read.
+/// If the log cannot be read.
 pub fn define(
     reader: &mut LogReader,
     definitions: &mut Definitions,
@@ -108,7 +108,7 @@ fn take_chunk(
     let now_ns = (watch.now_ns)();
     for event in chunk.iter() {
         match event.raw.event_type() {
-            // Logs that are read as one: the end of each says what the next is called.
+            // Concatenated logs: the rotate event at the end of each names the next.
             EventType::FormatDescription => *name = next_name.take().unwrap_or_else(|| name.clone()),
             EventType::Rotate => {
                 if let Ok(Body::Rotate(rotate)) = event.raw.decode(chunk.format()) {
@@ -136,7 +136,7 @@ fn corrupt(log: &str, offset: u64, reason: &dyn std::fmt::Display) -> Error {
     Error::Corrupt { log: log.to_owned(), offset, reason: reason.to_string() }
 }
 
-/// A transaction whose payload is too large to be held.
+/// Streams a transaction whose payload is too large for memory.
 fn take_large(
     payload: LargePayload<'_>,
     name: &str,
@@ -145,7 +145,7 @@ fn take_large(
     (opener, now_ns): (&mut PayloadOpener, &dyn Fn() -> u64),
 ) -> Result<Token, Error> {
     let (offset, end, format) = (payload.offset(), payload.end(), Arc::clone(payload.format()));
-    // Its grammar is followed with a payload of nothing in its place.
+    // The grammar tracker gets an event with an empty payload instead.
     let stand_in = stand_in(&payload, &format).map_err(|reason| corrupt(name, offset, &reason))?;
     let raw = RawEvent::new(&stand_in, format.checksum.for_events())
         .map_err(|error| corrupt(name, offset, &error))?;
@@ -166,7 +166,7 @@ fn take_large(
     streamer.end_payload(&event, &large, output)
 }
 
-/// An event of the same kind, with nothing in its payload.
+/// Returns a payload event with the same header and an empty payload.
 pub(crate) fn stand_in(payload: &LargePayload<'_>, format: &Format) -> Result<Vec<u8>, String> {
     let (mut fields, mut bytes) = (Vec::new(), Vec::new());
     let nothing = Body::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));

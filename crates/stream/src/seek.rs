@@ -1,4 +1,4 @@
-//! Goes to where a run is to be resumed.
+//! Seeking to the position at which a run resumes.
 
 use binlog::{Outline, RawEvent, Tracker, TransactionId};
 use logs::{Chunk, LargePayload, LogReader, Next, Piece, Positions};
@@ -7,15 +7,15 @@ use crate::error::Error;
 use crate::read::{CHUNK_SIZE, LARGE_SIZE, stand_in};
 use crate::token::Token;
 
-/// Goes to where a run is to be resumed, in a log that has not been read yet: one of a source, or one that was made of
-/// it, with the list of where its transactions stood.
+/// Seeks to the position at which a run resumes. The reader must be at the log's start. A rewritten log needs the list
+/// of its transactions' positions in the source's log.
 ///
-/// A little in front of the place is read, to see that the right transaction ends there. Where that cannot be found so,
-/// as in standard input, the log is read from its start.
+/// To check that the right transaction ends there, it reads a little before the position. If that fails, as on standard
+/// input, it reads the log from its start.
 ///
 /// # Errors
 ///
-/// When the log cannot be read so far, or no transaction ends there, or another one than was said.
+/// If the log cannot be read up to the position, or no transaction or another one ends there.
 pub fn seek(reader: &mut LogReader, token: &Token, positions: Option<&mut Positions>) -> Result<(), Error> {
     if let Next::End(_) = reader.next_event()? {
         return Err(refused(reader, token, Found::Short(reader.position())));
@@ -35,7 +35,7 @@ pub fn seek(reader: &mut LogReader, token: &Token, positions: Option<&mut Positi
         {
             return Ok(());
         }
-        // It may have been no transaction's start: only what is read from the log's start is sure.
+        // `near` may not be the start of a transaction. Reading from the log's start is certain.
         reader.go_back_to(head)?;
     }
     match go_on_to(reader, place)? {
@@ -44,14 +44,14 @@ pub fn seek(reader: &mut LogReader, token: &Token, positions: Option<&mut Positi
     }
 }
 
-/// What is at a place.
+/// Result of reading up to a position.
 #[derive(Clone, Debug)]
 enum Found {
-    /// The log ends before, there.
+    /// The log ends before the position, at this offset.
     Short(u64),
-    /// An event or a transaction that goes on.
+    /// The position is inside an event or a transaction.
     Within,
-    /// The end of the transaction with this GTID, which is empty if it has none; or the log's head.
+    /// End of the transaction with this GTID, empty if it has none; `None` after the log's head.
     Behind(Option<String>),
 }
 
@@ -68,17 +68,17 @@ impl Found {
 fn refused(reader: &LogReader, token: &Token, found: Found) -> Error {
     let wanted = token.gtid.as_deref().unwrap_or_default();
     let reason = match found {
-        Found::Short(size) => format!("the log has {size} bytes"),
+        Found::Short(size) => format!("the log has only {size} bytes"),
         Found::Within => "no transaction ends there".to_owned(),
-        Found::Behind(None) => format!("no transaction is in front of that, and {wanted} should"),
+        Found::Behind(None) => format!("no transaction precedes it, expected {wanted}"),
         Found::Behind(Some(found)) => {
-            format!("the transaction in front of that is {found}, not {wanted}: it is another log")
+            format!("the transaction before it is {found}, expected {wanted}: this is another log")
         }
     };
     Error::Resume { log: reader.name().to_owned(), position: token.place.position, reason }
 }
 
-/// Reads up to a place, from between two transactions.
+/// Reads up to a position. The reader must be between two transactions.
 fn go_on_to(reader: &mut LogReader, place: u64) -> Result<Found, Error> {
     let (mut tracker, mut last, mut at) = (Tracker::new(), None, reader.position());
     while at < place {
@@ -88,7 +88,7 @@ fn go_on_to(reader: &mut LogReader, place: u64) -> Result<Found, Error> {
             Next::Some(Piece::LargePayload(payload)) => (payload.end(), follow_large(&mut tracker, &payload)),
             Next::Some(Piece::Chunk(chunk)) => {
                 let count = chunk.iter().take_while(|event| event.end() <= place).count();
-                // An event that goes on behind the place has been looked at, too.
+                // The rest starts with an event that reaches beyond the position, if there is one.
                 let rest = chunk.part(count..chunk.len());
                 let is_within = rest.get(0).is_some_and(|event| event.offset < place);
                 let ended = follow(&mut tracker, &chunk.part(0..count));
@@ -109,9 +109,9 @@ fn go_on_to(reader: &mut LogReader, place: u64) -> Result<Found, Error> {
     })))
 }
 
-/// The last transaction that ends in the chunk.
+/// Returns the last transaction that ends in the chunk.
 fn follow(tracker: &mut Tracker, chunk: &Chunk) -> Option<Outline> {
-    // What is wrong here was said when the records in front of this place were made.
+    // The earlier run, which wrote the records before this position, has reported the errors here.
     let ended =
         |event: logs::LogEvent<'_>| tracker.track(event.offset, &event.raw, chunk.format()).ok()?.ended;
     chunk.iter().filter_map(ended).last()

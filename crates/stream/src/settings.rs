@@ -1,39 +1,39 @@
-//! How changes are told.
+//! Settings of a stream.
 
 use filter::Filter;
 
 use crate::plan::Nameless;
 
-/// How changes are told.
+/// Settings of a stream.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// In whose form.
+    /// Format of the records.
     pub envelope: Envelope,
-    /// Which databases and tables are meant.
+    /// Databases and tables to stream.
     pub filter: Filter,
-    /// What columns are called that the log has no names for.
+    /// Treatment of columns whose names the log lacks.
     pub nameless: Nameless,
-    /// What becomes of changes that are in the log as statements.
+    /// Treatment of changes logged as statements.
     pub statements: Statements,
-    /// Whether records say the statement that changed their row.
+    /// Inclusion of the original statement in records.
     pub queries: Queries,
-    /// What Debezium calls the topic prefix: the source's name in every record.
+    /// Name of the source in every record: Debezium's topic prefix.
     pub name: String,
-    /// The program's version, in every record of Debezium's.
+    /// Program version in every Debezium record.
     pub version: String,
 }
 
-/// In whose form changes are told.
+/// Format of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Envelope {
-    /// Debezium's, as its MySQL connector has it.
+    /// Format of Debezium's MySQL connector.
     Debezium,
-    /// Maxwell's.
+    /// Format of Maxwell.
     Maxwell,
 }
 
 impl Envelope {
-    /// `debezium` or `maxwell`
+    /// Returns `debezium` or `maxwell`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Debezium => "debezium",
@@ -46,23 +46,22 @@ impl Envelope {
     }
 }
 
-/// What becomes of changes that are in the log as statements: which rows they change it does not say.
+/// Treatment of changes logged as statements, without the rows that they change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Statements {
-    /// They are an error.
+    /// Return an error.
     #[default]
     Refused,
-    /// They are passed over.
+    /// Skip them.
     Skipped,
 }
 
-/// Whether records say the statement that changed their row, where the source logs it
-/// (`binlog_rows_query_log_events`).
+/// Inclusion of the original statement in records, if the source logs it (`binlog_rows_query_log_events`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queries {
-    /// They do not, as the tools where nothing else is configured.
+    /// Leave it out, as Debezium and Maxwell do by default.
     #[default]
     Untold,
-    /// They do.
+    /// Include it.
     Told,
 }

@@ -1,7 +1,7 @@
-//! Rows that tables have already, as records in front of the changes of a log.
+//! Existing rows of tables, as records before the changes of a log.
 //!
-//! Debezium tells them as reads, whose source says which is the first and the last; Maxwell as what its bootstrapping
-//! inserts. Behind the last record a run can be resumed, and no earlier.
+//! Debezium writes them as reads, whose source block marks the first and the last. Maxwell writes them as bootstrap
+//! inserts. A run can resume only after the last record.
 
 use crate::catalogue::TableFacts;
 use crate::cell::Cell;
@@ -13,41 +13,41 @@ use crate::text::{put_integer, put_string};
 use crate::token::Token;
 use crate::value::Room;
 
-/// Writes the records of rows that tables have.
+/// Writer of the existing rows of tables.
 #[derive(Debug)]
 pub struct Snapshot {
     envelope: Envelope,
-    /// Of Debezium's records: what says of whom they are.
+    /// Start of the source block of Debezium's records.
     source: Vec<u8>,
-    /// What is in front of this is in the rows, and what is behind it is not.
+    /// Position of the snapshot: the rows include all changes before it, and none after it.
     token: Token,
-    /// When they were read, in seconds since 1970.
+    /// Time of the snapshot, in seconds since 1970.
     taken_s: u64,
     table: Option<Open>,
     last: Last,
     room: Room,
 }
 
-/// A table whose rows come.
+/// Table whose rows are being written.
 #[derive(Debug)]
 struct Open {
     names: [String; 2],
     cells: Vec<Cell>,
-    /// In Debezium's records: what stands between a row's values and its mark, and between that and its time.
+    /// For Debezium's records: bytes between a row's values and its marker, and between the marker and the time.
     parts: [Vec<u8>; 2],
     is_begun: bool,
 }
 
-/// The last record, which is kept back: what follows says what it is.
+/// The latest record, held back because its marker depends on what follows.
 #[derive(Debug, Default)]
 struct Last {
     record: Vec<u8>,
-    /// Where its mark goes.
+    /// Offset of its marker.
     mark_at: usize,
     mark: Option<Mark>,
 }
 
-/// Which of the records a row's is.
+/// Marker of a record: its position among the records of the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     First,
@@ -58,7 +58,8 @@ enum Mark {
 }
 
 impl Snapshot {
-    /// Of rows that were read at this time, in seconds since 1970, as they were at this place of the source's log.
+    /// Creates a writer for a snapshot taken at the position `token` of the source's log. `taken_s` is its time, in
+    /// seconds since 1970.
     pub fn new(settings: &Settings, token: Token, taken_s: u64) -> Self {
         let mut source = b"{\"version\":".to_vec();
         put_string(&mut source, &settings.version);
@@ -68,11 +69,11 @@ impl Snapshot {
         Self { envelope, source, token, taken_s, table, last, room }
     }
 
-    /// Rows of this table follow: of each, what [`ColumnFacts::selected`](crate::ColumnFacts::selected) asks for.
+    /// Starts a table. Its rows must be selected with [`ColumnFacts::selected`](crate::ColumnFacts::selected).
     ///
     /// # Errors
     ///
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn begin_table(
         &mut self,
         names: [&str; 2],
@@ -85,14 +86,14 @@ impl Snapshot {
         self.bootstrap("bootstrap-start", output)
     }
 
-    /// A row of the table that was begun; `now_ns` is the time, in nanoseconds since 1970.
+    /// Writes a row of the current table; `now_ns` is the time, in nanoseconds since 1970.
     ///
     /// # Errors
     ///
-    /// When a value is none of its column's, or the output cannot be written.
+    /// If a value is not of its column's type, or the output cannot be written.
     pub fn row(&mut self, row: &[Option<Vec<u8>>], now_ns: u64, output: &mut Output) -> Result<(), Error> {
         self.last.pass_on(output)?;
-        let table = self.table.as_mut().expect("ours: rows come behind the start of their table");
+        let table = self.table.as_mut().expect("ours: begin_table comes before the rows");
         let out = &mut self.last.record;
         match self.envelope {
             Envelope::Debezium => {
@@ -123,11 +124,11 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The table that was begun has no more rows.
+    /// Ends the current table.
     ///
     /// # Errors
     ///
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn end_table(&mut self, output: &mut Output) -> Result<(), Error> {
         if let (Some(mark), Some(Open { is_begun: true, .. })) = (&mut self.last.mark, &self.table) {
             *mark = if *mark == Mark::First { Mark::First } else { Mark::LastOfTable };
@@ -137,11 +138,11 @@ impl Snapshot {
         Ok(())
     }
 
-    /// No more tables follow: from here on a run can be resumed.
+    /// Ends the snapshot, and saves its position: from here on, a run can resume.
     ///
     /// # Errors
     ///
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn finish(mut self, output: &mut Output) -> Result<(), Error> {
         if let Some(mark) = &mut self.last.mark {
             *mark = Mark::Last;
@@ -154,7 +155,7 @@ impl Snapshot {
         Ok(output.save()?)
     }
 
-    /// Maxwell's records around a table's rows.
+    /// Writes Maxwell's record before or after a table's rows.
     fn bootstrap(&mut self, kind: &str, output: &mut Output) -> Result<(), Error> {
         let Some(table) = self.table.as_ref().filter(|_| self.envelope == Envelope::Maxwell) else {
             return Ok(());
@@ -192,7 +193,7 @@ impl Snapshot {
 }
 
 impl Last {
-    /// Writes the record that was kept back. The output is not drained behind it: it may be the very last.
+    /// Writes the held record. Does not drain the output after it, because it may be the last one.
     fn pass_on(&mut self, output: &mut Output) -> Result<(), Error> {
         if self.record.is_empty() {
             return Ok(());

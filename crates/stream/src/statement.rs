@@ -1,4 +1,4 @@
-//! What a statement in the log is to those who want changes.
+//! Classification of the statements in a log.
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Charset, Collation, Flavour, Format};
@@ -7,22 +7,22 @@ use filter::{Filter, Kind, kind};
 use crate::change::Verb;
 use crate::defined::{Ambient, Changes, Definitions};
 
-/// What a statement in the log is to those who want changes.
+/// Effect of a statement in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Statement {
-    /// It defines a database, or tables: the first that it names.
+    /// Defines a database, or tables, of which `table` is the first.
     Definition { verb: Verb, database: String, table: Option<String> },
-    /// It changes rows, and the log does not say which.
+    /// Changes rows, which the log does not contain.
     Rows,
-    /// It does neither, or is not meant.
+    /// None of these, or excluded by the filter.
     Other,
 }
 
-/// How statements begin that change rows.
+/// First words of statements that change rows.
 const ROW_VERBS: [&str; 6] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL"];
 
 impl Statement {
-    /// What this statement is, as far as the filter means it.
+    /// Classifies a statement; `Other` if the filter excludes it.
     pub(crate) fn of(query: &Query<'_>, filter: &Filter) -> Self {
         let default = query.database;
         let first = first_word(query.sql);
@@ -54,8 +54,8 @@ impl Statement {
     }
 }
 
-/// What a statement does that starts with this word; of tables and databases, and of what is not the like (views,
-/// triggers, rights) nothing.
+/// Returns the action of a DDL statement that starts with `first`. `None` for views, triggers and statements of other
+/// kinds.
 fn verb(first: &str, sql: &[u8]) -> Option<Verb> {
     let text = String::from_utf8_lossy(&sql[..sql.len().min(200)]).to_ascii_uppercase();
     let is_other = ["TRIGGER", "VIEW"].iter().any(|thing| {
@@ -74,7 +74,7 @@ fn verb(first: &str, sql: &[u8]) -> Option<Verb> {
     }
 }
 
-/// The statement's first word in capitals, behind comments.
+/// Returns the statement's first word after comments, in upper case.
 fn first_word(sql: &[u8]) -> String {
     let mut rest = sql;
     loop {
@@ -91,7 +91,7 @@ fn first_word(sql: &[u8]) -> String {
     word.map(|byte| char::from(byte.to_ascii_uppercase())).collect()
 }
 
-/// Takes what this statement defines; gives whether anything has changed.
+/// Applies a DDL statement to the definitions; returns the changes.
 pub(crate) fn define(definitions: &mut Definitions, query: &Query<'_>, format: &Format) -> Changes {
     if !["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str()) {
         return Changes::default();
@@ -114,14 +114,14 @@ pub(crate) fn define(definitions: &mut Definitions, query: &Query<'_>, format: &
     definitions.take(&text(query, format.flavour), ambient)
 }
 
-/// Does the server give a definition a number (DDL xid) that has made something? MySQL does from 8.0 on, in InnoDB.
+/// Returns whether the server logs a DDL xid with statements that had an effect. MySQL does since 8.0, for InnoDB.
 fn numbers_definitions(format: &Format) -> bool {
     let digits = format.server_version.iter().take_while(|byte| byte.is_ascii_digit());
     let major = digits.fold(0_u32, |major, digit| major.saturating_mul(10) + u32::from(digit - b'0'));
     format.flavour == Flavour::MySql && major >= 8
 }
 
-/// The statement as text: in the character set that its client said it in.
+/// Decodes the statement from its client's character set.
 pub(crate) fn text(query: &Query<'_>, flavour: Flavour) -> String {
     let client = query.status.iter().flatten().find_map(|var| match var {
         StatusVar::Charset { client, .. } => Collation::new(client, flavour),

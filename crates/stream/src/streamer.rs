@@ -1,4 +1,4 @@
-//! From events to records.
+//! Conversion of events to records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,10 +24,9 @@ use crate::settings::{Envelope, Queries, Settings, Statements};
 use crate::statement::{Statement, define, text};
 use crate::token::Token;
 
-/// Turns events into records.
+/// Converter of events to records.
 ///
-/// Events go in in the order of the log; records come out whole, and behind each transaction it is said where a run can
-/// be resumed.
+/// It takes events in log order, writes whole records, and returns a resume position after each transaction.
 #[derive(Debug)]
 pub struct Streamer {
     settings: Settings,
@@ -38,63 +37,63 @@ pub struct Streamer {
     writer: Writer,
     open: Open,
     opener: Option<PayloadOpener>,
-    /// Where events stood in the log that the one at hand was made of, if it was made of one.
+    /// Positions in the source's log, if the current log was rewritten.
     origin: Option<Origin>,
 }
 
-/// An event, and where it stands.
+/// An event and its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'e> {
-    /// The log, as its server calls it.
+    /// Name of the log on its server.
     pub log: &'e str,
-    /// Where the event starts, in bytes from the log's start.
+    /// Start of the event, in bytes from the log's start.
     pub offset: u64,
     /// The event. Its checksum has been verified.
     pub raw: RawEvent<'e>,
-    /// What it is to be decoded with.
+    /// Format of the log, which decoding needs.
     pub format: &'e Format,
-    /// When records are written, in nanoseconds since 1970.
+    /// Time at which the records are written, in nanoseconds since 1970.
     pub now_ns: u64,
 }
 
-/// A payload that is too large to be held.
+/// A payload that is streamed because it is too large for memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Large {
-    /// Where its event starts in the source's log.
+    /// Start of its event in the source's log.
     position: u64,
-    /// Where it ends in the log that is read.
+    /// End of its event in the log being read.
     end: u64,
 }
 
-/// The transaction under way.
+/// The transaction being read.
 #[derive(Debug, Default)]
 struct Open {
     head: Head,
-    /// The number of its commit.
+    /// Xid of its commit.
     xid: Option<u64>,
-    /// Is it a definition, and no rows?
+    /// True if it is a DDL statement without rows.
     is_definition: bool,
 }
 
-/// A table, and what is prepared for it.
+/// A table from the log, prepared for streaming.
 #[derive(Debug)]
 struct Known {
-    /// As the log has it.
+    /// Table as in the log.
     table: Arc<Table>,
-    /// With what the catalogue says of its columns, and what reads its rows then.
+    /// Table with column names from the catalogue, and decoders for it.
     named: Option<(Arc<Table>, Vec<Arc<RowDecoder>>)>,
     meant: Meant,
 }
 
-/// Is a table meant?
+/// Decision on streaming a table's rows.
 #[derive(Clone, Debug)]
 enum Meant {
     Yes(Arc<Plan>),
-    /// Its columns have no names.
+    /// Error: its columns have no names.
     Nameless,
-    /// Nor does the catalogue know it.
+    /// Error: neither the log nor the server has names for its columns.
     Unfit,
-    /// Nor has the log defined it.
+    /// Error: its columns have no names, and no DDL statement in the log defines it.
     Undefined,
     No,
 }
@@ -105,7 +104,7 @@ enum Writer {
     Maxwell(Box<Maxwell>),
 }
 
-/// Where an event stands, and what it is to be decoded with.
+/// Position of an event, and the format to decode it with.
 #[derive(Clone, Copy)]
 struct Within<'w> {
     at: At<'w>,
@@ -113,7 +112,7 @@ struct Within<'w> {
 }
 
 impl Streamer {
-    /// At the start of a log, or behind a transaction.
+    /// Creates a streamer for a log's start, or a position between two transactions.
     pub fn new(settings: Settings) -> Self {
         let writer = match settings.envelope {
             Envelope::Debezium => {
@@ -134,38 +133,38 @@ impl Streamer {
         }
     }
 
-    /// The next log starts, or goes on: places in it are told as they were in the log that it was made of, if there is
-    /// a list of them.
+    /// Starts or resumes a log. `positions` lists the positions in the source's log, if the log was rewritten; records
+    /// then state these.
     pub fn begin_log(&mut self, positions: Option<Positions>) {
         self.origin = positions.map(Origin::new);
     }
 
-    /// Columns that the log does not name are called what this says.
+    /// Uses a catalogue for column names that the log lacks.
     pub fn with_catalogue(self, catalogue: Catalogue) -> Self {
         Self { catalogue: Some(catalogue), ..self }
     }
 
-    /// The definitions in the log, by now, if columns are called by them.
+    /// Returns the current table definitions, if they come from the log's DDL statements.
     pub fn definitions(&self) -> Option<&Definitions> {
         self.catalogue.as_ref().and_then(Catalogue::definitions)
     }
 
-    /// Tables whose definition stands in the log behind rows that were told by what the catalogue said later; each
-    /// once.
+    /// Takes the list of tables that the log redefines after rows for which a newer definition was used. Each
+    /// redefinition is returned once.
     pub fn take_changed(&mut self) -> Vec<Changed> {
         self.catalogue.as_mut().map(Catalogue::take_changed).unwrap_or_default()
     }
 
-    /// The transaction that has started and not ended.
+    /// Returns the transaction that has started but not ended.
     pub const fn open(&self) -> Option<&Outline> {
         self.tracker.open()
     }
 
-    /// Takes the next event; behind a transaction's last one, gives where a run can be resumed.
+    /// Takes the next event. After the last event of a transaction, returns the position to resume at.
     ///
     /// # Errors
     ///
-    /// When the event is corrupt or cannot stand there, when its change cannot be told, or when the output cannot be
+    /// If the event is corrupt or not allowed at its position, its change cannot be streamed, or the output cannot be
     /// written.
     pub fn take(&mut self, event: &Event<'_>, output: &mut Output) -> Result<Option<Token>, Error> {
         let at = self.at(event)?;
@@ -178,8 +177,8 @@ impl Streamer {
         Ok(Some(token))
     }
 
-    /// A payload too large to be held starts, which claims to have `uncompressed_size` bytes: its events come one by
-    /// one, by [`Streamer::take_inside`]. `event` is one of its kind, with any payload.
+    /// Starts a payload too large for memory, which claims to hold `uncompressed_size` bytes. Its events follow one by
+    /// one with [`Streamer::take_inside`]. `event` is a payload event whose payload may be empty.
     ///
     /// # Errors
     ///
@@ -199,7 +198,7 @@ impl Streamer {
         Ok(Large { position, end })
     }
 
-    /// An event of a payload that has begun.
+    /// Takes an event of the current payload.
     ///
     /// # Errors
     ///
@@ -215,11 +214,11 @@ impl Streamer {
             .map_err(|refusal| refusal.at(at.log, at.offset))
     }
 
-    /// The payload has ended; gives where a run can be resumed.
+    /// Ends the payload. Returns the position to resume at.
     ///
     /// # Errors
     ///
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn end_payload(
         &mut self,
         event: &Event<'_>,
@@ -240,7 +239,7 @@ impl Streamer {
         })
     }
 
-    /// Where an event of a payload stands, which stands there itself.
+    /// Returns the coordinates of an event in a payload, whose own coordinates are `payload`.
     fn inside<'e>(&mut self, raw: &RawEvent<'_>, payload: At<'e>) -> At<'e> {
         let header = raw.header();
         let position = self.origin.as_mut().and_then(|origin| origin.inside(raw.bytes().len()));
@@ -248,7 +247,7 @@ impl Streamer {
         At { timestamp: header.timestamp, server_id: header.server_id, position, ..payload }
     }
 
-    /// Where a run can be resumed behind the transaction, whose last event ends at `end`.
+    /// Returns the position to resume at after the transaction, whose last event ends at `end`.
     fn token(&mut self, at: &At<'_>, end: u64) -> Result<Token, Error> {
         let position = match &mut self.origin {
             Some(origin) => origin.end(end).map_err(|reason| corrupt(at, reason))?,
@@ -258,7 +257,7 @@ impl Streamer {
         Ok(Token { place, gtid: self.open.head.gtid.clone() })
     }
 
-    /// Follows the log's grammar; gives the transaction that ends.
+    /// Tracks the log's grammar. Returns the transaction that ends with this event.
     fn follow(&mut self, event: &Event<'_>) -> Result<Option<Outline>, String> {
         let tracked = match self.tracker.track(event.offset, &event.raw, event.format) {
             Ok(tracked) => tracked,
@@ -394,7 +393,7 @@ impl Streamer {
         }
         let mut known = None;
         if let Some(definitions) = self.catalogue.as_mut().and_then(Catalogue::definitions_mut) {
-            // What is not saved yet would be left alone, and a copy be changed.
+            // Release the unsaved copy first. Otherwise the definitions would be copied before the change.
             let is_unsaved = output.take_defined().is_some();
             let changes = define(definitions, query, within.format);
             if is_unsaved || !changes.is_empty() {
@@ -450,7 +449,7 @@ impl Streamer {
     }
 
     fn map(&mut self, map: &TableMap<'_>, within: Within<'_>) -> Result<(), Refusal> {
-        /// Tables prepared at most: numbers are never used again, so a long log has any number of them.
+        /// Prepared tables. Bounds memory: table IDs are never reused, so a long log has any number of them.
         const KNOWN_MAX: usize = 8192;
         let table = self.tables.map(map)?;
         if self.known.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.table, &table)) {
@@ -493,7 +492,7 @@ impl Streamer {
     fn rows(&mut self, rows: &Rows<'_>, within: Within<'_>, output: &mut Output) -> Result<(), Refusal> {
         let mut decoder = self.tables.decoder(rows)?;
         let Some(known) = self.known.get_mut(&rows.table_id) else {
-            // An event without columns does nothing but end a statement.
+            // An event without columns only ends a statement.
             return if rows.column_count == 0 { Ok(()) } else { self.prepare_again(rows, within, output) };
         };
         if matches!(known.meant, Meant::Unfit | Meant::Undefined)
@@ -518,7 +517,7 @@ impl Streamer {
         self.tell(rows, &Prepared { plan, decoder }, within, output)
     }
 
-    /// The table was prepared long ago, and forgotten.
+    /// Takes rows of a table that was evicted from the prepared tables.
     fn prepare_again(
         &mut self,
         rows: &Rows<'_>,
@@ -582,13 +581,13 @@ fn corrupt(at: &At<'_>, reason: String) -> Error {
     Error::Corrupt { log: at.log.to_owned(), offset: at.offset, reason }
 }
 
-/// What reads rows of a table that the catalogue has named.
+/// Returns a decoder for rows of a table with column names from the catalogue.
 fn own_decoder(
     table: &Arc<Table>,
     decoders: &mut Vec<Arc<RowDecoder>>,
     rows: &Rows<'_>,
 ) -> Result<Arc<RowDecoder>, Refusal> {
-    /// Decoders kept a table: one for each set of columns that some statement changes.
+    /// Decoders per table: one for each set of columns in its rows events.
     const DECODERS_MAX: usize = 32;
     if let Some(decoder) = decoders.iter().find(|decoder| decoder.fits(rows)) {
         return Ok(Arc::clone(decoder));
@@ -625,7 +624,7 @@ fn ddl_xid(var: StatusVar<'_>) -> Option<u64> {
     }
 }
 
-/// Is it one of MariaDB's compressed events?
+/// Returns whether this is one of MariaDB's compressed events.
 const fn is_compressed(event_type: EventType) -> bool {
     event_type.decompressed().is_some()
 }

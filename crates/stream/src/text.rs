@@ -1,10 +1,10 @@
-//! JSON text, straight into bytes.
+//! Writing of JSON text into byte buffers.
 
 use base64_simd::{Out, STANDARD};
 
 use crate::token::Token;
 
-/// Appends what this does, in quotes.
+/// Appends the output of `put` in quotes.
 pub(crate) fn put_quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     put(out);
@@ -19,7 +19,7 @@ pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends what stands between a string's quotes; `text` is UTF-8.
+/// Appends a string without quotes, escaped; `text` is UTF-8.
 pub(crate) fn put_inside(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
     while let Some(at) = first_escaped(rest) {
@@ -30,13 +30,13 @@ pub(crate) fn put_inside(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(rest);
 }
 
-/// Quotes, backslashes, and what is below a space: nothing else must be escaped.
+/// Returns whether JSON requires escaping: quotes, backslashes and control characters.
 const fn is_escaped(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 fn first_escaped(text: &[u8]) -> Option<usize> {
-    /// Looked at together: without a branch for each byte, the compiler does that in a few instructions.
+    /// Bytes checked together: without a branch per byte, the compiler uses vector instructions.
     const STEP: usize = 16;
     let (steps, _) = text.as_chunks::<STEP>();
     let clean = steps.iter().take_while(|step| !step.iter().fold(false, |any, byte| any | is_escaped(*byte)));
@@ -62,7 +62,7 @@ fn put_escape(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
-/// Appends where to go on, in quotes.
+/// Appends a resume token in quotes.
 pub(crate) fn put_token(out: &mut Vec<u8>, token: &Token) {
     out.push(b'"');
     put_inside(out, token.place.log.as_bytes());
@@ -81,7 +81,7 @@ pub(crate) fn put_integer(out: &mut Vec<u8>, number: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends a number in as few digits as tell it apart; `null` for what is none, which no server stores.
+/// Appends a number in as few digits as identify it; `null` for NaN and infinity, which no server stores.
 pub(crate) fn put_float(out: &mut Vec<u8>, number: impl zmij::Float) {
     match zmij::Buffer::new().format(number) {
         "NaN" | "inf" | "-inf" => out.extend_from_slice(b"null"),
@@ -89,9 +89,9 @@ pub(crate) fn put_float(out: &mut Vec<u8>, number: impl zmij::Float) {
     }
 }
 
-/// Appends bytes as a string of base64.
+/// Appends bytes as a base64 string.
 pub(crate) fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    /// Encoded at once: a whole number of groups of three.
+    /// Bytes encoded at once: a multiple of three.
     const STEP: usize = 3 << 10;
     out.push(b'"');
     let mut text = [0; STEP / 3 * 4];
@@ -101,7 +101,7 @@ pub(crate) fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends at least `width` digits.
+/// Appends a number with at least `width` digits.
 pub(crate) fn put_digits(out: &mut Vec<u8>, number: u32, width: usize) {
     let mut buffer = itoa::Buffer::new();
     let text = buffer.format(number).as_bytes();

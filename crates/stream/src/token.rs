@@ -1,25 +1,25 @@
-//! What a run is resumed from: a place in the source's logs, and the transaction in front of it.
+//! The token from which a run resumes: a position in the source's logs, and the transaction before it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::change::Place;
 
-/// What a run is resumed from: a place in the source's logs, and the transaction that ends there.
+/// Token from which a run resumes: a position in the source's logs, and the transaction that ends there.
 ///
-/// As text: `binlog.000003:1234`, or `binlog.000003:1234,UUID:7` where the transaction has a GTID.
+/// As text: `binlog.000003:1234`, or `binlog.000003:1234,UUID:7` if the transaction has a GTID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Where to go on.
+    /// Position to resume at.
     pub place: Place,
-    /// The transaction in front of that, as a GTID; none where it has none.
+    /// GTID of the transaction before it; `None` if it has none.
     pub gtid: Option<String>,
 }
 
-/// Why a text is no token.
+/// Error of parsing a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no place to resume at: those are in the field `resume` of records, like binlog.000003:1234"
+    "{text:?} is no resume position: use the value of a record's field `resume`, such as binlog.000003:1234"
 )]
 pub struct TokenError {
     text: String,

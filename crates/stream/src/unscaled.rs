@@ -1,8 +1,8 @@
-//! An exact number without its point, as bytes: what Kafka Connect's Decimal is.
+//! The unscaled value of an exact number as bytes, the format of Kafka Connect's Decimal.
 
 use binlog::Decimal;
 
-/// Gives the unscaled value's two's complement, most significant byte first, in as few bytes as hold it.
+/// Returns the two's complement of the unscaled value, most significant byte first, in as few bytes as possible.
 pub(crate) fn unscaled<'s>(decimal: &Decimal<'_>, scratch: &'s mut Scratch) -> &'s [u8] {
     let Scratch { text, bytes } = scratch;
     text.clear();
@@ -10,9 +10,9 @@ pub(crate) fn unscaled<'s>(decimal: &Decimal<'_>, scratch: &'s mut Scratch) -> &
     unscaled_text(text, bytes)
 }
 
-/// The same of a number's text: digits, with a sign and a point or without.
+/// Like `unscaled`, for a number's text: digits, optionally with a sign and a decimal point.
 pub(crate) fn unscaled_text<'s>(text: &[u8], bytes: &'s mut Vec<u8>) -> &'s [u8] {
-    /// Digits that 16 bytes hold, whatever they are.
+    /// Number of digits that always fit into 16 bytes.
     const SHORT_MAX: usize = 38;
     let digits = text.iter().filter(|byte| byte.is_ascii_digit()).map(|digit| digit - b'0');
     let is_negative = text.first() == Some(&b'-');
@@ -32,14 +32,14 @@ pub(crate) fn unscaled_text<'s>(text: &[u8], bytes: &'s mut Vec<u8>) -> &'s [u8]
     shortest(bytes)
 }
 
-/// Memory that is used again and again.
+/// Reusable buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     text: Vec<u8>,
     bytes: Vec<u8>,
 }
 
-/// Ten times a number and a digit on top; least significant byte first.
+/// Multiplies a number by ten and adds a digit; least significant byte first.
 fn multiply_and_add(bytes: &mut Vec<u8>, digit: u8) {
     let mut carry = u16::from(digit);
     for byte in bytes.iter_mut() {
@@ -52,7 +52,7 @@ fn multiply_and_add(bytes: &mut Vec<u8>, digit: u8) {
     }
 }
 
-/// The two's complement; least significant byte first.
+/// Negates a number in two's complement; least significant byte first.
 fn negate(bytes: &mut [u8]) {
     let mut carry = true;
     for byte in bytes {
@@ -61,7 +61,7 @@ fn negate(bytes: &mut [u8]) {
     }
 }
 
-/// Without bytes in front that say no more than the sign.
+/// Removes leading bytes that only extend the sign.
 fn shortest(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
         && let Some(next) = rest.first()

@@ -1,4 +1,4 @@
-//! A column's value as JSON, the way either tool writes it.
+//! Column values as JSON, common to both envelopes.
 
 pub(crate) mod debezium;
 pub(crate) mod maxwell;
@@ -12,7 +12,7 @@ use crate::plan::ColumnPlan;
 use crate::text::{put_base64, put_string};
 use crate::unscaled::Scratch;
 
-/// Memory that is used again and again.
+/// Reusable buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) unscaled: Scratch,
@@ -20,10 +20,10 @@ pub(crate) struct Room {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A value of MariaDB's compressed columns: no more than a LONGTEXT holds, and no more than a packet.
+/// Size in bytes of a decompressed value of MariaDB's compressed columns: `max_allowed_packet` is at most this.
 const DECOMPRESSED_MAX: usize = 1 << 30;
 
-/// What a field holds; a document of which the log has only the changes, put together.
+/// Returns the value of a field. Applies partial updates to JSON documents.
 pub(crate) fn value_of<'a>(row: &Row<'_, 'a>, field: &Field<'_, 'a>) -> Result<Told<'a>, DecodeError> {
     if !field.is_partial() {
         return field.value().map(Told::Value);
@@ -35,12 +35,12 @@ pub(crate) fn value_of<'a>(row: &Row<'_, 'a>, field: &Field<'_, 'a>) -> Result<T
     }
 }
 
-/// What is known of a field.
+/// Value of a field.
 pub(crate) enum Told<'a> {
     Value(Value<'a>),
-    /// A JSON document, put together.
+    /// JSON document after applying a partial update.
     Document(Vec<u8>),
-    /// The log has changes of a document, and not the document.
+    /// Partial update of a JSON document that the log does not contain.
     Unknown,
 }
 
@@ -48,7 +48,8 @@ pub(crate) fn put_text(out: &mut Vec<u8>, column: &ColumnPlan, text: &Text<'_>) 
     put_string(out, &column.charset.decode_lossy(text.bytes));
 }
 
-/// Bytes; text, if the log does not say which of both they are, and they are UTF-8.
+/// Appends bytes as base64. If the log does not state that they are binary (`is_told`) and they are UTF-8, appends them
+/// as text.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, is_told: bool, bytes: &Bytes<'_>, room: &mut Room) {
     if !is_told && let Ok(text) = std::str::from_utf8(bytes.bytes) {
         return put_string(out, text);
@@ -76,7 +77,7 @@ pub(crate) fn put_compressed(
     Ok(())
 }
 
-/// The text of an ENUM's value; where the log does not tell them, its number.
+/// Appends the text of an ENUM value, or its number if the log lacks the members.
 pub(crate) fn put_enum(out: &mut Vec<u8>, column: &ColumnPlan, number: u16) -> Result<(), Fault> {
     match (usize::from(number), &*column.texts) {
         (_, []) => crate::text::put_integer(out, number),
@@ -86,7 +87,7 @@ pub(crate) fn put_enum(out: &mut Vec<u8>, column: &ColumnPlan, number: u16) -> R
     Ok(())
 }
 
-/// The texts of a SET's value, with quotes around each.
+/// Returns the texts of a SET value, each in quotes.
 pub(crate) fn set_texts(column: &ColumnPlan, bits: u64) -> Result<impl Iterator<Item = &[u8]>, Fault> {
     let known = column.texts.len();
     if known < 64 && bits >> known != 0 {

@@ -1,5 +1,5 @@
-//! Records of sample logs, in both envelopes, as they were looked at when they were written down. With
-//! `BINTIDE_GOLDEN=write` they are written down again.
+//! Records of sample logs in both envelopes, compared with reviewed golden files. `BINTIDE_GOLDEN=write` rewrites the
+//! files.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,7 +43,7 @@ fn settings(envelope: Envelope) -> Settings {
     }
 }
 
-/// The records of a sample, from this token on, and the tokens that its transactions gave.
+/// Streams a sample from `from` on; returns its records, and the tokens of its transactions.
 fn told(sample: &str, envelope: Envelope, from: Option<&Token>) -> (String, Vec<Token>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     let mut reader = LogReader::open(path).unwrap();
@@ -109,7 +109,7 @@ fn mariadb() {
     check("mariadb-compressed");
 }
 
-/// What rows hold, without where they stand.
+/// Returns the row records without their positions.
 fn rows(text: &str) -> Vec<[serde_json::Value; 4]> {
     let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let rows = records.filter(|record| record.get("op").or(record.get("data")).is_some());
@@ -171,6 +171,6 @@ fn places_that_are_none_are_refused() {
         Token { place, gtid: None }
     };
     check(moved(1), "no transaction ends there");
-    check(moved(1 << 30), "the log has");
-    check(Token { gtid: Some("a:1".to_owned()), ..token.clone() }, "it is another log");
+    check(moved(1 << 30), "the log has only");
+    check(Token { gtid: Some("a:1".to_owned()), ..token.clone() }, "this is another log");
 }

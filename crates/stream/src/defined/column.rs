@@ -1,4 +1,4 @@
-//! A column's definition, and where it stands.
+//! Parsing and writing of column definitions.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use filter::{Word, Words};
 use crate::catalogue::{ColumnFacts, TableFacts, Written};
 use crate::defined::quoted;
 
-/// Character sets and the numbers of their default collations, which say in what texts are stored.
+/// Character sets and the IDs of their default collations.
 const CHARSETS: [(&str, u16); 41] = [
     ("big5", 1),
     ("dec8", 3),
@@ -53,7 +53,7 @@ const CHARSETS: [(&str, u16); 41] = [
     ("gb18030", 248),
 ];
 
-/// Names of types that stand for others.
+/// Synonyms of type names.
 const ALIASES: [(&str, &str); 27] = [
     ("bool", "tinyint"),
     ("boolean", "tinyint"),
@@ -84,7 +84,7 @@ const ALIASES: [(&str, &str); 27] = [
     ("geomcollection", "geometrycollection"),
 ];
 
-/// What types of text are in the character set `binary`.
+/// Text types, and the types that they become in the character set `binary`.
 const BYTES: [(&str, &str); 6] = [
     ("char", "binary"),
     ("varchar", "varbinary"),
@@ -94,13 +94,13 @@ const BYTES: [(&str, &str); 6] = [
     ("longtext", "longblob"),
 ];
 
-/// What stands in front of a character set.
+/// Keywords that precede the name of a character set.
 pub(super) const CHARACTER_SET: [&str; 3] = ["CHARACTER SET", "CHAR SET", "CHARSET"];
 
-/// Where a column is to be.
+/// Position clause of a column definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Where it is, or at the end.
+    /// No clause: an existing column stays where it is, a new one goes to the end.
     Same,
     First,
     After(String),
@@ -117,7 +117,7 @@ impl Place {
         }
     }
 
-    /// Its number; none to leave it where it is; `None` if the column in front of it is not there.
+    /// Returns the index of the column: `Some(None)` without a clause; `None` if the AFTER column does not exist.
     pub(super) fn at(&self, facts: &TableFacts) -> Option<Option<usize>> {
         match self {
             Self::Same => Some(None),
@@ -130,7 +130,8 @@ impl Place {
     }
 }
 
-/// A column's definition, and whether it is the primary key by itself. What says where it is to be is left.
+/// Parses a column definition; also returns whether it declares the column the primary key. Leaves the position
+/// clause to the caller.
 pub(super) fn column(words: &mut Words, table_charset: Option<&str>) -> Option<(ColumnFacts, bool)> {
     let name = words.name()?;
     let Type { data_type, column_type, mut nullable, mut written } = kind(words)?;
@@ -168,7 +169,7 @@ pub(super) fn column(words: &mut Words, table_charset: Option<&str>) -> Option<(
     Some((column, is_key))
 }
 
-/// A column's texts are in this character set; `None` if that is not known. Of bytes, it is another type.
+/// Sets the column's character set; `None` if unknown. `binary` turns text types into binary types.
 fn encode(column: &mut ColumnFacts, charset: Option<&str>) {
     if charset == Some("binary")
         && let Some((text, bytes)) = BYTES.iter().find(|(text, _)| *text == column.data_type)
@@ -180,17 +181,17 @@ fn encode(column: &mut ColumnFacts, charset: Option<&str>) {
     column.collation = charset.filter(|_| has_charset(&column.data_type)).and_then(number);
 }
 
-/// Is it a type of texts?
+/// Returns whether values of the type have a character set.
 pub(super) fn has_charset(data_type: &str) -> bool {
     ["enum", "set"].contains(&data_type) || BYTES.iter().any(|(text, _)| *text == data_type)
 }
 
-/// What a type's text, as a server has it, says.
+/// Parses a type as a server writes it.
 pub(super) fn written(column_type: &str) -> Option<Written> {
     Some(kind(&mut Words::of(column_type, 0)?)?.written)
 }
 
-/// All texts of a table are in this character set from now on; `None` if it is not known.
+/// Converts all text columns of the table to the character set; `None` if unknown.
 pub(super) fn recode(facts: &mut TableFacts, charset: Option<&str>) {
     for column in facts.columns.iter_mut().filter(|column| has_charset(&column.data_type)) {
         encode(column, charset);
@@ -198,7 +199,7 @@ pub(super) fn recode(facts: &mut TableFacts, charset: Option<&str>) {
     facts.charset = charset.map(str::to_owned);
 }
 
-/// `a SET DEFAULT 7`, `a DROP DEFAULT`, and what is no column's.
+/// Applies `a SET DEFAULT 7` or `a DROP DEFAULT`; ignores ALTER on anything but a column.
 pub(super) fn set_default(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
     let name = words.name()?;
     let value = if words.take("SET DEFAULT") {
@@ -213,7 +214,7 @@ pub(super) fn set_default(words: &mut Words, facts: &mut TableFacts) -> Option<(
     Some(())
 }
 
-/// What a character set or a collation is called, which may stand there as a text.
+/// Parses the name of a character set or collation, which may be a string literal.
 pub(super) fn charset_name(words: &mut Words) -> Option<String> {
     match words.peek()? {
         Word::Text(_) => match words.take_next()? {
@@ -224,12 +225,12 @@ pub(super) fn charset_name(words: &mut Words) -> Option<String> {
     }
 }
 
-/// The character set of a collation, which begins with its name.
+/// Returns the character set of a collation, whose name starts with it.
 pub(super) fn charset_of(collation: &str) -> String {
     collation.split('_').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// The text of a default value; none if it is NULL, or computed.
+/// Parses a default value; `None` if it is NULL or an expression.
 fn default(words: &mut Words) -> Option<String> {
     let is_negative = words.take_sign("-");
     words.take_sign("+");
@@ -251,9 +252,9 @@ fn default(words: &mut Words) -> Option<String> {
     }
 }
 
-/// The number of the default collation of a server's collation's character set.
+/// Returns the ID of the default collation in the character set of `collation`, a server's collation ID.
 pub(super) fn of_charset(collation: u16) -> u16 {
-    // MySQL's collations are among those that are known of MariaDB.
+    // The table of MariaDB's collations includes MySQL's.
     let found = Collation::new(collation, Flavour::MariaDb);
     found.and_then(|found| number(found.charset().name())).unwrap_or(collation)
 }
@@ -263,13 +264,13 @@ fn number(charset: &str) -> Option<u16> {
     CHARSETS.iter().find(|(name, _)| *name == charset).map(|(_, number)| *number)
 }
 
-/// A column's type.
+/// A parsed column type.
 struct Type {
-    /// What it is called.
+    /// As `information_schema.columns.data_type`.
     data_type: String,
-    /// All of it.
+    /// As `information_schema.columns.column_type`.
     column_type: String,
-    /// Can it be NULL if nothing is said?
+    /// True if the column is nullable unless declared otherwise.
     nullable: bool,
     written: Written,
 }
@@ -320,7 +321,7 @@ fn kind(words: &mut Words) -> Option<Type> {
     Some(Type { data_type, column_type, nullable: true, written })
 }
 
-/// What a type is called, in small letters.
+/// Parses the name of a type, in lower case.
 fn type_name(words: &mut Words) -> Option<String> {
     words.take("NATIONAL");
     let Word::Plain(name) = words.take_next()? else { return None };
@@ -334,30 +335,30 @@ fn type_name(words: &mut Words) -> Option<String> {
     Some(name)
 }
 
-/// What stands in parentheses behind a type.
+/// Parses the arguments in parentheses after a type.
 fn arguments(words: &mut Words) -> Option<Vec<String>> {
     let parts = words.group().into_iter().flat_map(|mut group| group.parts());
     let argument = |mut part: Words| match part.take_next()? {
         Word::Number(number) => Some(number),
-        // Spaces at the end of a text are cut.
+        // The server removes trailing spaces of members.
         Word::Text(text) => Some(literal(text.trim_end_matches(' '))),
         _ => None,
     };
     parts.map(argument).collect()
 }
 
-/// A text as SQL has it.
+/// Returns the text as a SQL literal.
 fn literal(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n").replace('\r', "\\r");
     format!("'{}'", text.replace('\0', "\\0"))
 }
 
-/// The columns of a key.
+/// Parses the columns of a key.
 pub(super) fn key(mut group: Words) -> Option<Vec<String>> {
     group.parts().into_iter().map(|mut part| part.name()).collect()
 }
 
-/// A column gets another name, in the key too.
+/// Renames a column, in the primary key too.
 pub(super) fn rename(facts: &mut TableFacts, old: &str, new: &str) -> Option<()> {
     let column = facts.columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(old))?;
     new.clone_into(&mut column.name);
@@ -367,7 +368,7 @@ pub(super) fn rename(facts: &mut TableFacts, old: &str, new: &str) -> Option<()>
     Some(())
 }
 
-/// Appends a column as a definition has it.
+/// Appends a column definition.
 pub(super) fn put_column(out: &mut String, column: &ColumnFacts) {
     out.push_str(&quoted(&column.name));
     out.push(' ');
@@ -395,7 +396,7 @@ pub(super) fn put_column(out: &mut String, column: &ColumnFacts) {
     }
 }
 
-/// The character set that a column's definition names.
+/// Returns the character set of a column.
 pub(crate) fn charset(column: &ColumnFacts) -> Option<&'static str> {
     let charset = CHARSETS.iter().find(|(_, number)| Some(*number) == column.collation);
     charset.map(|(charset, _)| *charset)

@@ -1,6 +1,6 @@
-//! Tables as the definitions in the log make them: what columns are called that rows events do not name.
+//! Table definitions from the DDL statements in the log: names for columns that rows events do not name.
 //!
-//! A definition that is not understood stops nothing: the tables that it names are not known from there on.
+//! A DDL statement that cannot be parsed is no error: from there on, the tables that it names are unknown.
 
 mod column;
 mod told;
@@ -19,41 +19,42 @@ use crate::defined::column::{
 
 pub(crate) use crate::defined::told::put_changes;
 
-/// Tables as definitions make them.
+/// Table definitions that DDL statements have created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definitions {
-    /// By database and name. Shared with whoever saves them.
+    /// Tables by database and name. Shared with copies that wait to be saved.
     tables: Arc<BTreeMap<Name, TableFacts>>,
-    /// The character sets of databases, where definitions say them.
+    /// Default character sets of databases, as far as DDL statements state them.
     charsets: Arc<BTreeMap<String, String>>,
 }
 
-/// What a statement goes by that it does not say itself.
+/// Session state that the meaning of a statement depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ambient<'a> {
-    /// The default database.
+    /// Default database.
     pub(crate) database: &'a str,
     /// `sql_mode`'s bits.
     pub(crate) sql_mode: u64,
-    /// The server's character set.
+    /// Character set of the server.
     pub(crate) charset: Option<&'a str>,
-    /// Does the log leave open whether it has made anything? A server logs `IF NOT EXISTS` also where there was one.
+    /// True if the statement may have had no effect. A server logs `IF NOT EXISTS` even if the table existed.
     pub(crate) may_be_idle: bool,
 }
 
-/// What a statement has made of tables.
+/// Changes that a statement made to table definitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Tables that are others now, as they were before; `None` if they were not there.
+    /// Changed tables, each with its definition before; `None` if it did not exist.
     were: BTreeMap<Name, Option<TableFacts>>,
-    /// Has a database another character set?
+    /// True if the character set of a database has changed.
     has_charsets: bool,
 }
 
-/// A table's database and name.
+/// Database and name of a table.
 type Name = [String; 2];
 
-/// Words that begin a key or a check, and no column. Those that are not reserved are columns' names without the next.
+/// Keywords that start an element of CREATE TABLE that is no column. A word that is not reserved is listed with its
+/// next word, because it may be a column name otherwise.
 const ELEMENTS: [&str; 10] = [
     "CONSTRAINT",
     "PRIMARY",
@@ -67,12 +68,12 @@ const ELEMENTS: [&str; 10] = [
     "PERIOD FOR",
 ];
 
-/// What ALTER TABLE drops and alters that is no column.
+/// Keywords that follow ALTER TABLE … DROP when no column is dropped.
 const OTHERS: [&str; 8] =
     ["PARTITION", "INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "SYSTEM VERSIONING", "PERIOD FOR"];
 
 impl Definitions {
-    /// Takes a statement, as far as it defines tables. Gives what it has changed.
+    /// Applies a statement, if it defines tables. Returns the changes.
     pub(crate) fn take(&mut self, sql: &str, ambient: Ambient<'_>) -> Changes {
         let Some(mut words) = Words::of(sql, ambient.sql_mode) else { return Changes::default() };
         let naming = Naming { database: ambient.database };
@@ -85,12 +86,12 @@ impl Definitions {
         changes
     }
 
-    /// A table; `None` if no definition of it was understood.
+    /// Returns a table; `None` if no DDL statement on it could be parsed.
     pub fn table(&self, database: &str, table: &str) -> Option<&TableFacts> {
         find(&self.tables, [database, table]).map(|(_, facts)| facts)
     }
 
-    /// A table is known from elsewhere, and perhaps the statement that makes it (SHOW CREATE TABLE), which says more.
+    /// Inserts a table from another source. `statement` is its SHOW CREATE TABLE, if available, which has more detail.
     pub fn put(&mut self, names: [&str; 2], mut facts: TableFacts, statement: Option<&str>) {
         if let Some(made) = statement.and_then(made)
             && made
@@ -108,18 +109,18 @@ impl Definitions {
             if column.written.type_name.is_empty() {
                 column.written = written(&column.column_type).unwrap_or_default();
             }
-            // Definitions are kept with the names of character sets.
+            // Saved definitions contain names of character sets, not of collations.
             column.collation = column.collation.map(of_charset);
         }
         Arc::make_mut(&mut self.tables).insert(names.map(str::to_owned), facts);
     }
 
-    /// A database's character set is known from elsewhere.
+    /// Inserts the character set of a database from another source.
     pub fn put_database(&mut self, name: &str, charset: &str) {
         Arc::make_mut(&mut self.charsets).insert(name.to_owned(), charset.to_ascii_lowercase());
     }
 
-    /// From its text.
+    /// Parses saved definitions, the format that `Display` writes.
     pub fn parse(text: &str) -> Self {
         let (mut tables, mut charsets) = (BTreeMap::new(), BTreeMap::new());
         for mut words in text.split(END).filter_map(|statement| Words::of(statement, 0)) {
@@ -133,7 +134,7 @@ impl Definitions {
     }
 }
 
-/// A table as a server says that it would be made.
+/// Parses the output of SHOW CREATE TABLE.
 fn made(statement: &str) -> Option<TableFacts> {
     let mut words = Words::of(statement, 0)?;
     words.take("CREATE TABLE").then_some(())?;
@@ -141,7 +142,7 @@ fn made(statement: &str) -> Option<TableFacts> {
     created(words.group()?, &mut words, None)
 }
 
-/// A table that was saved: what it does not say, its database does not say for it.
+/// Parses a saved table. The character set of its database does not apply to it.
 fn saved(words: &mut Words) -> Option<(Name, TableFacts)> {
     let (database, table) = words.table()?;
     let facts = created(words.group()?, words, None)?;
@@ -149,16 +150,16 @@ fn saved(words: &mut Words) -> Option<(Name, TableFacts)> {
 }
 
 impl Changes {
-    /// Has nothing changed?
+    /// Returns whether nothing has changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.were.is_empty() && !self.has_charsets
     }
 }
 
-/// Ends a statement.
+/// End of a saved statement.
 const END: &str = ";\n";
 
-/// As statements that make the tables, one a line.
+/// Writes the definitions as CREATE statements, one per line.
 impl fmt::Display for Definitions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (database, charset) in self.charsets.iter() {
@@ -185,12 +186,12 @@ impl fmt::Display for Definitions {
     }
 }
 
-/// A name in SQL.
+/// Returns a name quoted for SQL.
 pub(crate) fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// Gives names without a database the default one.
+/// Default database of table names that have none.
 struct Naming<'n> {
     database: &'n str,
 }
@@ -202,7 +203,7 @@ impl Naming<'_> {
     }
 }
 
-/// By exactly this name, or where the server does not tell letters' cases apart, by one that differs in them.
+/// Finds a table by its exact name, or else by a name that differs only in case.
 fn find<'t>(tables: &'t BTreeMap<Name, TableFacts>, name: [&str; 2]) -> Option<(&'t Name, &'t TableFacts)> {
     let exact = tables.get_key_value(&name.map(str::to_owned));
     exact.or_else(|| {
@@ -212,17 +213,18 @@ fn find<'t>(tables: &'t BTreeMap<Name, TableFacts>, name: [&str; 2]) -> Option<(
     })
 }
 
+/// Applies DDL statements to the definitions.
 struct Tables<'t> {
-    /// Copied once one of them changes, if somebody else has them.
+    /// Copied before the first change, if shared.
     all: &'t mut Arc<BTreeMap<Name, TableFacts>>,
     charsets: Charsets<'t>,
     may_be_idle: bool,
     changes: Changes,
 }
 
-/// Character sets, for what names none.
+/// Default character sets, for databases and tables that do not name one.
 struct Charsets<'t> {
-    /// Of databases that were made.
+    /// Character sets of databases.
     of: &'t mut Arc<BTreeMap<String, String>>,
     server: Option<&'t str>,
 }
@@ -234,7 +236,7 @@ impl Tables<'_> {
             if words.take("TABLE") {
                 self.create(words, naming);
             } else if words.take_any(&["DATABASE", "SCHEMA"]) {
-                // One that may have been there before has whatever character set it had.
+                // If the database existed, its character set is unknown.
                 if !words.take("IF NOT EXISTS") {
                     self.database(words, naming, self.charsets.server);
                 }
@@ -254,7 +256,7 @@ impl Tables<'_> {
         }
     }
 
-    /// A database gets a character set, or as it is made, the server's.
+    /// Sets the character set of a database. `server` is the default for CREATE.
     fn database(&mut self, words: &mut Words, naming: &Naming<'_>, server: Option<&str>) {
         let is_named =
             !["CHARACTER", "CHAR", "CHARSET", "COLLATE", "DEFAULT"].iter().any(|word| words.is(word));
@@ -268,7 +270,7 @@ impl Tables<'_> {
     fn create(&mut self, words: &mut Words, naming: &Naming<'_>) {
         let is_kept = words.take("IF NOT EXISTS");
         let Some(name) = naming.table(words) else { return };
-        // One that was there before has other columns, perhaps.
+        // A table that existed before may have other columns.
         if is_kept && (self.may_be_idle || self.find(&name).is_some()) {
             return;
         }
@@ -283,7 +285,7 @@ impl Tables<'_> {
         self.put(name, facts);
     }
 
-    /// What a table has become; `None` if that was not understood.
+    /// Sets the definition of a table; `None` if it could not be parsed.
     fn put(&mut self, name: Name, facts: Option<TableFacts>) {
         self.remove(&name);
         if facts.is_some() {
@@ -291,7 +293,7 @@ impl Tables<'_> {
         }
     }
 
-    /// A table is another from here on, or not there: the only place that changes them.
+    /// Replaces or removes a table, and records the change. All changes go through this method.
     fn set(&mut self, name: Name, facts: Option<TableFacts>) {
         let all = Arc::make_mut(self.all);
         let was = match facts {
@@ -349,7 +351,7 @@ impl Tables<'_> {
         let mut new_name = None;
         let mut is_understood = true;
         for mut part in words.parts() {
-            // What comes behind ORDER BY may be columns.
+            // The elements after ORDER BY may be column names.
             if part.is("ORDER") || part.is("PARTITION") {
                 break;
             }
@@ -368,10 +370,10 @@ impl Tables<'_> {
     }
 }
 
-/// What stands in the parentheses of CREATE TABLE, and its options behind them.
+/// Parses the parentheses of CREATE TABLE, and the table options after them.
 fn created(mut group: Words, options: &mut Words, database_charset: Option<String>) -> Option<TableFacts> {
     let mut facts = TableFacts::default();
-    // Columns of a table that is made from a query come behind those that are named.
+    // A query appends columns whose definitions are unknown.
     if options.holds(&["SELECT", "AS", "WITH", "VALUES", "TABLE"]) {
         return None;
     }
@@ -389,7 +391,7 @@ fn created(mut group: Words, options: &mut Words, database_charset: Option<Strin
     Some(facts)
 }
 
-/// The character set among a table's or a database's options.
+/// Returns the character set from the options of a table or database.
 fn charset(options: &mut Words) -> Option<String> {
     let mut charset = None;
     while !options.is_over() {
@@ -406,7 +408,7 @@ fn charset(options: &mut Words) -> Option<String> {
     charset
 }
 
-/// Is this a key or a check? A primary key is taken; the others say nothing of columns.
+/// Takes an element that is no column, and sets the primary key if it declares one. Returns whether it was one.
 fn element(words: &mut Words, facts: &mut TableFacts) -> Option<bool> {
     if !ELEMENTS.iter().any(|element| words.is(element)) {
         return Some(false);
@@ -423,7 +425,7 @@ fn element(words: &mut Words, facts: &mut TableFacts) -> Option<bool> {
     Some(true)
 }
 
-/// `RENAME [TO] name` and `RENAME = name`, which rename the table and not a part of it.
+/// Parses `RENAME [TO] name` and `RENAME = name`, which rename the table itself.
 fn renamed(words: &Words, naming: &Naming<'_>) -> Option<Name> {
     let mut words = words.clone();
     let is_it = words.take("RENAME") && !["COLUMN", "INDEX", "KEY"].iter().any(|part| words.is(part));
@@ -435,7 +437,7 @@ fn renamed(words: &Words, naming: &Naming<'_>) -> Option<Name> {
     naming.table(&mut words)
 }
 
-/// One change of ALTER TABLE; `None` if it is not understood.
+/// Applies one alteration of ALTER TABLE; `None` if it cannot be parsed.
 fn change(words: &mut Words, facts: &mut TableFacts, database_charset: Option<&str>) -> Option<()> {
     if words.take("ADD") {
         return add(words, facts);
@@ -470,7 +472,7 @@ fn change(words: &mut Words, facts: &mut TableFacts, database_charset: Option<&s
         recode(facts, if charset == "default" { database_charset } else { Some(&charset) });
         return Some(());
     }
-    // Options, of which some may be of texts, and partitions: what columns are called stays.
+    // Table options, some of which may set a character set, and partitions. Column names stay.
     facts.charset = charset(words).or(facts.charset.take());
     Some(())
 }
@@ -524,7 +526,7 @@ fn dropped(words: &mut Words, facts: &mut TableFacts) -> Option<()> {
     Some(())
 }
 
-/// A column becomes another.
+/// Replaces a column definition.
 fn replace(words: &mut Words, facts: &mut TableFacts, old: &str) -> Option<()> {
     let (column, is_key) = column(words, facts.charset.as_deref())?;
     rename(facts, old, &column.name)?;
@@ -546,7 +548,7 @@ mod tests {
     use super::{Ambient, Definitions};
     use crate::catalogue::{ColumnFacts, TableFacts};
 
-    /// What statements in a row make, and that it survives being saved.
+    /// Checks the tables that statements create, and that these survive saving.
     fn check(statements: &[&str], wanted: &str) {
         let mut definitions = Definitions::default();
         for statement in statements {
@@ -582,7 +584,7 @@ mod tests {
             &["create table t (a int)", "create table u like t"],
             "CREATE TABLE `d`.`t` (`a` int);\nCREATE TABLE `d`.`u` (`a` int);",
         );
-        // Of MariaDB: what begins as the name of a column.
+        // MariaDB keywords that may also be column names.
         check(
             &[
                 "create table t (id int, period date, system int, period for p (period, q), q date)",
@@ -623,7 +625,7 @@ mod tests {
              CREATE TABLE `e`.`u` (`a` char(3) CHARACTER SET latin2, `b` text CHARACTER SET latin2) \
              DEFAULT CHARACTER SET latin2;",
         );
-        // As the real server has it (9.7.4).
+        // Verified with MySQL 9.7.4.
         check(
             &[
                 "create table t (a varchar(9) char set latin1, b text, c enum('a') charset 'latin1', d char(3) ascii)",
@@ -651,7 +653,7 @@ mod tests {
             "CREATE DATABASE `e` CHARACTER SET koi8r;\n\
              CREATE TABLE `e`.`t` (`a` char(3) CHARACTER SET koi8r) DEFAULT CHARACTER SET koi8r;",
         );
-        // A database says nothing for tables that were there before.
+        // A database's character set does not apply to tables that existed before.
         check(
             &["create table e.t (a char(3))", "alter database e char set koi8r"],
             "CREATE DATABASE `e` CHARACTER SET koi8r;\nCREATE TABLE `e`.`t` (`a` char(3));",
@@ -723,7 +725,7 @@ mod tests {
         assert_eq!((kept.to_string(), definitions.tables.len()), (String::new(), 1));
     }
 
-    /// With a copy of all tables for each, this would take minutes.
+    /// This would take minutes if each statement copied all tables.
     #[test]
     fn many_tables() {
         const TABLES: usize = 20_000;
@@ -772,7 +774,7 @@ mod tests {
             &["create table if not exists t (z int)"],
             "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, `c` text, PRIMARY KEY (`a`));",
         );
-        // Not understood: the table is not known from there on.
+        // Cannot be applied: the table is unknown from there on.
         check_all(&["alter table t drop column nobody"], "");
     }
 }

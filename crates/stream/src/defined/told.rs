@@ -1,11 +1,11 @@
-//! What definitions make of tables, as Debezium tells it.
+//! The array `tableChanges` of Debezium's records of DDL statements.
 
 use crate::catalogue::{ColumnFacts, TableFacts};
 use crate::defined::column::{charset, has_charset};
 use crate::defined::{Changes, Definitions, Name};
 use crate::text::{put_integer, put_string};
 
-/// What became of a table.
+/// Type of change to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Created,
@@ -13,7 +13,7 @@ enum Fate {
     Dropped,
 }
 
-/// The numbers of java.sql.Types that Debezium has for types, by how those begin.
+/// Values of `java.sql.Types` that Debezium uses, by the first word of the type name.
 const JDBC_TYPES: [(&str, i32); 42] = [
     ("CHAR", 1),
     ("CHARACTER", 1),
@@ -59,14 +59,14 @@ const JDBC_TYPES: [(&str, i32); 42] = [
     ("NVARCHAR", -9),
 ];
 
-/// Those that end in this are BLOBs.
+/// `java.sql.Types.BLOB`, for types whose first word ends in BLOB.
 const BLOB: i32 = 2004;
 
-/// What is none of them.
+/// `java.sql.Types.OTHER`, for all remaining types.
 const OTHER: i32 = 1111;
 
-/// Appends what a statement has changed, as an array: of what is known behind it, and of the table that it names first,
-/// if it is to be there whatever has become of it.
+/// Appends the changes of a statement as an array. `after` holds the definitions after it. The table `named` is
+/// included even if it has not changed.
 pub(crate) fn put_changes(
     out: &mut Vec<u8>,
     changes: &Changes,
@@ -81,7 +81,7 @@ pub(crate) fn put_changes(
     out.push(b']');
 }
 
-/// Those that are gone in front.
+/// Returns the changed tables with the type of change; dropped tables come first.
 fn fates<'d>(
     changes: &'d Changes,
     after: &'d Definitions,
@@ -184,13 +184,13 @@ fn jdbc_type(type_name: &str) -> i32 {
     found.map_or(if word.ends_with("BLOB") { BLOB } else { OTHER }, |(_, number)| *number)
 }
 
-/// Length and scale, where Debezium has them.
+/// Returns length and scale, where Debezium has them.
 fn sizes(column: &ColumnFacts) -> [Option<u64>; 2] {
     let arguments = &column.written.arguments;
     let number = |index: usize| arguments.get(index).and_then(|text| text.parse().ok());
     match &*column.data_type {
         "enum" => [Some(1), None],
-        // Every text, a letter long, and commas between them.
+        // One character per member, and commas between them.
         "set" => [Some((arguments.len() as u64 * 2).saturating_sub(1)), None],
         "decimal" => [number(0).or(Some(10)), number(1).or(Some(0))],
         "bit" => [number(0).or(Some(1)), None],

@@ -1,4 +1,4 @@
-//! Values as Debezium's MySQL connector writes them where nothing else is configured.
+//! Values as Debezium's MySQL connector writes them with its default settings.
 
 use binlog::{Bit, Geometry, Timestamp, Value};
 
@@ -20,7 +20,7 @@ pub(crate) fn put(
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Int(number) => put_integer(out, *number),
-        // `bigint.unsigned.handling.mode=long`: what does not fit is negative.
+        // `bigint.unsigned.handling.mode=long`: values that do not fit become negative.
         Value::UInt(number) => put_integer(out, *number as i64),
         Value::Float(number) => put_float(out, *number),
         Value::Double(number) => put_float(out, *number),
@@ -67,7 +67,7 @@ fn is_told(column: &ColumnPlan) -> bool {
     column.charset == binlog::Charset::Binary
 }
 
-/// A day or moment that no calendar has: NULL, or where that cannot be, the first.
+/// Appends a date or time; for an invalid one NULL, or 0 if the column is NOT NULL.
 fn put_epoch(out: &mut Vec<u8>, column: &ColumnPlan, number: Option<i64>) {
     match number {
         Some(number) => put_integer(out, number),
@@ -76,7 +76,7 @@ fn put_epoch(out: &mut Vec<u8>, column: &ColumnPlan, number: Option<i64>) {
     }
 }
 
-/// `"2026-11-21T10:20:30.5Z"`; the zero date is the first moment.
+/// Appends `"2026-11-21T10:20:30.5Z"`; the zero date becomes 1970-01-01.
 fn put_zoned(out: &mut Vec<u8>, moment: &Timestamp) {
     let utc = moment.to_utc();
     out.push(b'"');
@@ -114,14 +114,14 @@ fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Faul
         if index > 0 {
             out.push(b',');
         }
-        // Without the quotes around it.
+        // Without the quotes.
         out.extend_from_slice(&text[1..text.len() - 1]);
     }
     out.push(b'"');
     Ok(())
 }
 
-/// A document is a string that holds JSON.
+/// Appends a document as a string that contains JSON.
 pub(crate) fn put_json(out: &mut Vec<u8>, document: &[u8], room: &mut Room) -> Result<(), Fault> {
     let mut text = std::mem::take(&mut room.text);
     text.clear();
@@ -135,7 +135,7 @@ pub(crate) fn put_json(out: &mut Vec<u8>, document: &[u8], room: &mut Room) -> R
     Ok(put?)
 }
 
-// size  field, of a point
+// size  field (of a point)
 //    1  1: little-endian
 //    4  1: a point
 //    8  x

@@ -71,7 +71,7 @@ fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Faul
     Ok(())
 }
 
-/// Its well-known text; of one that has none, its bytes.
+/// Appends a geometry as well-known text, or as base64 if it is malformed.
 fn put_geometry(out: &mut Vec<u8>, geometry: &Geometry<'_>) {
     let start = out.len();
     out.push(b'"');
