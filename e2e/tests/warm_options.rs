@@ -95,7 +95,10 @@ fn all_channels_are_warmed_or_one() -> Result<()> {
     ensure!(channels(&report) == ["east", "west-2"] && has_no_errors(&report), "{report}");
     let ran = command(&replica, "root")?.args(["--channel", "north"]).output()?;
     let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.code() == Some(2) && said.contains("no channel north: it has east, west-2"), "{said}");
+    ensure!(
+        ran.status.code() == Some(2) && said.contains("no channel north: its channels are east, west-2"),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -206,14 +209,14 @@ fn what_it_cannot_do_is_said_at_once() -> Result<()> {
         (
             "asks",
             &["--admin_user=asks", "--admin_password=secret"],
-            "connect to the replica to search: Access",
+            "connect to the replica for searches: Access",
         ),
         (
             "root",
             &["--relay-logs", "/nowhere"],
             "run it on the replica's own machine, or say with --relay-logs",
         ),
-        ("root", &["--relay-logs", &binary_log], "is a log, and --relay-logs takes a directory"),
+        ("root", &["--relay-logs", &binary_log], "is a log: --relay-logs takes a directory"),
         ("root", &["--relay-logs", &log[..log.len() - 1]], "run it on the replica's own machine"),
     ] {
         let ran = command(&replica, user)?.args(options).output()?;

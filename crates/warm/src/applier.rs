@@ -1,4 +1,4 @@
-//! An applier that is no replica's: it tells itself how far it is.
+//! An applier that is no replica and reports its own progress.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,39 +11,39 @@ use crate::place::{LogNumber, Place};
 use crate::replica::Channel;
 use crate::settings::SettingsFor;
 
-/// Logs that somebody else applies than a replica.
+/// Logs that an applier reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppliedLogs {
-    /// Those of a store, which may still be written to.
+    /// Logs of a store, which may still grow.
     Store(PathBuf),
-    /// These, one after the other.
+    /// These files, in order.
     Files(Vec<PathBuf>),
 }
 
-/// Whoever applies logs, and tells how far that has come.
+/// Progress that an applier outside of the server reports.
 #[derive(Debug, Default)]
 pub struct Applier(Mutex<Told>);
 
 #[derive(Clone, Debug, Default)]
 struct Told {
-    /// The log's name, and bytes from its start.
+    /// Name of the log, and bytes from its start.
     place: Option<(String, u64)>,
     sessions: Vec<u32>,
     is_over: bool,
 }
 
 impl Applier {
-    /// It has come to this place of the log of this name.
+    /// Reports the applier's position in the log of this name.
     pub fn is_at(&self, log: &str, position: u64) {
         self.told().place = Some((log.to_owned(), position));
     }
 
-    /// It applies in these sessions of the server, by the server's numbers for them.
+    /// Reports the connection IDs of the sessions that apply.
     pub fn applies_in(&self, sessions: Vec<u32>) {
         self.told().sessions = sessions;
     }
 
-    /// It is done.
+    /// Reports the end of applying.
     pub fn end(&self) {
         self.told().is_over = true;
     }
@@ -56,7 +56,7 @@ impl Applier {
         self.told().sessions.clone()
     }
 
-    /// How far it is; at the logs' beginning, before it tells.
+    /// Returns the applier's position as a channel; the logs' start until the first report.
     pub(crate) fn channel(&self, settings: &SettingsFor) -> Result<Channel, Error> {
         let (place, log) = self.place(&settings.logs)?;
         let filter = settings.filter.clone();
@@ -78,7 +78,8 @@ impl Applier {
 }
 
 impl AppliedLogs {
-    /// The place at this position of the log of this name: logs of a store have numbers, others are numbered.
+    /// Returns the place at this position of the log of this name. Logs of a store have numbers; files are numbered in
+    /// order.
     fn place(&self, name: &str, position: u64) -> Option<Place> {
         let log = match self {
             Self::Store(_) => LogNumber::of(name)?,
@@ -111,12 +112,14 @@ impl fmt::Display for AppliedLogs {
     }
 }
 
-/// The start of the first of some logs.
+/// Returns the start of the first log.
 pub(crate) fn first_place(logs: &Path) -> Result<Place, Error> {
     let store = Store::open(logs)?;
     let names = store.logs().iter().filter_map(|log| log.file_name());
     let place = names.filter_map(|name| Place::of(&name.to_string_lossy(), 0)).next();
-    place.ok_or_else(|| Error::Refused(format!("the logs of {} have no numbers", logs.display())))
+    place.ok_or_else(|| {
+        Error::Refused(format!("the names of the logs in {} do not end in numbers", logs.display()))
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tables as a replica has them, asked for when the first change of their rows comes.
+//! Loading of table definitions from a replica, when the first change of their rows comes.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use servers::{Connection, NamedRow};
 
 use crate::definition::{Column, Definition, Index, IndexKind, Parent, quoted};
 
-/// What a server calls the primary key.
+/// Name of the primary key.
 const PRIMARY: &str = "PRIMARY";
 
-/// Asks for a table; `None` if there is none whose pages could be touched: it is not there, or InnoDB does not hold it.
+/// Loads a table's definition; `None` if the table does not exist, or is not an InnoDB table.
 pub(crate) fn definition(
     connection: &mut Connection,
     database: &[u8],
@@ -33,7 +33,7 @@ pub(crate) fn definition(
         .map(column)
         .collect();
     let hidden = hidden(connection)?;
-    // Not all of its columns: to tell CARDINALITY, a server opens the table, and may store what it finds.
+    // Not CARDINALITY: to read it, the server opens the table, and may store new statistics.
     let parts = connection.named_rows(&format!(
         "SELECT index_name, index_type, non_unique, column_name, sub_part, nullable, collation{hidden}
          FROM information_schema.statistics WHERE {condition}
@@ -59,7 +59,7 @@ pub(crate) fn definition(
     Ok(Some(Definition { name, columns, indexes, parents }))
 }
 
-/// The columns that say of an index that the optimizer may not use it, with commas in front: servers have one, the other
+/// Returns the columns that mark an index as invisible to the optimizer, each after a comma. Servers have one of them,
 /// or none.
 fn hidden(connection: &mut Connection) -> Result<String, servers::Error> {
     let names = connection.rows(
@@ -82,8 +82,8 @@ fn column(row: &NamedRow) -> Column {
     }
 }
 
-/// The indexes one of which holds the rows: the primary key, whether it can be searched or not; without one, those that
-/// are unique, of whole columns that are never NULL.
+/// Returns the candidates for the clustered index: the primary key, even if it cannot be searched; otherwise all unique
+/// indexes of whole NOT NULL columns.
 fn candidates(parts: &[NamedRow]) -> Vec<String> {
     let name = |parts: &[NamedRow]| parts.first().map(|part| text(part, "index_name")).unwrap_or_default();
     let is_key = |part: &NamedRow| {
@@ -97,7 +97,7 @@ fn candidates(parts: &[NamedRow]) -> Vec<String> {
     }
 }
 
-/// InnoDB takes the first of them in the order of the table's definition.
+/// Returns the clustered index. InnoDB chooses the first candidate in the order of the table's definition.
 fn clustered(
     connection: &mut Connection,
     table: &str,
@@ -106,13 +106,13 @@ fn clustered(
     if candidates.len() < 2 {
         return Ok(candidates.pop());
     }
-    // Of all that an account may ask without more privileges, this alone keeps to that order. It tells statistics, too:
-    // they are not stored, as the session changes nothing.
+    // Without further privileges, only SHOW INDEX returns that order. It reads statistics, too, but does not store
+    // them, because the session is read only.
     let ordered = connection.named_rows(&format!("SHOW INDEX FROM {table}"))?;
     Ok(ordered.iter().map(|part| text(part, "key_name")).find(|name| candidates.contains(name)))
 }
 
-/// All that can be searched.
+/// Returns the indexes that can be searched.
 fn indexes(parts: &[NamedRow], columns: &[Column], clustered: Option<&str>) -> Vec<Index> {
     let places: HashMap<&str, usize> =
         columns.iter().enumerate().map(|(at, column)| (column.name.as_str(), at)).collect();
@@ -123,8 +123,8 @@ fn by_index(parts: &[NamedRow]) -> Vec<&[NamedRow]> {
     parts.chunk_by(|one, next| text(one, "index_name") == text(next, "index_name")).collect()
 }
 
-/// `None` for one that a search by values of columns does not reach: it is of another kind, of expressions, of the
-/// fronts of values, or the optimizer may not use it.
+/// Returns an index. `None` if column values cannot search it: it is no B-tree, has expressions or prefixes, or is
+/// invisible to the optimizer.
 fn index(parts: &[NamedRow], places: &HashMap<&str, usize>, clustered: Option<&str>) -> Option<Index> {
     let first = parts.first()?;
     let name = text(first, "index_name");
@@ -148,7 +148,7 @@ fn index(parts: &[NamedRow], places: &HashMap<&str, usize>, clustered: Option<&s
     Some(Index { name, kind, columns, is_unique, is_descending })
 }
 
-/// `None` if what it refers to has no name.
+/// Returns a foreign key; `None` if the index that it refers to has no name.
 fn parent(key: &[NamedRow], columns: &[Column]) -> Option<Parent> {
     let first = key.first()?;
     let at = |row: &NamedRow| columns.iter().position(|column| column.name == text(row, "column_name"));
@@ -164,13 +164,13 @@ fn parent(key: &[NamedRow], columns: &[Column]) -> Option<Parent> {
     })
 }
 
-/// Servers differ in how they write the names.
+/// Returns a value by column name. Servers differ in the case of names.
 fn value(row: &NamedRow, name: &str) -> Option<String> {
     let (_, value) = row.iter().find(|(column, _)| column.eq_ignore_ascii_case(name))?;
     value.as_deref().map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Empty for NULL.
+/// Returns a value as text; empty for NULL.
 fn text(row: &NamedRow, name: &str) -> String {
     value(row, name).unwrap_or_default()
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::{candidates, indexes};
     use crate::definition::{Column, IndexKind};
 
-    /// Of an index: its name, a column, bytes of its front, and whether it is unique and may be NULL.
+    /// A part of an index; `front` is its prefix length.
     fn part(name: &str, column: &str, front: Option<&str>, is_unique: bool, is_nullable: bool) -> NamedRow {
         let values = [
             ("INDEX_NAME", Some(name)),

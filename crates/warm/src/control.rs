@@ -1,90 +1,92 @@
-//! How far ahead to stay, and with how many connections, from what is measured. Time is handed in.
+//! Control of the distance to the applier and of the number of connections, from measurements. The caller passes the
+//! time.
 
 use std::time::Duration;
 
 use crate::report::Waits;
 use crate::settings::Threads;
 
-/// Decides how far ahead to stay, and with how many connections.
+/// Controller of the distance to the applier and of the number of connections.
 #[derive(Clone, Debug)]
 pub struct Controller {
     bounds: Bounds,
     distance: u64,
-    /// Nearer than this it was too far lately.
+    /// Distance above which growth is slow: a little less than the distance that was too far last.
     far: u64,
     workers: usize,
-    /// A read of the applier, at its best so far.
+    /// Shortest mean read time of the applier so far.
     read_min: Option<Duration>,
+    /// Gain since the last decision on stopping.
     gain: Gain,
-    /// The same since it was last seen whether next to nothing is read.
+    /// Gain since the last decision on sampling.
     sample: Gain,
-    /// Was it ever seen?
+    /// True after the first decision on sampling.
     is_judged: bool,
     state: State,
 }
 
-/// What it keeps within.
+/// Limits of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Pages that the old part of the buffer pool holds.
+    /// Number of pages in the old sublist of the buffer pool.
     pub pages_old: u64,
-    /// Connections.
+    /// Number of connections.
     pub threads: Threads,
-    /// Threads of others that the machine can run at once.
+    /// Number of CPU cores.
     pub cores: u64,
-    /// Threads of the replica that apply.
+    /// Number of applier threads of the replica.
     pub appliers: u64,
 }
 
-/// What was measured since the last time.
+/// Measurements since the previous step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// How long that is.
+    /// Time since the previous step.
     pub elapsed: Duration,
-    /// Searches that were made.
+    /// Searches made.
     pub touches: u64,
     /// Searches that the applier has passed.
     pub passed: u64,
-    /// What they read.
+    /// Reads by the searches.
     pub ours: Waits,
-    /// What the applier read.
+    /// Reads by the applier.
     pub applier: Waits,
-    /// Is the applier behind, and has it moved?
+    /// True if the applier has work and its position has moved.
     pub is_behind: bool,
-    /// Threads of the server that run statements of others.
+    /// Threads of the server that run statements of other clients.
     pub others_running: u64,
 }
 
-/// How it goes.
+/// State of warming.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Nothing was measured: it goes on as it began.
+    /// No measurements: distance and connections stay as they are.
     #[default]
     Unmeasured,
-    /// Nobody decides: the pace is fixed, or there is no applier to stay ahead of.
+    /// No controller: the pace is fixed, or there is no applier.
     Fixed,
-    /// Pages come in ahead of the applier.
+    /// Pages are read ahead of the applier.
     Ahead,
-    /// The applier reads what was brought in: it has gone out of memory by then.
+    /// The applier reads pages again that were evicted before it needed them.
     TooFar,
-    /// The server or its disks have much else to do.
+    /// The server or its disks are busy with other work.
     BackingOff(Busy),
-    /// Next to nothing has to be read: a few searches are made, to notice when there is.
+    /// Nearly all pages are in memory: only a sample of the searches runs, to notice when that changes.
     Sampling,
-    /// Nothing is gained.
+    /// Warming saves no time.
     NoGain,
 }
 
-/// What has much else to do.
+/// Resource that is busy with other work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Busy {
-    /// The server: it runs many statements of others.
+    /// The server runs many statements of other clients.
     Server,
-    /// Its disks: the applier's own reads take many times as long as at their best.
+    /// The applier's reads take several times as long as the shortest mean so far.
     Disks,
 }
 
-/// What was gained lately, while there was something to gain.
+/// Time saved over a period in which the applier had work.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gain {
     time: Duration,
@@ -92,35 +94,37 @@ struct Gain {
     touches: u64,
 }
 
-/// Where next to nothing has to be read, one statement in so many is made. In a busy server without a core to spare, all
-/// of them take a tenth of the applier's time.
+/// While sampling, one of this many statements runs. On a busy server without a spare core, running all of them would
+/// take a tenth of the applier's time.
 const SAMPLED: u32 = 16;
-/// Fewer searches ahead of the applier are of no use,
+/// Smallest useful number of searches ahead of the applier.
 const DISTANCE_MIN: u64 = 32;
-/// nor are as many as it passes in this time: that is how late its place is known.
+/// Smallest useful lead in time: the applier's position is known this late.
 const LEAD_MIN: Duration = Duration::from_millis(100);
-/// Reads in a second that there are connections for: more are a server's to make room for, and few disks give more.
+/// Reads per second that the connections are sized for. More would cost the server too much room in its buffer pool,
+/// and few disks are faster.
 const READS_PER_SECOND: u32 = 6400;
 /// Reads, one after another, that a search may have to wait for: those of two statements.
 const READS_BEFORE: u32 = 32;
-/// So long it must have gone on, with so many searches, before it is said that nothing is gained.
+/// Time without gain after which warming stops.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Searches needed before warming stops for lack of gain.
 const TOUCHES_TO_JUDGE: u64 = 500;
-/// With fewer searches, it is not said either that there is next to nothing to read.
+/// Searches needed for a decision on sampling.
 const TOUCHES_TO_SAMPLE: u64 = 100;
-/// Less of the applier's time than one part in so many is nothing.
+/// A gain of less than this fraction (one in 50) of the applier's time counts as none.
 const GAIN_MIN: u32 = 50;
-/// More than one part in so many is something again, when a few searches are made.
+/// A gain of more than this fraction (one in 12) of the time ends sampling.
 const AWAKENING: u32 = 12;
-/// An applier whose reads take so many times as long as they once did has to wait for ours.
+/// Factor by which the applier's reads may slow down. Beyond it, the applier waits for the reads of the searches.
 const SLOWER_MAX: u32 = 4;
-/// With fewer reads, their mean says little.
+/// Reads needed for a meaningful mean.
 const READS_TO_JUDGE: u64 = 20;
-/// The share of searches that found no page is taken for no less than one in so many: pages differ.
+/// Factor by which the distance may grow when most searches find their page in memory.
 const MISSES_MIN: u64 = 8;
 
 impl Controller {
-    /// As far ahead as may be, with the usual connections.
+    /// Starts at the maximum distance, with the usual number of connections.
     pub fn new(bounds: Bounds) -> Self {
         let (distance, workers) = (bounds.distance(), bounds.threads.usual);
         Self {
@@ -136,17 +140,17 @@ impl Controller {
         }
     }
 
-    /// Searches that may be ahead of the applier.
+    /// Returns the number of searches that may be ahead of the applier.
     pub const fn distance(&self) -> u64 {
         self.distance
     }
 
-    /// Connections that may search.
+    /// Returns the number of connections that may search.
     pub const fn workers(&self) -> usize {
         self.workers
     }
 
-    /// One statement in so many is to be made.
+    /// Returns the sampling divisor `n`: one statement in `n` runs.
     pub const fn one_in(&self) -> u32 {
         match self.state {
             State::Sampling => SAMPLED,
@@ -154,12 +158,12 @@ impl Controller {
         }
     }
 
-    /// Is it known by now whether there is anything to read?
+    /// Returns whether enough was measured to decide on sampling.
     pub const fn is_judged(&self) -> bool {
         self.is_judged
     }
 
-    /// This was measured: goes nearer or farther.
+    /// Adjusts distance and connections to new measurements.
     pub fn step(&mut self, reading: &Reading) -> State {
         self.state = self.next(reading);
         match self.state {
@@ -185,7 +189,7 @@ impl Controller {
         let (is_in_the_way, is_too_far) = (self.is_in_the_way(reading), self.is_too_far(reading));
         let is_sampling = self.state == State::Sampling;
         if let (Some(busy), false) = (is_in_the_way, is_sampling) {
-            // That little is gained by then proves nothing.
+            // A small gain while backing off proves nothing.
             self.gain = Gain::default();
             return State::BackingOff(busy);
         }
@@ -201,20 +205,20 @@ impl Controller {
         }
     }
 
-    /// Quickly to where it was too far lately, and slowly beyond.
+    /// Increases the distance: quickly up to the one that was too far last, and slowly beyond.
     fn go_farther(&mut self, max: u64) {
         let step = if self.distance < self.far { 8 } else { 64 };
         self.distance = (self.distance + self.distance / step + 1).min(max);
     }
 
-    /// How much of the applier's time what we read for it is worth; of all that is ahead, where a few searches are made.
+    /// Returns the time saved for the applier. While sampling, extrapolates from the sample to all searches.
     fn saved(&self, reading: &Reading) -> Duration {
         let each = reading.ours.each().unwrap_or_default();
         let pages = u32::try_from(reading.ours.pages).unwrap_or(u32::MAX).saturating_mul(self.one_in());
         each * pages / u32::try_from(self.bounds.appliers.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Is next to nothing read, just now? An applier that has caught up, and a few searches, do not tell.
+    /// Returns whether next to nothing is read. Without work for the applier, or with few searches, it returns `false`.
     fn is_little(&mut self, reading: &Reading, saved: Duration) -> bool {
         if !reading.is_behind {
             return false;
@@ -227,10 +231,10 @@ impl Controller {
         std::mem::take(&mut self.sample).is_little()
     }
 
-    /// Is what we read for the applier worth next to none of its time?
+    /// Returns whether warming saves next to none of the applier's time.
     fn gains_nothing(&mut self, reading: &Reading, saved: Duration) -> bool {
         if !reading.is_behind {
-            return false; // There was nothing to gain.
+            return false; // The applier had no work.
         }
         self.gain.add(reading, saved);
         if self.gain.time < PATIENCE || self.gain.touches < TOUCHES_TO_JUDGE {
@@ -239,19 +243,19 @@ impl Controller {
         std::mem::take(&mut self.gain).is_little()
     }
 
-    /// Does the applier read much of what was searched for, and would it be of use to come nearer?
+    /// Returns whether the applier reads many of the pages itself, and the distance can shrink.
     fn is_too_far(&self, reading: &Reading) -> bool {
         let reads_much = reading.passed >= READS_TO_JUDGE && reading.applier.pages > reading.passed / 4;
         reads_much && self.distance > self.bounds.distance_min(reading)
     }
 
-    /// Is there too much to do for the server, or do its disks keep the applier waiting?
+    /// Returns the resource that is too busy, if any: the server, or the disks on which the applier waits.
     fn is_in_the_way(&mut self, reading: &Reading) -> Option<Busy> {
         let each = reading.applier.each().filter(|_| reading.applier.pages >= READS_TO_JUDGE);
         let is_slower = each.is_some_and(|each| {
             let min = self.read_min.map_or(each, |min| min.min(each));
             let is_slower = each > min * SLOWER_MAX;
-            // With one connection left, it is not ours that it waits for: that is how the disk is now.
+            // With one connection left, the searches are not the cause: the disk has become slower.
             self.read_min = Some(if is_slower && self.workers == 1 { min + min / 4 } else { min });
             is_slower
         });
@@ -270,19 +274,20 @@ impl Gain {
         self.touches += reading.touches;
     }
 
-    /// Is it next to none of the applier's time?
+    /// Returns whether the gain is next to none of the applier's time.
     fn is_little(&self) -> bool {
         self.saved * GAIN_MIN < self.time
     }
 }
 
 impl Bounds {
-    /// What the applier reads itself, and what others read, goes into the old part of the buffer pool, too.
+    /// Returns the maximum distance: half of the old sublist, which reads of the applier and of other clients use, too.
     fn distance(&self) -> u64 {
         (self.pages_old / 2).max(DISTANCE_MIN)
     }
 
-    /// Back to the usual ones, one at a time; then as many as read [`READS_PER_SECOND`] pages, each one at a time.
+    /// Returns the number of connections: one more up to the usual number, then as many as needed for
+    /// [`READS_PER_SECOND`], each reading one page at a time.
     fn threads(&self, reading: &Reading, now: usize) -> usize {
         let Threads { usual, max } = self.threads;
         if now < usual {
@@ -294,7 +299,7 @@ impl Bounds {
         }
     }
 
-    /// So many that they are made before the applier is there.
+    /// Returns the minimum distance, at which searches still finish before the applier needs their pages.
     fn distance_min(&self, reading: &Reading) -> u64 {
         let lead = LEAD_MIN.max(reading.ours.each().unwrap_or_default() * READS_BEFORE);
         let passed =
@@ -302,7 +307,8 @@ impl Bounds {
         (passed as u64).clamp(DISTANCE_MIN, self.distance())
     }
 
-    /// A search that finds its page in memory takes no room: then more of them may be ahead.
+    /// Returns the maximum distance for these measurements. Searches that find their page in memory take no room, so
+    /// more of them may be ahead.
     fn distance_with(&self, reading: &Reading) -> u64 {
         let (pages, touches) = (reading.ours.pages.max(1), reading.touches.max(1));
         let scale = (touches / pages).clamp(1, MISSES_MIN);
@@ -324,7 +330,7 @@ mod tests {
         Waits { pages, time: Duration::from_micros(pages * each_us) }
     }
 
-    /// Half a second in which much was read ahead of an applier that is behind.
+    /// Half a second with many reads, ahead of an applier that has work.
     fn useful() -> Reading {
         Reading {
             elapsed: Duration::from_millis(500),
@@ -346,7 +352,7 @@ mod tests {
         let mut controller = Controller::new(BOUNDS);
         assert!(steps(&mut controller, &useful(), 200).iter().all(|state| *state == State::Ahead));
         assert_eq!((controller.distance(), controller.workers()), (4000, 10));
-        // Most is in memory, and what is not is worth it.
+        // Most pages are in memory, but the remaining reads are worth it.
         let hits = Reading { touches: 20_000, ours: waits(1000, 1000), ..useful() };
         steps(&mut controller, &hits, 200);
         assert_eq!(controller.distance(), 32_000);
@@ -360,7 +366,7 @@ mod tests {
         let evicted = Reading { applier: waits(900, 1000), ..useful() };
         assert_eq!(steps(&mut controller, &evicted, 2), [State::TooFar; 2]);
         assert_eq!(controller.distance(), 1000);
-        // 1800 in half a second, of which a tenth is the least.
+        // 1800 passed in half a second: the minimum is a tenth of a second.
         steps(&mut controller, &evicted, 10);
         assert!((270..=405).contains(&controller.distance()), "{}", controller.distance());
         steps(&mut controller, &useful(), 300);
@@ -435,7 +441,7 @@ mod tests {
         let idle = Reading { is_behind: false, ..in_memory };
         let few = Reading { touches: 30, ..in_memory };
         let mut controller = Controller::new(BOUNDS);
-        // An applier that has nothing to do, and a few searches, do not tell; many few do.
+        // An applier without work, or few searches, decide nothing; few searches add up.
         assert_eq!(controller.step(&idle), State::Ahead);
         assert_eq!(steps(&mut controller, &few, 3), [State::Ahead; 3]);
         assert!(!controller.is_judged());
@@ -443,11 +449,11 @@ mod tests {
         assert!(controller.is_judged());
         let busy = Reading { others_running: 9, ..in_memory };
         assert_eq!(controller.step(&busy), State::Sampling);
-        // Sixteen times 2 ms, and 3 ms, of 500.
+        // Extrapolated by 16: 2 ms and 3 ms of 500 ms.
         assert_eq!(controller.step(&Reading { ours: waits(2, 1000), ..in_memory }), State::Sampling);
         let cold = Reading { ours: waits(3, 1000), ..in_memory };
         assert_eq!((controller.step(&cold), controller.one_in()), (State::Ahead, 1));
-        // The applier reads what was left out.
+        // The applier reads the pages of skipped searches.
         steps(&mut controller, &in_memory, 1);
         let reads_itself = Reading { applier: waits(900, 1000), ..in_memory };
         assert_eq!(controller.step(&reads_itself), State::Ahead);
@@ -460,7 +466,7 @@ mod tests {
         let states = steps(&mut controller, &in_memory, 40);
         assert_eq!(states.iter().position(|state| *state == State::NoGain), Some(29));
         assert_eq!(states.last(), Some(&State::NoGain));
-        // An applier that has nothing to do proves nothing, nor do a few searches.
+        // An applier without work proves nothing, nor do few searches.
         for reading in [Reading { is_behind: false, ..in_memory }, Reading { touches: 1, ..in_memory }] {
             let mut controller = Controller::new(BOUNDS);
             assert!(!steps(&mut controller, &reading, 300).contains(&State::NoGain), "{reading:?}");

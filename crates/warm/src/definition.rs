@@ -1,86 +1,86 @@
-//! A table as the replica has it: what is touched for a change of its rows.
+//! Definition of a table on the replica: the indexes that a change of its rows may touch.
 
 use servers::quote::put_name;
 
-/// A table as the replica has it.
+/// A table on the replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
     /// Database and table, quoted.
     pub name: String,
-    /// Its columns, in order.
+    /// Columns, in order.
     pub columns: Vec<Column>,
-    /// Its indexes, but for those that a search by values of columns cannot reach.
+    /// Indexes that can be searched by column values.
     pub indexes: Vec<Index>,
-    /// What its foreign keys refer to.
+    /// Foreign keys of the table.
     pub parents: Vec<Parent>,
 }
 
 /// A column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Column {
-    /// As it is.
+    /// Name, unquoted.
     pub name: String,
-    /// As `information_schema` has it: `varchar`, `bigint`.
+    /// `information_schema.columns.data_type`: `varchar`, `bigint`.
     pub data_type: String,
-    /// Is it UNSIGNED?
+    /// True if UNSIGNED.
     pub is_unsigned: bool,
-    /// The character set of text.
+    /// Character set of a text column.
     pub charset: Option<String>,
-    /// Bytes that a value may have, of text and bytes.
+    /// Maximum size of a value in bytes, for text and binary columns.
     pub octets: usize,
-    /// Is it computed whenever it is read? Then the log does not have it.
+    /// True for a virtual generated column, which the log does not contain.
     pub is_virtual: bool,
 }
 
 /// An index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// As it is.
+    /// Name, unquoted.
     pub name: String,
-    /// What it is.
+    /// Kind of index.
     pub kind: IndexKind,
-    /// Its columns, in its order.
+    /// Indexes of its columns in the table, in key order.
     pub columns: Vec<usize>,
-    /// Is it unique? One of columns that may be NULL is, too.
+    /// True if unique, even if its columns are nullable.
     pub is_unique: bool,
-    /// Is a column in descending order?
+    /// True if a column is in descending order.
     pub is_descending: bool,
 }
 
-/// What an index is.
+/// Kind of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
-    /// The one that holds the rows: the primary key, or what InnoDB takes for it.
+    /// Clustered index, which contains the rows: the primary key, or the index that InnoDB uses instead.
     Clustered,
-    /// Another one whose values, which are never NULL, find one row.
+    /// Unique secondary index without nullable columns.
     Unique,
-    /// Any other.
+    /// Any other secondary index.
     Plain,
 }
 
-/// What a foreign key refers to.
+/// A foreign key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// Database and table, quoted.
+    /// Database and name of the parent table, quoted.
     pub table: String,
-    /// The index there, as it is.
+    /// Index of the parent table, unquoted.
     pub index: String,
-    /// The index's columns, as they are.
+    /// Columns of the parent table's index, unquoted.
     pub names: Vec<String>,
-    /// The table's own columns that refer to them.
+    /// Indexes of the columns in the child table.
     pub columns: Vec<usize>,
 }
 
 impl Definition {
-    /// The index that holds the rows.
+    /// Returns the clustered index.
     pub fn clustered(&self) -> Option<&Index> {
         self.indexes.iter().find(|index| index.kind == IndexKind::Clustered)
     }
 }
 
-/// A name in backquotes.
+/// Returns a name in backquotes.
 pub(crate) fn quoted(name: &str) -> String {
     let mut out = Vec::new();
     put_name(&mut out, name.as_bytes());
-    String::from_utf8(out).expect("ours: a name with quotes around it is as good UTF-8 as the name")
+    String::from_utf8(out).expect("ours: quotes keep UTF-8 valid")
 }

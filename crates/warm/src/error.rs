@@ -1,21 +1,21 @@
-//! Why pages cannot be touched.
+//! Errors of warming.
 
 use crate::place::Place;
 
-/// Why pages cannot be touched.
+/// Error of warming.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The replica cannot be asked.
+    /// A query of the replica failed.
     #[error("could not {doing}: {cause}")]
     Server {
-        /// What was to be done.
+        /// Attempted action.
         doing: &'static str,
-        /// What it said.
+        /// Error of the connection or the server.
         #[source]
         cause: servers::Error,
     },
-    /// The server is not what it has to be.
+    /// The server or the arguments are unsuitable.
     #[error("{0}")]
     Refused(String),
     /// A thread of the run panicked.
@@ -24,14 +24,14 @@ pub enum Error {
     /// Relay logs cannot be read.
     #[error(transparent)]
     Log(#[from] logs::Error),
-    /// A relay log holds what it should not.
+    /// A relay log is corrupt.
     #[error("{log} is corrupt at {}: {reason}", place.offset)]
     Corrupt {
-        /// The log.
+        /// Path of the logs.
         log: String,
-        /// Where the event starts.
+        /// Start of the event.
         place: Place,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
 }
@@ -41,11 +41,11 @@ impl Error {
         move |cause| Self::Server { doing, cause }
     }
 
-    /// Does it pass by itself, as when the server is started again?
+    /// Returns whether the error is temporary, such as a server restart.
     pub(crate) const fn is_passing(&self) -> bool {
         let Self::Server { cause, .. } = self else { return false };
         match cause {
-            // A cancelled one ends with the run, which its observer ends.
+            // A cancelled query means that the run is ending.
             servers::Error::Lost { .. } | servers::Error::Silent { .. } | servers::Error::Cancelled => true,
             servers::Error::Refused { code, .. } => matches!(
                 *code,

@@ -1,37 +1,37 @@
-//! How far ahead of the applier the touches are.
+//! Tracking of how far the searches are ahead of the applier.
 
 use std::collections::VecDeque;
 
 use crate::place::Place;
 
-/// How far ahead of the applier the touches are, and which of the changes that are ahead it is at.
+/// The changes between the applier and the searches, and the applier's progress in them.
 #[derive(Clone, Debug, Default)]
 pub struct Lead {
     marks: VecDeque<Mark>,
     ahead: Mark,
-    /// So many of the marks at the front are of rows that are changed, though their transaction has not ended.
+    /// Number of marks at the front whose rows the applier has changed, though their transaction has not ended.
     begun: usize,
-    /// Rows of those.
+    /// Rows of these marks.
     begun_rows: u64,
 }
 
-/// What goes up to a place.
+/// Events up to a place in the log, and their totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// The place behind it.
+    /// End of the events.
     pub place: Place,
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Pages touched, about.
+    /// Approximate number of pages searched for.
     pub touches: u64,
-    /// Changes of rows.
+    /// Number of row changes.
     pub rows: u64,
-    /// When the source wrote the last of it, in seconds since 1970.
+    /// Timestamp of the last event, in seconds since 1970.
     pub timestamp: u32,
 }
 
 impl Lead {
-    /// This comes behind all that came before.
+    /// Adds a mark after all others.
     pub fn add(&mut self, mark: Mark) {
         self.ahead.join(&mark);
         let is_last_ahead = self.marks.len() > self.begun;
@@ -41,7 +41,8 @@ impl Lead {
         }
     }
 
-    /// The applier is at this place, and has changed so many rows beyond it: what is in front of that is behind us.
+    /// Updates the applier's progress: it is at this place, and has changed `rows` rows beyond it. Returns the totals
+    /// of the marks that it has newly passed.
     pub fn pass(&mut self, applier: Place, rows: u64) -> Mark {
         let mut passed = Mark::default();
         while let Some(mark) = self.marks.front().copied().filter(|mark| mark.place <= applier) {
@@ -64,16 +65,17 @@ impl Lead {
         passed
     }
 
-    /// Are so many rows, which come next, changed by an applier that has changed so many beyond its place?
+    /// Returns whether the next `rows` rows are changed already, given that the applier has changed `changed` rows
+    /// beyond its place.
     pub fn is_behind(&self, rows: u64, changed: u64) -> bool {
         self.begun == self.marks.len() && self.has_begun(rows, changed)
     }
 
-    /// The last place that the applier has come to within a transaction.
+    /// Returns the last place that the applier has reached within a transaction.
     pub fn reached(&self) -> Option<Place> {
         let next = self.marks.get(self.begun)?.place;
         let begun = self.marks.range(..self.begun).rev();
-        // All that a compressed transaction holds is at one place.
+        // All events of a compressed transaction have the same place.
         begun.map(|mark| mark.place).find(|place| *place < next)
     }
 
@@ -88,32 +90,33 @@ impl Lead {
         passed.join(mark);
     }
 
-    /// All that is ahead of the applier.
+    /// Returns the totals of all marks ahead of the applier.
     pub const fn ahead(&self) -> &Mark {
         &self.ahead
     }
 
-    /// Seconds of the source between the change that the applier is at and the last one that was touched for.
+    /// Returns the seconds, by the source's timestamps, between the applier's current change and the last change
+    /// searched for.
     pub fn seconds(&self) -> u32 {
         let first = self.marks.get(self.begun).map_or(self.ahead.timestamp, |mark| mark.timestamp);
         self.ahead.timestamp.saturating_sub(first)
     }
 
-    /// Forgets all: touching begins anew, elsewhere.
+    /// Removes all marks: reading restarts elsewhere.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
 impl Mark {
-    /// Can one mark say both? A few events for which nothing was touched, too, need no marks of their own.
+    /// Returns whether `next` can be joined to this mark: it has the same place, or neither has searches.
     fn takes(&self, next: &Self) -> bool {
         let is_nothing = self.touches == 0 && next.touches == 0 && self.timestamp == next.timestamp;
         let is_one = self.place == next.place || (is_nothing && self.events < EVENTS_TOGETHER);
         is_one && self.rows + next.rows <= ROWS_TOGETHER
     }
 
-    /// What comes behind it, and so is where both end.
+    /// Joins the following mark to this one.
     const fn join(&mut self, next: &Self) {
         self.events += next.events;
         self.touches += next.touches;
@@ -122,9 +125,10 @@ impl Mark {
     }
 }
 
-/// Events for which nothing was touched, in one mark, at most.
+/// Events without searches in one mark.
 const EVENTS_TOGETHER: u64 = 64;
-/// Rows in one mark, at most, unless one event has more: where an applier is within a transaction is known by rows.
+/// Rows in one mark, unless a single event has more. Limits the error of the applier's progress within a transaction,
+/// which is known in rows.
 const ROWS_TOGETHER: u64 = 256;
 
 #[cfg(test)]
@@ -164,7 +168,7 @@ mod tests {
         assert_eq!((lead.pass(at(999), 0).events, lead.ahead().touches), (1000, 5));
     }
 
-    /// Ten events of a hundred rows each, of a transaction that goes on, at these places.
+    /// Ten events of a hundred rows each, of an open transaction, at these places.
     fn large(places: impl Fn(u64) -> u64) -> Lead {
         let mut lead = Lead::default();
         for number in 1..=10 {
@@ -187,10 +191,10 @@ mod tests {
         check((4, 0), 0, 10, None);
         check((4, 99), 0, 10, None);
         check((4, 350), 3, 7, Some(3000));
-        // Nobody says for a while.
+        // No news for a while.
         check((4, 0), 0, 7, Some(3000));
         check((4, 400), 1, 6, Some(4000));
-        // It has ended: those that had begun do not count again.
+        // The transaction has ended: rows counted before do not count again.
         check((6000, 0), 2, 4, None);
         check((6000, 250), 2, 2, Some(8000));
         check((10_000, 0), 2, 0, None);

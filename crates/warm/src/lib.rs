@@ -1,23 +1,23 @@
-//! Reads the pages that a replica's applier will need, ahead of it.
+//! Prefetch of the pages that a replica's applier will need.
 //!
 //! ```text
 //! relay logs ─▶ row changes ─▶ Plan: touches ─▶ Window ─▶ Batch ─▶ workers ─▶ pages in the buffer pool
-//!                                  ▲                                            │
-//!                             Definition                 Lead ◀─ applier's place ┘
+//!     ▲                            ▲
+//!     └─ Lead ◀─ applier's position └─ Definition
 //! ```
 //!
 //! | to | use |
 //! |---|---|
-//! | do it all | [`warm()`] |
-//! | do it for another applier than a replica's | [`warm_for`] |
-//! | know what a change touches | [`Plan`], from a table's [`Definition`] |
-//! | know what a statement will read | [`extent`] |
-//! | have searches made at once, and none twice | [`Batcher`], [`Window`] |
-//! | know how far ahead they are | [`Lead`] |
-//! | decide how far that should be | [`Controller`] |
+//! | warm a replica | [`warm()`] |
+//! | warm a server for an applier that is no replica | [`warm_for`] |
+//! | derive the searches for a row change | [`Plan`], from a table's [`Definition`] |
+//! | derive the rows that a statement reads | [`extent`] |
+//! | batch searches and drop repeated ones | [`Batcher`], [`Window`] |
+//! | track how far the searches are ahead of the applier | [`Lead`] |
+//! | decide how far ahead they should be | [`Controller`] |
 //!
-//! What this crate never does: change anything on a server, lock a row, or keep a transaction open. A search is part
-//! of one short statement that answers with a few numbers.
+//! This crate never changes anything on a server, locks a row, or keeps a transaction open. A search is part of one
+//! short statement that returns a few numbers.
 #![forbid(unsafe_code)]
 
 mod applier;

@@ -1,4 +1,4 @@
-//! A column's value as a literal of SQL, such that a search by it goes down an index.
+//! Column values as SQL literals that an index search can use.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use servers::quote::put_hex;
 
 use crate::definition::Column;
 
-/// Appends a literal for a value that is not NULL; `false` if there is none.
+/// Appends a literal for a value that is not NULL; returns `false` if the type has no literal.
 pub(crate) fn put(
     out: &mut String,
     value: Value<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn put(
             put_bytes(out, text.bytes, charset, 0);
         }
         Value::Bytes(bytes) => {
-            // The log leaves out the zeros that fill up a BINARY.
+            // The log omits the trailing zeros of a BINARY.
             let size = if column.data_type == "binary" { column.octets } else { 0 };
             put_bytes(out, bytes.bytes, column.charset.as_deref(), size);
         }
@@ -44,8 +44,8 @@ pub(crate) fn put(
     true
 }
 
-/// Is a literal of this column's values one of this column of the replica? A comparison of a number with a text would
-/// go through the whole index.
+/// Returns whether literals of the log's column can search the replica's column. Comparing a number with a text would
+/// scan the whole index.
 pub(crate) fn agree(log: &LogColumn, column: &Column) -> bool {
     let types: &[&str] = match log.column_type {
         ColumnType::TinyInt
@@ -55,7 +55,7 @@ pub(crate) fn agree(log: &LogColumn, column: &Column) -> bool {
         | ColumnType::BigInt => &["tinyint", "smallint", "mediumint", "int", "bigint", "decimal"],
         ColumnType::Float => &["float", "double"],
         ColumnType::Varchar { .. } | ColumnType::Char { .. } => &["char", "varchar", "binary", "varbinary"],
-        // No index has them whole.
+        // Indexes contain only prefixes of these.
         ColumnType::Blob { .. } | ColumnType::Json { .. } | ColumnType::Vector { .. } => &[],
         same => same.data_types(),
     };
@@ -66,7 +66,7 @@ fn charset(collation: u16, flavour: Flavour) -> Option<&'static str> {
     Collation::new(collation, flavour).map(|collation| collation.charset().name())
 }
 
-/// What the log does not tell the sign of has the sign of the replica's column.
+/// Appends an integer. If the log does not state its signedness, that of the replica's column applies.
 fn put_integer(out: &mut String, number: i64, log: &LogColumn, column: &Column) {
     match number < 0 && column.is_unsigned && log.unsigned.is_none() {
         true => put_number(out, log.column_type.unsigned(number)),
@@ -81,7 +81,7 @@ fn put_number(out: &mut String, number: u64) {
 }
 
 fn put_double(out: &mut String, number: f64) {
-    // With an exponent, or it would be a decimal.
+    // Without an exponent it would be a DECIMAL.
     let _ = write!(out, "{number:e}");
 }
 

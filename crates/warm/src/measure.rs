@@ -1,4 +1,4 @@
-//! What a replica reads from its disks, and who.
+//! Measurement of a replica's disk reads, by thread.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,34 +9,34 @@ use crate::error::Error;
 use crate::replica::Replica;
 use crate::report::{Reads, Waits};
 
-/// What the replica has counted up to now.
+/// Current values of the replica's counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counted {
-    /// By whomever.
+    /// Reads by all threads.
     all: u64,
-    /// By our connections and the applier's threads; `None` if nobody counts it.
+    /// Waits of our connections and of the applier's threads; `None` if the server does not count them.
     threads: Option<Vec<ThreadWaits>>,
 }
 
-/// What one thread of the server has waited for.
+/// Disk waits of one thread of the server.
 #[derive(Clone, Copy, Debug)]
 struct ThreadWaits {
-    /// The server's number for it.
+    /// Thread ID.
     id: u64,
-    /// Is it a connection of ours? The applier's otherwise.
+    /// True for our connections, false for the applier's threads.
     is_ours: bool,
     waits: Waits,
 }
 
-/// Is all of it switched on that counts the waits of each thread? One row, if it is.
+/// Returns one row if all instruments and consumers that count waits per thread are enabled.
 const IS_COUNTED: &str = "SELECT 1 FROM performance_schema.setup_instruments
     WHERE @@GLOBAL.performance_schema = 1 AND name = 'wait/io/file/innodb/innodb_data_file'
       AND enabled = 'YES' AND timed = 'YES'
       AND 2 = (SELECT COUNT(*) FROM performance_schema.setup_consumers
         WHERE name IN ('global_instrumentation', 'thread_instrumentation') AND enabled = 'YES')";
 
-/// Waits for InnoDB's files by our connections (1), and by the replica's applier or these connections (0). A thread's few writes are among
-/// them: they are not counted apart.
+/// Returns the query for waits on InnoDB's data files by our connections (1), and by the replica's applier threads or
+/// the connections `appliers` (0). It includes a thread's few writes, which are not counted separately.
 fn question(connections: &[u32], appliers: &[u32]) -> String {
     let list = |ids: &[u32]| ids.iter().chain(&[0]).map(u32::to_string).collect::<Vec<_>>().join(",");
     let (ours, appliers) = (list(connections), list(appliers));
@@ -51,7 +51,7 @@ fn question(connections: &[u32], appliers: &[u32]) -> String {
     )
 }
 
-/// Asks.
+/// Queries the counters.
 pub(crate) fn counted(
     replica: &mut Replica,
     connections: &[u32],
@@ -60,14 +60,14 @@ pub(crate) fn counted(
     let all = replica.counter("Innodb_buffer_pool_reads")?;
     let threads = match threads(replica.connection(), connections, appliers) {
         Ok(threads) => threads,
-        // The account may not know, or the server does not have it.
+        // The account lacks the privilege, or the server lacks the tables.
         Err(servers::Error::Refused { .. }) => None,
-        Err(cause) => return Err(Error::Server { doing: "ask who reads", cause }),
+        Err(cause) => return Err(Error::Server { doing: "query disk reads by thread", cause }),
     };
     Ok(Counted { all, threads })
 }
 
-/// `None` if nobody counts them, as where `performance_schema` is off: no reads are something else.
+/// Returns the waits per thread; `None` if the server does not count them, for example with `performance_schema` off.
 fn threads(
     connection: &mut Connection,
     connections: &[u32],
@@ -89,17 +89,17 @@ fn thread(row: &Row) -> ThreadWaits {
     ThreadWaits { id: number(0), is_ours: number(1) != 0, waits }
 }
 
-/// Threads of the server that run statements of others: neither of its applier's nor of ours.
+/// Returns the number of threads that run statements of other clients.
 pub(crate) fn others_running(replica: &mut Replica, ours: usize, appliers: u64) -> Result<u64, Error> {
     let running = replica.counter("Threads_running")?;
-    // One is the connection that asks.
+    // One is the connection of this query.
     Ok(running.saturating_sub(1 + ours as u64 + appliers))
 }
 
-/// What was read since the beginning: threads come and go, and with each goes what it counted.
+/// Totals of reads since the start. Threads come and go, and their counters with them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    /// What was counted last, by whomever and by each thread; `None` while nobody has counted.
+    /// Previous counters, of all threads and of each; `None` before the first ones.
     all: Option<u64>,
     threads: Option<HashMap<u64, Waits>>,
     is_counted: bool,
@@ -107,10 +107,10 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The replica says so now.
+    /// Adds the growth of the counters since the previous ones.
     pub(crate) fn add(&mut self, now: &Counted) {
         let last = self.all.replace(now.all).unwrap_or(now.all);
-        // A server that was started again counts from nothing.
+        // A restarted server counts from zero.
         self.total.all += now.all.checked_sub(last).unwrap_or(now.all);
         self.is_counted = now.threads.is_some();
         let Some(threads) = &now.threads else { return };
@@ -120,7 +120,7 @@ impl Account {
         let applier = self.total.applier.get_or_insert_default();
         for thread in threads {
             let more = match &last {
-                // What was read before it began is not its own.
+                // Reads before the start do not count.
                 None => Waits::default(),
                 Some(last) => grown(thread.waits, last.get(&thread.id)),
             };
@@ -134,13 +134,13 @@ impl Account {
         self.total
     }
 
-    /// Did somebody count what each thread reads, the last time?
+    /// Returns whether the latest counters include waits per thread.
     pub(crate) const fn is_counted(&self) -> bool {
         self.is_counted
     }
 }
 
-/// A thread that is new, or has a number that another one had, counts from nothing.
+/// Returns the growth of a thread's waits. A new thread, or one that reuses an ID, counts from zero.
 fn grown(now: Waits, last: Option<&Waits>) -> Waits {
     match last {
         Some(last) if now.pages >= last.pages => now.since(*last),
@@ -155,7 +155,7 @@ mod tests {
     use super::{Account, Counted, ThreadWaits};
     use crate::report::{Reads, Waits};
 
-    /// Ours have even numbers.
+    /// Counters; our threads have even IDs.
     fn counted(all: u64, threads: &[(u64, u64)]) -> Counted {
         let thread = |(id, pages): &(u64, u64)| {
             let waits = Waits { pages: *pages, time: Duration::from_millis(*pages) };
@@ -175,10 +175,10 @@ mod tests {
         };
         check(1000, &[(1, 500)], (0, 0, 0));
         check(1100, &[(1, 540), (2, 40), (4, 20)], (100, 60, 40));
-        // One of ours is lost: what the others have read is not read anew.
+        // One of our connections is lost: the reads of the others do not count again.
         check(1150, &[(1, 540), (4, 30)], (150, 70, 40));
         check(1200, &[(1, 640), (4, 30), (6, 5)], (200, 75, 140));
-        // The server is started again.
+        // The server has restarted.
         check(5, &[(1, 3), (6, 4)], (205, 79, 143));
     }
 
@@ -191,7 +191,7 @@ mod tests {
         assert!(!account.is_counted());
         account.add(&counted(9, &[]));
         assert_eq!((account.total().ours, account.is_counted()), (Some(Waits::default()), true));
-        // It is switched off while it runs.
+        // Counting is switched off while the server runs.
         account.add(&Counted { all: 9, threads: None });
         assert!(!account.is_counted());
     }

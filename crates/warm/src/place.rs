@@ -1,55 +1,55 @@
-//! Places in a replica's relay logs, or in a store's logs.
+//! Positions in a replica's relay logs, or in a store's logs.
 
 use std::fmt;
 
 use logs::Series;
 
-/// A place in logs: they are numbered, and places in them are in order.
+/// A position in numbered logs. Positions are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Which log.
+    /// Number of the log.
     pub log: LogNumber,
-    /// In bytes from the log's start.
+    /// Offset in bytes from the log's start.
     pub offset: u64,
 }
 
-/// Which log it is, of a replica's relay logs or of a store: in order.
+/// Number of a log among a replica's relay logs, or in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogNumber {
-    /// Which server's logs, in a store that has those of several one behind the other: 0 for the first, and 2 and so on
-    /// for those whose names say so. Each begins to count anew.
+    /// Series of logs from one server, in a store with logs of several servers: 0 for the first, 2 and so on for
+    /// later ones, whose log names contain it. Log numbers restart in each series.
     series: u32,
-    /// The number at the end of its name.
+    /// Number at the end of the name.
     number: u64,
 }
 
 impl Place {
-    /// The place at this offset of the log of this name; `None` if the name has no number.
+    /// Returns the position at this offset of the log of this name; `None` if the name has no number.
     pub fn of(name: &str, offset: u64) -> Option<Self> {
         LogNumber::of(name).map(|log| Self { log, offset })
     }
 }
 
 impl LogNumber {
-    /// From a log's name: `relay.000042`, `binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000007`.
+    /// Parses a log's name: `relay.000042`, `binlog.2.5ea5ca5e-0001-4000-8000-000000000001.000007`.
     pub fn of(name: &str) -> Option<Self> {
         let number = name.rsplit_once('.').and_then(|(_, number)| number.parse().ok())?;
         Some(Self { series: Series::of(name).map_or(0, |series| series.number), number })
     }
 
-    /// Its number alone.
+    /// Returns the number without the series.
     pub(crate) const fn number(self) -> u64 {
         self.number
     }
 
-    /// The one behind it, as far as a number tells.
+    /// Returns the next number in the same series.
     pub(crate) const fn next(self) -> Self {
         Self { number: self.number + 1, ..self }
     }
 }
 
 impl From<u64> for LogNumber {
-    /// Of logs that are all of one server.
+    /// Creates the number of a log in the first series.
     fn from(number: u64) -> Self {
         Self { series: 0, number }
     }

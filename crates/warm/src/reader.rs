@@ -1,4 +1,4 @@
-//! Goes over a channel's relay logs, ahead of its applier, and has searched for what that will need.
+//! Reading of a channel's relay logs ahead of its applier, and queueing of searches for the pages that it will need.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
@@ -29,25 +29,25 @@ use crate::touch::{Buffering, Plan};
 use crate::window::{Batch, Batcher, Window};
 use crate::worker;
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK_SIZE: usize = 64 << 10;
-/// A payload whose event is larger is opened while it is read. Bounds memory.
+/// Size in bytes above which a payload event is decompressed while it is read. Bounds memory.
 const LARGE_SIZE: usize = 16 << 20;
-/// How long to wait at the end of what there is.
+/// Interval at which the end of the last log is polled.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long to wait when logs or the server are not there for the moment.
+/// Pause before a retry when logs or the server are temporarily unavailable.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The server gave up waiting for a lock.
+/// Error number of `ER_LOCK_WAIT_TIMEOUT`.
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
-/// Searches in one statement: few, so that it is short, and nobody waits for it long.
+/// Searches per statement. Few, so that statements are short and block no one for long.
 const BATCH_SIZE: usize = 16;
 
-/// What goes over a channel's relay logs.
+/// Reader of a channel's relay logs.
 pub(crate) struct Reader<'s> {
     pub(crate) shared: &'s Shared,
-    /// Which channel.
+    /// Index of the channel.
     pub(crate) lane: usize,
-    /// What it reads: of a replica, the index of its relay logs, or their directory.
+    /// Logs to read; for a replica, the index or the directory of its relay logs.
     pub(crate) logs: AppliedLogs,
     pub(crate) keyring: Option<PathBuf>,
     pub(crate) address: Address,
@@ -55,53 +55,53 @@ pub(crate) struct Reader<'s> {
     pub(crate) functions: Functions,
     pub(crate) window: Window,
     pub(crate) connection: Option<Connection>,
-    /// By database and table.
+    /// Cached columns by database and table.
     pub(crate) columns: HashMap<(String, String), KnownColumns>,
 }
 
-/// Columns that only a table's rows have.
+/// Columns of a table that only its clustered index contains.
 pub(crate) struct KnownColumns {
     definitions: u64,
     /// `None` if the table cannot be searched.
     columns: Option<Vec<String>>,
 }
 
-/// Where the reader is, and what it knows.
+/// One pass over the logs from the applier's position on, and its state.
 struct Course<'r, 's> {
     reader: &'r mut Reader<'s>,
     begin: Begin,
-    /// Which changes the applier makes, and in which databases.
+    /// Replication filter and database rewrites of the applier.
     filter: Filter,
-    /// Tables under the target's names.
+    /// Table maps, with rewritten database names.
     tables: Tables,
-    /// Tables of the open statement that the filter leaves out, by their numbers.
+    /// IDs of the current statement's tables that the filter excludes.
     left_out: HashSet<u64>,
     plans: HashMap<u64, Planned>,
     batcher: Batcher,
     opener: Option<PayloadOpener>,
-    /// The log at hand.
+    /// Current log.
     log: LogNumber,
 }
 
-/// A table, and what is searched for its rows.
+/// A table and the searches for its rows.
 struct Planned {
     table: Arc<Table>,
     definitions: u64,
     plan: Option<Arc<Plan>>,
 }
 
-/// What is the same for all that an event holds.
+/// Position, timestamp and format of an event.
 #[derive(Clone, Copy)]
 struct At<'a> {
-    /// Behind the event.
+    /// End of the event.
     place: Place,
     timestamp: u32,
     format: &'a Format,
 }
 
-/// Why an event is not gone over.
+/// Error of a single event.
 enum Fault {
-    /// It is corrupt.
+    /// The event is corrupt.
     Decode(String),
     Error(Error),
 }
@@ -124,15 +124,15 @@ impl From<logs::Error> for Fault {
     }
 }
 
-/// The way from one log to the next.
+/// Sequence of logs.
 enum Way {
     Trail(Trail),
-    /// Those behind the log at hand, and which one that is.
+    /// Files after the current one, and the number of the current one.
     Files(VecDeque<PathBuf>, LogNumber),
 }
 
 impl Way {
-    /// From this log on, which comes with it; `None` if it is not there.
+    /// Returns the sequence from this log on, and the log's path; `None` if the log does not exist.
     fn from(logs: &AppliedLogs, log: LogNumber) -> Result<Option<(Self, PathBuf)>, Error> {
         match logs {
             AppliedLogs::Store(path) => {
@@ -151,7 +151,7 @@ impl Way {
     fn at_end(&mut self, end: End, reader: &LogReader) -> Result<After, Error> {
         match self {
             Self::Trail(trail) => Ok(trail.at_end(end, reader)?),
-            // Whoever applies a torn log says what is wrong with it.
+            // The applier reports a torn log.
             Self::Files(rest, log) => Ok(match rest.pop_front() {
                 Some(path) => {
                     *log = log.next();
@@ -162,7 +162,7 @@ impl Way {
         }
     }
 
-    /// The number of the log that comes now.
+    /// Returns the number of the current log.
     fn number(&self, path: &Path) -> Option<LogNumber> {
         match self {
             Self::Trail(_) => number_of(path),
@@ -176,7 +176,7 @@ fn number_of(log: &Path) -> Option<LogNumber> {
 }
 
 impl Reader<'_> {
-    /// Goes on until it is over, or something does not pass by itself.
+    /// Runs until the end of warming, or a permanent error.
     pub(crate) fn run(&mut self) {
         while let Some(begin) = self.shared.begin(self.lane) {
             match self.course(begin) {
@@ -192,16 +192,16 @@ impl Reader<'_> {
         }
     }
 
-    /// From where the applier is.
+    /// Makes one pass from the applier's position on.
     fn course(&mut self, begin: Begin) -> Result<Turn, Error> {
         let Some((mut way, log)) = Way::from(&self.logs, begin.place.log)? else {
-            // It was purged since the applier said so, or is not listed yet.
+            // The log was purged since the applier reported it, or is not in the index yet.
             self.shared.rest(PAUSE);
             return Ok(Turn::Jump);
         };
         let mut reader = self.open(&log)?;
         skip_to(&mut reader, begin.place.offset)?;
-        // Not all of it may have been made.
+        // Some searches in the window may not have run.
         self.window.clear();
         let filter = self.shared.filter(self.lane);
         let mut course = Course {
@@ -243,7 +243,7 @@ impl Reader<'_> {
         Ok(definition.and_then(|definition| Plan::new(table, format.flavour, &definition, self.buffering)))
     }
 
-    /// What a statement will read, as a search; or why there is none.
+    /// Returns a search for the rows that a statement will read, or the reason why there is none.
     fn text_search(&mut self, query: &Query<'_>, at: At<'_>) -> Result<Result<TextSearch, Left>, Error> {
         let session = match Session::of(query, at.timestamp, at.format.flavour) {
             Ok(session) => session,
@@ -271,7 +271,8 @@ impl Reader<'_> {
         Ok(sql.map(|sql| TextSearch { session: session.sql().into(), sql, tables }))
     }
 
-    /// Columns that only a table's rows have, asked for anew when definitions may have changed.
+    /// Returns the columns that only the table's clustered index contains. Reloads them when definitions may have
+    /// changed.
     fn columns(&mut self, database: &str, table: &str) -> Result<Option<Vec<String>>, Error> {
         let definitions = self.shared.definitions();
         let name = (database.to_owned(), table.to_owned());
@@ -298,7 +299,7 @@ impl Reader<'_> {
             }
         };
         let definition = catalogue::definition(connection, database, table);
-        definition.map_err(Error::server("ask for a table's definition"))
+        definition.map_err(Error::server("query a table's definition"))
     }
 }
 
@@ -432,14 +433,14 @@ impl Course<'_, '_> {
         Ok(())
     }
 
-    /// The applier does not make this change.
+    /// Skips a change that the applier filters out.
     fn leave_out(&self, at: At<'_>) -> Turn {
         let mark = Mark { place: at.place, events: 1, timestamp: at.timestamp, ..Mark::default() };
         self.reader.shared.mark(self.reader.lane, mark, |counts| counts.filtered += 1);
         Turn::Go
     }
 
-    /// A transaction begins: the one in front of it has ended.
+    /// Starts a transaction, which ends the previous one.
     fn transaction(&mut self, gtid: Option<Gtid>, raw: &RawEvent<'_>, at: At<'_>) -> Turn {
         let size = raw.bytes().len() as u64;
         let place = Place { offset: at.place.offset.saturating_sub(size), ..at.place };
@@ -447,7 +448,7 @@ impl Course<'_, '_> {
         self.room(at.place)
     }
 
-    /// What is known of a statement is its text: it may change tables' definitions, or rows.
+    /// Takes a statement, which may change table definitions or rows.
     fn statement(&mut self, raw: &RawEvent<'_>, query: &Query<'_>, at: At<'_>) -> Result<Turn, Fault> {
         let (shared, lane) = (self.reader.shared, self.reader.lane);
         if Role::of(raw, at.format)? != Role::Statement || shared.is_passed(lane, at.place) {
@@ -491,11 +492,11 @@ impl Course<'_, '_> {
         Ok(Turn::Go)
     }
 
-    /// Waits until it is useful to read on from here.
+    /// Waits until there is room for more searches.
     fn room(&mut self, place: Place) -> Turn {
         let (shared, lane) = (self.reader.shared, self.reader.lane);
         if !shared.has_room(lane) {
-            // What has gathered is not to wait, too.
+            // Do not hold back gathered searches while waiting.
             self.flush(place);
         }
         shared.wait_for_room(lane, self.begin)
@@ -565,7 +566,7 @@ impl Course<'_, '_> {
         Ok(())
     }
 
-    /// What is searched for a table's rows, asked for anew when definitions may have changed.
+    /// Returns the plan for a table's rows. Recreates it when definitions may have changed.
     fn plan(
         &mut self,
         decoder: &RowDecoder,
@@ -620,7 +621,7 @@ impl Course<'_, '_> {
     }
 }
 
-/// What an event has come to.
+/// Counters of one event.
 #[derive(Default)]
 struct Found {
     rows: u64,
@@ -629,10 +630,10 @@ struct Found {
     repeated: u64,
 }
 
-/// Plans kept; then all are made anew. Bounds memory.
+/// Cached plans; all are dropped when there are more. Bounds memory.
 const PLANS_MAX: usize = 4096;
 
-/// Nothing is to be known of most of the others, and some are large.
+/// Returns whether an event matters here. Most others need no decoding, and some are large.
 fn is_of_interest(event_type: EventType) -> bool {
     event_type.rows_kind().is_some()
         || matches!(
@@ -649,7 +650,7 @@ fn is_of_interest(event_type: EventType) -> bool {
         )
 }
 
-/// Is it, by its first word, a statement after which all tables are defined as before?
+/// Returns whether the statement, by its first word, changes only rows and no table definitions.
 fn changes_rows_alone(sql: &[u8]) -> bool {
     let sql = without_comments(sql);
     let word = sql.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
@@ -658,7 +659,7 @@ fn changes_rows_alone(sql: &[u8]) -> bool {
 
 const ROW_STATEMENTS: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"];
 
-/// Goes to where the applier is; what is at the head of the log says how it is to be read.
+/// Skips to the applier's position, after reading the log's head, which contains its format and encryption.
 fn skip_to(reader: &mut LogReader, offset: u64) -> Result<(), Error> {
     while reader.position() < offset {
         let is_head = match reader.next_event()? {
@@ -680,7 +681,7 @@ fn skip_to(reader: &mut LogReader, offset: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Logs come and go while a replica runs, and so do servers.
+/// Returns whether the error is temporary: logs come and go while a replica runs, and servers restart.
 fn is_passing(error: &Error) -> bool {
     match error {
         Error::Log(logs::Error::Io { cause, .. }) => cause.kind() == ErrorKind::NotFound,
@@ -690,7 +691,7 @@ fn is_passing(error: &Error) -> bool {
             | logs::Error::NoLogs { .. }
             | logs::Error::Beyond { .. },
         ) => true,
-        // Somebody has had a definition for longer than we wait.
+        // Another session holds a metadata lock for longer than we wait.
         Error::Server { cause, .. } if cause.code() == Some(LOCK_WAIT_TIMEOUT) => true,
         error => error.is_passing(),
     }

@@ -1,4 +1,4 @@
-//! What a replica says of itself.
+//! Status queries on a replica.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,89 +12,89 @@ use crate::place::Place;
 use crate::statement::Functions;
 use crate::touch::Buffering;
 
-/// A replica that is asked how far it is.
+/// Connection to a replica for status queries.
 #[derive(Debug)]
 pub(crate) struct Replica {
     connection: Connection,
     status: &'static str,
-    /// Does it tell what transactions under way have changed?
+    /// True as long as the server reports the rows changed by open transactions.
     tells_rows: bool,
-    /// InnoDB's numbers for those that it told of last, and which of the log they are.
+    /// The previous report: transactions of the log by InnoDB's transaction ID.
     told: HashMap<String, String>,
-    /// What it is.
+    /// Properties of the replica.
     pub(crate) facts: ReplicaFacts,
 }
 
-/// What a replica is.
+/// Properties of a replica.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaFacts {
-    /// Is it a MariaDB?
+    /// True for MariaDB.
     pub(crate) is_mariadb: bool,
-    /// Which changes it buffers.
+    /// Change buffering.
     pub(crate) buffering: Buffering,
-    /// Which functions it has.
+    /// Built-in functions of the server.
     pub(crate) functions: Functions,
-    /// Pages that the old part of its buffer pool holds.
+    /// Number of pages in the old sublist of its buffer pool.
     pub(crate) pages_old: u64,
-    /// Threads that apply.
+    /// Number of applier threads.
     pub(crate) workers: u64,
     relay_index: Option<PathBuf>,
 }
 
-/// A channel, and how far its applier is.
+/// A channel, and the position of its applier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Channel {
-    /// Its name; empty for the default one.
+    /// Name; empty for the default channel.
     pub(crate) name: String,
-    /// Up to where the applier has come; `None` while it does not say.
+    /// Position of the applier; `None` while the replica does not report it.
     pub(crate) place: Option<Place>,
-    /// The same, as it says it: the relay log's name.
+    /// Name of the relay log at that position, as reported.
     pub(crate) log: String,
-    /// Does it run?
+    /// True if the applier runs.
     pub(crate) is_applying: bool,
-    /// Its lag by its own account, in seconds.
+    /// Lag that the replica reports, in seconds.
     pub(crate) lag_s: Option<u64>,
-    /// Which changes of its logs it makes, and in which databases.
+    /// Replication filter and database rewrites.
     pub(crate) filter: Filter,
-    /// What it changes at the moment, beyond its place, as far as that is known; `None` if it was not asked.
+    /// Uncommitted changes beyond the position, as far as known; `None` if they were not queried.
     pub(crate) under_way: Option<Vec<UnderWay>>,
 }
 
-/// What an applier has changed beyond the place that it tells.
+/// Rows that an applier has changed beyond its reported position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnderWay {
-    /// Rows.
+    /// Number of rows.
     pub(crate) rows: u64,
-    /// The transaction that they are of; `None` if they are what comes next in the log, whatever that is.
+    /// Transaction of the rows; `None` if they are the next ones in the log, whatever their transaction.
     pub(crate) gtid: Option<Gtid>,
 }
 
-/// The statements that ask for replication, newest first: each server knows one at least.
+/// Statements that show the replication status, newest first. Each server has at least one of them.
 const STATUS: [&str; 3] = ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS", "SHOW ALL SLAVES STATUS"];
 
-/// Rows that transactions under way have changed, of an applier's threads: a row of InnoDB's own is one that the log has.
-/// A transaction without a GTID is `ANONYMOUS`. What InnoDB tells may be old: it tells the same again to all who ask
-/// within a tenth of a second of each other.
+/// Query for the rows changed by open transactions of applier threads. InnoDB counts rows as the log does. The GTID of
+/// a transaction without one is `ANONYMOUS`. The answer may be old: InnoDB repeats its last answer to queries that
+/// follow each other within a tenth of a second.
 const UNDER_WAY: &str = "SELECT w.channel_name, w.applying_transaction, x.trx_rows_modified, x.trx_id
      FROM performance_schema.replication_applier_status_by_worker w
      JOIN performance_schema.threads t ON t.thread_id = w.thread_id
      JOIN information_schema.innodb_trx x ON x.trx_mysql_thread_id = t.processlist_id";
 const ANONYMOUS: &str = "ANONYMOUS";
 
-/// The server does not know the statement.
+/// Error number of `ER_PARSE_ERROR`: the server does not know the statement.
 const NO_SUCH_STATEMENT: u16 = 1064;
-/// It does not know the variable.
+/// Error number of `ER_UNKNOWN_SYSTEM_VARIABLE`.
 const NO_SUCH_VARIABLE: u16 = 1193;
 
 impl Replica {
-    /// Connects, and asks what it is.
+    /// Connects to a replica, and queries its properties.
     ///
     /// # Errors
     ///
-    /// When it cannot be reached, or does not say.
+    /// If the connection or a query fails.
     pub(crate) fn open(address: &Address) -> Result<Self, Error> {
         let mut connection = Connection::open(address).map_err(Error::server("connect to the replica"))?;
-        let facts = facts(&mut connection).map_err(Error::server("ask what the replica is"))?;
+        let facts = facts(&mut connection).map_err(Error::server("query the replica's properties"))?;
         // MariaDB's SHOW REPLICA STATUS shows the default channel alone.
         let order: &[usize] = if facts.is_mariadb { &[2, 1] } else { &[0, 1] };
         for (at, number) in order.iter().enumerate() {
@@ -109,53 +109,54 @@ impl Replica {
                     });
                 }
                 Err(error) if error.code() == Some(NO_SUCH_STATEMENT) && at + 1 < order.len() => {}
-                Err(cause) => return Err(Error::Server { doing: "ask for replication", cause }),
+                Err(cause) => return Err(Error::Server { doing: "query the replication status", cause }),
             }
         }
-        Err(Error::Refused("the server knows no statement that asks for replication".into()))
+        Err(Error::Refused("the server supports no statement that shows its replication status".into()))
     }
 
-    /// Connects to a server that is no replica, or need not be one: its replication is not asked for.
+    /// Connects to a server whose replication status is not needed.
     ///
     /// # Errors
     ///
-    /// When it cannot be reached, or does not say what it is.
+    /// If the connection or a query fails.
     pub(crate) fn not_asked(address: &Address) -> Result<Self, Error> {
         let mut connection = Connection::open(address).map_err(Error::server("connect to the server"))?;
-        let facts = facts(&mut connection).map_err(Error::server("ask what the server is"))?;
+        let facts = facts(&mut connection).map_err(Error::server("query the server's properties"))?;
         Ok(Self { connection, status: STATUS[0], tells_rows: true, told: HashMap::new(), facts })
     }
 
-    /// Its channels, and how far each is.
+    /// Queries the channels and their positions.
     ///
     /// # Errors
     ///
-    /// When it does not say.
+    /// If the query fails.
     pub(crate) fn channels(&mut self) -> Result<Vec<Channel>, Error> {
-        let rows = self.connection.named_rows(self.status).map_err(Error::server("ask for replication"))?;
+        let rows =
+            self.connection.named_rows(self.status).map_err(Error::server("query the replication status"))?;
         Ok(rows.iter().map(channel).collect())
     }
 
-    /// The transactions that it has executed; none where there are no GTIDs of MySQL.
+    /// Queries `gtid_executed`; returns an empty set for MariaDB.
     ///
     /// # Errors
     ///
-    /// When it does not say.
+    /// If the query fails.
     pub(crate) fn executed(&mut self) -> Result<GtidSet, Error> {
         if self.facts.is_mariadb {
             return Ok(GtidSet::new());
         }
         let text = self.connection.value("SELECT @@GLOBAL.gtid_executed");
-        let text = text.map_err(Error::server("ask what it has executed"))?.unwrap_or_default();
+        let text = text.map_err(Error::server("query gtid_executed"))?.unwrap_or_default();
         Ok(text.parse().unwrap_or_default())
     }
 
-    /// What the channels' appliers have changed of transactions that have not ended: for those that the server tells it
-    /// of, to accounts with PROCESS. A MariaDB does not, nor does a MySQL before 8.0.
+    /// Queries the rows that the channels' appliers have changed in open transactions. This needs MySQL 8.0 or later,
+    /// and the privilege PROCESS; otherwise no rows are reported.
     ///
     /// # Errors
     ///
-    /// When the connection is lost.
+    /// If the connection is lost.
     pub(crate) fn put_under_way(&mut self, channels: &mut [Channel]) -> Result<(), Error> {
         if !self.tells_rows || self.facts.is_mariadb {
             return Ok(());
@@ -175,7 +176,7 @@ impl Replica {
             let is_old = told != transaction;
             self.told.insert(id, told);
             if is_old {
-                continue; // The thread has gone on to another one since.
+                continue; // The thread has moved on to another transaction since.
             }
             let channel = channels.iter_mut().find(|channel| channel.name == name);
             let under_way = channel.and_then(|channel| channel.under_way.as_mut());
@@ -186,18 +187,19 @@ impl Replica {
             }
         }
         for under_way in channels.iter_mut().filter_map(|channel| channel.under_way.as_mut()) {
-            // Of several without a GTID, nobody can tell which is which.
+            // Several transactions without a GTID cannot be told apart.
             let is_known = under_way.len() == 1;
             under_way.retain(|under_way| under_way.gtid.is_some() || is_known);
         }
         Ok(())
     }
 
-    /// The same of whoever applies in these sessions, taken together: they go over the log in its order, about.
+    /// Queries the rows that these sessions have changed in open transactions, in total. The sessions apply roughly in
+    /// log order.
     ///
     /// # Errors
     ///
-    /// When the connection is lost.
+    /// If the connection is lost.
     pub(crate) fn under_way_in(&mut self, sessions: &[u32]) -> Result<UnderWay, Error> {
         if !self.tells_rows || sessions.is_empty() {
             return Ok(UnderWay::default());
@@ -213,7 +215,7 @@ impl Replica {
         Ok(UnderWay { rows: rows.unwrap_or(0), gtid: None })
     }
 
-    /// Nothing, and nothing ever again, from a server that does not tell.
+    /// Queries uncommitted rows. If the server refuses, returns no rows, and does not ask again.
     fn rows_under_way(&mut self, question: &str) -> Result<Vec<Row>, Error> {
         match self.connection.rows(question) {
             Ok(rows) => Ok(rows),
@@ -221,63 +223,64 @@ impl Replica {
                 self.tells_rows = false;
                 Ok(Vec::new())
             }
-            Err(cause) => Err(Error::Server { doing: "ask what is under way", cause }),
+            Err(cause) => Err(Error::Server { doing: "query uncommitted rows", cause }),
         }
     }
 
-    /// A counter or a setting of its status.
+    /// Queries a status variable.
     ///
     /// # Errors
     ///
-    /// When it does not say.
+    /// If the query fails.
     pub(crate) fn counter(&mut self, name: &str) -> Result<u64, Error> {
         let rows = self.connection.rows(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
-        let rows = rows.map_err(Error::server("ask for its status"))?;
+        let rows = rows.map_err(Error::server("query the server's status"))?;
         let value = rows.into_iter().next().and_then(|row| row.into_iter().nth(1)).flatten();
         Ok(value.and_then(|value| String::from_utf8(value).ok()?.parse().ok()).unwrap_or(0))
     }
 
-    /// The connection, to ask for more.
+    /// Returns the connection for further queries.
     pub(crate) const fn connection(&mut self) -> &mut Connection {
         &mut self.connection
     }
 }
 
 impl Channel {
-    /// Logs that no applier is at: all of them are ahead, from this place on.
+    /// Returns a channel without an applier: all logs from this place on are ahead.
     pub(crate) fn without_applier(place: Place) -> Self {
         let (name, log) = (String::new(), String::new());
         let (filter, under_way) = (Filter::default(), None);
         Self { name, place: Some(place), log, is_applying: false, lag_s: None, filter, under_way }
     }
 
-    /// What to call it.
+    /// Returns a name for error messages.
     pub(crate) fn title(&self) -> String {
         match self.name.as_str() {
-            "" => "the default one, whose name is empty".to_owned(),
+            "" => "the default channel (empty name)".to_owned(),
             name => name.to_owned(),
         }
     }
 }
 
 impl ReplicaFacts {
-    /// The index of a channel's relay logs.
+    /// Returns the index of a channel's relay logs.
     ///
     /// # Errors
     ///
-    /// When the replica does not say where they are.
+    /// If the replica does not report their location.
     pub(crate) fn relay_index(&self, channel: &str) -> Result<PathBuf, Error> {
         let index = self.relay_index.as_deref();
         let index = index.ok_or_else(|| {
             Error::Refused(
-                "the replica does not say where its relay logs are: say it with --relay-logs".into(),
+                "the replica does not report the location of its relay logs: give it with --relay-logs"
+                    .into(),
             )
         })?;
         Ok(of_channel(index, channel))
     }
 }
 
-/// `relay.index` of a named channel is `relay-NAME.index`.
+/// Returns the index of a channel: `relay.index` becomes `relay-NAME.index` for a named channel.
 fn of_channel(index: &Path, channel: &str) -> PathBuf {
     if channel.is_empty() {
         return index.to_owned();
@@ -286,7 +289,8 @@ fn of_channel(index: &Path, channel: &str) -> PathBuf {
     index.with_file_name(format!("{stem}-{}.index", in_file_name(&channel.to_lowercase())))
 }
 
-/// A name as MySQL writes it in the names of files: what is no letter, digit or underscore as `@` and four digits.
+/// Encodes a name for file names as MySQL does: characters other than letters, digits and underscores become `@` and
+/// four hexadecimal digits.
 fn in_file_name(name: &str) -> String {
     let mut out = String::new();
     for character in name.chars() {
@@ -327,18 +331,18 @@ fn facts(connection: &mut Connection) -> Result<ReplicaFacts, servers::Error> {
     })
 }
 
-/// Pages of the buffer pool that the page cleaner keeps free, for what is read next: `innodb_lru_scan_depth` of each
-/// instance. Of a small pool, that is much.
+/// Returns the number of buffer pool pages that the page cleaner keeps free: `innodb_lru_scan_depth` per instance. In a
+/// small pool, that is a large part.
 fn pages_free(connection: &mut Connection, pages: u64) -> Result<u64, servers::Error> {
     let number =
         |found: Option<String>, otherwise| found.and_then(|found| found.parse().ok()).unwrap_or(otherwise);
     let each: u64 = number(variable(connection, "innodb_lru_scan_depth")?, 0);
-    // MariaDB has one, and does not say so.
+    // MariaDB has one instance, and no variable for it.
     let instances: u64 = number(variable(connection, "innodb_buffer_pool_instances")?, 1);
     Ok(each.saturating_mul(instances).min(pages / 2))
 }
 
-/// A global variable; `None` if the server does not know it.
+/// Queries a global variable; `None` if the server does not have it.
 fn variable(connection: &mut Connection, name: &str) -> Result<Option<String>, servers::Error> {
     match connection.value(&format!("SELECT @@GLOBAL.{name}")) {
         Err(error) if error.code() == Some(NO_SUCH_VARIABLE) => Ok(None),
@@ -369,8 +373,8 @@ fn channel(row: &NamedRow) -> Channel {
     }
 }
 
-/// The replica's own rules for a channel, which it tells as lists. None, if they cannot be told from each other: then more
-/// is searched for than its applier needs.
+/// Returns the channel's replication filter from the lists in its status. If the lists cannot be parsed, the filter is
+/// empty, and there are more searches than the applier needs.
 fn filter(value: &dyn Fn([&str; 2]) -> Option<String>) -> Filter {
     type OfName = fn(String) -> Rule;
     const RULES: [(&str, OfName); 6] = [
@@ -386,7 +390,7 @@ fn filter(value: &dyn Fn([&str; 2]) -> Option<String>) -> Filter {
         let names = value([column; 2]).unwrap_or_default();
         rules.extend(names.split(',').filter(|name| !name.is_empty()).map(|name| rule(name.to_owned())));
     }
-    // As `(from,to),(from,to)`; a MariaDB as `from->to,from->to`.
+    // MySQL: `(from,to),(from,to)`; MariaDB: `from->to,from->to`.
     let rewrites = value(["Replicate_Rewrite_DB"; 2]).unwrap_or_default();
     let names = rewrites.replace("->", ",").replace(['(', ')'], "");
     let names: Vec<&str> = names.split(',').collect();

@@ -1,4 +1,4 @@
-//! What came of it.
+//! Status and report of warming.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,147 +7,148 @@ use crate::control::State;
 use crate::place::Place;
 use crate::statement::Left;
 
-/// What was done so far.
+/// Counters of warming since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Events of rows ahead of the applier.
+    /// Rows events read ahead of the applier.
     pub events: u64,
-    /// Changes of rows in them.
+    /// Row changes in these events.
     pub rows: u64,
-    /// Those of tables that cannot be searched: not there, of another engine, without a key, or not as in the log.
+    /// Row changes of tables that cannot be searched: the table is missing, has another engine or no key, or differs
+    /// from the log.
     pub rows_left: u64,
-    /// Events that the applier's filter leaves out: of rows, and statements.
+    /// Rows events and statements that the applier filters out.
     pub filtered: u64,
-    /// Searches for pages: what the applier will need.
+    /// Searches for pages.
     pub touches: u64,
-    /// Those that were made a little while before, and not again.
+    /// Searches dropped because the same search was made recently.
     pub repeated: u64,
-    /// Statements that were made of them, to be run.
+    /// Search statements queued.
     pub pushed: u64,
-    /// Those that were not even queued, as next to nothing had to be read: [`State::Sampling`].
+    /// Search statements not queued because of [`State::Sampling`].
     pub skipped: u64,
-    /// Those that a connection has taken up.
+    /// Search statements that a connection has taken from the queue.
     pub popped: u64,
-    /// Those of them that the applier had passed by then: not run.
+    /// Search statements taken but not run, because the applier had passed their changes.
     pub old: u64,
-    /// Those that were run.
+    /// Search statements that succeeded.
     pub executed: u64,
-    /// Those that the server refused or gave up.
+    /// Search statements that failed.
     pub errors: u64,
-    /// Statements in the log that were made searches: for the rows that they will read.
+    /// Statements in the log for which a search was made.
     pub statements: u64,
-    /// Those that were not.
+    /// Statements in the log for which no search was made.
     pub discarded: u64,
-    /// The same by why not.
+    /// Statements in the log for which no search was made, by reason.
     pub left: BTreeMap<Left, u64>,
-    /// Times that reading began anew at the applier's place: it was overtaken, or logs were removed.
+    /// Restarts of reading at the applier's position: the applier was faster, or logs were removed.
     pub jumps: u64,
-    /// What the server refused, by its error number: how often, and its first words.
+    /// Errors from the server by error number: their number, and the first message.
     pub refusals: BTreeMap<u16, (u64, String)>,
 }
 
-/// What the replica reads from its disks.
+/// Disk reads of the replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// By whomever: `Innodb_buffer_pool_reads`.
+    /// Reads by all threads: `Innodb_buffer_pool_reads`.
     pub all: u64,
-    /// By our searches, and how long they waited for it; `None` if the replica does not tell.
+    /// Reads by our searches; `None` if the replica does not count them.
     pub ours: Option<Waits>,
-    /// By its applier.
+    /// Reads by the applier; `None` if the replica does not count them.
     pub applier: Option<Waits>,
 }
 
-/// Waits for a disk.
+/// Disk reads, and the time spent waiting for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
-    /// All of it together.
+    /// Total wait time.
     pub time: Duration,
 }
 
-/// How it stands.
+/// Status of warming.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// What was done so far.
+    /// Counters since the start.
     pub counts: Counts,
-    /// What was read from disks since it began.
+    /// Disk reads since the start.
     pub reads: Reads,
-    /// Each channel.
+    /// Status of each channel.
     pub channels: Vec<ChannelStatus>,
-    /// Searches that wait to be made.
+    /// Number of queued search statements.
     pub queued: usize,
-    /// Searches that may be ahead of the applier, together.
+    /// Number of searches that may be ahead of the applier, for all channels together.
     pub distance: u64,
-    /// Connections that search.
+    /// Number of connections that search.
     pub workers: usize,
-    /// How it goes.
+    /// State of the controller.
     pub state: State,
-    /// Is the server gone for the moment, and waited for?
+    /// True while the connection to the server is lost and being retried.
     pub is_lost: bool,
-    /// How long it has gone in each way.
+    /// Time spent in each state.
     pub times: BTreeMap<State, Duration>,
-    /// How fast it goes.
+    /// Speed.
     pub rate: Rate,
-    /// Threads of the replica that apply.
+    /// Number of applier threads of the replica.
     pub appliers: u64,
-    /// How long it has been going on.
+    /// Time since the start.
     pub elapsed: Duration,
 }
 
-/// How fast it goes, over the last half second or so.
+/// Speed over about the last half second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
-    /// Searches that are made of the changes ahead, a second.
+    /// Searches made per second.
     pub touches: f64,
-    /// Searches that the applier passes, a second.
+    /// Searches that the applier passes per second.
     pub passed: f64,
 }
 
-/// How far one channel is.
+/// Status of one channel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelStatus {
-    /// Its name; empty for the default one.
+    /// Name; empty for the default channel.
     pub name: String,
-    /// The relay log that its applier reads.
+    /// Relay log that the applier reads.
     pub log: String,
-    /// Where its applier is.
+    /// Position of the applier.
     pub applier: Option<Place>,
-    /// Does it run?
+    /// True if the applier runs.
     pub is_applying: bool,
-    /// Where touching is.
+    /// Position up to which searches were made.
     pub place: Option<Place>,
-    /// Searches ahead of the applier.
+    /// Number of searches ahead of the applier.
     pub touches_ahead: u64,
-    /// Events ahead of the applier.
+    /// Number of events ahead of the applier.
     pub events_ahead: u64,
-    /// Its lag by its own account, in seconds.
+    /// Lag that the replica reports, in seconds.
     pub lag_s: Option<u64>,
-    /// The same over all the time, as far as it was told.
+    /// Mean of the reported lag since the start, in seconds.
     pub lag_average_s: Option<f64>,
 }
 
-/// What it came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// How it stands in the end.
+    /// Final status.
     pub status: Status,
-    /// Why it has ended.
+    /// Reason for the end.
     pub why: Why,
 }
 
-/// Why it has ended.
+/// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It was called off.
+    /// The run was cancelled, or the applier has ended.
     Interrupted,
-    /// Nothing is gained by it.
+    /// Warming saves no time.
     NoGain,
 }
 
 impl Status {
-    /// About how much of the applier's time its reads would have taken that we made for it, with as many of them at once
-    /// as it has threads. `None` if the replica does not tell.
+    /// Returns the approximate time saved for the applier: the time of our reads, if its threads had made them in
+    /// parallel. `None` if the replica does not count reads.
     pub fn saved(&self) -> Option<Duration> {
         let ours = self.reads.ours?;
         let of_applier = self.reads.applier.filter(|waits| waits.pages >= READS_TO_JUDGE);
@@ -158,7 +159,7 @@ impl Status {
     }
 }
 
-/// With fewer reads, their mean says little.
+/// Reads needed for a meaningful mean.
 const READS_TO_JUDGE: u64 = 100;
 
 impl Rate {
@@ -169,7 +170,7 @@ impl Rate {
 }
 
 impl Waits {
-    /// One of them, on average.
+    /// Returns the mean wait per page.
     pub fn each(&self) -> Option<Duration> {
         let pages = u32::try_from(self.pages).unwrap_or(u32::MAX);
         (pages > 0).then(|| self.time / pages)

@@ -1,4 +1,4 @@
-//! All of it: readers, workers, and whoever watches over them.
+//! A run of warming: readers, workers, and the supervision of both.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
@@ -25,39 +25,39 @@ use crate::shared::Shared;
 use crate::window::Window;
 use crate::worker;
 
-/// Whoever watches.
+/// Observer of a run.
 pub trait Observer {
-    /// So it stands; `Break` calls it off.
+    /// Receives the current status; `Break` cancels the run.
     fn at(&mut self, status: &Status) -> ControlFlow<()>;
 }
 
-/// How often the applier's place is asked for.
+/// Interval at which the applier's position is queried.
 const LOOK: Duration = Duration::from_millis(25);
-/// How often it is asked what transactions under way have changed: the server tells no news more often.
+/// Interval at which rows changed by open transactions are queried. The server does not update them more often.
 const LOOK_AT_ROWS: Duration = Duration::from_millis(200);
-/// How often it is asked who reads.
+/// Interval at which disk reads are queried.
 const MEASURE: Duration = Duration::from_millis(500);
-/// How often until it is known whether there is anything to read.
+/// Interval at which disk reads are queried before the first decision on sampling.
 const MEASURE_FIRST: Duration = Duration::from_millis(100);
-/// How often the applier's place is asked for while next to nothing has to be read: each answer costs the server time.
+/// Interval at which the applier's position is queried while sampling: each query costs the server time.
 const LOOK_SAMPLING: Duration = Duration::from_millis(200);
-/// How long to wait before a lost replica is tried again.
+/// Pause before a lost replica is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Touches what a replica's applier will need, ahead of it, until it is called off.
+/// Warms a replica ahead of its applier until cancelled.
 ///
 /// # Errors
 ///
-/// When the replica cannot be reached at first, is none, or refuses, or when its relay logs cannot be read. What passes
-/// is waited for.
+/// If the first connection fails, the server is no replica or refuses, or its relay logs cannot be read. Later
+/// temporary errors are retried.
 pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, Error> {
     let mut replica = Replica::open(&settings.admin)?;
     let mut channels = channels(settings, &mut replica)?;
-    // What is changed already needs no search from the first one on.
+    // Rows that are changed already need no search.
     replica.put_under_way(&mut channels)?;
     let logs = indexes(settings, &replica.facts, &channels)?;
     check_logs(&logs)?;
-    worker::read_only(&settings.address).map_err(Error::server("connect to the replica to search"))?;
+    worker::read_only(&settings.address).map_err(Error::server("connect to the replica for searches"))?;
     let has_applier = settings.stranger == Stranger::Refuse || !replica.channels()?.is_empty();
     let scene = Scene {
         address: &settings.address,
@@ -72,11 +72,11 @@ pub fn warm(settings: &Settings, observer: &mut dyn Observer) -> Result<Report, 
     scene.run(replica, channels, logs.into_iter().map(AppliedLogs::Store).collect(), observer)
 }
 
-/// Touches what somebody who applies logs to a server will need, ahead of him, until he is done, or it is called off.
+/// Warms a server ahead of an applier outside of it, until the applier ends or the run is cancelled.
 ///
 /// # Errors
 ///
-/// When the server cannot be reached at first, or refuses, or when the logs cannot be read. What passes is waited for.
+/// If the first connection fails, the server refuses, or the logs cannot be read. Later temporary errors are retried.
 pub fn warm_for(
     applier: &Applier,
     settings: &SettingsFor,
@@ -97,7 +97,7 @@ pub fn warm_for(
     scene.run(server, channels, vec![settings.logs.clone()], observer)
 }
 
-/// What is done, on which server, and for whom.
+/// Parameters of a run.
 struct Scene<'a> {
     address: &'a Address,
     admin: &'a Address,
@@ -109,12 +109,12 @@ struct Scene<'a> {
     whose: Whose<'a>,
 }
 
-/// Who applies.
+/// The applier to warm for.
 #[derive(Clone, Copy)]
 enum Whose<'a> {
-    /// The server itself.
+    /// The replica's own applier.
     Replica,
-    /// Somebody who tells how far he is in the logs that he applies.
+    /// An applier outside of the server, which reports its progress.
     Other(&'a Applier, &'a SettingsFor),
 }
 
@@ -165,7 +165,7 @@ impl Scene<'_> {
         watched
     }
 
-    /// Nobody decides where the pace is fixed, or where there is nobody to stay ahead of.
+    /// Returns a controller; `None` if the pace is fixed, or there is no applier.
     fn controller(&self, facts: &ReplicaFacts) -> Option<Controller> {
         (self.has_applier && self.pace == Pace::Measured).then(|| {
             Controller::new(Bounds {
@@ -177,7 +177,7 @@ impl Scene<'_> {
         })
     }
 
-    /// To ask how far the applier is, and who reads.
+    /// Opens the connection for status queries.
     fn open(&self) -> Result<Replica, Error> {
         match self.whose {
             Whose::Replica => Replica::open(self.admin),
@@ -211,7 +211,7 @@ impl Scene<'_> {
     }
 }
 
-/// Calls everything off when whoever watches has gone, in whatever way.
+/// Ends all threads when the supervising thread ends, even by a panic.
 struct End<'s>(&'s Shared);
 
 impl Drop for End<'_> {
@@ -224,25 +224,25 @@ fn channels(settings: &Settings, replica: &mut Replica) -> Result<Vec<Channel>, 
     let mut channels = replica.channels()?;
     if let Some(name) = &settings.channel {
         let all: Vec<String> = channels.iter().map(Channel::title).collect();
-        // A server takes them for the same, whatever their case.
+        // Channel names are not case sensitive.
         channels.retain(|channel| channel.name.eq_ignore_ascii_case(name));
         if channels.is_empty() && !all.is_empty() {
             let all = all.join(", ");
-            return Err(Error::Refused(format!("the replica has no channel {name}: it has {all}")));
+            return Err(Error::Refused(format!("the replica has no channel {name}: its channels are {all}")));
         }
     }
     if channels.is_empty() {
         match (settings.stranger, &settings.relay_logs) {
             (Stranger::Refuse, _) => {
                 return Err(Error::Refused(
-                    "the server is no replica: there is no applier to stay ahead of (--force touches all that \
-                     --relay-logs have)"
+                    "the server is no replica, so there is no applier to stay ahead of: to warm the pages of all \
+                     changes in given logs, use --force and --relay-logs"
                         .into(),
                 ));
             }
             (Stranger::Allow, None) => {
                 return Err(Error::Refused(
-                    "a server that is no replica has no relay logs: --relay-logs".into(),
+                    "the server is no replica and has no relay logs: give logs with --relay-logs".into(),
                 ));
             }
             (Stranger::Allow, Some(logs)) => channels.push(Channel::without_applier(first_place(logs)?)),
@@ -251,28 +251,29 @@ fn channels(settings: &Settings, replica: &mut Replica) -> Result<Vec<Channel>, 
     Ok(channels)
 }
 
-/// Where each channel's relay logs are.
+/// Returns the location of each channel's relay logs.
 fn indexes(settings: &Settings, facts: &ReplicaFacts, channels: &[Channel]) -> Result<Vec<PathBuf>, Error> {
     match &settings.relay_logs {
         Some(_) if channels.len() > 1 => {
-            Err(Error::Refused("the replica has several channels: --relay-logs needs --channel".into()))
+            Err(Error::Refused("the replica has several channels: choose one with --channel".into()))
         }
         Some(given) => Ok(vec![given.clone()]),
         None => channels.iter().map(|channel| facts.relay_index(&channel.name)).collect(),
     }
 }
 
-/// What would be waited for for ever is said at once: the logs of another machine, or of another user.
+/// Checks that the logs can be read. Otherwise the run would wait forever for logs on another machine, or without
+/// permission.
 fn check_logs(logs: &[PathBuf]) -> Result<(), Error> {
     for path in logs {
         if starts_as_log(path) {
             let path = path.display();
             return Err(Error::Refused(format!(
-                "{path} is a log, and --relay-logs takes a directory of logs or their index"
+                "{path} is a log: --relay-logs takes a directory of logs, or their index"
             )));
         }
         match Store::open(path) {
-            // The first one comes when the replica is started.
+            // The first log is created when the replica starts.
             Ok(_) | Err(logs::Error::NoLogs { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -286,24 +287,24 @@ fn starts_as_log(path: &Path) -> bool {
     read.is_ok() && [MAGIC, MAGIC_ENCRYPTED].contains(&first)
 }
 
-/// Watches over the others, and decides how far they go.
+/// Supervisor of readers and workers: tracks the applier, measures, and sets the limits.
 struct Watcher<'w> {
     shared: &'w Shared,
     scene: &'w Scene<'w>,
     controller: Option<&'w mut Controller>,
     began: Instant,
-    /// When to ask next what is under way.
+    /// Time of the next query for uncommitted rows.
     rows_due: Instant,
     account: Account,
     state: State,
-    /// Is the server gone for the moment?
+    /// True while the connection to the server is lost.
     is_lost: bool,
     times: BTreeMap<State, Duration>,
     rate: Rate,
     measured: Option<Measured>,
 }
 
-/// What was measured last.
+/// The latest measurements.
 #[derive(Clone)]
 struct Measured {
     at: Instant,
@@ -331,19 +332,20 @@ impl Watcher<'_> {
             self.shared.rest(self.pause());
         }
         if let Some(replica) = &mut replica {
-            // The last word; without it, that of a moment ago will do.
+            // Final values; if this fails, the previous ones are recent enough.
             let _ = self.measure(replica);
         }
         let why = if self.state == State::NoGain { Why::NoGain } else { Why::Interrupted };
         Ok(Report { status: self.status(), why })
     }
 
-    /// Between looks at the applier's place.
+    /// Returns the pause between queries of the applier's position.
     fn pause(&self) -> Duration {
         if self.state == State::Sampling { LOOK_SAMPLING } else { LOOK }
     }
 
-    /// Is it time to ask who reads? Soon, while it is not known whether there is anything to read.
+    /// Returns whether the next query of disk reads is due. The interval is shorter until the first decision on
+    /// sampling.
     fn is_to_measure(&self) -> bool {
         let Some(last) = &self.measured else { return true };
         let is_dark = self.controller.as_ref().is_some_and(|controller| !controller.is_judged());
@@ -351,7 +353,7 @@ impl Watcher<'_> {
         last.at.elapsed() >= pause
     }
 
-    /// Is there an applier with something to do?
+    /// Returns whether an applier has work.
     fn has_work(&self) -> bool {
         self.shared.channels().iter().any(|channel| channel.is_applying && channel.events_ahead > 0)
     }
@@ -361,7 +363,7 @@ impl Watcher<'_> {
             Some(replica) => replica,
             None => replica.insert(self.scene.open()?),
         };
-        // Rows are asked for last: an applier that moves on meanwhile has changed fewer of what comes next.
+        // Query rows last: if the applier moves on in between, the number of its changed rows is too low, not too high.
         let is_due = self.rows_due <= Instant::now();
         match self.scene.whose {
             Whose::Replica => {
@@ -398,7 +400,7 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    /// Goes nearer or farther by what was measured.
+    /// Adjusts the limits to the measurements.
     fn control(&mut self, replica: &mut Replica) -> Result<(), Error> {
         let (channels, has_work) = (self.shared.channels(), self.has_work());
         let now = Measured {
@@ -413,7 +415,7 @@ impl Watcher<'_> {
         *self.times.entry(self.state).or_default() += elapsed;
         self.rate = Rate::of(now.touches - last.touches, now.passed - last.passed, elapsed);
         let Some(controller) = &mut self.controller else { return Ok(()) };
-        // Where nobody counts, nothing is known: not that nothing was read.
+        // Missing counters mean that the reads are unknown, not that there were none.
         let (Some(ours), Some(applier), true) =
             (now.reads.ours, now.reads.applier, self.account.is_counted())
         else {

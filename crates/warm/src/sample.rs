@@ -1,16 +1,16 @@
-//! Columns and tables made up for tests.
+//! Columns, tables and rows for tests.
 
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
 use binlog::{Column, ColumnType, Flavour, Table};
 
-/// A column of a log of this type.
+/// Returns a log's column of this type.
 pub(crate) fn log_column(column_type: ColumnType) -> Column {
     let mut column = table(1).columns[0].clone();
     column.column_type = column_type;
     column
 }
 
-/// A table of so many columns of type INT.
+/// Returns a table with this number of INT columns.
 pub(crate) fn table(columns: usize) -> Table {
     Table::new(&map(&vec![3; columns], &vec![0xff; columns.div_ceil(8)])).unwrap()
 }
@@ -30,7 +30,7 @@ fn map<'a>(column_types: &'a [u8], nullable: &'a [u8]) -> TableMap<'a> {
     }
 }
 
-/// An event with these columns, as bits, in every image.
+/// Returns a rows event with these columns, as bits, in each image.
 pub(crate) fn rows<'a>(kind: RowsKind, columns: u64, bits: &'a [u8], rows: &'a [u8]) -> Rows<'a> {
     let set = ColumnSet { bits };
     Rows {
@@ -45,7 +45,7 @@ pub(crate) fn rows<'a>(kind: RowsKind, columns: u64, bits: &'a [u8], rows: &'a [
     }
 }
 
-/// An image of INTs; `None` for NULL.
+/// Returns an image of INTs; `None` is NULL.
 pub(crate) fn image(values: &[Option<i32>]) -> Vec<u8> {
     let mut out = vec![0; values.len().div_ceil(8)];
     for (at, value) in values.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The session that a statement of the log was run in, as far as what it reads depends on it.
+//! Session state of a statement in the log, as far as it determines which rows the statement reads.
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Collation, Flavour, sql_mode};
@@ -6,29 +6,29 @@ use servers::quote::put_name;
 
 use crate::statement::{Functions, Left, Statement};
 
-/// The session that a statement was run in.
+/// Session state that a statement was run with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// Empty for none.
+    /// Default database; empty for none.
     pub(crate) database: String,
     sql_mode: u64,
-    /// `character_set_client` and `collation_connection`, as collation numbers.
+    /// `character_set_client` and `collation_connection`, as collation IDs.
     charset: Option<(u16, u16)>,
     flavour: Flavour,
     time_zone: Option<String>,
-    /// What it takes for the present, if it asks.
+    /// Current time for the statement, if it calls a clock function.
     timestamp: Option<u32>,
 }
 
-/// Brings a session back to what searches for rows need.
+/// Statements that reset a session to the state that searches for rows need.
 pub(crate) const PLAIN: &str = "SET NAMES utf8mb4; \
     SET @@session.sql_mode = '', @@session.time_zone = '+00:00', @@session.timestamp = DEFAULT";
 
-/// How functions begin that tell the time.
+/// Prefixes of clock functions.
 const CLOCKS: [&[u8]; 6] = [b"NOW", b"CUR", b"LOCALTIME", b"UTC_", b"UNIX_TIMESTAMP", b"SYSDATE"];
 
 impl Session {
-    /// As the log has it.
+    /// Reads the session state from a query event.
     pub(crate) fn of(query: &Query<'_>, timestamp: u32, flavour: Flavour) -> Result<Self, Left> {
         let database = str::from_utf8(query.database).map_err(|_| Left::Charset)?.to_owned();
         let asks = |name: &&[u8]| query.sql.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name));
@@ -45,14 +45,14 @@ impl Session {
         Ok(session)
     }
 
-    /// A statement of this session.
+    /// Returns a statement with this session state.
     pub(crate) fn statement<'a>(&self, sql: &'a [u8], functions: Functions) -> Statement<'a> {
         let client = self.charset.and_then(|(client, _)| Collation::new(client, self.flavour));
         let charset = client.map(|collation| collation.charset());
         Statement { sql, sql_mode: self.sql_mode, charset, functions }
     }
 
-    /// The statements that bring another one there.
+    /// Returns the SQL statements that set this session state.
     pub(crate) fn sql(&self) -> String {
         let mut out = String::from("SET NAMES utf8mb4; ");
         if !self.database.is_empty() {
@@ -76,7 +76,7 @@ impl Session {
     }
 }
 
-/// `+01:00`, `Europe/Berlin`, `SYSTEM`.
+/// Parses `+01:00`, `Europe/Berlin`, `SYSTEM`.
 fn time_zone(name: &[u8]) -> Result<String, Left> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-:/_".contains(byte);
     match name.iter().all(is_plain) {

@@ -1,4 +1,4 @@
-//! What is to be done, and how.
+//! Settings of warming.
 
 use std::path::PathBuf;
 
@@ -7,88 +7,88 @@ use servers::Address;
 
 use crate::applier::AppliedLogs;
 
-/// What is to be done, and how.
+/// Settings for a replica.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The replica, as whoever searches.
+    /// Address and account for the searches.
     pub address: Address,
-    /// The replica, as whoever asks how far it is.
+    /// Address and account for the status queries.
     pub admin: Address,
-    /// The one channel that is meant; all of them otherwise.
+    /// Channel to warm; all channels if `None`.
     pub channel: Option<String>,
-    /// Where the relay logs are, or their index, if not where the replica says.
+    /// Directory or index of the relay logs, if not the one that the replica reports.
     pub relay_logs: Option<PathBuf>,
-    /// The keyring file that encrypted logs are opened with.
+    /// Keyring file of encrypted logs.
     pub keyring: Option<PathBuf>,
-    /// Connections that search.
+    /// Number of connections that search.
     pub threads: Threads,
-    /// How far ahead to stay.
+    /// Distance to the applier.
     pub pace: Pace,
-    /// What to do with a server that is no replica.
+    /// Treatment of a server that is no replica.
     pub stranger: Stranger,
 }
 
-/// What is to be done for somebody who applies logs to a server that is no replica, and how.
+/// Settings for an applier outside of the server.
 #[derive(Clone, Debug)]
 pub struct SettingsFor {
-    /// The server that they are applied to.
+    /// Server that the logs are applied to.
     pub address: Address,
-    /// What is applied.
+    /// Logs that are applied.
     pub logs: AppliedLogs,
-    /// Which of it, and to which databases.
+    /// Filter and database rewrites of the applier.
     pub filter: Filter,
-    /// The keyring file that encrypted logs are opened with.
+    /// Keyring file of encrypted logs.
     pub keyring: Option<PathBuf>,
-    /// Connections that search.
+    /// Number of connections that search.
     pub threads: Threads,
-    /// Sessions that apply.
+    /// Number of sessions that apply.
     pub sessions: u64,
 }
 
-/// Connections that search.
+/// Number of connections that search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
-    /// So many.
+    /// Usual number.
     pub usual: usize,
-    /// Where reads take long, up to so many: each waits for one page at a time.
+    /// Maximum number, used when reads are slow: each connection waits for one page at a time.
     pub max: usize,
 }
 
 impl Threads {
-    /// As many as whoever measures finds of use.
+    /// Numbers for control by measurements.
     pub const MEASURED: Self = Self { usual: 10, max: 32 };
 
-    /// So many, whatever is measured.
+    /// Returns a fixed number.
     pub const fn fixed(count: usize) -> Self {
         Self { usual: count, max: count }
     }
 }
 
-/// How far ahead of the applier to stay.
+/// Policy for the distance to the applier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// As far as is useful by what is measured.
+    /// Controlled by measurements.
     Measured,
-    /// As Replication Booster does it.
+    /// Fixed limits, as in Replication Booster.
     Fixed(Fixed),
 }
 
-/// The rules of Replication Booster.
+/// Fixed limits, as in Replication Booster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed {
-    /// Events in front of the applier that are passed over: it would be there first.
+    /// Number of events right before the applier that are skipped, because the applier would be faster.
     pub offset_events: u64,
-    /// Seconds of the source's time to be ahead, at most.
+    /// Maximum lead, in seconds of the source's timestamps.
     pub seconds_prefetch: u32,
-    /// Milliseconds to sleep then.
+    /// Pause at the maximum lead, in milliseconds.
     pub millis_sleep: u64,
 }
 
-/// What to do with a server that is no replica.
+/// Treatment of a server that is no replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stranger {
-    /// Nothing.
+    /// Return an error.
     Refuse,
-    /// Search all the same, for all that the logs have: there is no applier to stay ahead of.
+    /// Search for all changes in the logs: there is no applier to stay ahead of.
     Allow,
 }

@@ -1,4 +1,4 @@
-//! What the threads share: how far the applier is, what is to be searched for, and what came of it.
+//! State shared by the threads: the applier's positions, the queue of searches, and the counters.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,50 +19,50 @@ use crate::slow::Slow;
 use crate::statement::Left;
 use crate::window::Batch;
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// There is something to search for, or it is over.
+    /// Signals a queued search, or the end.
     work: Condvar,
-    /// The applier has moved, a search was taken up, or it is over.
+    /// Signals progress of the applier, a search taken from the queue, or the end.
     room: Condvar,
-    /// How often definitions of tables may have changed.
+    /// Version of the table definitions: counts possible changes.
     definitions: AtomicU64,
     slow: Mutex<Slow>,
     pace: Pace,
-    /// Is there one to stay ahead of?
+    /// True if there is an applier to stay ahead of.
     has_applier: bool,
     queue_max: usize,
 }
 
-/// A statement to run.
+/// A queued search statement.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) lane: usize,
     pub(crate) epoch: u64,
-    /// Behind all the changes that it is for.
+    /// End of the changes that it is for.
     pub(crate) place: Place,
     pub(crate) search: Search,
 }
 
-/// What is searched for.
+/// Contents of a search statement.
 #[derive(Debug)]
 pub(crate) enum Search {
-    /// What changes of rows need.
+    /// Searches for row changes.
     Batch(Batch),
-    /// What a statement will read.
+    /// Search for the rows that a statement will read.
     Text(TextSearch),
 }
 
-/// A statement that reads what one of the log will, and the session that it needs.
+/// A statement that reads the same rows as one in the log, with its session state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TextSearch {
-    /// The statements that set the session.
+    /// SQL statements that set the session state.
     pub(crate) session: Arc<str>,
-    /// Not always UTF-8.
+    /// SQL text, not always UTF-8.
     pub(crate) sql: Vec<u8>,
-    /// The tables that it reads, by database and name.
+    /// Tables that it reads, as `database.table`.
     pub(crate) tables: Vec<String>,
 }
 
@@ -73,29 +73,30 @@ struct State {
     counts: Counts,
     distance: u64,
     workers: usize,
-    /// One statement in so many is run.
+    /// Sampling divisor: one of this many statements runs.
     one_in: u32,
-    /// The server's numbers for the connections that search.
+    /// IDs of the connections that search.
     connections: Vec<u32>,
     is_over: bool,
     failure: Option<Error>,
 }
 
-/// One channel.
+/// State of one channel.
 #[derive(Debug)]
 struct Lane {
     channel: Channel,
-    /// How often its relay logs began anew.
+    /// Number of restarts of reading. Searches of earlier epochs are dropped.
     epoch: u64,
     lead: Lead,
     place: Option<Place>,
-    /// The transaction that is being read.
+    /// Transaction being read.
     gtid: Option<Gtid>,
-    /// Where the applier is by its own account: several workers tell it from time to time only.
+    /// Last position that the replica reported. With several workers, it reports only from time to time.
     reported: Option<Place>,
-    /// Transactions ahead of the applier, and where they end: it has come there once it counts them as executed.
+    /// Transactions ahead of the applier, with the position of their end. The applier has reached it once the GTID is
+    /// executed.
     transactions: VecDeque<(Gtid, Place)>,
-    /// Where definitions of tables change that the applier has not come to.
+    /// Positions of changes to table definitions ahead of the applier.
     changes: VecDeque<Place>,
     lag: Mean,
     /// Searches that the applier has passed.
@@ -108,25 +109,25 @@ struct Mean {
     count: u32,
 }
 
-/// What a reader is to do.
+/// Next action of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Go on.
+    /// Continue.
     Go,
-    /// Begin anew, where the applier is.
+    /// Restart at the applier's position.
     Jump,
     /// Stop.
     Over,
 }
 
-/// Where to begin.
+/// Start of a pass over the logs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begin {
     pub(crate) place: Place,
     pub(crate) epoch: u64,
 }
 
-/// How long to wait for anything before it is looked at again.
+/// Longest wait on a condition variable before the condition is checked again.
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Shared {
@@ -145,27 +146,27 @@ impl Shared {
         }
     }
 
-    /// How often definitions of tables may have changed.
+    /// Returns the version of the table definitions.
     pub(crate) fn definitions(&self) -> u64 {
         self.definitions.load(Ordering::SeqCst)
     }
 
-    /// Definitions of tables may have changed.
+    /// Starts a new version of the table definitions, which may have changed.
     pub(crate) fn forget_definitions(&self) {
         self.definitions.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A search of these tables took too long.
+    /// Records that a search of these tables took too long.
     pub(crate) fn was_slow(&self, tables: &[String]) {
         self.slow().add(tables, Instant::now());
     }
 
-    /// Is one of these tables left alone for a while, as its searches took too long?
+    /// Returns whether one of these tables is excluded for a while, because a search of it took too long.
     pub(crate) fn is_slow(&self, tables: &[String]) -> bool {
         self.slow().has(tables, Instant::now())
     }
 
-    /// So far ahead, with so many connections, and one statement in so many.
+    /// Sets the limits: distance, number of connections, and sampling divisor.
     pub(crate) fn set_limits(&self, distance: u64, workers: usize, one_in: u32) {
         let mut state = self.state();
         (state.distance, state.workers, state.one_in) = (distance, workers, one_in);
@@ -174,7 +175,7 @@ impl Shared {
         self.work.notify_all();
     }
 
-    /// Has all that is ahead of the appliers searched for again: some of it was left out.
+    /// Restarts all readers at their applier's position, because sampling has skipped searches.
     pub(crate) fn begin_anew(&self) {
         for lane in &mut self.state().lanes {
             lane.epoch += 1;
@@ -182,7 +183,7 @@ impl Shared {
         self.room.notify_all();
     }
 
-    /// The replica says that its channels are there, and what it has executed.
+    /// Updates the channels' positions and the executed GTIDs.
     pub(crate) fn applied(&self, channels: &[Channel], executed: &GtidSet) {
         let mut state = self.state();
         for lane in &mut state.lanes {
@@ -197,20 +198,20 @@ impl Shared {
         self.room.notify_all();
     }
 
-    /// Calls everything off.
+    /// Ends all threads.
     pub(crate) fn end(&self) {
         self.state().is_over = true;
         self.room.notify_all();
         self.work.notify_all();
     }
 
-    /// Calls everything off: this went wrong.
+    /// Ends all threads because of an error. The first error counts.
     pub(crate) fn fail(&self, error: Error) {
         self.state().failure.get_or_insert(error);
         self.end();
     }
 
-    /// Runs a thread's work; a panic calls everything off.
+    /// Runs a thread's work. A panic ends all threads.
     pub(crate) fn run_thread(&self, task: &'static str, work: impl FnOnce()) {
         if let Err(panic) = ThreadPanic::catch(task, work) {
             self.fail(panic.into());
@@ -225,7 +226,7 @@ impl Shared {
         self.state().is_over
     }
 
-    /// A statement that was to be searched for is left alone after all: others of its tables took too long meanwhile.
+    /// Counts a statement as skipped after all: searches of its tables took too long meanwhile.
     pub(crate) fn leave_slow(&self) {
         self.count(|counts| {
             counts.statements -= 1;
@@ -234,7 +235,7 @@ impl Shared {
         });
     }
 
-    /// Waits a little, less if it is over.
+    /// Waits for this time, or until the end.
     pub(crate) fn rest(&self, time: Duration) {
         let state = self.state();
         if !state.is_over {
@@ -242,9 +243,9 @@ impl Shared {
         }
     }
 
-    // What readers ask and say.
+    // Methods for readers.
 
-    /// Where a channel's applier is; waits until it is known. `None` when it is over.
+    /// Waits until the position of a channel's applier is known, and starts a pass there. `None` at the end.
     pub(crate) fn begin(&self, lane: usize) -> Option<Begin> {
         let mut state = self.state();
         loop {
@@ -264,22 +265,22 @@ impl Shared {
         }
     }
 
-    /// Which changes the applier makes, and in which databases.
+    /// Returns the channel's replication filter.
     pub(crate) fn filter(&self, lane: usize) -> Filter {
         self.state().lanes[lane].channel.filter.clone()
     }
 
-    /// Is there anything else to do than to read on?
+    /// Returns the next action of a reader.
     pub(crate) fn turn(&self, lane: usize, begin: Begin) -> Turn {
         self.state().turn(lane, begin)
     }
 
-    /// Is it useful to read on from here?
+    /// Returns whether more searches may be ahead of the applier.
     pub(crate) fn has_room(&self, lane: usize) -> bool {
         self.state().has_room(lane, self.pace)
     }
 
-    /// Waits until it is useful to read on from here.
+    /// Waits until more searches may be ahead of the applier. Returns the next action of the reader.
     pub(crate) fn wait_for_room(&self, lane: usize, begin: Begin) -> Turn {
         let mut state = self.state();
         loop {
@@ -295,18 +296,18 @@ impl Shared {
         }
     }
 
-    /// Has the applier passed this place?
+    /// Returns whether the applier has passed this place.
     pub(crate) fn is_passed(&self, lane: usize, place: Place) -> bool {
         self.state().lanes[lane].channel.place.is_some_and(|applier| place <= applier)
     }
 
-    /// Has the applier changed these rows already, though their transaction has not ended? They come next.
+    /// Returns whether the applier has already changed the next `rows` rows, in a transaction that has not ended.
     pub(crate) fn is_begun(&self, lane: usize, rows: u64) -> bool {
         let lane = &self.state().lanes[lane];
         lane.lead.is_behind(rows, lane.rows_under_way())
     }
 
-    /// Would the applier be there first, by the rules of a fixed pace?
+    /// Returns whether the applier would be faster than a search, by the limits of a fixed pace.
     pub(crate) fn is_too_close(&self, lane: usize) -> bool {
         match self.pace {
             Pace::Fixed(fixed) if self.has_applier => {
@@ -316,20 +317,20 @@ impl Shared {
         }
     }
 
-    /// Searches were made up to there.
+    /// Adds a mark: searches were made up to there.
     pub(crate) fn mark(&self, lane: usize, mark: Mark, count: impl FnOnce(&mut Counts)) {
         let mut state = self.state();
         count(&mut state.counts);
         let lane = &mut state.lanes[lane];
         lane.place = Some(mark.place);
-        // What nobody ever passes is not kept.
+        // Without an applier, nothing would ever remove the mark.
         if self.has_applier {
             lane.lead.add(mark);
             lane.pass();
         }
     }
 
-    /// A transaction begins there; the one in front of it has ended.
+    /// Starts a transaction at this place, which ends the previous one.
     pub(crate) fn transaction(&self, lane: usize, gtid: Option<Gtid>, place: Place) {
         if self.has_applier {
             let lane = &mut self.state().lanes[lane];
@@ -339,7 +340,7 @@ impl Shared {
         }
     }
 
-    /// Definitions of tables change there.
+    /// Adds a change of table definitions at this place.
     pub(crate) fn definition_changes(&self, lane: usize, place: Place) {
         if self.has_applier {
             self.state().lanes[lane].changes.push_back(place);
@@ -350,7 +351,7 @@ impl Shared {
         count(&mut self.state().counts);
     }
 
-    /// Has something searched for, unless it is one of those that are left out.
+    /// Queues a search, unless sampling skips it.
     pub(crate) fn push(&self, job: Job) {
         let mut state = self.state();
         let batches = state.counts.pushed + state.counts.skipped;
@@ -367,9 +368,9 @@ impl Shared {
         self.work.notify_one();
     }
 
-    // What workers ask and say.
+    // Methods for workers.
 
-    /// The next statement to run; `None` when it is over.
+    /// Returns the next search to run; `None` at the end.
     pub(crate) fn next(&self, worker: usize) -> Option<Job> {
         let mut state = self.state();
         loop {
@@ -402,7 +403,7 @@ impl Shared {
         self.state().connections.retain(|other| *other != id);
     }
 
-    // What whoever watches asks.
+    // Methods for the supervisor.
 
     pub(crate) fn connections(&self) -> Vec<u32> {
         self.state().connections.clone()
@@ -412,7 +413,7 @@ impl Shared {
         self.state().counts.clone()
     }
 
-    /// Searches that the appliers have passed, in all.
+    /// Returns the number of searches that the appliers have passed.
     pub(crate) fn passed(&self) -> u64 {
         self.state().lanes.iter().map(|lane| lane.passed).sum()
     }
@@ -462,13 +463,13 @@ impl State {
     }
 }
 
-/// Events ahead of the applier, at most, even if all that they need is in memory. Bounds our own.
+/// Events ahead of the applier, even if all their pages are in memory. Bounds our own memory.
 const EVENTS_AHEAD_MAX: u64 = 1 << 20;
-/// Transactions, and changes of definitions, ahead of the applier, at most. Bounds our own memory.
+/// Transactions, and changes of definitions, ahead of the applier. Bounds our own memory.
 const PLACES_AHEAD_MAX: usize = 1 << 18;
 
-/// Statements that wait, for each connection: enough that none is idle, few enough that they are not old when their turn
-/// comes.
+/// Queued search statements per connection: enough that no connection is idle, few enough that they are not out of date
+/// when they run.
 const QUEUED_EACH: usize = 4;
 
 impl Lane {
@@ -489,39 +490,39 @@ impl Lane {
         }
     }
 
-    /// Is as much ahead of the applier as may be kept?
+    /// Returns whether the limits of what may be ahead of the applier are reached.
     fn is_full(&self) -> bool {
         self.lead.ahead().events > EVENTS_AHEAD_MAX
             || self.transactions.len() >= PLACES_AHEAD_MAX
             || self.changes.len() >= PLACES_AHEAD_MAX
     }
 
-    /// Is a change of definitions passed?
+    /// Updates the channel. Returns whether the applier has passed a change of table definitions.
     fn follow(&mut self, found: &Channel, executed: &GtidSet) -> bool {
         let has_gone_back = found.place < self.reported;
         let (before, under_way) = (self.channel.place, self.channel.under_way.take());
         let has_moved = found.place != self.reported;
         if found.filter != self.channel.filter {
-            // What was read is not what it will make of it.
+            // The changes so far were read with another filter.
             self.epoch += 1;
         }
         self.reported = found.place;
         self.channel.clone_from(found);
         if !has_moved && self.channel.under_way.is_none() {
-            self.channel.under_way = under_way; // It is asked for less often.
+            self.channel.under_way = under_way; // This is queried less often than the position.
         }
         if let Some(lag) = found.lag_s {
             self.lag.sum += lag as f64;
             self.lag.count += 1;
         }
         if has_gone_back {
-            // Its relay logs were removed, and begin anew.
+            // Its relay logs were removed, and start again.
             self.epoch += 1;
             self.transactions.clear();
             return true;
         }
         let mut applier = found.place.max(before);
-        // One that was skipped is passed, and never executed.
+        // A transaction that was skipped is passed without being executed.
         let is_over =
             |(gtid, place): &&(Gtid, Place)| executed.contains(*gtid) || Some(*place) <= found.place;
         while let Some((_, place)) = self.transactions.front().filter(is_over) {
@@ -536,21 +537,21 @@ impl Lane {
         passed > 0
     }
 
-    /// What the applier has come to is not ahead of it.
+    /// Removes the marks that the applier has passed.
     fn pass(&mut self) {
         if let Some(applier) = self.channel.place {
             self.passed += self.lead.pass(applier, self.rows_under_way()).touches;
         }
     }
 
-    /// Rows that the applier has changed beyond its place, if it is known that they come next.
+    /// Returns the number of rows that the applier has changed beyond its place, if they are the next ones in the log.
     fn rows_under_way(&self) -> u64 {
         let next = self.transactions.front().map(|(gtid, _)| *gtid).or(self.gtid);
         let is_next = |under_way: &&UnderWay| under_way.gtid.is_none() || under_way.gtid == next;
         self.channel.under_way.iter().flatten().find(is_next).map_or(0, |under_way| under_way.rows)
     }
 
-    /// The last place that the applier has come to, within a transaction, too.
+    /// Returns the last place that the applier has reached, including places within a transaction.
     fn reached(&self) -> Option<Place> {
         self.channel.place.max(self.lead.reached())
     }
@@ -614,13 +615,13 @@ mod tests {
             assert_eq!((lane.channel.place.unwrap().offset, lane.epoch), (wanted, epoch), "{executed}");
         };
         check(100, "1-2", 300, 0);
-        // Its own word comes late.
+        // The reported position is late.
         check(100, "1-3", 400, 0);
         check(250, "1-3", 400, 0);
-        // The fourth is under way still.
+        // The fourth transaction has not ended.
         check(250, "1-3:5", 400, 0);
         check(550, "1-5", 600, 0);
-        // Its logs begin anew.
+        // Its logs start again.
         check(120, "1-5", 120, 1);
     }
 
@@ -671,7 +672,7 @@ mod tests {
                 let shared = Shared::new(vec![at(4)], Pace::Measured, 1, has_applier);
                 assert!(shared.has_room(0), "{number}");
                 fill(&shared);
-                // Without an applier nothing is kept, and nothing waited for.
+                // Without an applier, nothing is kept, and readers do not wait.
                 assert_eq!(shared.has_room(0), !has_applier, "{number}");
             }
         }

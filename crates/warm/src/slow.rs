@@ -1,19 +1,19 @@
-//! Tables whose searches took too long: what no index helps goes over all of a table, and keeps others waiting.
+//! Tables whose searches took too long. A search without a suitable index scans the whole table, and delays others.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// So long such a table is left alone.
+/// Time for which a slow table is excluded from searches.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Tables that are kept in mind, at most. Bounds memory.
+/// Recorded tables. Bounds memory.
 const TABLES_MAX: usize = 4096;
 
-/// Tables whose searches took too long, and since when they are left alone.
+/// Tables whose searches took too long, and the time of their exclusion.
 #[derive(Debug, Default)]
 pub(crate) struct Slow(HashMap<String, Instant>);
 
 impl Slow {
-    /// A search of these took too long.
+    /// Adds tables of a search that took too long.
     pub(crate) fn add(&mut self, tables: &[String], now: Instant) {
         self.0.retain(|_, since| now.duration_since(*since) < PAUSE);
         if self.0.len() < TABLES_MAX {
@@ -21,7 +21,7 @@ impl Slow {
         }
     }
 
-    /// Is one of these to be left alone?
+    /// Returns whether one of these tables is excluded.
     pub(crate) fn has(&self, tables: &[String], now: Instant) -> bool {
         let is_slow = |table| self.0.get(table).is_some_and(|since| now.duration_since(*since) < PAUSE);
         tables.iter().any(is_slow)

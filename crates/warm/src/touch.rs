@@ -1,7 +1,7 @@
-//! What is touched for a change of a row: the pages that the applier will need for it.
+//! Searches for the pages that the applier needs to change a row.
 //!
-//! A search for a row goes down an index to the page where the row is, or, if it is not there yet, will be: that is how
-//! the neighbours of a row to be inserted come into memory, too.
+//! A search for a row descends an index to the page where the row is, or will be inserted. So it reads the pages for
+//! inserts, too.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use binlog::{DecodeError, Field, Flavour, Image, Row, Table};
 use crate::definition::{Column, Definition, Index, IndexKind, quoted};
 use crate::literal;
 
-/// Which changes of secondary indexes wait in InnoDB's change buffer, and so need no page: `innodb_change_buffering`.
+/// Changes of secondary indexes that InnoDB's change buffer takes, and that need no page: `innodb_change_buffering`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffering {
-    /// Entries that are added.
+    /// Inserting index entries.
     pub inserts: bool,
-    /// Entries that are marked as deleted.
+    /// Marking index entries as deleted.
     pub deletes: bool,
 }
 
 impl Buffering {
-    /// The variable's value; a server without it buffers nothing.
+    /// Parses the variable's value.
     pub fn of(value: &str) -> Self {
         let is_one_of = |values: &[&str]| values.contains(&value);
         Self {
@@ -31,27 +31,27 @@ impl Buffering {
     }
 }
 
-/// An index to search in.
+/// Index to search in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aim {
     /// Database and table, quoted.
     pub table: String,
-    /// The index, quoted.
+    /// Index, quoted.
     pub index: String,
-    /// The columns that are searched by, quoted, in the index's order.
+    /// Columns to search by, quoted, in index order.
     pub columns: Vec<String>,
 }
 
-/// A search that brings a page into memory.
+/// Search that reads a page into memory.
 #[derive(Clone, Debug)]
 pub struct Touch<'p> {
-    /// Where.
+    /// Index to search in.
     pub aim: &'p Arc<Aim>,
-    /// A condition that only what is searched for meets.
+    /// SQL condition that identifies the entry.
     pub key: String,
 }
 
-/// What is touched for the changes of a table's rows.
+/// Plan of the searches for changes of a table's rows.
 #[derive(Clone, Debug)]
 pub struct Plan {
     flavour: Flavour,
@@ -59,32 +59,34 @@ pub struct Plan {
     searches: Vec<Search>,
 }
 
+/// Search in one index.
 #[derive(Clone, Debug)]
 struct Search {
     aim: Arc<Aim>,
     purpose: Purpose,
-    /// The log's columns by which it is searched, and the replica's.
+    /// Columns to search by: their index in the log's table and in the replica's.
     parts: Vec<(usize, usize)>,
-    /// The log's columns without a change of which an update does not need it.
+    /// Columns of the log of which an update must change one to need this search.
     decisive: Vec<usize>,
 }
 
+/// Purpose of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// To find, change or add the row.
+    /// Finds, changes or inserts the row.
     Row,
-    /// To add an entry, or to mark one as deleted.
+    /// Inserts an index entry, or marks one as deleted.
     Entry { inserts: bool, deletes: bool },
-    /// To see that a row is there.
+    /// Checks that the parent row exists.
     Parent,
 }
 
-/// What is known of a row, by the log's columns.
+/// Fields of a row, by column index of the log.
 type Fields<'d, 'a> = Vec<Option<Field<'d, 'a>>>;
 
 impl Plan {
-    /// For rows of this table in a log of this flavour; `None` if the log's columns are not the replica's, or if the
-    /// replica has no key to find rows by.
+    /// Creates a plan for a table in a log of this flavour; `None` if the log's columns do not match the replica's, or
+    /// the replica has no key to find rows by.
     pub fn new(log: &Table, flavour: Flavour, definition: &Definition, buffering: Buffering) -> Option<Self> {
         let matched = matched(log, definition)?;
         let clustered = definition.clustered()?;
@@ -101,7 +103,7 @@ impl Plan {
             let Some(parts) = parts(&columns) else { continue };
             let names = columns.iter().map(|column| quoted(&definition.columns[*column].name)).collect();
             let aim = Aim { table: definition.name.clone(), index: quoted(&index.name), columns: names };
-            // Each entry of an index has the row's key.
+            // Each index entry contains the row's clustered key.
             let decisive = matched_all(&index.columns, &clustered.columns, &matched);
             searches.push(Search {
                 aim: Arc::new(aim),
@@ -120,11 +122,11 @@ impl Plan {
         Some(Self { flavour, columns: definition.columns.clone(), searches })
     }
 
-    /// What is touched for this change.
+    /// Passes the searches for a row change to `take`.
     ///
     /// # Errors
     ///
-    /// When the row holds what is no value.
+    /// If a value of the row is corrupt.
     pub fn touches<'p>(
         &'p self,
         kind: RowsKind,
@@ -134,7 +136,7 @@ impl Plan {
         let before = row.before.as_ref().map(fields);
         let mut after = row.after.as_ref().map(fields);
         if let (Some(before), Some(after)) = (&before, &mut after) {
-            // What an update leaves out stays.
+            // Columns missing from the after image keep their value.
             for (after, before) in after.iter_mut().zip(before) {
                 *after = after.or(*before);
             }
@@ -160,7 +162,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What to search for; `None` if the log does not have all of it.
+    /// Returns the condition of a search; `None` if the log lacks one of the values.
     fn key(&self, search: &Search, fields: &Fields<'_, '_>) -> Result<Option<String>, DecodeError> {
         let mut condition = String::new();
         for ((at, column), name) in search.parts.iter().zip(&search.aim.columns) {
@@ -176,7 +178,7 @@ impl Plan {
                     return Ok(None);
                 }
             } else if search.purpose == Purpose::Parent {
-                // A foreign key that is NULL refers to nothing.
+                // A foreign key with a NULL has no parent row.
                 return Ok(None);
             } else {
                 condition.push_str(" IS NULL");
@@ -187,7 +189,7 @@ impl Plan {
 }
 
 impl Purpose {
-    /// Are the old and the new values searched for?
+    /// Returns whether to search for the old values, and for the new values.
     const fn needs(self, kind: RowsKind, is_changed: bool) -> (bool, bool) {
         let is_update = matches!(kind, RowsKind::Update | RowsKind::PartialUpdate);
         let (has_old, has_new) = match kind {
@@ -214,7 +216,7 @@ fn fields<'d, 'a>(image: &Image<'d, 'a>) -> Fields<'d, 'a> {
     fields
 }
 
-/// What is not known before the change may be another value.
+/// Returns whether a value has changed. A value missing from the before image may have changed.
 fn is_changed(at: usize, before: &Fields<'_, '_>, after: &Fields<'_, '_>) -> bool {
     match (before.get(at).copied().flatten(), after.get(at).copied().flatten()) {
         (Some(before), Some(after)) => before.bytes() != after.bytes(),
@@ -223,8 +225,8 @@ fn is_changed(at: usize, before: &Fields<'_, '_>, after: &Fields<'_, '_>) -> boo
     }
 }
 
-/// The columns that lead to one entry: of an index whose values may be there many times, with those of the row's key,
-/// which InnoDB adds to it.
+/// Returns the columns that identify an index entry. For an index that allows duplicates, this includes the clustered
+/// key, which InnoDB appends to each entry.
 fn searched(index: &Index, clustered: &Index) -> Vec<usize> {
     let mut columns = index.columns.clone();
     if index.kind == IndexKind::Plain {
@@ -233,7 +235,8 @@ fn searched(index: &Index, clustered: &Index) -> Vec<usize> {
     columns
 }
 
-/// Unique indexes are never buffered, nor those with columns in descending order.
+/// Returns the purpose of a search in this index. The change buffer never takes unique indexes, nor indexes with
+/// columns in descending order.
 fn purpose(index: &Index, clustered: &Index, buffering: Buffering) -> Purpose {
     let is_descending = index.is_descending || clustered.is_descending;
     let is_buffered = !index.is_unique && !is_descending;
@@ -244,13 +247,13 @@ fn purpose(index: &Index, clustered: &Index, buffering: Buffering) -> Purpose {
     }
 }
 
-/// The log's columns that are these of the replica's.
+/// Returns the log's columns for these columns of the replica.
 fn matched_all(columns: &[usize], more: &[usize], matched: &[usize]) -> Vec<usize> {
     let at = |column: &usize| matched.iter().position(|target| target == column);
     columns.iter().chain(more).filter_map(at).collect()
 }
 
-/// Which of the replica's columns each of the log's is: the one of its name, or else of its place.
+/// Returns the replica's column for each of the log's: by name, or else by position.
 fn matched(log: &Table, definition: &Definition) -> Option<Vec<usize>> {
     let named = log.columns.iter().map(|column| {
         let name = column.name.as_deref()?;
@@ -272,8 +275,8 @@ mod tests {
     use crate::definition::{Column, Definition, Index, IndexKind, Parent};
     use crate::sample::{image, rows, table};
 
-    /// Columns `a` to `e`: the primary key (a), the unique index u (b), the index k (c), the index kd (d, b), and a
-    /// foreign key of e.
+    /// Table with columns `a` to `e`: primary key (a), unique index u (b), index k (c), index kd (d, b), and a foreign
+    /// key on e.
     fn definition() -> Definition {
         let column = |name: &str| Column { name: name.into(), data_type: "int".into(), ..Column::default() };
         let index = |name: &str, kind, columns: &[usize]| Index {
@@ -301,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Rows by words, a digit a column, `n` for NULL; an update's with `>` between them.
+    /// Rows have one digit per column, `n` for NULL; the images of an update are separated by `>`.
     fn check(buffering: &str, kind: RowsKind, change: &str, wanted: &[&str]) {
         let values =
             |text: &str| text.chars().map(|one| one.to_digit(10).map(|digit| digit as i32)).collect();
@@ -373,7 +376,7 @@ mod tests {
 
     #[test]
     fn what_the_log_does_not_have_is_not_searched_for() {
-        // The primary key and column c alone: binlog_row_image=MINIMAL writes less still.
+        // Only the primary key and column c: binlog_row_image=MINIMAL logs even less.
         let bits = [0b101];
         let bytes = [image(&[Some(1), Some(3)]), image(&[Some(1), Some(9)])].concat();
         let event = rows(RowsKind::Update, 5, &bits, &bytes);

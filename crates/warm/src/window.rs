@@ -1,4 +1,4 @@
-//! What was touched lately: a page that was is in memory still.
+//! Window of recent searches, whose pages are still in memory, and batching of searches.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::shared::TextSearch;
 use crate::touch::{Aim, Touch};
 
-/// What was touched lately: at least the last so many, and at most twice as many.
+/// Window of recent searches: at least the last `size`, at most twice as many.
 #[derive(Debug)]
 pub struct Window {
     size: usize,
@@ -17,24 +17,24 @@ pub struct Window {
 }
 
 impl Window {
-    /// Of so many touches.
+    /// Creates a window of at least `size` searches.
     pub fn new(size: usize) -> Self {
         Self { size: size.max(1), hasher: RandomState::new(), newer: HashSet::new(), older: HashSet::new() }
     }
 
-    /// Forgets all of them.
+    /// Removes all searches.
     pub fn clear(&mut self) {
         self.newer.clear();
         self.older.clear();
     }
 
-    /// Is this one new? From now on, it is not.
+    /// Adds a search; returns whether it is new.
     pub fn is_new(&mut self, touch: &Touch<'_>) -> bool {
-        // Two that look the same by chance leave a page to the applier, no more.
+        // A hash collision only leaves a page to the applier.
         self.take(self.hasher.hash_one((identity(touch.aim), &touch.key)))
     }
 
-    /// The same of what a statement reads.
+    /// Adds a search for a statement's rows; returns whether it is new.
     pub(crate) fn is_new_text(&mut self, search: &TextSearch) -> bool {
         self.take(self.hasher.hash_one(search))
     }
@@ -54,20 +54,20 @@ fn identity(aim: &Arc<Aim>) -> (&str, &str) {
     (&aim.table, &aim.index)
 }
 
-/// Searches that go together in one statement.
+/// Searches of one statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Where.
+    /// Index to search in.
     pub aim: Arc<Aim>,
-    /// What for.
+    /// SQL condition of each search.
     pub keys: Vec<String>,
 }
 
 impl Batch {
-    /// The statement: a search for each key, which reads nothing but the index, and answers with a 1 if it finds it.
+    /// Returns the SQL statement. It searches for each key, reads only the index, and returns a 1 for each key found.
     ///
-    /// Not one search for all of them (`IN (…)`): a server whose statistics take the table for a small one would go over
-    /// the whole index.
+    /// It does not use one search for all keys (`IN (…)`): a server whose statistics show a small table would scan the
+    /// whole index.
     pub fn sql(&self) -> String {
         let Aim { table, index, .. } = &*self.aim;
         let searches: Vec<String> = self
@@ -79,7 +79,7 @@ impl Batch {
     }
 }
 
-/// Gathers touches into batches, an index at a time.
+/// Collector of searches into batches, one per index.
 #[derive(Debug)]
 pub struct Batcher {
     size: usize,
@@ -87,12 +87,12 @@ pub struct Batcher {
 }
 
 impl Batcher {
-    /// Into batches of so many.
+    /// Creates a batcher for batches of `size` searches.
     pub const fn new(size: usize) -> Self {
         Self { size, open: Vec::new() }
     }
 
-    /// Adds one; gives the batch that it fills.
+    /// Adds a search; returns the batch that it fills.
     pub fn add(&mut self, touch: Touch<'_>) -> Option<Batch> {
         let found = self.open.iter().position(|batch| Arc::ptr_eq(&batch.aim, touch.aim));
         let at = found.unwrap_or_else(|| {
@@ -104,7 +104,7 @@ impl Batcher {
         (batch.keys.len() >= self.size).then(|| self.open.swap_remove(at))
     }
 
-    /// Those that are not full: what comes next is not known yet.
+    /// Takes the batches that are not full.
     pub fn flush(&mut self) -> Vec<Batch> {
         std::mem::take(&mut self.open)
     }

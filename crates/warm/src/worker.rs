@@ -1,4 +1,4 @@
-//! A connection that searches: one short statement at a time, and nothing that could hold up anyone.
+//! A connection that searches: it runs one short statement at a time, and blocks no other session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use servers::{Address, Connection, Error};
 use crate::session::PLAIN;
 use crate::shared::{Job, Search, Shared};
 
-/// How long to wait before a lost server is tried again.
+/// Pause before a lost server is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A table or an index is not there any more: unknown database (1049), column (1054), table (1146) or index (1176).
+/// Errors for dropped objects: unknown database (1049), column (1054), table (1146) or index (1176).
 const GONE: [u16; 4] = [1049, 1054, 1146, 1176];
 
-/// A statement took longer than it may: MySQL's number (3024) and MariaDB's (1969).
+/// Errors for exceeding the statement's time limit: MySQL's (3024) and MariaDB's (1969).
 const TOO_LONG: [u16; 2] = [3024, 1969];
 
-/// How a session is set up. It changes nothing, locks nothing, sees what is there without looking for older versions,
-/// and waits for nobody for long: neither for a definition that is being changed (a second), nor for a search
-/// (a second, [`MYSQL`] and [`MARIADB`]).
+/// Statements that set up a session. It changes nothing, locks nothing, and reads no older row versions. It waits at
+/// most a second for a metadata lock, and at most a second for a search ([`MYSQL`] and [`MARIADB`]).
 const SESSION: &str = "SET NAMES utf8mb4; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ ONLY; \
     SET @@session.autocommit = 1, @@session.time_zone = '+00:00', @@session.sql_mode = '', \
     @@session.lock_wait_timeout = 1, @@session.innodb_lock_wait_timeout = 1";
-/// A server from before 5.7.8 limits no search.
+/// Time limit and optimizer switch for MySQL. Servers before 5.7.8 have no time limit.
 const MYSQL: &str = "SET /*!50708 @@session.max_execution_time = 1000, */ \
     @@session.optimizer_switch = 'use_index_extensions=on'";
+/// Time limit and optimizer switch for MariaDB.
 const MARIADB: &str = "SET @@session.max_statement_time = 1, @@session.optimizer_switch = 'extended_keys=on'";
 
-/// Runs what there is to run until it is over.
+/// Runs queued searches until the end.
 pub(crate) fn work(shared: &Shared, number: usize, address: &Address, is_mariadb: bool) {
     let mut connection = None;
     while let Some(job) = shared.next(number) {
@@ -47,14 +47,14 @@ pub(crate) fn work(shared: &Shared, number: usize, address: &Address, is_mariadb
     }
 }
 
-/// A connection, and its session.
+/// A connection, and its session state.
 struct Open {
     connection: Connection,
-    /// What it was set to for a statement; `None` if it is as it began.
+    /// SQL that set the session state for a statement's search; `None` for the initial state.
     session: Option<Arc<str>>,
 }
 
-/// Waits for a server that is not there; `None` if it is over by then.
+/// Connects, and retries while the server is unavailable; `None` at the end.
 fn open(shared: &Shared, address: &Address, is_mariadb: bool) -> Option<Open> {
     loop {
         if shared.is_over() {
@@ -72,7 +72,7 @@ fn open(shared: &Shared, address: &Address, is_mariadb: bool) -> Option<Open> {
     }
 }
 
-/// A connection that changes nothing, and waits for no definition for long.
+/// Opens a read-only connection that waits at most a second for a metadata lock.
 pub(crate) fn read_only(address: &Address) -> Result<Connection, Error> {
     let mut connection = Connection::open(address)?;
     connection.run(SESSION)?;
@@ -85,7 +85,7 @@ fn ready(address: &Address, is_mariadb: bool) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Gives the connection back if it is still there.
+/// Runs a search. Returns the connection unless it is lost.
 fn search(shared: &Shared, mut open: Open, job: &Job) -> Option<Open> {
     if let Search::Text(text) = &job.search
         && shared.is_slow(&text.tables)
@@ -99,7 +99,7 @@ fn search(shared: &Shared, mut open: Open, job: &Job) -> Option<Open> {
             let code = error.code().unwrap_or_default();
             match &job.search {
                 Search::Batch(_) if GONE.contains(&code) => shared.forget_definitions(),
-                // A statement may be of definitions that the applier has not come to.
+                // A statement may depend on definitions ahead of the applier, so a missing object means nothing for it.
                 Search::Text(text) if TOO_LONG.contains(&code) => shared.was_slow(&text.tables),
                 _ => {}
             }
@@ -125,7 +125,7 @@ impl Open {
             Search::Text(text) => Some(&text.session),
         };
         if self.session.as_ref() != wanted {
-            // Whatever becomes of the change: what the session is then is not what is wanted next.
+            // If this fails part-way, the session state is unknown, and the next search must set it again.
             self.session = Some("".into());
             self.connection.run(wanted.map_or(PLAIN, |session| session))?;
             self.session = wanted.cloned();

@@ -1,7 +1,7 @@
 //! Comments in front of a statement.
 
-/// A statement from its first word on: what is in front of it are blanks and comments. Those that only some servers take
-/// for one (`/*! … */`) are none.
+/// Returns a statement from its first word on, without leading whitespace and comments. Executable comments
+/// (`/*! … */`) are kept.
 pub(crate) fn without_comments(sql: &[u8]) -> &[u8] {
     let mut rest = sql.trim_ascii_start();
     while let Some(behind) = behind_comment(rest) {
@@ -10,7 +10,7 @@ pub(crate) fn without_comments(sql: &[u8]) -> &[u8] {
     rest
 }
 
-/// What is behind the comment that it begins with.
+/// Returns the text after a leading comment; `None` if there is no comment.
 fn behind_comment(sql: &[u8]) -> Option<&[u8]> {
     let is_line = sql.starts_with(b"#")
         || sql.strip_prefix(b"--").is_some_and(|behind| behind.first().is_none_or(u8::is_ascii_whitespace));

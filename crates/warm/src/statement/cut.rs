@@ -1,4 +1,4 @@
-//! Which part of a statement says what rows it reads.
+//! The clauses of a statement that determine which rows it reads.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use sqlparser::tokenizer::Token;
 use crate::statement::Left;
 use crate::statement::text::{Piece, Text};
 
-/// Parts of a statement, as bytes of it.
+/// Clauses that determine the rows, as byte ranges of the statement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     tables: Range<usize>,
     condition: Option<Range<usize>>,
-    /// Which of the rows are meant, if not all are.
+    /// Order in which the limit applies.
     order: Option<Range<usize>>,
     limit: Option<Range<usize>>,
 }
 
 impl Cut {
-    /// What is behind `SELECT … FROM`.
+    /// Returns the text to put after `SELECT … FROM`.
     pub(super) fn rows(&self, sql: &[u8]) -> Vec<u8> {
-        // An order without a limit is one of changes.
+        // Without a limit, the order does not affect which rows are read.
         let order = self.order.as_ref().filter(|_| self.limit.is_some());
         let parts = [Some(&self.tables), self.condition.as_ref(), order, self.limit.as_ref()];
         let parts: Vec<&[u8]> = parts.into_iter().flatten().map(|at| &sql[at.clone()]).collect();
@@ -32,27 +32,27 @@ impl Cut {
     }
 }
 
-/// A word outside of all parentheses, or what is between parentheses, or a sign.
+/// A token of the statement, at any depth of parentheses.
 #[derive(Debug)]
 struct Word<'t> {
-    /// In upper case; empty if it is none that could be a keyword.
+    /// Upper-case word outside of parentheses that may be a keyword; empty for all other tokens.
     keyword: String,
     at: Range<usize>,
     token: &'t Token,
 }
 
-/// Cuts it out.
+/// Finds the clauses that determine which rows the statement reads.
 ///
 /// # Errors
 ///
-/// When the statement reads no rows by itself, or is not understood.
+/// If the statement reads no rows by itself, or cannot be parsed.
 pub(super) fn cut(text: &Text) -> Result<Cut, Left> {
     let pieces = text.pieces()?;
     let words = words(&pieces)?;
     let keyword = |at: usize| words.get(at).map_or("", |word| word.keyword.as_str());
     let find =
         |wanted: &str, from: usize| (from..words.len()).find(|at| keyword(*at) == wanted).ok_or(Left::Kind);
-    // How the statement is to be run does not matter.
+    // Skip modifiers, which do not affect the rows.
     let first =
         |from: usize| (from..words.len()).find(|at| !MODIFIERS.contains(&keyword(*at))).ok_or(Left::Kind);
     let is_select = |from: usize| (from..words.len()).any(|at| keyword(at) == "SELECT");
@@ -60,7 +60,7 @@ pub(super) fn cut(text: &Text) -> Result<Cut, Left> {
         "UPDATE" => clauses(&words[first(1)?..], Kind::Change),
         "DELETE" => {
             let tables = match keyword(first(1)?) {
-                // Of several tables, those that are read come behind another word.
+                // In a multi-table DELETE, the tables that are read follow USING.
                 "FROM" => find("USING", 1).unwrap_or(first(1)?),
                 _ => find("FROM", 1)?,
             };
@@ -76,15 +76,16 @@ pub(super) fn cut(text: &Text) -> Result<Cut, Left> {
 
 const MODIFIERS: [&str; 3] = ["LOW_PRIORITY", "QUICK", "IGNORE"];
 
+/// Kind of statement that the clauses belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// UPDATE, DELETE.
     Change,
-    /// A SELECT, whose columns have names of their own.
+    /// A SELECT, whose ORDER BY may refer to column aliases.
     Select,
 }
 
-/// Tables, and the clauses behind them.
+/// Parses the tables and the clauses after them.
 fn clauses(words: &[Word<'_>], kind: Kind) -> Result<Cut, Left> {
     let starts: Vec<usize> = (0..words.len()).filter(|at| begins_clause(&words[*at..])).collect();
     let end = *starts.first().unwrap_or(&words.len());
@@ -98,22 +99,22 @@ fn clauses(words: &[Word<'_>], kind: Kind) -> Result<Cut, Left> {
             "ORDER" => cut.order = Some(at),
             "LIMIT" => cut.limit = Some(at),
             "GROUP" | "HAVING" | "WINDOW" => is_grouped = true,
-            // What is set, and what is told or done besides.
+            // These do not affect which rows are read.
             "SET" | "RETURNING" | "ON" => {}
             _ => return Err(Left::Clause),
         }
     }
     if is_grouped {
-        // It limits groups, and reads all rows for them.
+        // The limit applies to groups; all rows are read for them.
         (cut.order, cut.limit) = (None, None);
     }
     match cut.limit.is_some() && cut.order.is_some() && kind == Kind::Select {
-        true => Err(Left::Clause), // The order may be by names that are not there any more.
+        true => Err(Left::Clause), // The order may refer to column aliases, which are cut off.
         false => Ok(cut),
     }
 }
 
-/// Do these words begin a clause?
+/// Returns whether a clause starts with these words.
 fn begins_clause(words: &[Word<'_>]) -> bool {
     let next = |at: usize| words.get(at).map_or("", |word| word.keyword.as_str());
     match next(0) {
@@ -140,7 +141,7 @@ const CLAUSES: [&str; 13] = [
     "PROCEDURE",
 ];
 
-/// The bytes from the first to the last of some words.
+/// Returns the byte range from the first to the last word.
 fn span(words: &[Word<'_>]) -> Result<Range<usize>, Left> {
     match words {
         [] => Err(Left::Unknown),
@@ -149,8 +150,7 @@ fn span(words: &[Word<'_>]) -> Result<Range<usize>, Left> {
     }
 }
 
-/// What is outside of all parentheses, blanks and comments left out; what is within them goes with the one that closes
-/// them.
+/// Returns the statement's tokens without whitespace and comments. Only words outside of parentheses count as keywords.
 fn words(pieces: &[Piece]) -> Result<Vec<Word<'_>>, Left> {
     let (mut words, mut depth): (Vec<Word<'_>>, usize) = (Vec::new(), 0);
     for piece in pieces {

@@ -1,18 +1,19 @@
-//! Functions that do nothing but compute, the same on a replica as on its source.
+//! Built-in functions without side effects that return the same on a replica as on its source.
 
 use servers::version_numbers;
 
-/// Which functions a server has: another of the same name may be anybody's, and do anything.
+/// Set of safe built-in functions of a server. If a server lacks a function, the name may be that of a stored function,
+/// which may have side effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Functions {
-    /// Those of MySQL 8.0.21 and later.
+    /// Functions of MySQL 8.0.21 and later.
     All,
-    /// Those that older ones and MariaDB have, too.
+    /// Functions that older versions and MariaDB have, too.
     Common,
 }
 
 impl Functions {
-    /// Of a server of this version.
+    /// Returns the set for a server version.
     pub fn of(version: &str) -> Self {
         let is_mariadb = version.contains("MariaDB");
         match version_numbers(version) {
@@ -21,7 +22,7 @@ impl Functions {
         }
     }
 
-    /// Is it one of them, and does it do nothing but compute?
+    /// Returns whether the set contains the function, given in lower case.
     pub(super) fn have(self, lower: &str) -> bool {
         COMMON.contains(&lower) || self == Self::All && LATER.contains(&lower)
     }
@@ -52,7 +53,7 @@ const COMMON: [&str; 185] = [
     "week", "weekday", "weekofyear", "weight_string", "year", "yearweek",
 ];
 
-/// Those that came with MySQL 8.0, and that a MariaDB does not have, or has by other rules.
+/// Functions added in MySQL 8.0 that MariaDB lacks, or that behave differently there.
 const LATER: [&str; 9] = [
     "bin_to_uuid",
     "is_uuid",

@@ -1,9 +1,9 @@
-//! Statements of the log as searches: an UPDATE or a DELETE reads the rows of its WHERE, an INSERT … SELECT those of its
-//! SELECT.
+//! Searches for statements in the log: an UPDATE or a DELETE reads the rows of its WHERE, an INSERT … SELECT those of
+//! its SELECT.
 //!
-//! The part of a statement that says which rows it reads is cut out, byte for byte ([`cut`]), and looked at by itself
-//! ([`safe`]): only if all of it is known to do nothing but read is it made a SELECT. What the cut is taken for does not
-//! matter for that, but only for what is gained.
+//! [`cut`] extracts the clauses that determine which rows the statement reads, byte for byte. [`safe`] then checks the
+//! extracted text by itself: it becomes a SELECT only if every part is known to do nothing but read. So an error in the
+//! extraction affects only the benefit, not the safety.
 
 mod comment;
 mod cut;
@@ -19,48 +19,48 @@ pub(crate) use crate::statement::comment::without_comments;
 pub use crate::statement::functions::Functions;
 use crate::statement::text::Text;
 
-/// A statement, as the log has it.
+/// A statement in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a> {
-    /// Its text.
+    /// SQL text.
     pub sql: &'a [u8],
-    /// The bits of `sql_mode` that it was run with.
+    /// Bits of `sql_mode` that it was run with.
     pub sql_mode: u64,
-    /// `character_set_client`, which is what the text is in; `None` if nobody knows.
+    /// Character set of the text, `character_set_client`; `None` if unknown.
     pub charset: Option<Charset>,
-    /// What the server that is to search has.
+    /// Built-in functions of the server that runs the searches.
     pub functions: Functions,
 }
 
-/// Why no search is made of a statement.
+/// Reason why no search is made for a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
-    /// It is of another kind, as INSERT … VALUES or DDL: it says of no rows that it reads them.
+    /// A statement that reads no rows, such as INSERT … VALUES or DDL.
     Kind,
-    /// It is larger than is looked into.
+    /// Too large to parse.
     Size,
-    /// Its characters cannot be told from each other by their bytes.
+    /// Text whose character boundaries cannot be determined by its bytes.
     Charset,
-    /// It is not understood, or has what is not known to be harmless.
+    /// Text that cannot be parsed, or is not known to be harmless.
     Unknown,
-    /// A comment is in the midst of it, which may be more than that.
+    /// A comment within the text, which may be executable.
     Comment,
-    /// A function that is not known to do nothing but compute.
+    /// A function that is not known to be free of side effects.
     Function,
-    /// A variable: of the session that ran it.
+    /// A variable, whose value belongs to the original session.
     Variable,
-    /// A clause that locks, writes or goes on elsewhere: FOR UPDATE, INTO, UNION.
+    /// A clause that locks, writes, or combines queries: FOR UPDATE, INTO, UNION.
     Clause,
-    /// A table that is none of InnoDB's, or of which nobody knows the definition: a view, one that was dropped.
+    /// A table that is not in InnoDB, or does not exist: a view, a dropped table.
     Table,
-    /// A setting of its session cannot be had, as its time zone.
+    /// A session setting that cannot be reproduced, such as the time zone.
     Session,
-    /// Searches of its tables took too long a little while ago: no index helps them.
+    /// Tables whose searches took too long recently, because no index fits.
     Slow,
 }
 
 impl Left {
-    /// In a word.
+    /// Returns a short name for reports.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Kind => "kind",
@@ -78,18 +78,19 @@ impl Left {
     }
 }
 
-/// What a statement reads: tables, and which of their rows.
+/// The tables and rows that a statement reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Tables whose rows are read.
     pub tables: Vec<Named>,
-    /// All that are named, those in subqueries among them.
+    /// All tables that occur, including those in subqueries.
     pub all: Vec<TableName>,
-    /// The tables and the condition, byte for byte: what is behind `SELECT … FROM`.
+    /// Text to put after `SELECT … FROM`, byte for byte.
     rows: Vec<u8>,
-    /// Does it say itself how many rows it reads?
+    /// Presence of a LIMIT clause.
     limit: Limit,
-    /// Is it read as UTF-8? Otherwise a name that is not all ASCII would be read as another, or as part of what follows.
+    /// True if the text is UTF-8. Otherwise the server would misread names that are not ASCII, or even the text after
+    /// them.
     is_utf8: bool,
 }
 
@@ -99,35 +100,35 @@ enum Limit {
     None,
 }
 
-/// A table, as a statement names it.
+/// A table in a statement, and its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Which one.
+    /// Name of the table.
     pub name: TableName,
-    /// By which its columns are called: an alias, or the table's name.
+    /// Alias, if it has one.
     alias: Option<String>,
 }
 
-/// A table's name.
+/// Name of a table in a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TableName {
-    /// The default database, if there is none.
+    /// Database; `None` for the default database.
     pub database: Option<String>,
-    /// As it is.
+    /// Table, unquoted.
     pub table: String,
 }
 
-/// Statements of more bytes are not looked into. Bounds time.
+/// Size in bytes of a statement that is parsed. Bounds time.
 const SIZE_MAX: usize = 64 << 10;
-/// Rows that one search finds, at most, where the statement says no number itself. How many it goes over to find them,
-/// only the time bounds that it may take.
+/// Rows that a search returns if the statement has no LIMIT. The number of rows that it scans is bounded only by its
+/// time limit.
 const ROWS_MAX: u64 = 4096;
 
-/// What a statement reads.
+/// Returns the tables and rows that a statement reads.
 ///
 /// # Errors
 ///
-/// With why it is left alone.
+/// With the reason, if no search can be made for the statement.
 pub fn extent(statement: &Statement<'_>) -> Result<Extent, Left> {
     if statement.sql.len() > SIZE_MAX {
         return Err(Left::Size);
@@ -142,12 +143,12 @@ pub fn extent(statement: &Statement<'_>) -> Result<Extent, Left> {
 }
 
 impl Extent {
-    /// The statement that reads the same rows, and answers with numbers alone. For each table by name, there are some
-    /// columns of which an index, other than the one that holds the rows, does not have all.
+    /// Returns a statement that reads the same rows, and returns only counts. `columns` has, for each of the tables,
+    /// columns that no single secondary index covers.
     ///
     /// # Errors
     ///
-    /// When a name cannot be written in the statement's character set.
+    /// If a name cannot be written in the statement's character set.
     pub fn sql(&self, columns: &[Vec<String>]) -> Result<Vec<u8>, Left> {
         let (mut counts, mut values) = (Vec::new(), Vec::new());
         for (table, columns) in self.tables.iter().zip(columns) {
@@ -190,12 +191,12 @@ impl TableName {
             }
             put_name(&mut out, name.as_bytes());
         }
-        String::from_utf8(out).expect("ours: names with quotes around them are as good UTF-8 as the names")
+        String::from_utf8(out).expect("ours: quotes keep UTF-8 valid")
     }
 }
 
-/// Columns of a table that no index but the one that holds the rows has all of, so that a search that asks for them
-/// reads the rows; `None` if there is none that is short.
+/// Returns columns that no single secondary index covers, so that a search that selects them reads the rows. `None` if
+/// there is no short column.
 pub fn columns_of_rows(definition: &Definition) -> Option<Vec<String>> {
     let clustered = definition.clustered()?;
     let is_short = |column: usize| {
@@ -215,7 +216,7 @@ pub fn columns_of_rows(definition: &Definition) -> Option<Vec<String>> {
     Some(found.into_iter().map(name).collect::<Vec<_>>()).filter(|names| !names.is_empty())
 }
 
-/// Types whose values may lie outside of the row.
+/// Types whose values may be stored outside of the row.
 const LONG_TYPES: [&str; 18] = [
     "tinyblob",
     "blob",
@@ -237,7 +238,7 @@ const LONG_TYPES: [&str; 18] = [
     "vector",
 ];
 
-/// Columns to ask for, at most: hardly an index has more.
+/// Columns to select: hardly any index has more.
 const COLUMNS_MAX: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether what is behind a SELECT's FROM does nothing but read rows, and of which tables.
+//! Check that the text after a SELECT's FROM does nothing but read rows, and extraction of its tables.
 
 use std::ops::ControlFlow;
 
@@ -13,21 +13,21 @@ use crate::statement::functions::Functions;
 use crate::statement::text::{Piece, Text};
 use crate::statement::{Left, Named, TableName};
 
-/// The tables that are read.
+/// Tables that are read, and all tables that occur.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) tables: Vec<Named>,
     pub(super) all: Vec<TableName>,
 }
 
-/// Words and signs that one may be made within others, at most. Bounds how deep what is parsed may be.
+/// Words and signs of a text. Bounds the nesting depth that the parser must handle.
 const NESTED_MAX: usize = 1000;
 
-/// What `SELECT 0 FROM` would read with this behind it.
+/// Returns the tables of `SELECT 0 FROM` followed by this text.
 ///
 /// # Errors
 ///
-/// When not all of it is known to do nothing but read.
+/// If a part of the text is not known to do nothing but read.
 pub(super) fn tables(rows: &Text, functions: Functions) -> Result<Tables, Left> {
     let pieces = rows.pieces()?;
     look_at_words(&pieces, functions)?;
@@ -54,7 +54,7 @@ pub(super) fn tables(rows: &Text, functions: Functions) -> Result<Tables, Left> 
     }
 }
 
-/// Each word and sign is one of those that are known.
+/// Checks that each word and sign is a known one.
 fn look_at_words(pieces: &[Piece], functions: Functions) -> Result<(), Left> {
     let mut nested = 0;
     for (at, piece) in pieces.iter().enumerate() {
@@ -63,7 +63,7 @@ fn look_at_words(pieces: &[Piece], functions: Functions) -> Result<(), Left> {
                 return Err(Left::Comment);
             }
             Token::Whitespace(_) | Token::Comma | Token::Number(..) => continue,
-            // By its mode, it may be a name.
+            // In `ANSI_QUOTES` mode, it is a name.
             Token::DoubleQuotedString(_) if next(&pieces[at + 1..]) == Some(&Token::LParen) => {
                 return Err(Left::Function);
             }
@@ -73,7 +73,7 @@ fn look_at_words(pieces: &[Piece], functions: Functions) -> Result<(), Left> {
             Token::Word(word) if word.quote_style.is_none() => {
                 look_at_word(&word.value, &pieces[..at], &pieces[at + 1..], functions)?
             }
-            // No function of the server's own is called by a name in quotes.
+            // Built-in functions cannot be called by a quoted name.
             Token::Word(_) if next(&pieces[at + 1..]) == Some(&Token::LParen) => return Err(Left::Function),
             Token::AtSign | Token::Assignment | Token::Placeholder(_) => return Err(Left::Variable),
             Token::Word(_) => {}
@@ -93,7 +93,7 @@ fn look_at_word(word: &str, before: &[Piece], behind: &[Piece], functions: Funct
     let is_part = before.last().is_some_and(|piece| piece.token == Token::Period);
     if next(behind) == Some(&Token::LParen) {
         let is_adjacent = behind.first().is_some_and(|piece| piece.token == Token::LParen);
-        // A function of a database; one of the server's own, whose name with a blank behind it may be another's.
+        // A name after a period is that of a stored function. So may be a name with a space before the parenthesis.
         let is_known = functions.have(&lower) && is_adjacent || BEFORE_PARENTHESES.contains(&lower.as_str());
         return if is_known && !is_part { Ok(()) } else { Err(Left::Function) };
     }
@@ -103,7 +103,7 @@ fn look_at_word(word: &str, before: &[Piece], behind: &[Piece], functions: Funct
     }
 }
 
-/// What is behind blanks.
+/// Returns the first token that is not whitespace.
 fn next(pieces: &[Piece]) -> Option<&Token> {
     pieces.iter().map(|piece| &piece.token).find(|token| !matches!(token, Token::Whitespace(_)))
 }
@@ -112,7 +112,7 @@ fn is_all(digits: &str, is_one: impl Fn(char) -> bool) -> Result<(), Left> {
     if digits.chars().all(is_one) { Ok(()) } else { Err(Left::Unknown) }
 }
 
-/// Signs that compute, compare or part.
+/// Operators and punctuation that are allowed.
 const SIGNS: [Token; 26] = [
     Token::Eq,
     Token::Neq,
@@ -142,10 +142,10 @@ const SIGNS: [Token; 26] = [
     Token::LongArrow,
 ];
 
-/// What begins a clause that does more than to read: locks, writes, takes the next number of a sequence.
+/// Words that start a clause that does more than read: locks, writes, or takes the next value of a sequence.
 const CLAUSES: [&str; 6] = ["into", "for", "lock", "procedure", "set", "with"];
 
-/// Words, none of a function, that parentheses come behind.
+/// Words other than functions that parentheses may follow.
 const BEFORE_PARENTHESES: [&str; 34] = [
     "and",
     "as",
@@ -183,7 +183,7 @@ const BEFORE_PARENTHESES: [&str; 34] = [
     "xor",
 ];
 
-/// Names of all tables, and whether all SELECTs do nothing but read.
+/// Visitor that collects the names of all tables, and checks that all SELECTs do nothing but read.
 #[derive(Debug, Default)]
 struct Names {
     all: Vec<TableName>,
@@ -211,7 +211,7 @@ impl Visitor for Names {
     }
 }
 
-/// The tables by name of a FROM, in its order.
+/// Appends the tables of a FROM clause, in order.
 fn put_named(from: &TableWithJoins, tables: &mut Vec<Named>) -> Result<(), Left> {
     let joined = from.joins.iter().map(|join| &join.relation);
     for factor in std::iter::once(&from.relation).chain(joined) {
@@ -221,7 +221,7 @@ fn put_named(from: &TableWithJoins, tables: &mut Vec<Named>) -> Result<(), Left>
                 tables.push(Named { name, alias: alias.as_ref().map(|alias| alias.name.value.clone()) });
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => put_named(table_with_joins, tables)?,
-            // Its own tables are read for it, by what the server takes for the best way.
+            // A derived table: the server reads its tables by its own plan.
             TableFactor::Derived { .. } => {}
             _ => return Err(Left::Unknown),
         }

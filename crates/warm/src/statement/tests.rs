@@ -7,14 +7,14 @@ fn statement(sql: &[u8]) -> Statement<'_> {
     Statement { sql, sql_mode: 0, charset: Some(Charset::Utf8mb4), functions: Functions::All }
 }
 
-/// As a SELECT of the column `c` of each table.
+/// Returns the search for a statement, which selects the column `c` of each table.
 fn turned(statement: &Statement<'_>) -> Result<String, Left> {
     let extent = extent(statement)?;
     let columns = vec![vec!["c".to_owned()]; extent.tables.len()];
     Ok(String::from_utf8_lossy(&extent.sql(&columns)?).into_owned())
 }
 
-/// What is selected, and from where.
+/// Checks the selected values, and the text after FROM.
 fn check(sql: &str, values: &str, rows: &str) {
     let counts: Vec<String> =
         (0..values.split(", ").count()).map(|at| format!("COUNT(warm.c{at})")).collect();
@@ -196,7 +196,7 @@ fn texts_are_read_in_their_character_set_and_mode() {
     check(b"update t set a='\xe4' where \xe4 = '\xf6'", latin1, 0, Ok(b"t where \xe4 = '\xf6'"));
     check(b"update t set a=1 where a = '\xf6'", utf8, 0, Err(Left::Charset));
     check(b"update \xe4 set a=1 where a = 1", latin1, 0, Err(Left::Charset));
-    // The second byte of this character is a backslash, which is none.
+    // The second byte of this character has the code of a backslash, but is none.
     check(
         b"update t set a=1 where a = '\x95\\' or sleep(1) or ''",
         Some(Charset::Sjis),
@@ -217,7 +217,7 @@ fn texts_are_read_in_their_character_set_and_mode() {
 
 #[test]
 fn names_are_read_as_they_are_or_not_at_all() {
-    // Of the last byte of this name and the quote behind it, GBK makes one character: the rest would be a statement.
+    // GBK reads the last byte of this name and the quote after it as one character: the rest would be a statement.
     let columns = [vec!["\u{4e2d}`;SET SESSION transaction_read_only=0;".to_owned()]];
     let check = |charset, is_told| {
         let statement = Statement { charset: Some(charset), ..statement(b"delete from t where id = 1") };

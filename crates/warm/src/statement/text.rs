@@ -1,4 +1,4 @@
-//! A statement's bytes as words, each with where its bytes are.
+//! Tokens of a statement, with their byte ranges.
 
 use std::ops::Range;
 
@@ -9,38 +9,40 @@ use sqlparser::tokenizer::{Location, Token, Tokenizer};
 
 use crate::statement::{Left, Statement};
 
-/// A statement's text, such that each of its characters is of known bytes.
+/// Text of a statement in which each character has a known number of bytes.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) text: String,
     units: Units,
 }
 
-/// What a character of the text stands for.
+/// Meaning of a character of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Units {
-    /// Itself, in UTF-8.
+    /// The character itself, in UTF-8.
     Utf8,
-    /// One byte: those that are not ASCII stand for no character by themselves.
+    /// One byte of the statement. Bytes other than ASCII map to placeholder characters.
     Bytes,
 }
 
-/// A word, blank or sign.
+/// A token and its byte range.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) token: Token,
-    /// Its bytes.
+    /// Byte range in the statement.
     pub(super) at: Range<usize>,
 }
 
-/// Where characters that stand for bytes are: a block for private use, whose characters may be in names, as those that
-/// the bytes are part of may.
+/// Start of the placeholder characters: a private use area, whose characters may occur in names, like the bytes that
+/// they stand for.
 const BYTES: u32 = 0xe000;
 
 impl Text {
+    /// Reads a statement's text.
+    ///
     /// # Errors
     ///
-    /// When it cannot be told by the bytes where characters, quotes or words end.
+    /// If the ends of characters, quotes or words cannot be determined by the bytes.
     pub(super) fn of(statement: &Statement<'_>) -> Result<Self, Left> {
         let Statement { sql, sql_mode, charset, .. } = *statement;
         let units = match charset {
@@ -54,12 +56,12 @@ impl Text {
             Units::Bytes => sql.iter().map(|byte| character(*byte)).collect(),
         };
         let has = |sign: char| text.contains(sign);
-        // In quotes, a backslash means other things by other modes, and in quotes of the other kind to others.
+        // The meaning of a backslash in quotes depends on the mode and on the kind of quotes.
         let is_doubtful = sql_mode & NO_BACKSLASH_ESCAPES != 0 || has('"') || sql_mode & ANSI_QUOTES != 0;
         if has('\\') && is_doubtful {
             return Err(Left::Unknown);
         }
-        // A server knows fewer blanks.
+        // A server treats fewer characters as whitespace than the tokenizer.
         let is_odd =
             |one: char| one.is_control() && !"\t\n\r".contains(one) || one.is_whitespace() && !one.is_ascii();
         match text.contains(is_odd) {
@@ -68,15 +70,15 @@ impl Text {
         }
     }
 
-    /// Can names in it be asked for?
+    /// Returns whether names in the text are exact. They are not if they contain placeholder characters.
     pub(super) fn has_names(&self) -> bool {
         self.units == Units::Utf8 || self.text.is_ascii()
     }
 
-    /// All of it, one behind the other.
+    /// Returns all tokens in order.
     pub(super) fn pieces(&self) -> Result<Vec<Piece>, Left> {
         if self.text.contains("/*!") || self.text.contains("/*M!") {
-            return Err(Left::Comment); // A comment to others only.
+            return Err(Left::Comment); // An executable comment.
         }
         let tokens = Tokenizer::new(&MySqlDialect {}, &self.text).tokenize_with_location();
         let tokens = tokens.map_err(|_| Left::Unknown)?;
@@ -97,18 +99,18 @@ impl Text {
     }
 }
 
-/// Goes over a text as the tokenizer counts.
+/// Walk over a text that converts the tokenizer's line and column to byte offsets.
 struct Walk<'t> {
     rest: std::str::Chars<'t>,
     units: Units,
     line: u64,
     column: u64,
-    /// In the statement's bytes.
+    /// Byte offset in the statement.
     offset: usize,
 }
 
 impl Walk<'_> {
-    /// The offset of this place, which is not in front of the last.
+    /// Advances to this location, which must not precede the last; returns its offset.
     fn to(&mut self, place: Location) -> Result<usize, Left> {
         while (self.line, self.column) != (place.line, place.column) {
             let character = self.rest.next().ok_or(Left::Unknown)?;
@@ -130,8 +132,8 @@ fn character(byte: u8) -> char {
     char::from_u32(code).expect("ours: characters of a block")
 }
 
-/// Is each ASCII byte a character by itself, and always that of ASCII? Of Big5, GBK, SJIS and their like, some are the
-/// second halves of others.
+/// Returns whether each ASCII byte always is that ASCII character. In Big5, GBK and SJIS, it may be the second byte of
+/// another character.
 const fn is_plain(charset: Charset) -> bool {
     use Charset as C;
     matches!(
