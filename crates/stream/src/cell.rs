@@ -149,14 +149,14 @@ fn number<N: FromStr>(bytes: &[u8]) -> Option<N> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-/// `2026-11-21`
+/// Parses `2026-11-21`.
 fn date(text: &str) -> Option<Date> {
     let mut parts = text.splitn(3, '-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
     Some(Date { year: year.parse().ok()?, month: month.parse().ok()?, day: day.parse().ok()? })
 }
 
-/// `-838:59:59.000000`
+/// Parses `-838:59:59.000000`.
 fn time(text: &str) -> Option<Time> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(text) => (true, text),
@@ -171,7 +171,7 @@ fn time(text: &str) -> Option<Time> {
     Some(Time { negative, hours: hours.parse().ok()?, minutes, seconds, micros, fraction })
 }
 
-/// `2026-11-21 10:20:30.5`
+/// Parses `2026-11-21 10:20:30.5`.
 fn moment(bytes: &[u8]) -> Option<DateTime> {
     let (day, clock) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
     let Time { hours, minutes, seconds, micros, fraction, .. } = time(clock)?;

@@ -104,7 +104,7 @@ const LEAD_MIN: Duration = Duration::from_millis(100);
 /// Reads per second that the connections are sized for. More would cost the server too much room in its buffer pool,
 /// and few disks are faster.
 const READS_PER_SECOND: u32 = 6400;
-/// Reads, one after another, that a search may have to wait for: those of two statements.
+/// Sequential reads that a search may have to wait for: those of two statements.
 const READS_BEFORE: u32 = 32;
 /// Time without gain after which warming stops.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -33,7 +33,7 @@ pub struct Definitions {
 pub(crate) struct Ambient<'a> {
     /// Default database.
     pub(crate) database: &'a str,
-    /// `sql_mode`'s bits.
+    /// Bits of `sql_mode`.
     pub(crate) sql_mode: u64,
     /// Character set of the server.
     pub(crate) charset: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! Comments in front of a statement.
+//! Comments before a statement.
 
 /// Returns a statement from its first word on, without leading whitespace and comments. Executable comments
 /// (`/*! … */`) are kept.

@@ -79,7 +79,7 @@ const MODIFIERS: [&str; 3] = ["LOW_PRIORITY", "QUICK", "IGNORE"];
 /// Kind of statement that the clauses belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// UPDATE, DELETE.
+    /// UPDATE or DELETE.
     Change,
     /// A SELECT, whose ORDER BY may refer to column aliases.
     Select,
