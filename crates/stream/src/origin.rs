@@ -66,7 +66,7 @@ impl Origin {
         if this.before + size_before >= gtid + uncompressed_size.unwrap_or(0) {
             self.inside = Some(Inside { next: gtid, checksum });
         }
-        // The source's payload starts after the GTID event.
+        // If the source had a payload of another size, it starts here.
         gtid
     }
 
@@ -114,5 +114,5 @@ impl Origin {
     }
 }
 
-/// Rounds until the size is stable: a number of variable length has one size fewer.
+/// Rounds until the size is stable: one more than the sizes that a number of variable length can have.
 const GTID_SIZES: usize = 10;

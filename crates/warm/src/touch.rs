@@ -66,7 +66,7 @@ struct Search {
     purpose: Purpose,
     /// Columns to search by: their index in the log's table and in the replica's.
     parts: Vec<(usize, usize)>,
-    /// Columns of the log of which an update must change one to need this search.
+    /// Columns of the log; an update needs this search only if it changes one of them.
     decisive: Vec<usize>,
 }
 
