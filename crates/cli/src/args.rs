@@ -1,4 +1,4 @@
-//! What can be asked for on the command line.
+//! The commands and options of the command line.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use crate::screen::When;
 
 /// Reads, measures and checks MySQL binary logs.
 ///
-/// A log is given as a file, as a directory (whose index file says which logs there are, and in which order), or
-/// as `-` for standard input. Plain and encrypted logs, compressed transactions, relay logs and logs still being
-/// written are all read.
+/// A LOG argument is a file, a directory, an index file, or `-` for standard input. A directory's index file lists
+/// the logs and their order. Plain and encrypted logs, compressed transactions, relay logs and open logs are
+/// supported.
 #[derive(Debug, Parser)]
 #[command(name = "bintide", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(disable_help_subcommand = true, after_long_help = AFTER_HELP)]
@@ -26,13 +26,13 @@ pub(crate) struct Cli {
 
 const AFTER_HELP: &str = "\
 Examples:
-  What does this log say?
+  Read a log:
       bintide dump -vv binlog.000012 | less
-  What is in these logs, and who wrote so much?
+  Count transactions, rows and bytes by table:
       bintide stats /var/lib/mysql/binlog.0000*
-  Are they sound, every one of them?
+  Verify all logs of a directory:
       bintide verify /var/lib/mysql
-  Completions for the shell at hand:
+  Completions for bash:
       source <(bintide completions bash)
 
 Settings:
@@ -42,31 +42,32 @@ Settings:
       BINTIDE_STATS_TOP=20         in the environment: the command, the option
       [stats]                      in ~/.config/bintide/bintide.toml, or the file
       top = 20                     that --config or BINTIDE_CONFIG names
-  Without the command's name, a setting holds for every command that has the
-  option: BINTIDE_KEYRING=FILE, or keyring = \"FILE\" above all tables; one with
-  the name wins. A switch is set by 1, on, yes or true. dump reads MySQL's
-  option files too; these settings win over them. NO_COLOR is obeyed.
+  Without a command, a setting applies to all commands that have the option:
+  BINTIDE_KEYRING=FILE, or keyring = \"FILE\" above all tables. A setting with a
+  command wins over one without. Values of a switch: 1, on, yes, true, or 0, off,
+  no, false. dump also reads MySQL's option files; these settings win over them.
+  NO_COLOR turns colour off.
 
 Exit codes:
-  0    done; nothing wrong was found
-  1    a log is damaged, or the work failed on the way, or a thread panicked
-  2    not done: wrong usage or settings, or a log that cannot be read (it is
-       not there, not for this user, or its key is not at hand)
-  130  interrupted; 0 if a service manager (NOTIFY_SOCKET is set) stops by SIGTERM
-       what runs until it is stopped, such as receive
-  dump as text has mysqlbinlog's, which are 1 for all that goes wrong with logs.";
+  0    success; no faults found
+  1    a log is damaged, the work failed, or a thread panicked
+  2    not started: wrong usage or settings, or a log that cannot be read (file
+       not found, permission denied, no key)
+  130  interrupted. A command that runs until it is stopped, such as receive,
+       exits with 0 if a service manager stops it (SIGTERM and NOTIFY_SOCKET)
+  dump as text has mysqlbinlog's exit codes: 1 for any error in logs.";
 
-/// Options of every command.
+/// Options of all commands.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Options of all commands")]
 pub(crate) struct Global {
-    /// When to use colour.
+    /// Colour of the output
     #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
     pub(crate) color: When,
     /// Read settings from this file instead of bintide/bintide.toml in the user's configuration directory.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// No progress bar, no remarks on standard error: only errors.
+    /// Print only errors on standard error: no progress, no warnings.
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }
@@ -74,45 +75,45 @@ pub(crate) struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Print logs as mysqlbinlog does, with its options and more.
+    /// Print logs as text, with all options of mysqlbinlog and more.
     #[command(disable_help_flag = true, after_long_help = dump::EXAMPLES)]
     Dump(dump::Dump),
-    /// Count what logs hold: transactions, rows and bytes, by table, size and time.
+    /// Count transactions, rows and bytes, by table, size and time.
     #[command(after_long_help = stats::EXAMPLES)]
     Stats(stats::Stats),
-    /// Tell whether logs are sound: every checksum, position, GTID, row and payload.
+    /// Verify logs: every checksum, position, GTID, row and payload.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::Verify),
-    /// Tell what compressing transactions would save and cost, by level, table and size, before anything is changed.
+    /// Estimate savings and costs of transaction compression, by level, table and size, without changing a log.
     #[command(after_long_help = advise::EXAMPLES)]
     Advise(advise::Advise),
-    /// Compress transactions, as a server does; the result is a binary log still.
+    /// Compress transactions in logs, as a server does with binlog_transaction_compression=ON.
     #[command(after_long_help = rewrite::COMPRESS_EXAMPLES)]
     Compress(rewrite::Compress),
-    /// Open compressed transactions: plain logs for readers that know no others.
+    /// Decompress transactions in logs, for readers that do not support compressed ones.
     #[command(after_long_help = rewrite::DECOMPRESS_EXAMPLES)]
     Decompress(rewrite::Decompress),
-    /// Receive a server's logs as they are written, byte for byte, into a directory.
+    /// Receive a server's logs into a directory as they are written, byte for byte.
     #[command(after_long_help = receive::EXAMPLES)]
     Receive(receive::Receive),
     /// Apply logs to a server: in commit order, exactly once, resumable.
     #[command(after_long_help = replay::EXAMPLES)]
     Replay(Box<replay::Replay>),
-    /// Write row changes as JSON records, in the form of Debezium or Maxwell.
+    /// Write row changes as JSON records in the format of Debezium or Maxwell.
     #[command(after_long_help = stream::EXAMPLES)]
     Stream(Box<stream::Stream>),
-    /// Bring into memory what a replica's applier will need, ahead of it.
+    /// Read the pages that a replica's applier will need into memory ahead of it.
     #[command(after_long_help = warm::EXAMPLES)]
     Warm(Box<warm::Warm>),
-    /// Print completions for a shell.
+    /// Print shell completions.
     #[command(after_long_help = completions::EXAMPLES)]
     Completions(completions::Completions),
-    /// Print manual pages, or write them to a directory.
+    /// Print a manual page, or write all of them to a directory.
     #[command(after_long_help = man::EXAMPLES)]
     Man(man::Man),
 }
 
-/// The whole command, before settings are laid under it.
+/// Returns the whole command, without the defaults from settings.
 pub(crate) fn command() -> clap::Command {
     advise::without_logs(stream::without_logs(replay::without_logs(Cli::command())))
 }

@@ -1,4 +1,4 @@
-//! The logs that a command reads: files, directories, indexes, standard input.
+//! Logs that a command reads: files, directories, indexes, standard input.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,34 +17,34 @@ use crate::args::Global;
 use crate::exit::{Advice, Failure};
 use crate::screen;
 
-/// Which logs to read.
+/// Options that name the logs to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Inputs {
-    /// Logs: files, directories or their indexes (which say which logs there are, and in which order), `-` for
-    /// standard input.
+    /// Logs to read: files, directories or index files; `-` for standard input. A directory's index file lists its
+    /// logs and their order.
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
-    /// The keyring file that encrypted logs are opened with: component_keyring_file's, or an old keyring_file's.
+    /// Keyring file for encrypted logs, of component_keyring_file or the older keyring_file plugin.
     #[arg(long, value_name = "FILE")]
     keyring: Option<PathBuf>,
 }
 
-/// The logs, found but not opened.
+/// Logs that were found but not opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// In the order given; those of a directory in the order of its index.
+    /// Logs in the order of the arguments; logs of a directory in the order of its index.
     pub(crate) places: Vec<Place>,
-    /// Their sizes together, if all have one.
+    /// Sum of their sizes, if all sizes are known.
     pub(crate) bytes_total: Option<u64>,
-    /// What opens encrypted ones.
+    /// Keys of encrypted logs.
     pub(crate) keyring: Option<Arc<Keyring>>,
-    /// Logs that lie beside those of an index, behind its last one, and are not in it.
+    /// Logs in the directory of an index, newer than its last log, that the index does not list.
     unlisted: Vec<PathBuf>,
-    /// Logs that an index names, and which one.
+    /// Logs that an index lists, each with the path of the index.
     indexed: Vec<(PathBuf, PathBuf)>,
 }
 
-/// One log.
+/// Place of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A file.
@@ -54,7 +54,7 @@ pub(crate) enum Place {
 }
 
 impl Inputs {
-    /// Finds them all, so that what is not there is said before the work starts.
+    /// Finds all logs, so that a missing one is reported before the work starts.
     pub(crate) fn find(&self, global: &Global) -> Result<Found, Failure> {
         let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
         for path in &self.logs {
@@ -69,7 +69,7 @@ impl Inputs {
             places.extend(logs.into_iter().map(Place::File));
         }
         if places.iter().filter(|place| **place == Place::Stdin).count() > 1 {
-            return Err(Failure::NotBegun(anyhow!("standard input can be read only once; give `-` once")));
+            return Err(Failure::NotBegun(anyhow!("standard input can be read only once: give `-` once")));
         }
         let keyring = self.keyring.as_ref().map(read_keyring).transpose();
         let keyring = keyring.map_err(|error| Failure::NotBegun(error.into()))?.map(Arc::new);
@@ -78,39 +78,39 @@ impl Inputs {
 }
 
 impl Inputs {
-    /// Are any logs given?
+    /// Tells whether any logs are given.
     pub(crate) const fn has_logs(&self) -> bool {
         !self.logs.is_empty()
     }
 
-    /// Reads this store in place of what was given.
+    /// Replaces the given logs with this store.
     pub(crate) fn set_store(&mut self, folder: PathBuf) {
         self.logs = vec![folder];
     }
 
-    /// The store that is to be followed: one directory, or its index.
+    /// Returns the store to follow: one directory, or its index.
     pub(crate) fn store(&self) -> Result<Store, Failure> {
         let [path] = self.logs.as_slice() else {
-            return Err(Failure::NotBegun(anyhow!("--follow takes one directory, or its index")));
+            return Err(Failure::NotBegun(anyhow!("--follow takes one directory or its index file")));
         };
         let is_index = path.extension().is_some_and(|extension| extension == "index");
         if !is_index && !path.is_dir() {
             let path = path.display();
             return Err(Failure::NotBegun(anyhow!(
-                "--follow takes a directory or its index, which says what comes next: {path} is neither"
+                "{path} is neither a directory nor an index file, as --follow needs"
             )));
         }
         Store::open(path).map_err(|error| Failure::NotBegun(advised(error)))
     }
 
-    /// The keyring file.
+    /// Returns the path of the keyring file.
     pub(crate) fn keyring(&self) -> Option<PathBuf> {
         self.keyring.clone()
     }
 }
 
 impl Found {
-    /// Says which logs were given more than once, and are therefore `counted` so.
+    /// Warns of logs that were given more than once; `counted` says what happens to them again.
     pub(crate) fn remark_on_twice(&self, global: &Global, counted: &str) {
         let mut seen = HashSet::new();
         let identity = |place: &&Place| match place {
@@ -119,21 +119,21 @@ impl Found {
         };
         let again = self.places.iter().filter(|place| identity(place).is_some_and(|one| !seen.insert(one)));
         for place in again.filter(|_| !global.quiet) {
-            screen::remark(format_args!("{place} was given before, and is {counted} again"));
+            screen::remark(format_args!("{place} is given more than once: it is {counted} again"));
         }
     }
 
-    /// Says which logs an index lacks, and that are therefore not read.
+    /// Warns of logs that the index does not list; they are not read.
     fn remark_on_unlisted(&self, global: &Global) {
         for log in self.unlisted.iter().filter(|_| !global.quiet) {
             let log = log.display();
             screen::remark(format_args!(
-                "{log} is not in the index beside it, and is not read; give it by its name if it is meant"
+                "skipped {log}: the index does not list it; to read it, give its file name"
             ));
         }
     }
 
-    /// Refuses indexes that name logs which are not there, and says which logs they lack.
+    /// Refuses indexes that list missing files, and warns of logs that they do not list.
     pub(crate) fn check_indexes(&self, global: &Global) -> Result<(), Failure> {
         match self.indexed.iter().find_map(|(log, _)| self.missing(log)) {
             Some(error) => Err(Failure::NotBegun(error.into())),
@@ -144,13 +144,13 @@ impl Found {
         }
     }
 
-    /// What there is to say of a log that is not there, and that an index names.
+    /// Returns the error for a missing file that an index lists.
     fn missing(&self, log: &Path) -> Option<logs::Error> {
         let (_, index) = self.indexed.iter().find(|(named, _)| named == log && !log.exists())?;
         Some(logs::Error::Missing { name: log.display().to_string(), index: index.display().to_string() })
     }
 
-    /// Opens one of the places.
+    /// Opens one of the logs.
     pub(crate) fn open(&self, place: &Place) -> Result<LogReader, logs::Error> {
         let reader = match place {
             Place::File(path) => {
@@ -176,7 +176,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Was a compressed event refused because it does not fit in `--memory`?
+/// Tells whether a compressed event was refused because it does not fit in `--memory`.
 pub(crate) fn needs_memory(error: &DecodeError) -> bool {
     match error.reason {
         Reason::OutOfRange { field: "event size" | "size of a decompressed part", max, .. } => {
@@ -187,9 +187,9 @@ pub(crate) fn needs_memory(error: &DecodeError) -> bool {
 }
 
 /// Advice for an event that does not fit in `--memory`.
-pub(crate) const MEMORY_ADVICE: Advice = Advice("raise --memory to more than three times the event's size");
+pub(crate) const MEMORY_ADVICE: Advice = Advice("raise --memory to more than three times the size of the event");
 
-/// The error, with what can be done about it if we know.
+/// Adds a remedy to the error, if one is known.
 pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
     let of_payload = match (&error as &dyn std::any::Any).downcast_ref::<inspect::Error>() {
         Some(
@@ -203,11 +203,11 @@ pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> 
     };
     let advice = match cause {
         _ if of_payload.is_some_and(needs_memory) => Some(MEMORY_ADVICE),
-        Some(logs::Error::Encrypted { .. }) => Some(Advice("give it with --keyring")),
+        Some(logs::Error::Encrypted { .. }) => Some(Advice("give the keyring file with --keyring")),
         Some(logs::Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
-            Some(Advice("run it as the user that owns the logs"))
+            Some(Advice("run bintide as the user that owns the logs"))
         }
-        Some(logs::Error::Corrupt { .. }) => Some(Advice("see what `bintide verify` says")),
+        Some(logs::Error::Corrupt { .. }) => Some(Advice("run `bintide verify` for details")),
         _ => None,
     };
     match advice {
@@ -216,7 +216,7 @@ pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> 
     }
 }
 
-/// The logs that are meant, and the index that says so, if one does.
+/// Returns the logs that a path names, and the index that lists them, if there is one.
 fn find(
     path: &Path,
     unlisted: &mut Vec<PathBuf>,
@@ -232,7 +232,7 @@ fn find(
         screen::remark(format_args!("{line}"));
     }
     unlisted.extend(store.unlisted().map_err(|error| Failure::NotBegun(advised(error)))?);
-    // Indexes say `./binlog.000001`.
+    // Index files list logs as `./binlog.000001`.
     let logs = store.logs().iter().map(|log| log.components().collect()).collect();
     let index = store.path().is_file().then(|| store.path().to_owned());
     Ok((logs, index))

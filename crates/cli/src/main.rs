@@ -1,4 +1,4 @@
-//! The `bintide` command: arguments, settings, progress, tables. What it reports is worked out elsewhere.
+//! The `bintide` command: arguments, settings, progress and tables. Other crates produce the reports.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -22,36 +22,36 @@ use crate::args::Global;
 use crate::exit::Failure;
 use crate::screen;
 
-/// Where metrics can be had.
+/// Options that publish metrics.
 #[derive(Args, Debug)]
 pub(crate) struct Metrics {
-    /// Serve metrics in Prometheus' text format over HTTP at this address, as 127.0.0.1:9104.
+    /// Serve metrics in Prometheus' text format over HTTP at this address, for example 127.0.0.1:9104.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// Write them to this file, every five seconds and at the end; it is replaced as a whole.
+    /// Write metrics to this file every five seconds and at the end; each write replaces the file atomically.
     #[arg(long, value_name = "FILE")]
     metrics_file: Option<PathBuf>,
 }
 
-/// Time for a whole request and its answer: monitors need milliseconds.
+/// Timeout of a whole request and its answer. Monitors need milliseconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests at once. One more closes the oldest, so that silent clients cannot keep others away.
+/// Maximum number of concurrent requests. One more closes the oldest, so that silent clients cannot block others.
 const REQUESTS_MAX: usize = 16;
 
-/// Wait after a connection could not be accepted, as when no more files may be open.
+/// Pause after a failed accept, for example when the process has too many open files.
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Bytes of a request, at most: nothing in it matters but its first line.
+/// Maximum size of a request, in bytes. Only its first line matters.
 const REQUEST_MAX: usize = 8 << 10;
 
-/// Between two times that the file is written: monitors look every ten seconds or less often.
+/// Interval at which the file is written. Monitors read it every ten seconds or less often.
 const FILE_PERIOD: Duration = Duration::from_secs(5);
 
-/// How the numbers are written down, whenever somebody asks.
+/// Returns the current metrics as text, for each request.
 type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Metrics that can be had, as long as this is kept: then the file is written for the last time.
+/// Running publication of metrics. Dropping it writes the file for the last time.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
     file: Option<(Sender<()>, JoinHandle<()>)>,

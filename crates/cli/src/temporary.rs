@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::commands::rewrite::size;
 
-/// The bound on temporary files.
+/// Limit on the disk space of temporary files.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct TemporaryFiles {
     /// Maximum disk space of all temporary files together, as 500M or 20G. They hold transactions that do not fit in
@@ -16,7 +16,7 @@ pub(crate) struct TemporaryFiles {
 }
 
 impl TemporaryFiles {
-    /// Holds for the whole process from here on.
+    /// Sets the limit for the whole process.
     pub(crate) fn limit(self) {
         if let Some(bytes_max) = self.temporary_max {
             logs::limit_temporary_files(bytes_max.get());

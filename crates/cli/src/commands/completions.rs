@@ -1,4 +1,4 @@
-//! `bintide completions`: what a shell needs to complete our arguments.
+//! `bintide completions`: shell completions.
 
 use std::io::{self, Write};
 
@@ -17,14 +17,14 @@ Examples:
 /// Arguments of `bintide completions`.
 #[derive(Args, Debug)]
 pub(crate) struct Completions {
-    /// Which shell.
+    /// Shell to print completions for
     #[arg(value_enum)]
     shell: Shell,
 }
 
 /// Prints the completions to standard output.
 pub(crate) fn run(command: &Completions) -> Outcome {
-    // Built in memory: the generator would panic on a closed pipe.
+    // Built in memory: writing to a closed pipe would make the generator panic.
     let mut script = Vec::new();
     clap_complete::generate(command.shell, &mut args::command(), "bintide", &mut script);
     io::stdout().write_all(&script)?;

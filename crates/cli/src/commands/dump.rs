@@ -1,5 +1,5 @@
-//! `bintide dump`: logs as text. Its options are mysqlbinlog's, read as mysqlbinlog reads them, so clap does not
-//! see them; and under the name `mysqlbinlog` there is nothing but this.
+//! `bintide dump`: prints logs as text. It parses its options as mysqlbinlog does, so clap never sees them. Under the
+//! name `mysqlbinlog`, dump is the only command.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,39 +14,39 @@ use crate::{args, settings};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  What changed, as pseudo-SQL with column types; compressed transactions too:
+  Row changes as pseudo-SQL with column types, also of compressed transactions:
       bintide dump -vv binlog.000012
-  Replay a log up to a moment:
+  Apply a log up to a point in time:
       bintide dump --stop-datetime='2026-11-21 21:00:00' binlog.000012 | mysql
-  The changes of one table, a JSON document a line:
+  Changes of one table, one JSON document per line:
       bintide dump --json --table=shop.orders binlog.000012
-  A line a transaction: GTID, time, tables, rows, bytes:
+  One line per transaction: GTID, time, tables, rows, bytes:
       bintide dump --transactions binlog.000012
-  As SHOW BINLOG EVENTS lists them:
+  Events in the format of SHOW BINLOG EVENTS:
       bintide dump --events binlog.000012
-  From a server, and what it still writes:
+  From a server, including new events as it writes them:
       bintide dump -vv -R --host db1 --user repl -p --stop-never binlog.000012
-  Instead of mysqlbinlog, by its name:
+  In place of mysqlbinlog, by a symbolic link:
       ln -s \"$(command -v bintide)\" ~/bin/mysqlbinlog";
 
-/// The other name of this program: a link to it is enough.
+/// Other name of this program: a symbolic link is enough.
 const NAME: &str = "mysqlbinlog";
 
 /// Arguments of `bintide dump`.
 #[derive(Args, Debug)]
 pub(crate) struct Dump {
-    /// The name that this program was called by, if that is the other one.
+    /// Name that the program was called by, if that is mysqlbinlog.
     #[arg(skip)]
     called: Option<OsString>,
-    /// Options of every command that stood in front of this one's name.
+    /// Options of all commands that precede the name of this one.
     #[arg(skip)]
     front: Vec<OsString>,
-    /// Options and log files.
+    /// Options and log files
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
-/// Does this command line ask for a dump? It must not get to clap.
+/// Returns the arguments of a dump, or `None` for another command. A dump's arguments must not reach clap.
 pub(crate) fn take(args: &[OsString]) -> Option<Dump> {
     let (program, rest) = args.split_first()?;
     if Path::new(program).file_name()? == NAME {
@@ -114,7 +114,7 @@ fn is_quiet(command: &Dump, presets: &[Preset]) -> bool {
     command.front.iter().chain(&command.words).any(is_word) || presets.iter().any(is_preset)
 }
 
-/// What stood in front of the command's name, as settings.
+/// Returns the options before the command's name as settings.
 fn in_front(front: &[OsString]) -> impl Iterator<Item = Preset> {
     front.iter().filter_map(|word| {
         let text = word.to_str()?.strip_prefix("--")?;

@@ -1,4 +1,4 @@
-//! `bintide man`: manual pages, made from the same texts as `--help`.
+//! `bintide man`: manual pages, from the texts of `--help`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::exit::{Failure, Outcome, Verdict};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Read the page of one command:
+  Show the page of one command:
       bintide man stats | man -l -
   Install all pages:
       bintide man --out ~/.local/share/man/man1";
@@ -21,9 +21,9 @@ Examples:
 /// Arguments of `bintide man`.
 #[derive(Args, Debug)]
 pub(crate) struct Man {
-    /// The command whose page to print; without it, the page of bintide itself.
+    /// Command to print the page of [default: bintide itself]
     command: Option<String>,
-    /// Write all pages into this directory instead of printing one.
+    /// Write all pages to this directory instead of printing one.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     out: Option<PathBuf>,
 }
@@ -38,12 +38,12 @@ pub(crate) fn run(command: &Man) -> Outcome {
 }
 
 fn write_all(directory: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("make {}", directory.display()))?;
+    fs::create_dir_all(directory).with_context(|| format!("could not create {}", directory.display()))?;
     let whole = built();
     let commands = whole.get_subcommands().map(|inner| named(&whole, inner));
     for command in commands.chain([whole.clone()]) {
         let path = directory.join(format!("{}.1", command.get_name()));
-        fs::write(&path, page(command)?).with_context(|| format!("write {}", path.display()))?;
+        fs::write(&path, page(command)?).with_context(|| format!("could not write {}", path.display()))?;
     }
     Ok(())
 }
@@ -54,24 +54,24 @@ fn find(name: Option<&str>) -> Result<Command, Failure> {
     let found = whole.get_subcommands().find(|inner| inner.get_name() == name);
     found.map(|inner| named(&whole, inner)).ok_or_else(|| {
         let names: Vec<&str> = whole.get_subcommands().map(Command::get_name).collect();
-        Failure::NotBegun(anyhow!("there is no command `{name}`; there are {}", names.join(", ")))
+        Failure::NotBegun(anyhow!("unknown command `{name}`: expected one of {}", names.join(", ")))
     })
 }
 
-/// With the options of every command pushed down into the commands.
+/// Returns the command tree, with the options of all commands propagated to each command.
 fn built() -> Command {
     let mut command = args::command();
     command.build();
     command
 }
 
-/// As its page calls it: `bintide-stats`.
+/// Returns a subcommand under the name of its page: `bintide-stats`.
 fn named(whole: &Command, inner: &Command) -> Command {
     inner.clone().name(format!("{}-{}", whole.get_name(), inner.get_name()))
 }
 
 fn page(command: Command) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
-    Page::new(command).render(&mut text).context("lay out the page")?;
+    Page::new(command).render(&mut text).context("could not render the page")?;
     Ok(text)
 }

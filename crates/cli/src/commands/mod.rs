@@ -1,4 +1,4 @@
-//! One file a command: its arguments, and what it does with them.
+//! One module per command: its arguments and its work.
 
 pub(crate) mod advise;
 pub(crate) mod completions;
@@ -16,7 +16,7 @@ pub(crate) mod warm;
 use crate::args::{Cli, Command};
 use crate::exit::Outcome;
 
-/// Does what was asked for.
+/// Runs the chosen command.
 pub(crate) fn run(cli: Cli) -> Outcome {
     match cli.command {
         Command::Advise(command) => advise::run(&command, &cli.global),

@@ -1,4 +1,4 @@
-//! `bintide compress` and `bintide decompress`: logs in, logs out.
+//! `bintide compress` and `bintide decompress`: write logs anew.
 
 mod text;
 
@@ -28,31 +28,31 @@ use crate::units;
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
 Examples:
-  Compress what a server wrote plain, in place, and compare before each file
-  is replaced:
+  Compress logs in place; compare each new log with the old one before it
+  replaces it:
       bintide compress --verify /backup/binlog.0000*
-  What would level 10 save?
+  Savings at level 10, without writing anything:
       bintide compress --dry-run --level 10 binlog.000012
-  Beside the originals, exactly as the server would have done it:
+  New logs in another directory, exactly as the server would have compressed them:
       bintide compress --like-server --output /backup/small binlog.0000*
 
 A compressed log is still a binary log: mysqlbinlog and replicas since MySQL
-8.0.20 read it. Owner, mode and modification time stay; beside each file goes
-positions.FILE, a line a transaction: where it started, where it starts now;
-positions.FILE.2 and so on, should there be one.
-Interrupt it at any time and run it again: what is done is passed over.";
+8.0.20 read it. Owner, mode and modification time stay. The file
+positions.FILE beside each log has a line for each transaction with its old and
+its new position (positions.FILE.2 and so on if that name exists).
+You can interrupt it at any time and run it again: it skips finished logs.";
 
 pub(crate) const DECOMPRESS_EXAMPLES: &str = "\
 Examples:
-  For a reader that knows no compressed transactions:
+  For a reader that does not support compressed transactions:
       bintide decompress --output plain binlog.0000*
   In place:
       bintide decompress binlog.000012
 
-What a server wrote plain and bintide compressed comes back byte for byte.";
+decompress restores logs that bintide compress made byte for byte.";
 
 const LOGS: &str =
-    "Which logs: files, directories or their indexes (which say which logs there are, and in which order)";
+    "Logs: files, directories or index files. A directory's index file lists its logs and their order";
 
 /// Arguments of `bintide compress`.
 #[derive(Args, Debug)]
@@ -62,22 +62,24 @@ pub(crate) struct Compress {
     inputs: Inputs,
     #[command(flatten)]
     common: Common,
-    /// How hard to try, as binlog_transaction_compression_level_zstd: 1 to 22.
+    /// zstd compression level, 1 to 22, as binlog_transaction_compression_level_zstd.
     #[arg(long, short, default_value = "3", value_parser = level)]
     level: Level,
-    /// Leave a transaction plain that would not become smaller by this many percent.
+    /// Do not compress transactions that would shrink by less than this percentage.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     min_gain: u8,
-    /// Compress what a server would, also what becomes larger.
+    /// Compress the same transactions as a server, including those that would grow.
     #[arg(long, conflicts_with = "min_gain")]
     like_server: bool,
-    /// Compress again what is compressed already.
+    /// Also compress transactions anew that are compressed already.
     #[arg(long)]
     recompress: bool,
-    /// Leave a transaction plain whose payload would be larger: the replicas' replica_max_allowed_packet, in bytes.
+    /// Do not compress transactions whose payload event would exceed this size: replica_max_allowed_packet of the
+    /// replicas, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     event_size_max: u32,
-    /// Take logs of servers before 8.0.20 too: give them a format description that knows compressed transactions.
+    /// Also compress logs of servers before 8.0.20: replace their format description with one that supports
+    /// compressed transactions.
     #[arg(long)]
     upgrade_format: bool,
 }
@@ -92,28 +94,29 @@ pub(crate) struct Decompress {
     common: Common,
 }
 
-/// What both have.
+/// Options of both commands.
 #[derive(Args, Debug)]
 struct Common {
-    /// Write the new logs to this directory instead of in place of the old ones.
+    /// Write the new logs to this directory instead of replacing the old logs.
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Do the work, say what it comes to, and write nothing.
+    /// Do the work and print the result, but write nothing.
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// Read each new log again and compare before it takes its place.
+    /// Read each new log again and compare it with the old one before it replaces it.
     #[arg(long)]
     verify: bool,
-    /// Change logs in a running server's directory, and logs left in use by a crash; never one that is being written.
+    /// Also replace logs in the directory of a running server, and logs that a crash left marked as in use; never a
+    /// log that is being written.
     #[arg(long)]
     live: bool,
-    /// Write logs that were encrypted in the open.
+    /// Write encrypted logs unencrypted.
     #[arg(long)]
     plain: bool,
-    /// How many threads work, if that many fit in --memory; default: one a core.
+    /// Maximum number of threads; fewer if --memory requires it [default: one per core].
     #[arg(long, value_name = "COUNT", value_parser = jobs)]
     jobs: Option<NonZeroUsize>,
-    /// Memory to take at most, as 300M or 2G; default: 300M, and more for a level that needs more.
+    /// Maximum memory, as 300M or 2G [default: 300M, or more if the level needs it].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
     #[command(flatten)]
@@ -123,7 +126,7 @@ struct Common {
     json: bool,
 }
 
-/// One file, and what became of it.
+/// One file and its outcome.
 struct Done {
     path: PathBuf,
     end: Finish,
@@ -131,11 +134,11 @@ struct Done {
 
 enum Finish {
     Rewritten(Box<FileReport>),
-    /// A server still writes to it.
+    /// A server still writes to the log.
     InUse,
-    /// Perhaps a server still writes to it: its format description says so, and what processes do is not seen whole.
+    /// A server may still write to the log: its format description says so, and not all processes are visible.
     PerhapsInUse,
-    /// Something is where the new log would go, perhaps from an earlier run.
+    /// The target file exists, perhaps from an earlier run.
     There,
 }
 
@@ -155,7 +158,7 @@ pub(crate) fn decompress(command: &Decompress, global: &Global) -> Outcome {
     run(Action::Decompress, &command.inputs, &command.common, global)
 }
 
-/// What is taken at most, unless a level needs more.
+/// Maximum memory in bytes, unless a level needs more.
 const MEMORY: u64 = 300_000_000;
 
 fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Outcome {
@@ -281,13 +284,13 @@ fn files(found: &Found) -> Result<Vec<(&Place, &PathBuf)>, Failure> {
     let paths = found.places.iter().map(|place| match place {
         Place::File(path) => Ok((place, path)),
         Place::Stdin => Err(Failure::NotBegun(anyhow!(
-            "standard input cannot be read twice, as large transactions need; give a file"
+            "large transactions are read twice, but standard input can be read only once: give a file"
         ))),
     });
     paths.collect()
 }
 
-/// What is the same for all logs.
+/// Settings that are the same for all logs.
 struct Job<'j> {
     action: Action,
     plan: Plan,

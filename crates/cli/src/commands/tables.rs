@@ -1,42 +1,42 @@
-//! Which databases and tables are meant: a replica's `replicate-*` options.
+//! Selection of databases and tables: a replica's `replicate-*` options.
 
 use clap::Args;
 use filter::{Filter, Rule};
 
 use crate::exit::Failure;
 
-/// Which databases and tables are meant.
+/// Options that select databases and tables.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Which databases and tables (rules as a replica's replicate-* options)")]
+#[command(next_help_heading = "Databases and tables (rules as of a replica's replicate-* options)")]
 pub(crate) struct Tables {
-    /// Take changes to this database: of rows, those to its tables; of statements, those run with it as the default
-    /// database. May be given more than once, as all of these.
+    /// Select changes to this database: row changes to its tables, and statements that ran with it as the default
+    /// database. Repeatable, as are all options of this group.
     #[arg(long, value_name = "DB")]
     do_db: Vec<String>,
-    /// Leave out changes to this database. Does not count where --do-db is given.
+    /// Exclude changes to this database. Ignored if --do-db is given.
     #[arg(long, value_name = "DB")]
     ignore_db: Vec<String>,
-    /// Take changes to this table.
+    /// Select changes to this table.
     #[arg(long, value_name = "DB.TABLE")]
     do_table: Vec<String>,
-    /// Leave out changes to this table.
+    /// Exclude changes to this table.
     #[arg(long, value_name = "DB.TABLE")]
     ignore_table: Vec<String>,
-    /// Take changes to the tables that this fits: % for anything, _ for one character.
+    /// Select changes to tables that match this pattern: % matches any characters, _ matches one.
     #[arg(long, value_name = "PATTERN")]
     wild_do_table: Vec<String>,
-    /// Leave out changes to the tables that this fits.
+    /// Exclude changes to tables that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     wild_ignore_table: Vec<String>,
 }
 
 impl Tables {
-    /// The filter that these rules are.
+    /// Returns the filter of these rules.
     pub(crate) fn filter(&self) -> Result<Filter, Failure> {
         self.filter_with(Vec::new())
     }
 
-    /// With more rules.
+    /// Returns the filter of these and `more` rules.
     pub(crate) fn filter_with(&self, more: Vec<Rule>) -> Result<Filter, Failure> {
         let rules = |names: &[String], rule: fn(String) -> Rule| -> Vec<Rule> {
             names.iter().cloned().map(rule).collect()

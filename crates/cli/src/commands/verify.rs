@@ -1,4 +1,4 @@
-//! `bintide verify`: are logs sound?
+//! `bintide verify`: verifies logs.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -19,13 +19,13 @@ use crate::units::{bytes, count, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Is this log sound?
+  Verify one log:
       bintide verify binlog.000012
-  Is every log that a server's index names sound, and do they follow each other?
+  Verify all logs of a server, and that they follow each other:
       bintide verify /var/lib/mysql
-  For a script: 0 sound, 1 faults found, 2 could not be read
+  For a script: exit code 0 sound, 1 faults found, 2 could not be read
       bintide verify --quiet --json backup/binlog.0000* > verdict.json
-  A copy of what a crash left whole, as the server's own recovery would cut it:
+  Copy a log up to its last whole transaction, as crash recovery does:
       bintide verify binlog.000012 --repair-tail repaired.000012";
 
 /// Arguments of `bintide verify`.
@@ -33,15 +33,16 @@ Examples:
 pub(crate) struct Verify {
     #[command(flatten)]
     inputs: Inputs,
-    /// Print everything as one JSON document.
+    /// Print the report as one JSON document.
     #[arg(long)]
     json: bool,
-    /// Write a copy of the one log given, cut behind its last whole transaction and not flagged as in use.
+    /// Write a copy of the log to COPY, up to its last whole transaction and not marked as in use. Requires exactly
+    /// one log.
     #[arg(long, value_name = "COPY")]
     repair_tail: Option<PathBuf>,
 }
 
-/// Looks, then prints.
+/// Verifies the logs, then prints the report.
 pub(crate) fn run(command: &Verify, global: &Global) -> Outcome {
     let found = command.inputs.find(global)?;
     let verdicts = look(&found, global)?;
@@ -79,21 +80,21 @@ fn look(found: &Found, global: &Global) -> Result<Verdicts, Failure> {
 
 fn repair(found: &Found, copy: &Path, global: &Global) -> Result<(), Failure> {
     let [place @ Place::File(log)] = found.places.as_slice() else {
-        return Err(Failure::NotBegun(anyhow!("--repair-tail copies one log; give one file")));
+        return Err(Failure::NotBegun(anyhow!("--repair-tail copies one log: give one file")));
     };
     let reader = found.open(place).map_err(|error| Failure::NotBegun(advised(error)))?;
-    let repaired = verify::repair_tail(log, reader, copy).context("wrote no copy")?;
+    let repaired = verify::repair_tail(log, reader, copy).context("could not write the copy")?;
     if !global.quiet {
         let (kept, cut) = (counted(repaired.bytes_kept, "byte"), count(repaired.bytes_cut));
         let (copy, log) = (copy.display(), log.display());
         match (repaired.bytes_cut, repaired.was_in_use) {
-            (0, false) => screen::line(format_args!("{log} needs no repair: {copy} is the same {kept}")),
+            (0, false) => screen::line(format_args!("{log} needs no repair: {copy} is an identical copy of {kept}")),
             (0, true) => {
-                screen::line(format_args!("wrote {copy}: all {kept} of {log}, and not flagged as in use"))
+                screen::line(format_args!("wrote {copy}: all {kept} of {log}, without the in-use flag"))
             }
             (_, false) => screen::line(format_args!("wrote {copy}: {kept}, {cut} less than {log}")),
             (_, true) => screen::line(format_args!(
-                "wrote {copy}: {kept}, {cut} less than {log}, and not flagged as in use"
+                "wrote {copy}: {kept}, {cut} less than {log}, without the in-use flag"
             )),
         }
     }

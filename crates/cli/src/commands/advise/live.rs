@@ -17,39 +17,40 @@ use crate::connection_args::ConnectionArgs;
 use crate::exit::Failure;
 use crate::interrupt;
 
-/// Which running server to ask.
+/// Options that name a running server.
 #[derive(Args, Debug)]
 pub(super) struct Live {
-    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The connection options
-    /// below can complete or replace this address. The server's newest logs are fetched into a temporary directory, as a
-    /// replica would. The server is asked for its settings, its statistics and who reads its log. Nothing is switched on.
+    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The connection
+    /// options below can complete or replace this address. The server's newest logs are received into a temporary
+    /// directory, as a replica would receive them. The server is also queried for its settings, statistics and
+    /// replication clients. Nothing is changed on the server.
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
     from: Option<String>,
-    /// Fetch about so much, as 100M or 2G: the newest logs, whole ones.
+    /// Approximate size of the newest logs to receive, as 100M or 2G; always whole logs.
     #[arg(long, value_name = "SIZE", value_parser = super::sample_size, default_value = "256M", conflicts_with = "logs")]
     fetch: u64,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
 
-/// What was fetched. The logs are removed with it.
+/// Received logs and readings of the server. Dropping it deletes the logs.
 pub(super) struct Fetched {
     pub(super) folder: TempDir,
     pub(super) server: Server,
 }
 
 impl Live {
-    /// Refuses logs together with a server.
+    /// Refuses LOG arguments together with a server.
     pub(super) fn refuse_beside_logs(&self) -> Result<(), Failure> {
         self.connection.refuse_beside_logs()
     }
 
-    /// Fetches and asks.
+    /// Receives the newest logs and queries the server.
     pub(super) fn fetch(&self, global: &Global) -> Result<Fetched, Failure> {
         let address = self.connection.address(self.from.as_deref(), "--from", global)?;
-        let own = Permissions::from_mode(0o700); // Logs hold what is in tables.
+        let own = Permissions::from_mode(0o700); // Logs contain the data of tables.
         let folder = tempfile::Builder::new().prefix("bintide-").permissions(own).tempdir();
-        let folder = folder.context("could not make a temporary directory");
+        let folder = folder.context("could not create a temporary directory");
         let folder = folder.map_err(Failure::NotBegun)?;
         let mut connection = Connection::open(&address).map_err(|error| Failure::NotBegun(error.into()))?;
         let server = Server::ask(&mut connection);

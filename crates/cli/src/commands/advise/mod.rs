@@ -1,4 +1,4 @@
-//! `bintide advise`: what compressing transactions would do to logs.
+//! `bintide advise`: estimates the effect of transaction compression on logs.
 
 mod html;
 mod live;
@@ -34,31 +34,31 @@ use crate::units::{bytes, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Would compression pay for this server? An answer in half a minute, however
-  many logs there are:
+  Estimate the effect of compression on a server's logs, in half a minute for
+  any number of logs:
       bintide advise /var/lib/mysql
-  To the byte, from all of two logs:
+  Exact figures, from all transactions of two logs:
       bintide advise --all binlog.000012 binlog.000013
-  Other levels, and a minute and a half to look closer:
+  Other levels, and 90 seconds for a more precise estimate:
       bintide advise --levels 1,2,3,4,5 --time 90 /var/lib/mysql
-  The same places again, for a comparison:
+  The same random sample in each run, for comparisons:
       bintide advise --sample 100M --seed 7 /var/lib/mysql
-  A page with charts, to be read in a browser or printed:
+  An HTML page with charts:
       bintide advise --html advice.html /var/lib/mysql
-  What a running server would gain, from its newest logs, and what it says:
+  A running server, from its newest logs, settings and statistics:
       bintide advise --from mysql://repl@db1/ --password-file ~/.pw
-  The smallest level that saves half, for a program:
+  The lowest level that saves half, from the JSON document:
       bintide advise --json binlog.000012 |
           jq '[.levels[] | select(.saved_share > 0.5)][0].level'
 
-Sizes are those of whole log files as a server would write them. Times are
-those of this machine, for one core: a slower one takes longer in proportion.
-Nothing is written, and no server is asked but that of --from: there the account
+Sizes are those of whole log files as a server would write them. Times were
+measured on one core of this machine; a slower machine takes longer in proportion.
+advise writes nothing, and queries no server except that of --from. Its account
 needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on performance_schema
-for what the server has measured.";
+for the server's own measurements.";
 
 const LOGS: &str =
-    "Which logs: files, directories or their indexes (which say which logs there are, and in which order)";
+    "Logs: files, directories or index files. A directory's index file lists its logs and their order";
 
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]
@@ -68,52 +68,52 @@ pub(crate) struct Advise {
     inputs: Inputs,
     #[command(flatten)]
     live: Live,
-    /// The levels to try: 1 to 22, with commas between.
+    /// Compression levels to measure, separated by commas: 1 to 22.
     #[arg(long, short, value_name = "LEVELS", value_delimiter = ',', value_parser = level)]
     #[arg(default_values = ["1", "3", "6", "9", "12", "19"])]
     levels: Vec<Level>,
-    /// Measure everything: exact, but at high levels a gigabyte takes many minutes.
+    /// Measure all transactions: exact, but high levels take many minutes per gigabyte.
     #[arg(long)]
     all: bool,
-    /// About how many seconds to measure; what was seen by then decides, and the report says how sure that is.
-    /// Default: 30, or however long it takes with --sample.
+    /// Approximate time to measure. The report states the precision that was reached [default: 30, or as long as
+    /// --sample takes]
     #[arg(long, value_name = "SECONDS", conflicts_with = "all")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
-    /// Measure about so much of the logs, as 100M or 2G, at random places.
+    /// Measure approximately this amount of the logs, as 100M or 2G, at random places.
     #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = sample_size)]
     sample: Option<u64>,
-    /// What the random places are drawn from: the same number draws the same places.
+    /// Seed of the random places: the same seed selects the same places.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// How many threads measure, if that many fit in --memory; default: one a core.
+    /// Maximum number of threads; fewer if --memory requires it [default: one per core].
     #[arg(long, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
-    /// Memory to take at most, as 300M or 2G; default: 300M, and more for a level that needs more.
+    /// Maximum memory, as 300M or 2G [default: 300M, or more if the level needs it].
     #[arg(long, value_name = "SIZE", value_parser = rewrite::size)]
     memory: Option<u64>,
-    /// Print everything as one JSON document.
+    /// Print the report as one JSON document.
     #[arg(long)]
     json: bool,
-    /// Write a page with charts to this file, instead of tables or beside `--json`: it needs nothing else, and prints
-    /// well. `-` is standard output.
+    /// Write an HTML page with charts to this file, instead of tables or in addition to --json; the page needs no
+    /// other files. `-` is standard output.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// What is taken when nobody says how much may be, in bytes.
+/// Default of `--memory`, in bytes.
 const MEMORY: u64 = 300_000_000;
 
-/// How long it takes when nobody says how long it may, in seconds.
+/// Default of `--time`, in seconds.
 const TIME_S: u64 = 30;
 
-/// Measures, then prints.
+/// Measures the logs, then prints the report.
 pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
     if let Some(path) = &command.html {
         page::check(path)?;
         if command.json && path.as_os_str() == "-" {
             return Err(Failure::NotBegun(anyhow!(
-                "--html - and --json both write to standard output: give --html a file"
+                "--html - and --json both write to standard output: give --html a file name"
             )));
         }
     }
@@ -142,16 +142,16 @@ pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
     Ok(Verdict::Fine)
 }
 
-/// What logs are called in the report.
+/// Names of logs in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Names {
-    /// By their paths.
+    /// Paths, as given.
     AsGiven,
-    /// As at the server: where they lie for now is nobody's business.
+    /// File names, as on the server: their temporary directory is of no interest.
     OfFiles,
 }
 
-/// The report, and what a running server said besides.
+/// The report, and the readings of a running server.
 #[derive(Serialize)]
 struct Document<'d> {
     #[serde(flatten)]
@@ -160,7 +160,7 @@ struct Document<'d> {
     server: Option<&'d Server>,
 }
 
-/// Logs need not be given where a server is.
+/// Makes the LOG arguments optional where a server is given.
 pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| match command.get_name() {
         "advise" => {

@@ -1,4 +1,4 @@
-//! Where a store begins that has nothing yet: always with a whole log.
+//! Start point of an empty store: always the beginning of a log.
 
 use std::str::FromStr;
 
@@ -7,30 +7,30 @@ use wire::{Start, WireError};
 
 use crate::commands::receive::refused::CANNOT_SEND;
 
-/// Where a store begins that has nothing yet.
+/// Start point of an empty store: always the beginning of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// With the oldest log that the source has.
+    /// Oldest log of the source.
     Oldest,
-    /// With the log of this name.
+    /// Log of this name.
     Log(String),
-    /// With the log that has the source's first transaction which is none of these.
+    /// First log that contains a transaction not in this state.
     After(Had),
-    /// With what a target needs that has this.
+    /// First transaction that a target of `replay` lacks.
     For {
-        /// The transactions that it has.
+        /// Transactions that the target has.
         gtids: GtidSet,
-        /// The log that its progress without GTIDs is in.
+        /// Log of the target's progress without GTIDs.
         log: Option<String>,
     },
 }
 
-/// Transactions that are had already.
+/// Transactions that exist already, as GTIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Had {
-    /// A set, as MySQL writes it.
+    /// GTID set of MySQL.
     Set(GtidSet),
-    /// The last one of each domain, as MariaDB writes them.
+    /// GTID position of MariaDB: the last transaction of each domain.
     Mariadb(String),
 }
 
@@ -50,8 +50,7 @@ impl FromStr for Had {
         match text.split(',').all(is_mariadb) {
             true => Ok(Self::Mariadb(text.to_owned())),
             false => {
-                Err("wanted are GTIDs as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or as MariaDB writes \
-                          them, 0-1-270"
+                Err("expected GTIDs as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB"
                     .to_owned())
             }
         }
@@ -59,19 +58,19 @@ impl FromStr for Had {
 }
 
 impl Begin {
-    /// What to ask the source for, so that it names the log to begin with; none where that is known.
+    /// Returns the request to which the source responds with the log to start at; `None` if that is known.
     pub(super) fn question(&self) -> Option<Start> {
         match self {
             Self::Oldest | Self::Log(_) => None,
             Self::After(Had::Set(set)) => Some(behind(set)),
             Self::After(Had::Mariadb(state)) => Some(Start::MariadbGtids { state: state.clone() }),
-            // A target that has nothing wants all there is.
+            // An empty target needs all logs.
             Self::For { gtids, .. } if gtids.is_empty() => None,
             Self::For { gtids, .. } => Some(behind(gtids)),
         }
     }
 
-    /// The log to begin with where the source did not name it; empty for the oldest.
+    /// Returns the log to start at if the source did not name one; empty for the oldest.
     pub(super) fn log(&self) -> &str {
         match self {
             Self::Oldest | Self::After(_) => "",
@@ -80,7 +79,7 @@ impl Begin {
         }
     }
 
-    /// The option that says so, and its value, if somebody gave it.
+    /// Returns the option that sets this start point, with its value, if the user gave one.
     pub(super) fn option(&self) -> Option<String> {
         match self {
             Self::Log(log) => Some(format!("--start-log {log}")),
@@ -89,8 +88,8 @@ impl Begin {
         }
     }
 
-    /// Is there another way where the source answers so: it has no GTIDs, or has purged what comes behind these? What
-    /// a target lacks then is for the replay to say.
+    /// Tells whether the run can start without GTIDs after this error: the source has no GTIDs, or purged the
+    /// transactions. If the target then lacks transactions, the replay reports it.
     pub(super) fn passes(&self, error: &servers::Error) -> bool {
         let is_no_answer = matches!(error, servers::Error::Protocol(WireError::Start { .. }))
             || error.code() == Some(CANNOT_SEND);
@@ -98,7 +97,7 @@ impl Begin {
     }
 }
 
-/// The log behind these transactions.
+/// Returns the start after these transactions.
 pub(super) fn behind(gtids: &GtidSet) -> Start {
     let mut set = Vec::new();
     gtids.encode(gtids.format(), &mut set);

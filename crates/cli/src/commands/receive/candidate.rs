@@ -1,4 +1,4 @@
-//! Another server in the place of the source: can it go on with what is here?
+//! Another server in place of the source: checks whether it has the stored transactions.
 
 use anyhow::anyhow;
 use binlog::Flavour;
@@ -7,7 +7,7 @@ use servers::{Address, Error, Link, LinkOptions};
 
 use crate::commands::receive::ended::Ended;
 
-/// What is to be known of a server before it is a source.
+/// Facts about a server that is to become the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) uuid: String,
@@ -15,14 +15,13 @@ pub(super) struct Candidate {
     pub(super) executed: GtidSet,
 }
 
-/// What a MariaDB cannot be.
-pub(super) const ONE_MARIADB: &str = "a MariaDB can only be the one --from: its GTIDs name the last transaction of each \
-    domain, and nothing tells whether another server has all that is here; give no other";
+/// Error for several sources of which one is MariaDB.
+pub(super) const ONE_MARIADB: &str = "a MariaDB server must be the only --from: its GTIDs name only the last transaction of each domain, so nothing shows whether another server has all stored transactions; give no other --from";
 
 const QUESTION: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed";
 
 impl Candidate {
-    /// Asks a server.
+    /// Queries a server.
     pub(super) fn ask(address: &Address, options: &LinkOptions) -> Result<Self, Ended> {
         let mut link = Link::open(address, options)?;
         if link.session().flavour == Flavour::MariaDb {
@@ -41,24 +40,24 @@ impl Candidate {
         Ok(Self { uuid, gtid_mode, executed })
     }
 
-    /// Why it cannot go on behind these transactions; none if it can.
+    /// Returns the reason why the server cannot continue after these transactions; `None` if it can.
     pub(super) fn why_not(&self, had: &GtidSet) -> Option<String> {
         let Self { uuid, gtid_mode, executed } = self;
         if gtid_mode != "ON" {
             return Some(format!(
-                "the server {uuid} has gtid_mode={gtid_mode}: another server can go on only by GTIDs, with ON"
+                "the server {uuid} has gtid_mode={gtid_mode}: another server can continue only with gtid_mode=ON"
             ));
         }
-        // Behind nothing, it would send its whole history: what is here without GTIDs a second time.
+        // Without GTIDs, the server would send its whole history, and duplicate the stored transactions.
         if had.is_empty() {
             return Some(format!(
-                "the server {uuid} cannot go on: another server can only by GTIDs, and the logs here have none"
+                "the server {uuid} cannot continue: another server needs GTIDs, but the stored logs have none"
             ));
         }
         let lacking = had.difference(executed);
         (!lacking.is_empty()).then(|| {
             let lacking = lacking.to_string().replace('\n', "");
-            format!("the server {uuid} lacks transactions that are here: {lacking}")
+            format!("the server {uuid} lacks stored transactions: {lacking}")
         })
     }
 }
@@ -75,11 +74,11 @@ mod tests {
             assert_eq!(candidate.why_not(&set("1-7")).as_deref(), wanted);
         };
         check("ON", None);
-        check("OFF", Some("the server u has gtid_mode=OFF: another server can go on only by GTIDs, with ON"));
+        check("OFF", Some("the server u has gtid_mode=OFF: another server can continue only with gtid_mode=ON"));
         let candidate = Candidate { uuid: "u".into(), gtid_mode: "ON".into(), executed: set("1-5") };
-        let lacks = "the server u lacks transactions that are here: 5ea5ca5e-0001-4000-8000-000000000001:6-7";
+        let lacks = "the server u lacks stored transactions: 5ea5ca5e-0001-4000-8000-000000000001:6-7";
         assert_eq!(candidate.why_not(&set("1-7")).as_deref(), Some(lacks));
-        let none = "the server u cannot go on: another server can only by GTIDs, and the logs here have none";
+        let none = "the server u cannot continue: another server needs GTIDs, but the stored logs have none";
         assert_eq!(candidate.why_not(&GtidSet::new()).as_deref(), Some(none));
     }
 }

@@ -1,4 +1,4 @@
-//! Compresses the transactions of logs that are closed, beside what is received.
+//! Compresses the transactions of closed logs while `receive` goes on.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,32 +24,32 @@ use crate::commands::receive::watch::Board;
 use crate::interrupt;
 use crate::units::duration;
 
-/// Memory that it may take, in bytes; a level may need more.
+/// Maximum memory in bytes; a level may need more.
 const MEMORY: u64 = 100_000_000;
-/// How often it looks for Ctrl-C.
+/// Interval at which it polls for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(250);
 /// Bytes of a log that are read at once.
 const CHUNK_SIZE: usize = 1 << 20;
-/// The largest event that a replica takes, and so the largest payload.
+/// Maximum event size of a replica, and so of a payload event.
 const EVENT_SIZE_MAX: u32 = 1 << 30;
 
-/// Compresses the transactions of logs that are closed, one log after the other, in a thread of its own.
+/// Compresses closed logs, one after the other, in its own thread.
 pub(super) struct Compressor {
     folder: PathBuf,
     desk: Arc<Desk>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is to become of logs that still wait when it ends.
+/// Handling of waiting logs at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtEnd {
-    /// They are compressed, as far as that works at the first try.
+    /// Compresses them, with one attempt each.
     Done,
-    /// They stay as they are, until the next time.
+    /// Leaves them uncompressed until the next run.
     Left,
 }
 
-/// What the two threads share.
+/// State shared between the two threads.
 #[derive(Default)]
 struct Desk {
     orders: Mutex<Orders>,
@@ -58,7 +58,7 @@ struct Desk {
 
 #[derive(Default)]
 struct Orders {
-    /// The logs that are closed, as the index has them: no more than those ever wait.
+    /// Closed logs, as the index lists them. The number of waiting logs is never larger.
     closed: Vec<PathBuf>,
     end: Option<AtEnd>,
 }
@@ -70,7 +70,7 @@ impl Desk {
 }
 
 impl Compressor {
-    /// Encrypted logs need the keyring file, and are encrypted again.
+    /// Starts the thread. Encrypted logs need the keyring file, and are encrypted again.
     pub(super) fn start(
         folder: &Path,
         keyring: Option<&Path>,
@@ -93,16 +93,16 @@ impl Compressor {
         Self { folder: folder.to_owned(), desk, thread: Some(thread) }
     }
 
-    /// A log has begun: those in front of it are closed.
+    /// Reads the closed logs from the index, after a new log has begun.
     pub(super) fn look(&mut self) {
         let Ok(store) = Store::open(&self.folder) else { return };
         let Some((_, closed)) = store.logs().split_last() else { return };
-        // Without the ./ that stands in an index.
+        // Without the `./` of the index.
         self.desk.orders().closed = closed.iter().map(|log| log.components().collect()).collect();
         self.desk.changed.notify_all();
     }
 
-    /// Ends it.
+    /// Ends the thread.
     pub(super) fn finish(&mut self, end: AtEnd) {
         self.desk.orders().end = Some(end);
         self.desk.changed.notify_all();
@@ -133,7 +133,7 @@ struct Work {
 impl Work {
     fn run(&self) {
         let mut waiting = Waiting::default();
-        // Each reason is said once, of whichever log, until one has been compressed.
+        // Each error is shown once, for whichever log, until a log has been compressed.
         let mut said = HashSet::new();
         while let Some(log) = self.next(&mut waiting) {
             let Some(why) = self.why_not(&log) else {
@@ -149,22 +149,22 @@ impl Work {
             let name = log.display().to_string();
             if said.insert(why.replace(&name, "")) {
                 (self.say)(&format!(
-                    "{why}; {name} stays as it is, and is tried again in {pause}, then more and more rarely"
+                    "{why}; {name} stays uncompressed; retrying in {pause}, then at growing intervals"
                 ));
             }
         }
     }
 
-    /// Compresses a log, if that is still to be done and it is still there. Why not, if it could not be.
+    /// Compresses a log if it exists and is not compressed yet. Returns the error text on failure.
     fn why_not(&self, log: &Path) -> Option<String> {
         if is_done(log) {
             return None;
         }
-        // Should it be gone, it was purged meanwhile.
+        // A missing log was purged in the meantime.
         self.compress(log).err().filter(|_| log.exists()).map(|error| error.to_string())
     }
 
-    /// Waits for the next log that is to be compressed; none at the end.
+    /// Waits for the next log to compress; `None` at the end.
     fn next(&self, waiting: &mut Waiting) -> Option<PathBuf> {
         let mut orders = self.desk.orders();
         loop {
@@ -211,7 +211,7 @@ impl Work {
             trial: Trial::No,
             may_replace: |_| true,
         };
-        // A list without its log: it was stopped between the two.
+        // A list of positions without its log is left from an interrupted run.
         let _ = fs::remove_file(positions_path(log));
         let done = rewrite_file(&job, &mut |_| match self.is_over() {
             true => ControlFlow::Break(()),
@@ -227,9 +227,9 @@ impl Work {
         Ok(())
     }
 
-    /// A log that was purged while it was compressed is there again.
+    /// Deletes a log that was purged while it was compressed: compression has created it again.
     fn remove_purged(&self, log: &Path) {
-        // Where that cannot be told, it stays: an index that could not be read says nothing.
+        // If the index cannot be read, the log stays.
         let Ok(store) = Store::open(&self.folder) else { return };
         if !store.logs().iter().any(|other| other == log) {
             let _ = fs::remove_file(log);
@@ -238,7 +238,7 @@ impl Work {
     }
 }
 
-/// What a log has now.
+/// Counts the compression of a log's transactions.
 fn count(log: &Path, keyring: Option<Arc<Keyring>>) -> Result<CompressionCounter, logs::Error> {
     let mut counter = CompressionCounter::of(LogType::Binary);
     let mut reader = LogReader::open_stored(log)?;
@@ -247,14 +247,14 @@ fn count(log: &Path, keyring: Option<Arc<Keyring>>) -> Result<CompressionCounter
     }
     while let logs::Next::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
         for event in chunk.iter() {
-            // It was just written: what cannot be decoded in it came so from the source.
+            // The log was just written: events that cannot be decoded came so from the source.
             let _ = counter.event(&event.raw, chunk.format());
         }
     }
     Ok(counter)
 }
 
-/// Was it compressed? Then the list beside it ends with its size.
+/// Tells whether the log was compressed: then the list of positions beside it ends with its size.
 fn is_done(log: &Path) -> bool {
     let list = open_regular(&positions_path(log)).and_then(io::read_to_string);
     let Ok(list) = list else { return false };

@@ -1,4 +1,4 @@
-//! One connection to a source: what it sends, on the disk.
+//! One connection to a source: writes the received events to the store.
 
 use std::time::SystemTime;
 
@@ -13,28 +13,26 @@ use crate::commands::receive::ended::Ended;
 use crate::commands::receive::joined::Joined;
 use crate::commands::receive::receiver::Receiver;
 
-/// Bytes that a source may wait for to be acknowledged while more of them come.
+/// Maximum bytes that wait for an acknowledgement while more events arrive.
 const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
 
-/// A source that does not wait.
-const NO_SEMI_SYNC: &str = "the source waits for no acknowledgement, so none is sent: it needs the plugin \
-    semisync_source.so (semisync_master.so before MySQL 8.0.26) and rpl_semi_sync_source_enabled = ON; then start this \
-    again";
+/// Warning for a source without semi-synchronous replication.
+const NO_SEMI_SYNC: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = ON, and run the command again";
 
-/// A directory that cannot be gone on with by GTIDs.
-const NOTHING_IN_FRONT: &str = "the last log does not say which transactions are in front of it: keep this directory as \
-    it is, and receive into another one from here on";
+/// Error for a directory that cannot be resumed by GTIDs.
+const NOTHING_IN_FRONT: &str = "cannot resume by GTIDs: the last log has no Previous_gtids event; keep this directory as it is, and receive into another one";
 
-/// What becomes of what a source sends.
+/// Handling of the events that a source sends.
 enum Flow {
-    /// It is kept as it is.
+    /// Events are stored as they are.
     Plain,
-    /// It is joined to what is here: another server took the source's place. Its UUID, until its first log has begun.
+    /// Events are merged with the stored transactions, because another server replaced the source. The string is its
+    /// UUID, until its first log has begun.
     Joined(Joined, Option<String>),
 }
 
 impl Receiver {
-    /// One connection, until it ends; what came is on the disk then, if there is room.
+    /// Runs one connection until it ends, then syncs received events to disk if there is space.
     pub(super) fn connection(&mut self, store: &mut StoreWriter) -> Ended {
         let ended = self.receive(store);
         match (ended, self.sync(store)) {
@@ -62,7 +60,7 @@ impl Receiver {
         self.connected(source.facts().clock_s);
         let (mut unacknowledged, mut counted, mut format) = (None, 0, None);
         loop {
-            // A source that always has more leaves no moment in which waiting would notice it.
+            // A source that always has more events never reaches `wait`, which would notice cancellation.
             if self.options.cancel.is_cancelled() {
                 return Ok(());
             }
@@ -70,7 +68,7 @@ impl Receiver {
             counted = source.network_bytes();
             let is_next_there = source.has_more().map_err(|error| self.explained(error, store))?;
             let is_due = unacknowledged.is_some_and(|since| self.watch.bytes() >= since + UNACKNOWLEDGED_MAX);
-            // While more has come already, what came is not yet waited for.
+            // While more events have arrived, the source does not wait for the earlier ones yet.
             if !is_next_there || is_due {
                 self.sync(store)?;
                 if unacknowledged.take().is_some() {
@@ -104,7 +102,7 @@ impl Receiver {
         }
     }
 
-    /// Says once that a source will not wait for what it was asked to.
+    /// Warns once if the source does not use semi-synchronous replication although it was requested.
     fn note_semi_sync(&mut self, facts: &SourceFacts) {
         let is_on = facts.semi_sync == SemiSync::On;
         if self.wanted.semi_sync == SemiSync::On && !is_on && self.watch.semi_sync() != Some(false) {
@@ -113,7 +111,8 @@ impl Receiver {
         self.watch.set_semi_sync(is_on);
     }
 
-    /// The log that is written to says which transactions are in front of it: those before can go, or be written anew.
+    /// Records that the head of the current log, with its previous GTIDs, is stored. Older logs can now be purged or
+    /// compressed.
     fn head_is_here(&mut self, store: &mut StoreWriter) -> Result<(), Ended> {
         self.sync(store)?;
         self.purge(store)?;
@@ -121,13 +120,13 @@ impl Receiver {
         Ok(())
     }
 
-    /// The source says that there is no more. One that shuts down says so, too.
+    /// Handles the end of the source's logs. A server that shuts down also sends this end.
     fn ended(&self) -> Result<(), Ended> {
         match self.wanted.end {
             End::LastEvent => Ok(()),
             End::Never => Err(Ended::Lost(Error::Lost {
                 place: Some(self.address().place()),
-                reason: "it has ended its log, as one does that shuts down".to_owned(),
+                reason: "the server ended the stream, probably because it shuts down".to_owned(),
             })),
         }
     }
@@ -141,7 +140,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Writes down what came. Has a log begun?
+    /// Stores the received event. Returns true if a new log has begun.
     fn keep(
         &mut self,
         store: &mut StoreWriter,
@@ -167,7 +166,7 @@ impl Receiver {
         Ok(false)
     }
 
-    /// The same of a server that took another's place. `next` is its UUID until its first log has begun here.
+    /// Does the same for a server that replaced the source. `next` is its UUID until its first log has begun here.
     fn join(
         &mut self,
         store: &mut StoreWriter,
@@ -192,7 +191,7 @@ impl Receiver {
             }
             Arrival::Event { event, position } => {
                 let none =
-                    || Ended::Failed(anyhow!("the source sends an event in front of the first format"));
+                    || Ended::Failed(anyhow!("the source sent an event before the first format description"));
                 let place = store.end();
                 let taken = joined.take(event, format.ok_or_else(none)?, place).map_err(Ended::Failed)?;
                 if let Some(bytes) = taken {
@@ -231,8 +230,7 @@ impl Receiver {
         }
     }
 
-    /// The same where it is not known whether the log that is written to has what is in front of it: until then, the one
-    /// before it stays.
+    /// Purges expired logs once the head of the current log is stored. Until then the log before it is kept.
     pub(super) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Ended> {
         if store.has_head()? { self.purge(store) } else { Ok(()) }
     }
@@ -244,8 +242,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// How to go on with this source: by file and position with the one that the store began with, by GTIDs with one that
-    /// took its place.
+    /// Returns how to resume with this source: by file and position with the source that the store began with, by
+    /// GTIDs with a server that replaced it.
     fn flow(&mut self, store: &mut StoreWriter) -> Result<Flow, Ended> {
         if store.place().is_some_and(|place| place.series.is_some()) {
             store.drop_headless()?;
@@ -262,7 +260,7 @@ impl Receiver {
                 if let Some(reason) = candidate.why_not(&contents.gtids) {
                     return Err(Ended::Unfit(reason));
                 }
-                self.say(&format!("the server {} goes on behind {before}", candidate.uuid));
+                self.say(&format!("resuming from the server {} in place of {before}", candidate.uuid));
                 return Ok(Flow::Joined(Joined::behind(contents), Some(candidate.uuid)));
             }
         }
@@ -271,29 +269,28 @@ impl Receiver {
         }
         let contents = store.rewind()?;
         match contents.gtids.is_empty() {
-            // Asked for what is behind nothing, the source would send its whole history.
+            // Without GTIDs, the source would send its whole history.
             true => Err(Ended::Failed(anyhow!(NOTHING_IN_FRONT))),
             false => Ok(Flow::Joined(Joined::behind(contents), None)),
         }
     }
 
-    /// Is it the server that was meant?
+    /// Checks the server's GTID mode and identity.
     fn check(&mut self, facts: &SourceFacts, store: &StoreWriter, flow: &Flow) -> Result<(), Ended> {
         let next = match flow {
             Flow::Joined(_, next) => next.as_deref(),
             Flow::Plain => None,
         };
         if self.wanted.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
-            let why = "--compress needs a source with gtid_mode=ON: positions in logs that are compressed are \
-                       not the source's";
+            let why = "--compress needs a source with gtid_mode=ON, because positions in compressed logs differ from the source's";
             return Err(Ended::Failed(anyhow!(why)));
         }
         let uuid = next.or_else(|| store.place()?.series.map(|series| series.uuid));
         self.identity.check_source(facts, uuid).map_err(Ended::Failed)
     }
 
-    /// What to ask the source for: the last event again, so that it shows to be the same, and what follows it; of another
-    /// server, what is not here.
+    /// Returns the start of the stream: the last stored event, to check that the source still has it; from a server
+    /// that replaced the source, the missing transactions.
     fn start(&self, store: &StoreWriter, flow: &Flow) -> Result<Start, Ended> {
         if let Flow::Joined(joined, _) = flow {
             return Ok(joined.start());
@@ -305,8 +302,8 @@ impl Receiver {
         Ok(Start::Position { file: log.into_bytes(), position: last })
     }
 
-    /// The log that an empty store begins with; empty for the oldest. By GTIDs, the source says which it is: asked for
-    /// what is behind them, it first names the log that it would send.
+    /// Returns the log that an empty store begins with; empty for the oldest. For GTIDs, the source names the log in
+    /// its first response.
     fn first_log(&self) -> Result<String, Ended> {
         let begin = &self.wanted.begin;
         let Some(start) = begin.question() else { return Ok(begin.log().to_owned()) };
@@ -342,5 +339,5 @@ impl Receiver {
 }
 
 fn name_of(file: &[u8]) -> Result<&str, Ended> {
-    str::from_utf8(file).context("the source's log has a name that is not UTF-8").map_err(Ended::Failed)
+    str::from_utf8(file).context("the source's log name is not UTF-8").map_err(Ended::Failed)
 }

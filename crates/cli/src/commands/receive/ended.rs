@@ -1,43 +1,44 @@
-//! Why a connection has ended.
+//! Reason for the end of a connection.
 
 use anyhow::Error as Failure;
 use servers::Error;
 
 use crate::exit::Advice;
 
-/// Why a connection has ended.
+/// Reason for the end of a connection.
 pub(super) enum Ended {
-    /// There is no more, as was asked for, or it was called off.
+    /// The requested end was reached, or the run was cancelled.
     Done,
-    /// The source is gone, and may come back.
+    /// The source is unreachable, and may come back.
     Lost(Error),
-    /// The server cannot go on with what is here, for this reason; it may be able to later.
+    /// The server cannot continue after the stored transactions, for this reason; it may be able to later.
     Unfit(String),
-    /// There is no room on the disk.
+    /// The disk is full.
     Full(logs::Error),
-    /// The disk refuses for another reason: what is in the directory is not known any more.
+    /// Another disk error: the contents of the directory are no longer known.
     Disk(logs::Error),
-    /// The keyring cannot be read, or lacks a key: it may just be written anew.
+    /// The keyring is unreadable or lacks a key: another process may be writing it.
     Keyring(logs::Error),
-    /// What was asked for is not to be had.
+    /// The requested start is not available.
     Wrong(Failure),
-    /// Nothing that passes.
+    /// A permanent error.
     Failed(Failure),
 }
 
-/// What to do where the source has not what is here.
+/// Advice if the source lacks stored events.
 pub(super) const ANOTHER_DIRECTORY: Advice =
-    Advice("keep this directory as it is, and receive into another one from here on");
+    Advice("keep this directory as it is, and receive into another one");
 
-/// Errors of a source that pass: too many connections (1040), shutdown (1053), a connection that was interrupted (1158
-/// to 1161) or killed (1317, 1927, 3169), a server that is not up yet or going offline (1077, 3032, 3100, 3168).
+/// Transient errors of a source: too many connections (1040), shutdown (1053), a connection that was interrupted
+/// (1158 to 1161) or killed (1317, 1927, 3169), a server that is not ready yet or going offline (1077, 3032, 3100,
+/// 3168).
 const PASSING: [u16; 14] =
     [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
 
-/// Is the source gone, and may come back?
+/// Tells whether the error is transient, so that another attempt may succeed.
 pub(crate) fn passes(error: &Error) -> bool {
     match error {
-        // What gives the password may be out of reach for a while.
+        // A password command may fail for a while.
         Error::Lost { .. } | Error::Silent { .. } | Error::Password(_) => true,
         Error::Refused { code, .. } => PASSING.contains(code),
         _ => false,

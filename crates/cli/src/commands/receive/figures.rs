@@ -1,4 +1,4 @@
-//! How far a store is, in figures: as a line, as a document, and for a monitor. Time is handed in.
+//! Statistics of `receive`: as a line, as a document, and as metrics. Time is a parameter.
 
 use std::time::Duration;
 
@@ -11,54 +11,54 @@ use crate::metrics::{Kind, Sheet};
 use crate::rates::Rates;
 use crate::units::{bytes, count, counted, duration};
 
-/// How far a store is, and what it took.
+/// Statistics of a `receive` run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) transactions: u64,
     pub(super) events: u64,
-    /// Of events.
+    /// Bytes of received events.
     pub(super) bytes: u64,
-    /// That the network has carried: fewer, where the connection is compressed.
+    /// Bytes transferred over the network: fewer if the connection is compressed.
     pub(super) network_bytes: u64,
-    /// Logs that were compressed once they were closed, and their bytes before and after.
+    /// Number of compressed logs, and their bytes before and after.
     pub(super) compressed_logs: u64,
     pub(super) compressed_from: u64,
     pub(super) compressed_to: u64,
-    /// Closed logs that are still to be compressed, and how often that has failed.
+    /// Closed logs that wait for compression, and the number of failed attempts.
     pub(super) to_compress: u64,
     pub(super) failed_compressions: u64,
-    /// Connections that got as far as the log.
+    /// Connections on which the source sent its log.
     pub(super) connections: u64,
     pub(super) purged: u64,
     pub(super) syncs: u64,
     pub(super) acknowledgements: u64,
-    /// Does the source wait for acknowledgements? Known once there was a connection.
+    /// Whether the source waits for acknowledgements. Known after the first connection.
     pub(super) semi_sync: Option<bool>,
     pub(super) is_connected: bool,
-    /// Had everything that the source had come?
+    /// Whether all events of the source were received.
     pub(super) is_caught_up: bool,
     pub(super) is_full: bool,
-    /// The source's log, and where in it the next event starts.
+    /// Source's log, and the position of the next event in it.
     pub(super) log: String,
     pub(super) position: u64,
-    /// When the last event was written, in seconds since 1970 by the source's clock.
+    /// Timestamp of the last event, in seconds since 1970 by the source's clock.
     pub(super) last_s: Option<u32>,
-    /// How far the source's clock is ahead of ours, in seconds.
+    /// Difference between the source's clock and ours, in seconds; positive if the source's is ahead.
     pub(super) ahead_s: i64,
-    /// What came and what was kept, compressed and not.
+    /// Compression statistics of received and stored transactions.
     pub(super) statistics: Statistics,
-    /// The transactions that are here.
+    /// Stored transactions.
     pub(super) reached: Reached,
     rates: Rates,
 }
 
 impl Figures {
-    /// So far it is, so long after it began.
+    /// Adds a sample for the rates at this time since the start.
     pub(super) fn mark(&mut self, at: Duration) {
         self.rates.mark(at, self.bytes, self.transactions);
     }
 
-    /// An event is in the store that starts there in the source's log.
+    /// Counts a stored event that starts at `position` in the source's log.
     pub(super) fn event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&Format>) {
         let size = event.bytes().len() as u64;
         self.events += 1;
@@ -73,7 +73,8 @@ impl Figures {
         self.transactions += u64::from(begins_transaction(event.event_type()));
     }
 
-    /// How old the last event is, by the source's clock; nothing while all that the source has is here.
+    /// Returns the age of the last event by the source's clock; 0 if all events were received, `None` before the
+    /// first event.
     pub(super) fn lag_s(&self, now_s: i64) -> Option<u64> {
         let last = self.last_s.filter(|last| *last > 0)?;
         match self.is_caught_up && self.is_connected {
@@ -82,7 +83,7 @@ impl Figures {
         }
     }
 
-    /// For whoever reads it later: one line.
+    /// Returns one line for a log of messages.
     pub(super) fn line(&self, now_s: i64) -> String {
         let last = self.reached.last().map(|last| format!("up to {last}"));
         let parts =
@@ -90,7 +91,7 @@ impl Figures {
         [parts.concat(), vec![self.state(now_s)]].concat().join(", ")
     }
 
-    /// For whoever sits in front of it: some lines.
+    /// Returns several lines for a terminal.
     pub(super) fn view(&self, now_s: i64) -> String {
         let mut gtids = self.reached.lines();
         if let Some(first) = gtids.first_mut() {
@@ -110,14 +111,14 @@ impl Figures {
         came.into_iter().chain(self.rates.texts()).collect()
     }
 
-    /// What the network has carried, and what it and the disk were spared.
+    /// Returns the bytes transferred, and those that compression saved on the network and the disk.
     fn saved_by_compression(&self) -> Vec<String> {
-        // What a source has compressed is as small on the disk; what a connection compresses is opened here.
+        // Compression by the source saves on the disk too; compression of the connection does not.
         let by_source = self.statistics.saved_by_source();
         let network = (self.bytes + by_source).saturating_sub(self.network_bytes);
         let disk = by_source + self.saved().unwrap_or_default();
-        let mut parts = vec![format!("{} over the network", bytes(self.network_bytes))];
-        parts.extend((network > 0).then(|| format!("{} saved there by compression", bytes(network))));
+        let mut parts = vec![format!("{} transferred", bytes(self.network_bytes))];
+        parts.extend((network > 0).then(|| format!("{} saved by network compression", bytes(network))));
         parts.extend((disk > 0).then(|| format!("{} saved on the disk", bytes(disk))));
         parts.extend(
             (self.to_compress > 0).then(|| format!("{} to compress", counted(self.to_compress, "log"))),
@@ -127,19 +128,19 @@ impl Figures {
 
     fn state(&self, now_s: i64) -> String {
         match (self.is_full, self.is_connected, self.lag_s(now_s)) {
-            (true, ..) => "no room on the disk".to_owned(),
+            (true, ..) => "disk full".to_owned(),
             (_, false, _) => "not connected".to_owned(),
             (_, _, Some(0) | None) => "caught up".to_owned(),
             (_, _, Some(lag)) => format!("lag {}", duration(Duration::from_secs(lag))),
         }
     }
 
-    /// Bytes that compression has saved; none if no log was compressed.
+    /// Returns the bytes that compression of closed logs has saved; `None` if no log was compressed.
     fn saved(&self) -> Option<u64> {
         (self.compressed_logs > 0).then(|| self.compressed_from.saturating_sub(self.compressed_to))
     }
 
-    /// What it came to.
+    /// Returns the result as text.
     pub(super) fn text(&self, folder: &str) -> String {
         let ends = match self.log.as_str() {
             "" => String::new(),
@@ -151,7 +152,7 @@ impl Figures {
         format!("{received}{ends}{}\n", saved.unwrap_or_default())
     }
 
-    /// The same as a document.
+    /// Returns the result as a JSON document.
     pub(super) fn document(&self, elapsed: Duration) -> Value {
         json!({
             "transactions": self.transactions,
@@ -175,7 +176,7 @@ impl Figures {
         })
     }
 
-    /// For a monitor.
+    /// Returns the metrics as text.
     pub(super) fn sheet(&self, now_s: i64) -> String {
         let mut sheet = Sheet::new();
         let mut counter = |name, help, value| sheet.counter(name, help, value);
@@ -184,51 +185,51 @@ impl Figures {
         counter("bintide_receive_bytes_total", "Bytes of events received.", self.bytes);
         counter(
             "bintide_receive_network_bytes_total",
-            "Bytes that the network has carried, as they were sent.",
+            "Bytes transferred over the network, after compression.",
             self.network_bytes,
         );
-        counter("bintide_receive_logs_compressed_total", "Closed logs compressed.", self.compressed_logs);
+        counter("bintide_receive_logs_compressed_total", "Compressed closed logs.", self.compressed_logs);
         counter(
             "bintide_receive_compressed_from_bytes_total",
-            "Bytes of those logs before.",
+            "Bytes of compressed logs before compression.",
             self.compressed_from,
         );
         counter(
             "bintide_receive_compressed_to_bytes_total",
-            "Bytes of those logs afterwards.",
+            "Bytes of compressed logs after compression.",
             self.compressed_to,
         );
         counter(
             "bintide_receive_compressions_failed_total",
-            "Times that a closed log could not be compressed; it is tried again.",
+            "Failed attempts to compress a closed log; they are retried.",
             self.failed_compressions,
         );
         counter("bintide_receive_connections_total", "Connections to the source.", self.connections);
-        counter("bintide_receive_syncs_total", "Times that received events were synced to disk.", self.syncs);
+        counter("bintide_receive_syncs_total", "Syncs of received events to disk.", self.syncs);
         counter(
             "bintide_receive_acknowledgements_total",
             "Acknowledgements sent to the source (semi-synchronous replication).",
             self.acknowledgements,
         );
-        counter("bintide_receive_logs_purged_total", "Old logs removed.", self.purged);
+        counter("bintide_receive_logs_purged_total", "Expired logs deleted.", self.purged);
         self.statistics.put(&mut sheet);
         let mut gauge = |name, help, is_so| sheet.gauge(name, help, u8::from(is_so));
-        gauge("bintide_receive_connected", "Whether there is a connection to the source.", self.is_connected);
+        gauge("bintide_receive_connected", "1 while connected to the source, otherwise 0.", self.is_connected);
         let semi_sync = self.semi_sync.unwrap_or_default();
-        gauge("bintide_receive_semi_sync", "Whether the source waits for acknowledgements.", semi_sync);
+        gauge("bintide_receive_semi_sync", "1 if the source waits for acknowledgements, otherwise 0.", semi_sync);
         gauge(
             "bintide_receive_disk_full",
-            "Whether there was no room on the disk, and nothing was kept since.",
+            "1 while the disk is full, otherwise 0.",
             self.is_full,
         );
-        let help = "Closed logs that are still to be compressed.";
+        let help = "Closed logs that wait for compression.";
         sheet.gauge("bintide_receive_logs_to_compress", help, self.to_compress);
         if let Some(lag) = self.lag_s(now_s) {
-            let help = "Age of the last event received, by the source's clock; 0 when there is no newer one.";
+            let help = "Age of the last received event by the source's clock; 0 if there is no newer one.";
             sheet.gauge("bintide_receive_lag_seconds", help, lag);
         }
         if !self.log.is_empty() {
-            let help = "Where the next event starts in the source's log.";
+            let help = "Position of the next event in the source's log.";
             let labels = [("log", self.log.as_str())];
             sheet.put("bintide_receive_position_bytes", help, Kind::Gauge, &labels, self.position);
         }
@@ -236,7 +237,8 @@ impl Figures {
     }
 }
 
-/// Servers since MySQL 5.6.5 and MariaDB 10.0.2 begin each transaction with such an event, GTIDs or not.
+/// Tells whether the event begins a transaction. Servers since MySQL 5.6.5 and MariaDB 10.0.2 begin each transaction
+/// with such an event, with or without GTIDs.
 fn begins_transaction(event_type: EventType) -> bool {
     matches!(
         event_type,
@@ -263,17 +265,17 @@ mod tests {
         let check =
             |figures: &Figures, now_s, wanted: &str| assert_eq!(figures.line(now_s), wanted, "{now_s}");
         let mut figures = figures();
-        let first = "b.000003 at 4,711, 0 transactions, 0 B, 0 B over the network, lag 1 min 0 s";
+        let first = "b.000003 at 4,711, 0 transactions, 0 B, 0 B transferred, lag 1 min 0 s";
         check(&figures, 1055, first);
         figures.mark(Duration::ZERO);
         (figures.transactions, figures.bytes, figures.is_caught_up) = (100, 50_000, true);
         figures.network_bytes = 51_000;
         figures.mark(Duration::from_secs(2));
         let rates = "b.000003 at 4,711, 100 transactions, 50.0 kB, 50 transactions/s, 25.0 kB/s";
-        let plain = format!("{rates}, 51.0 kB over the network");
+        let plain = format!("{rates}, 51.0 kB transferred");
         check(&figures, 1055, &format!("{plain}, caught up"));
         figures.network_bytes = 8_000;
-        let network = "8.0 kB over the network, 42.0 kB saved there by compression";
+        let network = "8.0 kB transferred, 42.0 kB saved by network compression";
         check(&figures, 1055, &format!("{rates}, {network}, caught up"));
         (figures.compressed_logs, figures.compressed_from, figures.compressed_to) = (1, 30_000, 10_000);
         let savings = format!("{network}, 20.0 kB saved on the disk");
@@ -284,7 +286,7 @@ mod tests {
         figures.is_connected = false;
         check(&figures, 1055, &format!("{plain}, not connected"));
         figures.is_full = true;
-        check(&figures, 1055, &format!("{plain}, no room on the disk"));
+        check(&figures, 1055, &format!("{plain}, disk full"));
     }
 
     /// The events of a sample log that a server has compressed, as they come.
@@ -311,7 +313,7 @@ mod tests {
   bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1:3:9223372036854775806
   cccccccc-cccc-cccc-cccc-cccccccccccc:99:by_hand:77:79
   0 transactions, 802 B
-  802 B over the network, 51 B saved there by compression, 51 B saved on the disk";
+  802 B transferred, 51 B saved by network compression, 51 B saved on the disk";
         assert_eq!(figures.view(1000), wanted);
         let line = figures.line(1000);
         let start =

@@ -1,4 +1,4 @@
-//! Who a store is to its source, and whose logs it has: the same each time.
+//! Identity of a store as a replica, and the identity of its source. Both stay the same over all runs.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,20 +9,21 @@ use binlog::gtid::Uuid;
 use logs::{StoreWriter, open_regular, private_options, sync_parent};
 use wire::SourceFacts;
 
-/// Where a store keeps it.
+/// File in the store's directory.
 const FILE: &str = "replica.cnf";
 
-/// Who a store is to its source, and whose logs it has.
+/// Identity of a store as a replica, and of its source.
 pub(super) struct Identity {
     path: PathBuf,
     pub(super) server_id: u32,
     pub(super) uuid: String,
-    /// The source's `server_uuid`; a MariaDB has none.
+    /// `server_uuid` of the source; MariaDB has none.
     source: Option<String>,
 }
 
 impl Identity {
-    /// As the store has it; drawn anew for a new one, with which it goes if nothing is received.
+    /// Loads the identity, or creates a random one for a new store. If nothing is received, the file is removed with
+    /// the store.
     pub(super) fn of(folder: &Path, store: &mut StoreWriter) -> Result<Self, anyhow::Error> {
         let path = folder.join(FILE);
         if !path.exists() {
@@ -38,8 +39,8 @@ impl Identity {
             return Self::parse(&text, path);
         }
         let (mut uuid, mut id) = ([0; 16], [0; 4]);
-        getrandom::fill(&mut uuid).and_then(|()| getrandom::fill(&mut id)).context("draw a UUID")?;
-        // Far from the small numbers that people give their servers.
+        getrandom::fill(&mut uuid).and_then(|()| getrandom::fill(&mut id)).context("could not get a random UUID")?;
+        // The highest bit avoids the small numbers that people assign to servers.
         let server_id = u32::from_le_bytes(id) | 1 << 31;
         let identity = Self { path, server_id, uuid: Uuid::from_bytes(uuid).to_string(), source: None };
         identity.save()?;
@@ -53,11 +54,11 @@ impl Identity {
         let server_id = value("server-id").and_then(|id| id.parse().ok());
         match (server_id, value("server-uuid")) {
             (Some(server_id), Some(uuid)) => Ok(Self { path, server_id, uuid, source: value("source-uuid") }),
-            _ => bail!("{} has no server-id and server-uuid: remove it", path.display()),
+            _ => bail!("{} has no server-id and server-uuid: remove the file", path.display()),
         }
     }
 
-    /// Whoever reads it finds the old text or the new one, also behind a crash of the machine.
+    /// Replaces the file atomically, also if the machine crashes.
     fn save(&self) -> Result<(), anyhow::Error> {
         let source = self.source.iter().map(|uuid| format!("source-uuid={uuid}\n")).collect::<String>();
         let text = format!("[replica]\nserver-id={}\nserver-uuid={}\n{source}", self.server_id, self.uuid);
@@ -71,19 +72,19 @@ impl Identity {
         };
         let written: io::Result<()> = write();
         if written.is_err() {
-            // There may not even be one.
+            // The file may not exist.
             let _ = fs::remove_file(&new);
         }
         written.with_context(|| format!("could not write {}", self.path.display()))
     }
 
-    /// The `server_uuid` of the server that the store began with.
+    /// Returns the `server_uuid` of the server that the store began with.
     pub(super) fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
 
-    /// Is this the server whose logs come next: that of this `server_uuid`, or else the one that the store began with? The
-    /// first one is kept in mind.
+    /// Checks that the server has the expected `server_uuid`: `later`, or else that of the server that the store
+    /// began with. The first server's is saved.
     pub(super) fn check_source(
         &mut self,
         facts: &SourceFacts,
@@ -91,12 +92,11 @@ impl Identity {
     ) -> Result<(), anyhow::Error> {
         match (later.or(self.source.as_deref()), &facts.server_uuid) {
             (Some(wanted), Some(found)) if found != wanted => Err(anyhow!(
-                "the source's server_uuid is {found}, and the logs in {} are those of {wanted}: receive from \
-                 another server into another directory, or give both with --from if it took the place of that one",
+                "the source's server_uuid is {found}, but the logs in {} are those of {wanted}: use another directory for another server, or give both with --from if this server replaced that one",
                 self.path.parent().unwrap_or(Path::new("")).display()
             )),
             (None, Some(found)) if found.parse::<Uuid>().is_err() => {
-                Err(anyhow!("the source's server_uuid is {found:?}, which is no UUID"))
+                Err(anyhow!("the source's server_uuid is not a UUID: {found:?}"))
             }
             (None, Some(found)) => {
                 self.source = Some(found.clone());
@@ -129,6 +129,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("replica.cnf"), "[replica]\nserver-id=7\n").unwrap();
         let error = Identity::at(folder.path().join(FILE)).err().unwrap().to_string();
-        assert!(error.ends_with("has no server-id and server-uuid: remove it"), "{error}");
+        assert!(error.ends_with("has no server-id and server-uuid: remove the file"), "{error}");
     }
 }

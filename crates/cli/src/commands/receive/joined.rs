@@ -1,8 +1,8 @@
-//! Logs of a server that took another's place: behind what is here, each transaction once.
+//! Merges the logs of a server that replaced the source with the stored logs, each transaction once.
 //!
-//! The source leaves out what is here, so events stand elsewhere than in its own files, logical clocks count fewer
-//! transactions, and what is in front of a log is what the store has. A log that nothing is left out of is the source's
-//! own, byte for byte.
+//! The source omits stored transactions. So events get other positions than in its own files, logical clocks count
+//! fewer transactions, and Previous_gtids is that of the store. A log without omissions equals the source's log, byte
+//! for byte.
 
 use anyhow::anyhow;
 use binlog::events::PreviousGtids;
@@ -13,19 +13,19 @@ use wire::Start;
 
 use crate::commands::receive::begin::behind;
 
-/// What a log of such a server becomes.
+/// Conversion of such a server's log to the stored one.
 pub(super) struct Joined {
-    /// The transactions that are here.
+    /// Stored transactions.
     gtids: GtidSet,
-    /// Does the log go on that is here, whose beginning then comes again?
+    /// Whether the head of the current log is stored: on resuming, the source sends it again.
     head: Head,
-    /// The `sequence_number` of the last transaction of this log, here.
+    /// `sequence_number` of the last stored transaction of this log.
     last: i64,
-    /// An event that is not the source's own.
+    /// Buffer of a changed event.
     buffer: Vec<u8>,
 }
 
-/// What stands in front of a log's transactions.
+/// Events before a log's first transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Head {
     Wanted,
@@ -33,28 +33,28 @@ enum Head {
 }
 
 impl Joined {
-    /// Behind what is here.
+    /// Returns the merge that continues after `contents`.
     pub(super) fn behind(contents: Contents) -> Self {
         let Contents { gtids, sequence_number, .. } = contents;
         Self { gtids, head: Head::IsHere, last: sequence_number, buffer: Vec::new() }
     }
 
-    /// What to ask the source for.
+    /// Returns the start of the stream.
     pub(super) fn start(&self) -> Start {
         behind(&self.gtids)
     }
 
-    /// What comes is of another log.
+    /// Begins another log.
     pub(super) fn begin_log(&mut self) {
         (self.head, self.last) = (Head::Wanted, 0);
     }
 
-    /// Is a format description to be kept?
+    /// Tells whether the next format description is to be stored.
     pub(super) fn wants_format(&self) -> bool {
         self.head == Head::Wanted
     }
 
-    /// The next event, as it is to stand at this place; none if it is here.
+    /// Returns the next event as it is to be stored at `place`; `None` if it is stored already.
     pub(super) fn take(
         &mut self,
         raw: &RawEvent<'_>,
@@ -70,7 +70,7 @@ impl Joined {
         Ok(Some(&self.buffer))
     }
 
-    /// What is in front of the log is what the store has: all that the source has in front of it, and more.
+    /// Replaces the previous GTIDs with those of the store, which are a superset.
     fn previous(
         &mut self,
         raw: &RawEvent<'_>,
@@ -99,9 +99,9 @@ impl Joined {
         place: u64,
     ) -> Result<(), anyhow::Error> {
         let event = raw.decode(format)?;
-        let gtid = event.gtid().ok_or_else(|| anyhow!("the source sends a GTID that is out of range"))?;
+        let gtid = event.gtid().ok_or_else(|| anyhow!("the source sent a GTID that is out of range"))?;
         if !self.gtids.add(gtid) {
-            return Err(anyhow!("the source sends {gtid}, which is here already"));
+            return Err(anyhow!("the source sent {gtid}, which is already stored"));
         }
         let (clock, size) = match &event {
             Event::Gtid(event) => (event.clock, event.stamps.and_then(|stamps| stamps.transaction_size)),
@@ -111,7 +111,7 @@ impl Joined {
         let number = clock.map_or(0, |clock| clock.sequence_number);
         if number < 0 {
             return Err(anyhow!(
-                "the source sends {gtid} with sequence_number {number}, which none can have"
+                "the source sent {gtid} with an invalid sequence_number: {number}"
             ));
         }
         if number == 0 || number == self.last.saturating_add(1) {
@@ -119,7 +119,7 @@ impl Joined {
             self.moved(raw, place);
             return Ok(());
         }
-        // It waits for all in front, whenever this log was gone on with: the same bytes come again then.
+        // The transaction depends on all before it. So the same bytes result, no matter where this log was resumed.
         let shift = ClockShift::behind_gap(number - 1, self.last);
         self.last = self.last.saturating_add(1);
         let behind = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);

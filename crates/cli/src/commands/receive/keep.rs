@@ -1,4 +1,4 @@
-//! `--keep`: how much, or how long.
+//! `--keep`: maximum age or size of retained logs.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use logs::Keep;
 
 use crate::commands::rewrite::size;
 
-/// Times by their last letter, in seconds.
+/// Units of time by their letter, in seconds.
 const UNITS: [(char, u64); 4] = [('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
 
-/// A time as 12h or 7d, or a size as 500M or 100G. A small m is minutes, a large one megabytes.
+/// Parses a time as 12h or 7d, or a size as 500M or 100G. A lower-case m is minutes, an upper-case M megabytes.
 pub(crate) fn parse(text: &str) -> Result<Keep, String> {
-    let wanted = || "wanted is a time as 30m, 12h, 7d or 2w, or a size as 500M or 100G".to_owned();
+    let wanted = || "expected a time as 30m, 12h, 7d or 2w, or a size as 500M or 100G".to_owned();
     let unit = UNITS.iter().find_map(|(letter, seconds)| Some((text.strip_suffix(*letter)?, *seconds)));
     let Some((digits, seconds)) = unit else {
         let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());

@@ -1,4 +1,4 @@
-//! `bintide receive`: a server's logs, byte for byte, as they are written.
+//! `bintide receive`: receives a server's logs as they are written, byte for byte.
 
 mod begin;
 mod candidate;
@@ -45,86 +45,86 @@ use crate::metrics::Metrics;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  A copy of a server's logs that is never far behind, until Ctrl-C:
+  An up-to-date copy of a server's logs, until Ctrl-C:
       bintide receive /backup/db1 --from 'mysql://repl@db1/?ssl-mode=REQUIRED' --password-file ~/.pw
-  A week of them, watched by Prometheus:
+  The logs of the last week, with metrics for Prometheus:
       bintide receive /backup/db1 --from mysql://repl@db1/ --keep 7d --metrics 127.0.0.1:9104
-  From a server, or the replica that takes its place:
+  From a server, or from a replica that replaces it:
       bintide receive /backup/db --from mysql://repl@db1/ --from mysql://repl@db2/
-  Nobody who gets at the disk can read it:
+  Encrypted on disk:
       bintide receive /backup/db1 --from mysql://repl@db1/ --encrypt --keyring ~/keyring
-  What there is now, and no more:
+  Up to the end of the logs, without waiting for more:
       bintide receive /backup/db1 --from mysql://repl@db1/ --stop-at-end
 
-Stopped in whatever way, the same command goes on where it stopped. The account
-needs REPLICATION SLAVE, and nothing else.";
+After any stop, the same command resumes where it stopped. The account needs
+only REPLICATION SLAVE.";
 
 /// Arguments of `receive`.
 #[derive(Args, Debug)]
 pub(crate) struct Receive {
-    /// The directory that the logs are kept in: with an index, as a server's own. It is made if it is not there, and
-    /// written on where it ends.
+    /// Directory for the logs, with an index file like a server's. It is created if it does not exist; if it has
+    /// logs, receive resumes after the last event.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Source server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The connection options below
-    /// can complete or replace this address. Given several times: when one source is lost, the next one that has all the
-    /// transactions in DIR takes its place (MySQL with GTIDs).
+    /// can complete or replace this address. If given several times, the next source that has all transactions in DIR
+    /// replaces a lost one (MySQL with GTIDs).
     #[arg(long, value_name = "SOURCE")]
     from: Vec<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Begin an empty directory with this log of the source, as binlog.000042, instead of the oldest that it has.
+    /// Start at this log of the source, as binlog.000042 (empty directory only) [default: the oldest]
     #[arg(long, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
     start_log: Option<String>,
-    /// Begin an empty directory with the log that has the source's first transaction which is none of these: what a
-    /// backup has, as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 of a MariaDB.
+    /// Start at the first log that contains a transaction not in GTIDS (empty directory only). GTIDS are those of a
+    /// backup, as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB.
     #[arg(long, value_name = "GTIDS", conflicts_with = "start_log")]
     start_after_gtid: Option<Had>,
-    /// Stop at the end of the last log, instead of waiting for more.
+    /// Stop at the end of the last log instead of waiting for more events.
     #[arg(long)]
     stop_at_end: bool,
-    /// Keep so much, and remove the oldest logs beyond it: a time as 12h or 7d, or a size as 500M or 100G. The log that
-    /// is written to always stays.
+    /// Retain at most this age (12h, 7d) or size (500M, 100G); older logs are deleted. The log being written is
+    /// always retained.
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
     keep: Option<Keep>,
-    /// Acknowledge transactions once they are on this disk, to a source that waits for that (semi-synchronous
-    /// replication).
+    /// Acknowledge transactions to the source once they are on disk (semi-synchronous replication).
     #[arg(long)]
     semi_sync: bool,
-    /// Compress the transactions of each log once it is closed, as hard as binlog_transaction_compression_level_zstd says:
-    /// 1 to 22. The source must have gtid_mode=ON, for positions are others then: beside each log goes positions.LOG.
+    /// Compress the transactions of each log when it is closed, at this level of
+    /// binlog_transaction_compression_level_zstd: 1 to 22. This changes positions, so the source must have
+    /// gtid_mode=ON. The file positions.LOG beside each log maps old positions to new ones.
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     compress: Option<Level>,
-    /// Encrypt the logs that begin from now on, as a server with binlog_encryption=ON does: each with a password of its own,
-    /// which stands in it under the newest key of --keyring.
+    /// Encrypt new logs, as a server with binlog_encryption=ON does: each log has its own password, encrypted with
+    /// the newest key of --keyring.
     #[arg(long)]
     encrypt: bool,
-    /// The keyring file of --encrypt, and that a log is opened with that is encrypted and goes on:
-    /// component_keyring_file's, or an old keyring_file's.
+    /// Keyring file for --encrypt and for resuming an encrypted log, of component_keyring_file or the older
+    /// keyring_file plugin.
     #[arg(long, value_name = "FILE")]
     keyring: Option<PathBuf>,
-    /// Compress the connection with this algorithm only; see --compression-algorithms.
+    /// Use only this compression algorithm for the connection; see --compression-algorithms.
     #[arg(long, value_enum, value_name = "ALGORITHM")]
     compression: Option<Network>,
     #[command(flatten)]
     metrics: Metrics,
-    /// Print the outcome as one JSON document.
+    /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
-/// How the network's bytes are compressed.
+/// Compression algorithm of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Network {
-    /// Not at all.
+    /// No compression
     None,
-    /// By zlib.
+    /// zlib
     Zlib,
-    /// By zstd.
+    /// zstd
     Zstd,
 }
 
-/// Receives until it is told to stop.
+/// Receives until it is stopped.
 pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     command.metrics.check()?;
     if !command.stop_at_end {
@@ -154,7 +154,7 @@ pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
     receiver.print(&command.folder, command.json)
 }
 
-/// The sources that are named; without one, the connection options name it alone.
+/// Returns the sources of `--from`; without it, one source that the connection options name.
 pub(crate) fn sources(from: &[String]) -> impl Iterator<Item = Option<&str>> {
     let named_by_options = from.is_empty().then_some(None);
     from.iter().map(|from| Some(from.as_str())).chain(named_by_options)
@@ -167,7 +167,7 @@ impl Receive {
             (false, keyring) => Ok(AtRest::Plain { keyring }),
             (true, None) => {
                 let why =
-                    "--encrypt needs --keyring FILE: the key that logs are encrypted with comes from there";
+                    "--encrypt needs --keyring FILE, the file with the encryption key";
                 Err(Failure::NotBegun(anyhow!(why)))
             }
         }

@@ -1,4 +1,4 @@
-//! Which transactions are here, by their GTIDs, as they come.
+//! Stored transactions, by their GTIDs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,14 +8,14 @@ use binlog::gtid::{Gtid, GtidSet};
 use binlog::{DecodeError, Event, EventType, Format, RawEvent};
 use logs::{Error, LogReader, Next, Store, read_keyring};
 
-/// Which transactions are here: a set of a MySQL's, the last of each domain of a MariaDB's.
+/// GTIDs of stored transactions: a set for MySQL, the last GTID of each domain for MariaDB.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reached {
     set: GtidSet,
     domains: BTreeMap<u32, MariadbGtid>,
-    /// The one that comes.
+    /// Transaction that is being received.
     open: Option<One>,
-    /// The one that came last.
+    /// Last complete transaction.
     last: Option<One>,
 }
 
@@ -25,19 +25,19 @@ enum One {
     Mariadb(MariadbGtid),
 }
 
-/// Lines of a set that are shown; a line is a server's transactions.
+/// Maximum number of lines shown; each line has the transactions of one server.
 const LINES_MAX: usize = 3;
-/// Of a line that is longer, what stands in front is shown, and what stands at its end.
+/// Maximum length of a line. Of a longer one, the start and the end are shown.
 const LINE_MAX: usize = 100;
 const LINE_START: usize = 60;
 const LINE_END: usize = 36;
 
 impl Reached {
-    /// What the last log of a store has, and by its own account the logs in front of it.
+    /// Returns the GTIDs of the last log of a store, and of the logs before it by its Previous_gtids event.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// If the log cannot be read.
     pub(super) fn of(folder: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let mut reached = Self::default();
         let store = Store::open(folder)?;
@@ -55,7 +55,7 @@ impl Reached {
         Ok(reached)
     }
 
-    /// An event is here. One that cannot be decoded says nothing.
+    /// Adds a stored event. An event that cannot be decoded is ignored.
     pub(super) fn event(&mut self, raw: &RawEvent<'_>, format: &Format) {
         let _ = self.take(raw, format);
     }
@@ -85,7 +85,7 @@ impl Reached {
         Ok(())
     }
 
-    /// The transaction that came is whole.
+    /// Records that the current transaction is complete.
     pub(super) fn settle(&mut self) {
         let Some(came) = self.open.take() else { return };
         match came {
@@ -99,7 +99,7 @@ impl Reached {
         self.last = Some(came);
     }
 
-    /// The transaction that came last, if it has a GTID.
+    /// Returns the GTID of the last transaction, if it has one.
     pub(super) fn last(&self) -> Option<String> {
         self.last.map(|last| match last {
             One::Mysql(gtid) => gtid.to_string(),
@@ -107,7 +107,7 @@ impl Reached {
         })
     }
 
-    /// For people: no more than some lines, a server's transactions a line; none without GTIDs.
+    /// Returns a few lines for people, one per server; none without GTIDs.
     pub(super) fn lines(&self) -> Vec<String> {
         let set = self.set.to_string();
         let domains: Vec<String> = self.domains.values().map(ToString::to_string).collect();
@@ -116,7 +116,7 @@ impl Reached {
         if lines.len() > LINES_MAX {
             let more = lines.len() - LINES_MAX;
             lines.truncate(LINES_MAX);
-            lines.push(format!("and those of {more} more"));
+            lines.push(format!("and GTIDs of {more} more servers"));
         }
         lines
     }
@@ -125,7 +125,7 @@ impl Reached {
 /// Bytes read at once.
 const CHUNK_SIZE: usize = 1 << 20;
 
-/// A line of ASCII, with dots where it is too long.
+/// Shortens a long line of ASCII with an ellipsis.
 fn shortened(line: &str) -> String {
     match line.len() > LINE_MAX {
         true => format!("{} … {}", &line[..LINE_START], &line[line.len() - LINE_END..]),
@@ -171,7 +171,7 @@ mod tests {
         assert!(found.starts_with(&start[..super::LINE_START]) && found.ends_with(end), "{found}");
         let many: Vec<String> = (1..=5).map(|number| uuid(number) + ":1-7").collect();
         let mut wanted = many[..3].to_vec();
-        wanted.push("and those of 2 more".to_owned());
+        wanted.push("and GTIDs of 2 more servers".to_owned());
         assert_eq!(lines(&many.join(",")), wanted);
         assert!(Reached { set: GtidSet::new(), ..Reached::default() }.lines().is_empty());
     }

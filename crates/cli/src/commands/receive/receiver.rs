@@ -1,4 +1,4 @@
-//! One connection after the other, to whichever source can go on.
+//! Receives logs: one connection after the other, each to a source that can continue.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
@@ -27,49 +27,48 @@ use crate::running;
 use crate::screen;
 use crate::units::{bytes, counted, duration};
 
-/// How often somebody who waits looks for Ctrl-C.
+/// Interval at which blocking waits poll for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// How long a source may take to be reached that is not the only one, at most.
+/// Maximum time to connect to one of several sources.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
-/// How long a keyring file may be no keyring when a log begins: it is being written.
+/// Time to wait for a valid keyring file when a log begins: another process may be writing it.
 const KEYRING_PATIENCE: Duration = Duration::from_secs(10);
 const WHOLE_KEYRING: Advice =
-    Advice("write a whole keyring to a new file, rename it over the old one, and start this again");
+    Advice("write the complete keyring to a new file, rename it over the old one, and run the command again");
 
 const OUR_FOLDER: Advice = Advice(
-    "wanted is a directory that this user may write to, or one that can be made: give another one, or run this as \
-     its owner",
+    "give a directory that this user may write to or create, or run bintide as its owner",
 );
 
-/// What is to be received, and where to.
+/// Options of one `receive` run.
 pub(crate) struct Wanted {
-    /// The store's directory.
+    /// Directory of the store.
     pub(crate) folder: PathBuf,
-    /// Where an empty store begins.
+    /// Start point of an empty store.
     pub(crate) begin: Begin,
     pub(crate) end: End,
-    /// How logs lie on the disk.
+    /// Encryption of logs on disk.
     pub(crate) at_rest: AtRest,
     pub(crate) keep: Option<Keep>,
-    /// Whether logs are compressed once they are closed, and how hard.
+    /// Compression level of closed logs; `None` to leave them uncompressed.
     pub(crate) compress: Option<Level>,
     pub(crate) semi_sync: SemiSync,
-    /// What a full disk does.
+    /// Reaction to a full disk.
     pub(crate) when_full: WhenFull,
 }
 
-/// What a full disk does.
+/// Reaction to a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenFull {
-    /// It is waited until there is room.
+    /// Waits until space is free.
     Wait,
-    /// It fails.
+    /// Fails.
     Fail,
 }
 
-/// What a run goes by.
+/// State of a `receive` run.
 pub(crate) struct Receiver {
     pub(super) wanted: Wanted,
     quiet: bool,
@@ -79,16 +78,16 @@ pub(crate) struct Receiver {
     pub(super) watch: Watch,
     pub(super) turn: Turn,
     pub(super) compressor: Option<Compressor>,
-    /// There was no room on the disk, and nothing was kept since.
+    /// Set while the disk is full: since a write failed, and until one succeeds.
     no_room: Option<NoRoom>,
-    /// What was said since something came.
+    /// Messages shown since the last received event, so that each is shown once.
     said: HashSet<String>,
-    /// There is no connection, and that was said.
+    /// Set while a lost connection has been reported.
     is_lost: bool,
 }
 
 impl Receiver {
-    /// Opens the store, without what is beyond what it keeps; nothing is connected yet.
+    /// Opens the store and deletes logs beyond `keep`. Connects to no source yet.
     pub(crate) fn open(
         wanted: Wanted,
         addresses: Vec<Address>,
@@ -111,7 +110,7 @@ impl Receiver {
         refuse_open_logs(&store).map_err(Failure::NotBegun)?;
         let mut store = store.open(wanted.at_rest.clone()).map_err(not_begun)?;
         let identity = Identity::of(&wanted.folder, &mut store).map_err(Failure::NotBegun)?;
-        // A log that has just begun may have to go again: the one in front of it stays until then.
+        // A log that has just begun may have to be dropped, so the log before it is kept until then.
         if let Some(keep) = wanted.keep
             && store.has_head().map_err(not_begun)?
         {
@@ -140,7 +139,7 @@ impl Receiver {
         Ok((receiver, store))
     }
 
-    /// One connection after the other, until it is called off.
+    /// Runs one connection after the other until the run is cancelled.
     pub(crate) fn run(&mut self, mut store: StoreWriter) -> Result<(), Failure> {
         loop {
             let before = end_of(&store);
@@ -182,12 +181,12 @@ impl Receiver {
         Ok(())
     }
 
-    /// The source whose turn it is.
+    /// Returns the address of the current source.
     pub(super) fn address(&self) -> &Address {
         &self.addresses[self.turn.now()]
     }
 
-    /// Is there another one to turn to?
+    /// Tells whether there is more than one source.
     pub(super) fn has_others(&self) -> bool {
         self.addresses.len() > 1
     }
@@ -196,12 +195,12 @@ impl Receiver {
         self.watch.board()
     }
 
-    /// Prints what it came to.
+    /// Prints the result.
     pub(super) fn print(&mut self, folder: &Path, json: bool) -> Outcome {
         self.watch.print(folder, json)
     }
 
-    /// Waits until it is time for the next try; an error if there is nothing to hope for.
+    /// Waits until the next attempt. Returns the error if no further attempt can succeed.
     fn try_again(&mut self, error: anyhow::Error, trouble: Trouble) -> Result<(), Failure> {
         let (has_begun, before) = (self.turn.has_begun(), self.turn.now());
         let Some(pause) = self.turn.after(trouble) else {
@@ -219,7 +218,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// There is a connection, again if there was none.
+    /// Records that a source is connected, and reports it if the connection had been lost.
     pub(super) fn connected(&mut self, clock_s: Option<u64>) {
         self.watch.connected(clock_s);
         if mem::take(&mut self.is_lost) {
@@ -227,7 +226,8 @@ impl Receiver {
         }
     }
 
-    /// Of a source that stays away, or comes and goes, nothing is new once the pauses do not grow any more.
+    /// Shows a message unless it was shown since the last received event. Otherwise a lost source would repeat it at
+    /// each attempt.
     fn say_once(&mut self, line: String) {
         if !self.said.contains(&line) {
             self.say(&line);
@@ -255,11 +255,11 @@ impl Receiver {
         self.watch.opened(&self.wanted.folder, self.wanted.at_rest.keyring());
         if store.cut() > 0 {
             let cut = counted(store.cut(), "byte");
-            self.say(&format!("cut {cut} of an event that was not written whole; the source sends it again"));
+            self.say(&format!("removed {cut} of an incomplete event; the source sends it again"));
         }
         if let (Some(option), Some(place)) = (self.wanted.begin.option(), store.place()) {
             self.say(&format!(
-                "{option} is not heeded, as it is for an empty directory: {} has logs, and goes on in {} at {}",
+                "{option} is ignored: it applies to an empty directory only, but {} has logs; resuming in {} at {}",
                 self.wanted.folder.display(),
                 place.log,
                 place.next
@@ -267,15 +267,15 @@ impl Receiver {
         }
     }
 
-    /// Something was kept, again if there was no room.
+    /// Ends the state of a full disk after a successful write.
     pub(super) fn has_room(&mut self) {
         if self.no_room.take().is_some() {
             self.watch.set_full(false);
-            self.say("there is room on the disk again: it goes on");
+            self.say("disk space is free again: resuming");
         }
     }
 
-    /// Waits until the store can be written to again, or it is called off.
+    /// Waits until the store can be written to again, or the run is cancelled.
     fn wait_for_room(&mut self, store: &mut StoreWriter, error: &logs::Error) -> Result<(), Failure> {
         self.watch.set_full(true);
         let mut lacking = self.reopened(store)?;
@@ -285,14 +285,14 @@ impl Receiver {
         if is_new {
             let until = match no_room.wanted(Room::of(&self.wanted.folder)) {
                 Some(wanted) => format!("{} are free", bytes(wanted)),
-                None => "there is room".to_owned(),
+                None => "space is free".to_owned(),
             };
-            self.say(&format!("{error}; nothing more is received until {until}"));
+            self.say(&format!("{error}; receiving stops until {until}"));
         }
         while !self.options.cancel.is_cancelled() {
             self.rest(PAUSE_MIN);
             self.watch.tick();
-            // What is beyond what is to be kept may be what takes the room: it goes while there is none.
+            // Expired logs may take the space: they are purged while the disk is full.
             let is_purged = lacking.is_some() && self.is_purged(store)?;
             if !no_room.is_over(Room::of(&self.wanted.folder), self.watch.elapsed()) {
                 continue;
@@ -313,20 +313,21 @@ impl Receiver {
         Ok(())
     }
 
-    /// Removes what is beyond what is to be kept; false if there is no room even to note that down.
+    /// Purges expired logs. Returns false if the disk has no space even to record that.
     fn is_purged(&self, store: &mut StoreWriter) -> Result<bool, Failure> {
         match self.purge_behind_head(store) {
             Err(Ended::Full(_)) => Ok(false),
             Err(Ended::Failed(error)) => Err(Failure::Failed(error)),
             Err(Ended::Disk(error)) => Err(Failure::Failed(error.into())),
-            // Another trouble comes again with the next connection, which tells it.
+            // The next connection meets any other error again, and reports it.
             _ => Ok(true),
         }
     }
 
-    /// Waits some seconds for a keyring that is being written to be whole, or for the end; false if it stays as it is.
+    /// Waits up to `KEYRING_PATIENCE` for a valid keyring file, or for cancellation. Returns false if neither
+    /// happens.
     fn wait_for_keyring(&self, error: &logs::Error) -> bool {
-        self.say(&format!("{error}; waiting {} for the keyring to be whole", duration(KEYRING_PATIENCE)));
+        self.say(&format!("{error}; waiting {} for a valid keyring", duration(KEYRING_PATIENCE)));
         for _ in 0..KEYRING_PATIENCE.as_millis() / PAUSE_MIN.as_millis() {
             self.rest(PAUSE_MIN);
             if self.options.cancel.is_cancelled() || self.wanted.at_rest.check().is_ok() {
@@ -336,7 +337,8 @@ impl Receiver {
         false
     }
 
-    /// No source helps. What may not be on the disk is not to be taken for it by the next run.
+    /// Returns the failure for a disk error, which no other source can solve. Reopens the store, so that the next run
+    /// does not rely on unsynced data.
     fn broken(&self, store: &mut StoreWriter, error: logs::Error) -> Failure {
         let error = match store.reopen() {
             Ok(_) => anyhow::Error::from(error),
@@ -345,7 +347,8 @@ impl Receiver {
         if self.turn.has_begun() { Failure::Failed(error) } else { Failure::NotBegun(error) }
     }
 
-    /// Opens the store again, and says how many bytes were not written; none without room for that, either.
+    /// Reopens the store and returns the number of bytes that were not written; `None` if the disk has no space for
+    /// that either.
     fn reopened(&mut self, store: &mut StoreWriter) -> Result<Option<u64>, Failure> {
         match store.reopen() {
             Ok(lacking) => {
@@ -358,7 +361,7 @@ impl Receiver {
     }
 }
 
-/// May this user not write there, or nobody?
+/// Tells whether the directory is not writable for this user, or read-only.
 fn is_not_ours(error: &logs::Error) -> bool {
     let is_so = |cause: &io::Error| {
         matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
@@ -374,19 +377,19 @@ fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
     store.place().map(|place| (place.log.to_owned(), place.next))
 }
 
-/// A server's own directory is the server's: it would find logs that it did not write, and miss some of its own.
+/// Refuses a server's data directory: the server would find logs that it did not write.
 fn refuse_data_directory(folder: &Path) -> Result<(), anyhow::Error> {
     const OF_A_SERVER: [&str; 4] = ["auto.cnf", "ibdata1", "mysql.ibd", "aria_log_control"];
     match OF_A_SERVER.into_iter().find(|name| folder.join(name).exists()) {
         None => Ok(()),
         Some(name) => Err(anyhow!(
-            "{} is the data directory of a server, as it has {name}: give a directory of its own",
+            "{} is a server's data directory (it has {name}): give a directory only for received logs",
             folder.display()
         )),
     }
 }
 
-/// Refuses logs that another process writes: they are a server's, whatever directory they are in.
+/// Refuses a directory whose logs another process writes: they belong to a server.
 fn refuse_open_logs(folder: &StoreFolder) -> Result<(), anyhow::Error> {
     match running::in_directory(folder.path()) {
         None => Ok(()),

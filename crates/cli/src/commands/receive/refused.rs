@@ -1,4 +1,4 @@
-//! What a source cannot send, said with what was asked for.
+//! Errors of a source that cannot send the requested log.
 
 use anyhow::anyhow;
 use logs::StoreWriter;
@@ -10,79 +10,77 @@ use crate::commands::receive::ended::{ANOTHER_DIRECTORY, Ended};
 use crate::commands::receive::receiver::Receiver;
 use crate::exit::Advice;
 
-/// The source cannot send what is asked for.
+/// MySQL's error code for a source that cannot send the requested log.
 pub(crate) const CANNOT_SEND: u16 = 1236;
-/// What it says then, and what that means.
+/// Parts of its message, and their meaning.
 const CANNOT_SEND_BECAUSE: [(&str, &str); 4] = [
-    (NO_SUCH_LOG, "it has no log of this name any more: it has purged it, or its logs were reset"),
+    (NO_SUCH_LOG, "it no longer has this log: the log was purged, or its logs were reset"),
     ("position > file size", SHORTER),
-    // As a MariaDB says it.
+    // MariaDB's text.
     ("impossible position", SHORTER),
     (
         "exceeded max_allowed_packet",
-        "an event is larger than the source's max_allowed_packet, or none starts there: its logs were reset",
+        "the event is larger than the source's max_allowed_packet, or no event starts at this position because its logs were reset",
     ),
 ];
 const NO_SUCH_LOG: &str = "Could not find first log";
 const SHORTER: &str =
-    "its log of this name is shorter: its logs were reset, or it lost what it had sent in a crash";
-/// What a source says to a replica of whom there is a second one.
+    "its log of this name is shorter: its logs were reset, or a crash lost events that it had sent";
+/// Part of a source's message if a second replica has the same identity.
 const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
 const NEWER_BACKUP: Advice = Advice(
-    "give those of a backup of this source that is as new as its logs, or leave it out to begin with the oldest",
+    "give the GTIDs of a backup that is not older than the source's logs, or omit the option to start at the oldest log",
 );
 
-/// The logs that a source has.
+/// Logs that a source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Offered {
-    /// From this one to that one.
+    /// From `first` to `last`.
     Logs { first: String, last: String },
-    /// It does not tell this account.
+    /// The account may not list them.
     Unknown,
 }
 
 impl Offered {
-    /// For somebody who has asked for another one.
+    /// Returns the message for a log that the source does not have.
     fn instead_of(&self, log: &str) -> String {
-        let advice = "leave --start-log out to begin with the oldest";
+        let advice = "omit --start-log to start at the oldest";
         match self {
             Self::Logs { first, last } if first == last => {
-                format!("the source has no log {log}, only {last}: give that one to --start-log, or {advice}")
+                format!("the source has no log {log}, only {last}: give --start-log {last}, or {advice}")
             }
             Self::Logs { first, last } => format!(
-                "the source has no log {log}: the oldest that it has is {first}, the newest {last}; give one of those \
-                 to --start-log, or {advice}"
+                "the source has no log {log}: its oldest is {first}, its newest {last}; give one of these logs to --start-log, or {advice}"
             ),
             Self::Unknown => format!(
-                "the source has no log {log}: SHOW BINARY LOGS says there which it has, to an account with \
-                 REPLICATION CLIENT (of a MariaDB, BINLOG MONITOR); give one of those to --start-log, or {advice}"
+                "the source has no log {log}: run SHOW BINARY LOGS on it (privilege REPLICATION CLIENT, on MariaDB BINLOG MONITOR) and give one of these logs to --start-log, or {advice}"
             ),
         }
     }
 }
 
 impl Receiver {
-    /// What the source lacks that is here, if it can be asked and does.
+    /// Returns a message if the source lacks stored transactions; `None` also if it cannot be queried.
     fn lacks(&self, store: &StoreWriter) -> Option<String> {
         let executed = Candidate::ask(self.address(), &self.options).ok()?.executed;
         let lacking = store.contents().ok()?.gtids.difference(&executed);
         let lacking = (!lacking.is_empty()).then(|| lacking.to_string().replace('\n', ""))?;
         Some(format!(
-            "it lacks transactions that are here, {lacking}: its logs were reset, or it was restored from a backup"
+            "it lacks stored transactions {lacking}: its logs were reset, or it was restored from a backup"
         ))
     }
 
-    /// With what was asked for, where the source refuses that.
+    /// Adds the requested place to an error of the source that refuses it.
     pub(super) fn explained(&self, error: Error, store: &StoreWriter) -> Ended {
         let is_replaced = error.to_string().contains(SAME_REPLICA);
         match (error.code(), store.place()) {
             (Some(CANNOT_SEND), _) if is_replaced => {
-                let advice = Advice("somebody else receives with a copy of this directory's replica.cnf");
+                let advice = Advice("another process uses a copy of this directory's replica.cnf: give each directory its own");
                 Ended::Failed(anyhow::Error::from(error).context(advice))
             }
             (Some(CANNOT_SEND), Some(place)) => {
-                let mut asked = format!("the source cannot go on behind {} at {}", place.log, place.next);
+                let mut asked = format!("the source cannot resume after {} at {}", place.log, place.next);
                 if let Some(why) = self.lacks(store).or_else(|| cannot_send_because(&error)) {
                     asked = format!("{asked}: {why}");
                 }
@@ -98,18 +96,18 @@ impl Receiver {
         }
     }
 
-    /// Asked for the log behind some transactions, the source does not name one.
+    /// Adds a remedy to the error of a source that cannot name a log to start at.
     pub(super) fn cannot_begin(&self, error: Error) -> Ended {
         match (&self.wanted.begin, error.code()) {
             (Begin::After(_), Some(CANNOT_SEND)) => {
-                let why = "the source cannot send what is behind the GTIDs of --start-after-gtid";
+                let why = "the source cannot send the transactions after the GTIDs of --start-after-gtid";
                 Ended::Wrong(anyhow::Error::from(error).context(why).context(NEWER_BACKUP))
             }
             _ => error.into(),
         }
     }
 
-    /// Which logs the source has.
+    /// Returns the logs that the source has.
     fn offered(&self) -> Offered {
         let listed = || {
             let rows = Link::open(self.address(), &self.options)?.query("SHOW BINARY LOGS")?;
@@ -141,17 +139,15 @@ mod tests {
         let logs = |last: &str| Offered::Logs { first: "b.000003".to_owned(), last: last.to_owned() };
         check(
             &logs("b.000007"),
-            ": the oldest that it has is b.000003, the newest b.000007; give one of those to --start-log, or leave \
-             --start-log out to begin with the oldest",
+            ": its oldest is b.000003, its newest b.000007; give one of these logs to --start-log, or omit --start-log to start at the oldest",
         );
         check(
             &logs("b.000003"),
-            ", only b.000003: give that one to --start-log, or leave --start-log out to begin with the oldest",
+            ", only b.000003: give --start-log b.000003, or omit --start-log to start at the oldest",
         );
         check(
             &Offered::Unknown,
-            ": SHOW BINARY LOGS says there which it has, to an account with REPLICATION CLIENT (of a MariaDB, BINLOG \
-             MONITOR); give one of those to --start-log, or leave --start-log out to begin with the oldest",
+            ": run SHOW BINARY LOGS on it (privilege REPLICATION CLIENT, on MariaDB BINLOG MONITOR) and give one of these logs to --start-log, or omit --start-log to start at the oldest",
         );
     }
 }

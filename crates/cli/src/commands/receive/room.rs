@@ -1,4 +1,4 @@
-//! When a store that found no room on its disk is written to again. Time is handed in.
+//! Disk space of a store: when a full disk is written to again. Time is a parameter.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use nix::unistd::geteuid;
 
 use crate::commands::receive::turn::{PAUSE_MAX, PAUSE_MIN};
 
-/// How much more must be free than what found no room: a share of the disk, in bytes at least and at most. With less, the
-/// same would come again and again for the sake of some events.
+/// Space that must be free beyond the failed write: a share of the disk, with a minimum and a maximum in bytes. With
+/// less, the disk would soon be full again.
 const MARGIN_SHARE: u64 = 100;
 const MARGIN_MIN: u64 = 1 << 20;
 const MARGIN_MAX: u64 = 64 << 20;
 
-/// A disk, in bytes.
+/// Space of a disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) free: u64,
@@ -22,49 +22,50 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Of the disk that a folder is on; none if the system does not tell. Of quotas it never does.
+    /// Returns the space of a folder's disk; `None` if the system does not report it. It never reports quotas.
     pub(super) fn of(folder: &Path) -> Option<Self> {
         let found = statvfs(folder).ok()?;
-        // What is kept back is for the system's own user.
+        // Reserved blocks are for root only.
         let free = if geteuid().is_root() { found.blocks_free() } else { found.blocks_available() };
         let size = found.fragment_size();
         Some(Self { free: free.saturating_mul(size), size: found.blocks().saturating_mul(size) })
     }
 
-    /// What must be free for so many bytes.
+    /// Returns the space that must be free to write this number of bytes.
     pub(super) fn wanted(&self, bytes: u64) -> u64 {
         bytes.saturating_add((self.size / MARGIN_SHARE).clamp(MARGIN_MIN, MARGIN_MAX))
     }
 }
 
-/// A store that found no room.
+/// State of a store on a full disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NoRoom {
-    /// Bytes that found none.
+    /// Bytes of the failed write.
     lacking: u64,
     pause: Option<Duration>,
-    /// When it is tried again at the earliest.
+    /// Earliest time of the next attempt.
     due: Duration,
 }
 
 impl NoRoom {
-    /// So many bytes found no room, now, for the first time or once more.
+    /// Records a failed write of this number of bytes.
     pub(super) fn found(&mut self, lacking: u64, now: Duration) {
         let pause = self.pause.map_or(PAUSE_MIN, |pause| (pause * 2).min(PAUSE_MAX));
         (self.lacking, self.pause, self.due) = (lacking, Some(pause), now + pause);
     }
 
-    /// Is it time, and is there room? A limit that the disk does not tell, as a quota, shows only when it is tried.
+    /// Tells whether the next attempt is due and enough space is free. A limit that the system does not report, such
+    /// as a quota, shows only when writing.
     pub(super) fn is_over(&self, room: Option<Room>, now: Duration) -> bool {
         self.due <= now && room.is_none_or(|room| room.free >= room.wanted(self.lacking))
     }
 
-    /// Is anything to come again? Else there is as soon as there is room.
+    /// Tells whether events were not written. If none, free space alone ends the state.
     pub(super) fn lacks_events(&self) -> bool {
         self.lacking > 0
     }
 
-    /// How much must be free; none where it is not that.
+    /// Returns the space that must be free; `None` if enough is free or the space is not known.
     pub(super) fn wanted(&self, room: Option<Room>) -> Option<u64> {
         let room = room?;
         Some(room.wanted(self.lacking)).filter(|wanted| *wanted > room.free)

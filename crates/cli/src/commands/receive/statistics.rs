@@ -1,23 +1,24 @@
-//! What came and what was kept, as `performance_schema.binary_log_transaction_compression_stats` counts it.
+//! Compression statistics of received and stored transactions, as
+//! `performance_schema.binary_log_transaction_compression_stats` counts them.
 
 use binlog::{Format, RawEvent};
 use inspect::stats::{CompressionCounter, CompressionRow, LogType};
 
 use crate::metrics::{Kind, Sheet};
 
-/// The table's rows: RELAY of what came, BINARY of what was kept.
+/// Rows of the table: RELAY for received transactions, BINARY for stored ones.
 #[derive(Clone, Debug)]
 pub(super) struct Statistics {
     received: CompressionCounter,
     kept: CompressionCounter,
-    /// When what came counts as kept.
+    /// Time at which a received transaction counts as stored.
     pub(super) keeping: Keeping,
 }
 
-/// When what came has the form in which it is kept.
+/// Time at which a received transaction has its final form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeping {
-    /// At once.
+    /// On receipt.
     AsItComes,
     /// When its log has been compressed.
     Later,
@@ -34,7 +35,7 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// An event was written down. One that cannot be decoded is kept all the same, and does not count.
+    /// Counts a stored event. An event that cannot be decoded is stored, but not counted.
     pub(super) fn event(&mut self, event: &RawEvent<'_>, format: &Format) {
         let _ = self.received.event(event, format);
         if self.keeping == Keeping::AsItComes {
@@ -42,17 +43,17 @@ impl Statistics {
         }
     }
 
-    /// A log has the form in which it is kept.
+    /// Adds the counts of a log in its final form.
     pub(super) fn log(&mut self, counted: CompressionCounter) {
         self.kept.merge(counted);
     }
 
-    /// In the table's order.
+    /// Returns the rows in the table's order.
     pub(super) fn rows(&self) -> Vec<CompressionRow> {
         [self.kept.rows(), self.received.rows()].concat()
     }
 
-    /// Bytes that what came would have had more, had its source not compressed it.
+    /// Returns the bytes that the source's compression has saved.
     pub(super) fn saved_by_source(&self) -> u64 {
         let saved = |row: &CompressionRow| {
             row.uncompressed_bytes_counter.saturating_sub(row.compressed_bytes_counter)
@@ -60,7 +61,7 @@ impl Statistics {
         self.received.rows().iter().map(saved).sum()
     }
 
-    /// For a monitor.
+    /// Adds the metrics.
     pub(super) fn put(&self, sheet: &mut Sheet) {
         let rows = self.rows();
         let mut put = |what: &str, help: &str, value: fn(&CompressionRow) -> u64| {

@@ -1,44 +1,44 @@
-//! Which source comes next, and after how long.
+//! Order of the sources, and the pauses between attempts.
 
 use std::time::Duration;
 
-/// How long to wait before a lost source or a full disk is tried again, at first and at most.
+/// Minimum and maximum pause before an attempt, after a lost source or a full disk.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(500);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How often a source that is lost is tried before the next one is: for about as long as a restart takes.
+/// Attempts with a lost source before the next source is tried: about the time of a restart.
 const TRIES: u32 = 4;
 
-/// Which of some sources it is the turn of.
+/// Rotation over the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     count: usize,
     now: usize,
-    /// Connections to it that failed in a row.
+    /// Consecutive failed connections to the current source.
     tries: u32,
-    /// Sources in a row with which nothing can be done.
+    /// Consecutive sources with a permanent error.
     hopeless: usize,
     pause: Duration,
-    /// How often the turn has passed on in vain.
+    /// Changes of the source since the last received event.
     passed: usize,
     phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// None has sent its log yet; so many have failed.
+    /// No source has sent its log yet; the number of failed attempts.
     First(usize),
-    /// One has.
+    /// A source has sent its log.
     Begun,
 }
 
-/// What is the matter with a source.
+/// Kind of a source's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// It is gone, and may come back.
+    /// The source is unreachable, and may come back.
     Lost,
-    /// It cannot go on with what is here, yet.
+    /// The source cannot continue after the stored transactions yet.
     Unfit,
-    /// Nothing that passes.
+    /// The error is permanent.
     Hopeless,
 }
 
@@ -47,12 +47,12 @@ impl Turn {
         Self { count, now: 0, tries: 0, hopeless: 0, pause: PAUSE_MIN, passed: 0, phase: Phase::First(0) }
     }
 
-    /// The number of the source, from 0.
+    /// Returns the index of the current source.
     pub(super) const fn now(&self) -> usize {
         self.now
     }
 
-    /// The source sends its log.
+    /// Records that a source sends its log.
     pub(super) const fn begun(&mut self) {
         self.phase = Phase::Begun;
     }
@@ -61,12 +61,13 @@ impl Turn {
         self.phase == Phase::Begun
     }
 
-    /// It has sent something new.
+    /// Records that the source has sent new events.
     pub(super) const fn got_further(&mut self) {
         (self.tries, self.hopeless, self.passed) = (0, 0, 0);
     }
 
-    /// How long to wait until the next try, of this source or the next one; none if there is nothing to hope for.
+    /// Returns the pause before the next attempt, with this source or the next one; `None` if all errors are
+    /// permanent.
     pub(super) fn after(&mut self, trouble: Trouble) -> Option<Duration> {
         if let Phase::First(failed) = self.phase {
             self.phase = Phase::First(failed + 1);

@@ -1,17 +1,17 @@
-//! Events that were handed to the store and are not in its file yet: they count once they are.
+//! Events that were appended to the store but are not in its file yet. They count once they are written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use binlog::{Checksum, Format, RawEvent};
 
-/// Events that wait to be written, in the order in which they came: as many as the store holds back at most.
+/// Events that wait to be written, in order. The store's buffer limits their number.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten {
     events: VecDeque<One>,
-    /// Theirs.
+    /// Their bytes.
     bytes: Vec<u8>,
-    /// Of the last one.
+    /// Format of the last event.
     format: Option<Arc<Format>>,
 }
 
@@ -21,12 +21,12 @@ struct One {
     checksum: Checksum,
     format: Option<Arc<Format>>,
     position: u64,
-    /// Where it ends in the store's log.
+    /// End position in the store's log.
     end: u64,
 }
 
 impl Unwritten {
-    /// One more, which starts at `position` in the source's log, and ends at `end` in the store's.
+    /// Adds an event that starts at `position` in the source's log, and ends at `end` in the store's.
     pub(super) fn push(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&Format>, end: u64) {
         if self.format.as_deref() != format {
             self.format = format.cloned().map(Arc::new);
@@ -36,7 +36,8 @@ impl Unwritten {
         self.events.push_back(One { size, checksum: event.checksum(), format, position, end });
     }
 
-    /// Gives those to `count` that end there in the store's log or before it. Are there any?
+    /// Passes the events that end at or before `written` in the store's log to `count`. Returns true if there are
+    /// any.
     pub(super) fn take_until(
         &mut self,
         written: u64,
@@ -55,12 +56,12 @@ impl Unwritten {
         counted > 0
     }
 
-    /// Does the first of them end there or before it?
+    /// Tells whether the first event ends at or before `written`.
     pub(super) fn ends_at(&self, written: u64) -> bool {
         self.events.front().is_some_and(|first| first.end <= written)
     }
 
-    /// The others come again.
+    /// Removes all events; the source sends them again.
     pub(super) fn forget(&mut self) {
         self.events.clear();
         self.bytes.clear();

@@ -1,14 +1,14 @@
-//! Which closed log is compressed next, and when one with which that failed is tried again. Time is handed in.
+//! Queue of closed logs to compress, with retries. Time is a parameter.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a log that could not be compressed is left alone, at first and at most.
+/// Minimum and maximum pause after a failed attempt.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// What became of closed logs. It knows no more of them than the index names.
+/// State of closed logs. Logs that the index no longer lists are removed.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     done: HashSet<PathBuf>,
@@ -18,23 +18,23 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     pause: Duration,
-    /// When it is tried again.
+    /// Time of the next attempt.
     due: Duration,
 }
 
-/// What to do next.
+/// Next step of the compressor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next<'l> {
-    /// Compress this one.
+    /// Compress this log.
     Log(&'l Path),
-    /// Nothing, for so long.
+    /// Wait for this time.
     Rest(Duration),
-    /// Nothing, until another log is closed.
+    /// Wait for another closed log.
     Wait,
 }
 
 impl Waiting {
-    /// Of these logs, the oldest that is to be compressed now.
+    /// Returns the oldest log that is due now, or how long to wait.
     pub(super) fn next<'l>(&self, closed: &'l [PathBuf], now: Duration) -> Next<'l> {
         let is_due = |log: &&PathBuf| self.failed.get(*log).is_none_or(|failed| failed.due <= now);
         if let Some(log) = closed.iter().filter(|log| !self.done.contains(*log)).find(is_due) {
@@ -44,31 +44,31 @@ impl Waiting {
         due.map_or(Next::Wait, |due| Next::Rest(due.saturating_sub(now)))
     }
 
-    /// The oldest with which nothing was tried yet.
+    /// Returns the oldest log without any attempt.
     pub(super) fn untried<'l>(&self, closed: &'l [PathBuf]) -> Option<&'l Path> {
         let is_untried = |log: &&PathBuf| !self.done.contains(*log) && !self.failed.contains_key(*log);
         closed.iter().find(is_untried).map(PathBuf::as_path)
     }
 
-    /// It has the form in which it is kept.
+    /// Records that a log is compressed.
     pub(super) fn done(&mut self, log: &Path) {
         self.failed.remove(log);
         self.done.insert(log.to_owned());
     }
 
-    /// It could not be compressed; says how long it is left alone.
+    /// Records a failed attempt. Returns the pause before the next one.
     pub(super) fn failed(&mut self, log: &Path, now: Duration) -> Duration {
         let pause = self.failed.get(log).map_or(PAUSE_MIN, |failed| (failed.pause * 2).min(PAUSE_MAX));
         self.failed.insert(log.to_owned(), Failed { pause, due: now + pause });
         pause
     }
 
-    /// How many are still to be compressed.
+    /// Returns the number of logs to compress.
     pub(super) fn count(&self, closed: &[PathBuf]) -> u64 {
         closed.iter().filter(|log| !self.done.contains(*log)).count() as u64
     }
 
-    /// Logs that are not there any more are of no interest.
+    /// Removes logs that no longer exist.
     pub(super) fn forget(&mut self, closed: &[PathBuf]) {
         let kept: HashSet<&PathBuf> = closed.iter().collect();
         self.done.retain(|log| kept.contains(log));

@@ -1,4 +1,4 @@
-//! Shows how far a store is: on a terminal, as lines, and for a monitor.
+//! Progress of `receive`: on a terminal, as lines, and as metrics.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -21,35 +21,35 @@ use crate::exit::{Outcome, Verdict};
 use crate::progress::{self, Screen};
 use crate::screen::{self, Style, visible_lines};
 
-/// How often a terminal changes.
+/// Interval at which a terminal is updated.
 const TERMINAL_PERIOD: Duration = Duration::from_millis(250);
 
-/// Figures, for whoever asks meanwhile.
+/// Statistics, shared between threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board(Arc<Mutex<Figures>>);
 
-/// Counts what comes, and shows it.
+/// Counts received events and shows progress.
 pub(crate) struct Watch {
     began: Instant,
     board: Board,
     screen: Screen,
-    /// Of the outcome.
+    /// Style of the printed result.
     style: Style,
-    /// When to show something next.
+    /// Time of the next update.
     due: Duration,
-    /// What had come when a line was last written down.
+    /// Received bytes when a line was last shown.
     shown_bytes: Option<u64>,
-    /// What is to count once it is in the store's files.
+    /// Events that count once the store has written them to its file.
     unwritten: Unwritten,
 }
 
 impl Board {
-    /// For a monitor.
+    /// Returns the metrics as text.
     pub(super) fn sheet(&self) -> String {
         self.figures().sheet(now_s())
     }
 
-    /// A log was compressed.
+    /// Counts a compressed log.
     pub(super) fn compressed(&self, tally: &Tally) {
         let mut figures = self.figures();
         figures.compressed_logs += 1;
@@ -57,22 +57,22 @@ impl Board {
         figures.compressed_to += tally.bytes_after;
     }
 
-    /// So many closed logs are still to be compressed.
+    /// Sets the number of closed logs that wait for compression.
     pub(super) fn to_compress(&self, logs: u64) {
         self.figures().to_compress = logs;
     }
 
-    /// A log could not be compressed, for now.
+    /// Counts a failed attempt to compress a log.
     pub(super) fn compression_failed(&self) {
         self.figures().failed_compressions += 1;
     }
 
-    /// What comes is kept in another form, once its log is closed.
+    /// Makes compression statistics count logs when they are compressed, not when they are received.
     pub(super) fn keep_later(&self) {
         self.figures().statistics.keeping = Keeping::Later;
     }
 
-    /// A closed log is kept so.
+    /// Adds the compression statistics of a closed log.
     pub(super) fn kept(&self, counted: CompressionCounter) {
         self.figures().statistics.log(counted);
     }
@@ -87,7 +87,7 @@ impl Watch {
         Self::on(Screen::new(global, TERMINAL_PERIOD), Style::new(global.color.on_stdout()))
     }
 
-    /// Counts, and shows nothing.
+    /// Returns a monitor that counts but shows nothing.
     pub(crate) fn silent() -> Self {
         Self::on(Screen::Nowhere, Style::new(false))
     }
@@ -98,7 +98,7 @@ impl Watch {
         Self { began: Instant::now(), board, screen, style, due, shown_bytes: None, unwritten }
     }
 
-    /// Since it began.
+    /// Returns the time since the start.
     pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
@@ -107,7 +107,7 @@ impl Watch {
         self.board.clone()
     }
 
-    /// What is here already, for a view that shows it.
+    /// Reads the stored GTIDs, for a display that shows them.
     pub(super) fn opened(&self, folder: &Path, keyring: Option<&Path>) {
         if let Screen::Terminal(..) = self.screen
             && let Ok(reached) = Reached::of(folder, keyring)
@@ -116,12 +116,12 @@ impl Watch {
         }
     }
 
-    /// Bytes of events that have come.
+    /// Returns the bytes of received events.
     pub(super) fn bytes(&self) -> u64 {
         self.board.figures().bytes
     }
 
-    /// The log flows, from a source whose clock shows this.
+    /// Records a connection to a source with this clock.
     pub(super) fn connected(&self, clock_s: Option<u64>) {
         let mut figures = self.board.figures();
         figures.connections += 1;
@@ -134,7 +134,7 @@ impl Watch {
         self.board.figures().is_connected = false;
     }
 
-    /// Does the source wait for acknowledgements? None before the first connection.
+    /// Tells whether the source waits for acknowledgements; `None` before the first connection.
     pub(super) fn semi_sync(&self) -> Option<bool> {
         self.board.figures().semi_sync
     }
@@ -147,7 +147,7 @@ impl Watch {
         self.board.figures().is_full = is_full;
     }
 
-    /// What follows goes there.
+    /// Sets the place of the next event.
     pub(super) fn place(&self, place: Option<StorePlace<'_>>) {
         let Some(place) = place else { return };
         let mut figures = self.board.figures();
@@ -155,8 +155,8 @@ impl Watch {
         figures.position = place.next;
     }
 
-    /// An event was appended to the store, which starts there in the source's log, whose format is this, if it is known
-    /// yet. It counts once it is in the file. Is anything there that was not before?
+    /// Adds an event that was appended to the store. It starts at `position` in the source's log, whose format is
+    /// `format`, if known. It counts once it is in the file. Returns true if any event was newly written to the file.
     pub(super) fn event(
         &mut self,
         event: &RawEvent<'_>,
@@ -166,7 +166,7 @@ impl Watch {
     ) -> bool {
         let end = store.end();
         let is_some_written = self.written(store.written());
-        // What fills the store's buffer goes straight through it.
+        // An event that fills the store's buffer is written directly.
         let is_written = end <= store.written();
         match is_written {
             true => self.board.figures().event(event, position, format),
@@ -176,7 +176,7 @@ impl Watch {
         is_written || is_some_written
     }
 
-    /// The last log's file has all up to there.
+    /// Counts the events that the last log's file contains up to `end`.
     fn written(&mut self, end: u64) -> bool {
         if !self.unwritten.ends_at(end) {
             return false;
@@ -185,29 +185,29 @@ impl Watch {
         self.unwritten.take_until(end, |event, position, format| figures.event(event, position, format))
     }
 
-    /// All that was appended is on the disk. Is anything that was not in the file before?
+    /// Counts a sync to disk. Returns true if any event was newly written to the file.
     pub(super) fn synced(&mut self, store: &StoreWriter) -> bool {
         self.board.figures().syncs += 1;
         self.written(store.written())
     }
 
-    /// Of what was appended, no more is there than the store has now.
+    /// Discards events that the store has lost on reopening.
     pub(super) fn reopened(&mut self, store: &StoreWriter) {
         let Some(place) = store.place() else { return };
         self.written(place.next);
         self.unwritten.forget();
-        // Where another server's logs go on, positions are the source's own.
+        // After a change of the source, positions are those of the new source.
         if place.series.is_none() {
             self.place(Some(place));
         }
     }
 
-    /// The network has carried so many more bytes.
+    /// Adds bytes transferred over the network.
     pub(super) fn network(&self, bytes: u64) {
         self.board.figures().network_bytes += bytes;
     }
 
-    /// All that the source has is here.
+    /// Records that all events of the source were received.
     pub(super) fn caught_up(&self) {
         let mut figures = self.board.figures();
         figures.is_caught_up = true;
@@ -222,7 +222,7 @@ impl Watch {
         self.board.figures().purged += logs as u64;
     }
 
-    /// Shows something if it is time.
+    /// Updates the display if its interval has passed.
     pub(super) fn tick(&mut self) {
         let elapsed = self.began.elapsed();
         let mut figures = self.board.figures();
@@ -248,7 +248,7 @@ impl Watch {
         }
     }
 
-    /// Prints what it came to.
+    /// Prints the result.
     pub(super) fn print(&mut self, folder: &Path, json: bool) -> Outcome {
         self.screen.clear();
         let figures = self.board.figures();

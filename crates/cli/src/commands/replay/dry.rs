@@ -1,4 +1,4 @@
-//! `--dry-run`: what a replay would come to, and nothing changed.
+//! `--dry-run`: reports the work of a replay without changing anything.
 
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
@@ -19,29 +19,29 @@ use crate::interrupt;
 use crate::progress::Progress;
 use crate::screen::{self, Style};
 
-/// Nothing is to be changed.
+/// Options of a dry run.
 #[derive(Args, Debug)]
 pub(super) struct Dry {
-    /// Change nothing: read all the logs, and say what there is to do, how much of it could go on at once, what merging
-    /// saves, what would be refused, and about how long it would take.
+    /// Change nothing: read all logs, and report the amount of work, the parallelism, the savings of merged row
+    /// changes, failed checks and the estimated time.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// With --dry-run: do not connect to the target. It counts as empty.
+    /// With --dry-run: do not connect to the target; assume that it is empty.
     #[arg(long, requires = "dry_run")]
     offline: bool,
 }
 
-/// All that is found out.
+/// Report of a dry run.
 pub(super) struct Outlook {
     pub(super) plan: Plan,
     pub(super) options: Options,
-    /// What stands in the way, and whether that is allowed.
+    /// Failed checks, and whether an option allows each.
     pub(super) findings: Vec<(Finding, bool)>,
     pub(super) estimate: Estimate,
 }
 
 impl Dry {
-    /// Goes over the logs, and prints what a replay would come to. Exit code 1 says that it would be refused.
+    /// Reads the logs and prints the report. Exit code 1 means that a replay would be refused.
     pub(super) fn run(
         &self,
         (named, is_logged): (Named, bool),

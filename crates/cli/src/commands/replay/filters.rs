@@ -1,4 +1,4 @@
-//! Which databases and tables are meant, and what they are called on the target.
+//! Options that select databases and tables, and rename databases on the target.
 
 use clap::Args;
 use filter::{Filter, Rule};
@@ -6,20 +6,21 @@ use filter::{Filter, Rule};
 use crate::commands::tables::Tables;
 use crate::exit::Failure;
 
-/// Which databases and tables are meant, and what they are called on the target.
+/// Options that select databases and tables, and rename databases on the target.
 #[derive(Args, Debug)]
 pub(super) struct Filters {
     #[command(flatten)]
     tables: Tables,
-    /// Apply to another database: rows of its tables, and statements run with it as the default database. Names that
-    /// a statement's own text says stay. The other options are on the new names.
+    /// Apply changes of database FROM to database TO: row changes to its tables, and statements that ran with it as
+    /// the default database. Database names in the text of a statement stay. The other options of this group match
+    /// the new names.
     #[arg(long, value_name = "FROM->TO", value_parser = rewrite)]
-    #[arg(help_heading = "Which databases and tables (rules as a replica's replicate-* options)")]
+    #[arg(help_heading = "Databases and tables (rules as of a replica's replicate-* options)")]
     rewrite_db: Vec<(String, String)>,
 }
 
 impl Filters {
-    /// Is a database called otherwise on the target?
+    /// Tells whether any database is renamed on the target.
     pub(super) const fn renames(&self) -> bool {
         !self.rewrite_db.is_empty()
     }
@@ -33,6 +34,6 @@ impl Filters {
 fn rewrite(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once("->").map(|(from, to)| (from.trim(), to.trim()));
     let parts = parts.filter(|(from, to)| !from.is_empty() && !to.is_empty());
-    let (from, to) = parts.ok_or_else(|| "a rewrite is FROM->TO".to_owned())?;
+    let (from, to) = parts.ok_or_else(|| "expected FROM->TO".to_owned())?;
     Ok((from.to_owned(), to.to_owned()))
 }

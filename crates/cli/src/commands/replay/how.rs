@@ -1,4 +1,4 @@
-//! How transactions are applied: in which order, and how many at once.
+//! Options of how transactions are applied: their order and parallelism.
 
 use std::num::NonZeroUsize;
 
@@ -13,27 +13,28 @@ use crate::commands::rewrite::size;
 use crate::exit::Failure;
 use crate::temporary::TemporaryFiles;
 
-/// How transactions are applied.
+/// Options of how transactions are applied.
 #[derive(Args, Debug)]
 pub(super) struct How {
-    /// What the target shows: transactions in the source's order, several at once or each by itself; or in any order.
-    /// [default: grouped; strict with --log]
+    /// Order of commits on the target [default: grouped; strict with --log]
     #[arg(long, value_enum)]
     commit_order: Option<Order>,
-    /// Write what is applied to the target's own binary log, each transaction under its GTID of the source, so that
-    /// replicas below the target have it too.
+    /// Write applied transactions to the target's own binary log, with the source's GTIDs, so that replicas of the
+    /// target receive them.
     #[arg(long)]
     pub(super) log: bool,
-    /// Transactions that are committed as one, at most.
+    /// Maximum number of transactions in one commit.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     group_max: usize,
-    /// Sessions that apply transactions, or groups of them, at once [default: 2 with --commit-order grouped, else 8].
+    /// Number of sessions that apply transactions or groups in parallel [default: 2 with --commit-order grouped,
+    /// otherwise 8]
     #[arg(long, value_name = "COUNT")]
     workers: Option<NonZeroUsize>,
-    /// Which may be applied at once [default: writeset with --commit-order grouped, else logical-clock].
+    /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
+    /// logical-clock]
     #[arg(long, value_enum)]
     parallel: Option<Parallel>,
-    /// Memory to take at most, about, as 300M or 2G; what is larger waits in a temporary file.
+    /// Approximate maximum memory, as 300M or 2G. Larger transactions wait in a temporary file.
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = size)]
     memory: u64,
     #[command(flatten)]
@@ -41,7 +42,7 @@ pub(super) struct How {
 }
 
 impl How {
-    /// Bytes of one transaction that are held in memory.
+    /// Returns the maximum bytes of one transaction that are kept in memory.
     pub(super) fn held_max(&self) -> usize {
         (self.memory() / 64).max(64 << 10)
     }
@@ -51,11 +52,10 @@ impl How {
             None if self.log => Ok(Order::Strict),
             None => Ok(Order::Grouped),
             Some(Order::Grouped) if self.log => Err(Failure::NotBegun(anyhow!(
-                "--log with --commit-order grouped: a group is one transaction, and the log gives each of its \
-                 transactions a GTID of its own; use strict"
+                "--log with --commit-order grouped: a group is one transaction on the target, but each transaction needs its own GTID in the log; use --commit-order strict"
             ))),
             Some(Order::Any) if self.log => Err(Failure::NotBegun(anyhow!(
-                "--log with --commit-order any: replicas below would see states that the source never had; use strict"
+                "--log with --commit-order any: replicas of the target would see states that the source never had; use --commit-order strict"
             ))),
             Some(order) => Ok(order),
         }
@@ -70,8 +70,7 @@ impl How {
         let parallel = self.parallel.unwrap_or(order.parallel());
         if order == Order::Grouped && matches!(parallel, Parallel::LogicalClock | Parallel::WritesetSession) {
             return Err(Failure::NotBegun(anyhow!(
-                "--commit-order grouped with --parallel {}: of many transactions committed as one, one always waits \
-                 for a neighbour, and each group for the one before; use writeset, database or none",
+                "--commit-order grouped with --parallel {}: each group would wait for the group before it; use --parallel writeset, database or none",
                 parallel.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
             )));
         }
@@ -89,19 +88,21 @@ impl How {
     }
 }
 
-/// What the target shows.
+/// Value of `--commit-order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Order {
-    /// Each transaction is committed by itself.
+    /// One commit for each transaction, in the source's order
     Strict,
-    /// Transactions in a row are committed as one: many when there are many to do.
+    /// One commit for several consecutive transactions, in the source's order; larger groups if more transactions
+    /// wait
     Grouped,
-    /// Each transaction is committed by itself, as soon as it is done: readers see states that the source never had.
+    /// One commit for each transaction as soon as it is applied, in any order: readers see states that the source
+    /// never had
     Any,
 }
 
 impl Order {
-    /// What may run beside what, if nobody says.
+    /// Returns the default of `--parallel`.
     const fn parallel(self) -> Parallel {
         match self {
             Self::Grouped => Parallel::Writeset,
@@ -109,7 +110,7 @@ impl Order {
         }
     }
 
-    /// How many sessions, if nobody says.
+    /// Returns the default of `--workers`.
     const fn workers(self) -> NonZeroUsize {
         let count = match self {
             Self::Grouped => 2,
@@ -129,18 +130,18 @@ impl From<Order> for CommitOrder {
     }
 }
 
-/// What may run beside what.
+/// Value of `--parallel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Parallel {
-    /// What the source says may run at once.
+    /// Transactions that the source's logical clock marks as independent
     LogicalClock,
-    /// What changes different rows, found from their keys.
+    /// Transactions that change different rows, determined from their keys
     Writeset,
-    /// The same, but for what ran in one session of the source.
+    /// As writeset, but not transactions of the same session of the source
     WritesetSession,
-    /// What changes different databases.
+    /// Transactions that change different databases
     Database,
-    /// Nothing: one after the other.
+    /// No transactions: one after the other
     None,
 }
 

@@ -1,4 +1,4 @@
-//! A running server as the source: its logs are received into a store, from where they are applied as they come.
+//! A running server as the source: its logs are received into a store and applied from there.
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, ScopedJoinHandle};
@@ -20,34 +20,34 @@ use crate::connection_args::{ConnectionArgs, ReplaySource, Sharing};
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::interrupt;
 
-/// Which running server the logs come from.
+/// Options that name the running server.
 #[derive(Args, Debug)]
 pub(super) struct Live {
     /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. The
     /// connection options of this server have the prefix --source-, as --source-ssl-ca. The logs are received into
-    /// --relay, and applied from there. Given several times: when one source is lost, the next one that has all the
-    /// transactions in --relay takes its place (MySQL with GTIDs). Or a directory of logs, as with --follow.
+    /// --relay, and applied from there. If given several times, the next source that has all transactions in --relay
+    /// replaces a lost one (MySQL with GTIDs). Also accepts a directory of logs, as --follow does.
     #[arg(
         long,
         value_name = "SOURCE",
         conflicts_with_all = ["logs", "follow", "dry_run", "status", "forget"]
     )]
     from: Vec<String>,
-    /// The directory that --from receives the server's logs into, as bintide receive does, and goes on with.
+    /// Directory for the logs of --from. They are received as bintide receive does, and resumed from there.
     #[arg(long, value_name = "DIR", requires = "from")]
     relay: Option<PathBuf>,
-    /// Keep so much in --relay, and remove the oldest logs beyond it, applied or not: a time as 12h or 7d, or a size as
-    /// 500M or 100G. More than the target may fall behind.
+    /// Retain at most this age (12h, 7d) or size (500M, 100G) of logs in --relay; older logs are deleted, even if
+    /// they are not applied yet. Choose more than the target may fall behind.
     #[arg(long, value_name = "TIME|SIZE", value_parser = receive::parse_keep, requires = "relay")]
     relay_keep: Option<Keep>,
-    /// The former name of --source-password-file.
+    /// Former name of --source-password-file.
     #[arg(long, value_name = "FILE", requires = "from", hide = true)]
     from_password_file: Option<PathBuf>,
     #[command(flatten)]
     connection: ConnectionArgs<ReplaySource>,
 }
 
-/// How often somebody who waits for the first log looks.
+/// Interval at which the wait for the first log polls.
 const GLANCE: Duration = Duration::from_millis(20);
 
 impl Live {
@@ -66,7 +66,7 @@ impl Live {
     }
 }
 
-/// Receives and applies, until Ctrl-C, or until one of them fails.
+/// Receives and applies logs until Ctrl-C, or until one of the two fails.
 pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
     let from = command.live.from.clone();
     command.follow = true;
@@ -77,7 +77,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         return apply(command, global);
     }
     let Some(folder) = command.live.relay.clone() else {
-        let why = "--from mysql://… needs --relay DIR: where the server's logs are kept on their way";
+        let why = "--from mysql://… needs --relay DIR, a directory for the server's logs";
         return Err(Failure::NotBegun(anyhow!(why)));
     };
     let addresses: Result<Vec<Address>, Failure> =
@@ -101,7 +101,7 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);
             if ended.is_err() {
-                // Without a source there is nothing to apply.
+                // Without a source nothing can be applied.
                 interrupt::request();
             }
             ended
@@ -122,7 +122,8 @@ pub(super) fn run(command: &mut Replay, global: &Global) -> Outcome {
     })
 }
 
-/// A server that had its own changes applied again would have rows twice. Whoever cannot be asked is told so later.
+/// Refuses a source that is the target itself: its changes would be applied twice. A server that cannot be queried
+/// passes; the connection later reports the error.
 fn refuse_itself(
     command: &Replay,
     sources: &[Address],
@@ -136,14 +137,13 @@ fn refuse_itself(
     let Some(own) = server_uuid(&target, options) else { return Ok(()) };
     match sources.iter().find(|source| server_uuid(source, options).as_ref() == Some(&own)) {
         Some(source) => Err(Failure::NotBegun(anyhow!(
-            "--from {source} and --to {target} are one server, as both have its server_uuid: its own changes would be \
-             made a second time; give another target"
+            "--from {source} and --to {target} are the same server (same server_uuid): its changes would be applied twice; give another target"
         ))),
         None => Ok(()),
     }
 }
 
-/// The same where the logs of a server's own directory are followed: what is applied comes back in them.
+/// Refuses to follow the target's own directory: applied changes would come back in its logs.
 pub(super) fn refuse_own_directory(followed: &Store, target: &Named) -> Result<(), Failure> {
     let (Named::Mysql(target, _), Some(folder)) =
         (target, followed.logs().first().and_then(|log| log.parent()))
@@ -155,8 +155,7 @@ pub(super) fn refuse_own_directory(followed: &Store, target: &Named) -> Result<(
     let options = LinkOptions { cancel: interrupt::cancel(), ..LinkOptions::default() };
     match of_folder.filter(|uuid| server_uuid(target, &options).as_deref() == Some(uuid.as_bytes())) {
         Some(uuid) => Err(Failure::NotBegun(anyhow!(
-            "{} is the directory of --to {target} itself, as auto.cnf there has its server_uuid, {uuid}: its own changes \
-             would be made a second time; give another target",
+            "{} is the data directory of --to {target} (its auto.cnf has server_uuid {uuid}): its changes would be applied twice; give another target",
             folder.display()
         ))),
         None => Ok(()),
@@ -168,7 +167,7 @@ fn server_uuid(server: &Address, options: &LinkOptions) -> Option<Vec<u8>> {
     rows.ok()?.pop()?.into_iter().next().flatten()
 }
 
-/// Where an empty relay begins: with what the target lacks.
+/// Returns the start point of an empty relay directory: the first transaction that the target lacks.
 fn begin(command: &Replay, relay: &Path, global: &Global) -> Result<Begin, Failure> {
     if Store::open(relay).is_ok() {
         return Ok(Begin::Oldest);
@@ -184,7 +183,7 @@ fn begin(command: &Replay, relay: &Path, global: &Global) -> Result<Begin, Failu
     Ok(Begin::For { gtids, log: applied.progress.place.map(|place| place.log) })
 }
 
-/// Waits for the first log's first event; false if there will be none.
+/// Waits for the first event of the first log. Returns false if the receiver ends or is interrupted before.
 fn has_begun<T>(folder: &Path, receiving: &ScopedJoinHandle<'_, T>) -> bool {
     let is_there = || {
         let store = Store::open(folder).ok()?;

@@ -44,37 +44,37 @@ use crate::metrics::Metrics;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Bring a server that was restored from a backup up to the last log:
+  Point-in-time recovery: apply all logs to a server restored from a backup:
       bintide replay binlog.0000* --to 'mysql://root@localhost/?socket=/run/mysqld/mysqld.sock'
-  The same after an interruption, a crash or a lost connection: it goes on
-  where it stopped, and applies nothing twice.
-  Over TCP, with TLS, and the password from a file:
+  After an interruption, a crash or a lost connection, run the same command
+  again: it resumes where it stopped, and applies nothing twice.
+  Over TCP and TLS, with the password in a file:
       bintide replay /backup --to 'mysql://restore@db2:3306/?ssl-mode=REQUIRED' --password-file ~/.pw
-  To a point in time, or just in front of a mistake:
+  Up to a point in time, or up to just before a faulty transaction:
       bintide replay /backup --to TARGET --stop-datetime '2026-11-22 01:00:00'
       bintide replay /backup --to TARGET --stop-gtid 5ea5ca5e-0001-4000-8000-000000000001:4711
-  And see whether the target has then what the source has:
+  Compare the target with the source afterwards:
       bintide replay /backup --to TARGET --verify mysql://root@db1/
-  What would that come to? Nothing is changed:
+  Show the amount of work and the estimated time, without changing anything:
       bintide replay /backup --to TARGET --dry-run
-  As it is written, from a server's own directory or a replica's relay logs:
+  Follow the logs in a server's own directory, or a replica's relay logs:
       bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
-  From a running server, as it writes:
+  Follow a running server:
       bintide replay --from mysql://repl@db1/ --relay /var/lib/bintide/db1 --to TARGET
-  To a server whose data is larger than its memory:
+  To a server whose data does not fit in its memory:
       bintide replay /backup --to TARGET --warm
-  Into a SQLite database, without any server:
+  To a SQLite database, without a server:
       bintide replay binlog.0000* --to sqlite:copy.db
-  Only one database, under another name (CREATE DATABASE is not rewritten: make
+  Only one database, under another name (CREATE DATABASE is not rewritten: create
   shop_old on the target first):
       bintide replay /backup --to TARGET --rewrite-db 'shop->shop_old' --do-db shop_old
-  Each transaction by itself, as the source had it:
+  One commit for each transaction, as on the source:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
 
-How far a target has come is kept on the target, in the table bintide.progress,
-in the same transaction as the changes: --status shows it, --forget drops it.
-The target's binary log is not written to, unless --log asks for it. Take care
-that nobody else changes the target meanwhile.";
+The target stores the replay position in its table bintide.progress, in the same
+transaction as the changes: --status shows it, --forget drops it. replay does not
+write to the target's binary log, unless you give --log. Make sure that nobody
+else changes the target during a replay.";
 
 /// Arguments of `bintide replay`.
 #[derive(Args, Debug)]
@@ -99,25 +99,25 @@ pub(crate) struct Replay {
     verify: Verify,
     #[command(flatten)]
     metrics: Metrics,
-    /// Follow a directory of logs that is still being written to, a server's own or that of its relay logs, until Ctrl-C.
+    /// Follow a directory of logs until Ctrl-C: a server's binary logs or its relay logs.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
-    /// Have the pages that the next transactions need read into the target's memory ahead of them, as bintide warm does
-    /// for a replica; stops by itself where nothing is gained. For a server whose data is larger than its memory.
+    /// Read the pages that the next transactions need into the target's memory ahead of them, as bintide warm does
+    /// for a replica; stops by itself if it gains nothing. For a server whose data does not fit in its memory.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     warm: bool,
-    /// Show how far the target has come, and do nothing.
+    /// Show the target's replay position, and do nothing else.
     #[arg(long, conflicts_with_all = ["forget", "logs"])]
     status: bool,
-    /// Forget how far the target, a server, has come: drop the table bintide.progress there, and do nothing else.
+    /// Drop the target's replay position, the table bintide.progress, and do nothing else. Servers only.
     #[arg(long, conflicts_with = "logs")]
     forget: bool,
-    /// Print the outcome as one JSON document.
+    /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
-/// Logs need not be given where nothing is applied.
+/// Makes the LOG arguments optional where nothing is applied.
 pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
     let relax =
         |logs: clap::Arg| logs.required(false).required_unless_present_any(["status", "forget", "from"]);

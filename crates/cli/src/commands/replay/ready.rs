@@ -10,22 +10,23 @@ use crate::commands::replay::target::Named;
 use crate::exit::{Advice, Failure};
 use crate::screen;
 
-/// What may be as it is.
+/// Options that allow a replay in spite of failed checks.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "What may stand in the way")]
+#[command(next_help_heading = "Checks before the replay")]
 pub(super) struct Allow {
-    /// Apply the logs even if the target lacks transactions from before the first of them.
+    /// Apply the logs even if the target lacks transactions before the first log.
     #[arg(long)]
     pub(super) allow_gap: bool,
-    /// Apply them even if the target's tables are not those of the logs: the server then converts what it can, as its
-    /// replica_type_conversions says, and ignores columns that it lacks. As SQL, values go where the column takes them,
-    /// rounded to its digits, and columns are matched by name where the log has names; else their number must agree.
+    /// Apply the logs even if the target's table definitions differ from the source's. As events, the server converts
+    /// values as its replica_type_conversions allows, and ignores columns that it lacks. As SQL, values are rounded
+    /// to the precision of the column; columns are matched by name if the log has names, otherwise both tables must
+    /// have the same number of columns.
     #[arg(long)]
     allow_different_tables: bool,
-    /// Apply them even if the target was brought forward by the logs of another server.
+    /// Apply the logs even if the target has applied logs of another server.
     #[arg(long)]
     allow_other_source: bool,
-    /// Apply them even if the account seems to lack privileges, and see how far it gets.
+    /// Apply the logs even if the account appears to lack privileges, as far as it gets.
     #[arg(long)]
     allow_missing_privileges: bool,
 }

@@ -1,4 +1,4 @@
-//! What transactions are applied to: `--to`.
+//! Target that transactions are applied to: `--to`.
 
 use std::path::PathBuf;
 
@@ -13,28 +13,29 @@ use crate::args::Global;
 use crate::connection_args::{ConnectionArgs, Sharing, VerifyServer};
 use crate::exit::Failure;
 
-/// Which target, and as whom.
+/// Options that name the target and the account.
 #[derive(Args, Debug)]
 pub(super) struct To {
-    /// Target: a server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE; the connection options below
-    /// can complete or replace this address. Or a SQLite database, as sqlite:FILE; it is created if it does not exist.
+    /// Target: a server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE; the connection options
+    /// below can complete or replace this address. Or a SQLite database, as sqlite:FILE; it is created if it does not
+    /// exist.
     #[arg(long, value_name = "TARGET", required_unless_present_any = NAMING_TARGET)]
     to: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// How row changes are made on a server.
+    /// Method that applies row changes to a server
     #[arg(long, value_enum, default_value_t = As::Auto)]
     apply_as: As,
 }
 
-/// How row changes are made on a server.
+/// Method that applies row changes to a server
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum As {
-    /// As events where the server and the account allow it, else as SQL statements.
+    /// As events if the server and the account allow it, otherwise as SQL statements
     Auto,
-    /// As the events that they are, in BINLOG statements.
+    /// As row events, in BINLOG statements
     Binlog,
-    /// As INSERT, UPDATE and DELETE statements.
+    /// As INSERT, UPDATE and DELETE statements
     Sql,
 }
 
@@ -48,14 +49,14 @@ impl From<As> for ApplyAs {
     }
 }
 
-/// The options of which one is enough to name a target.
+/// Options of which one is enough to name a target.
 const NAMING_TARGET: [&str; 5] = ["host", "port", "socket", "protocol", "login-path"];
-/// How a target that is a server begins.
+/// Prefix of a server's address.
 const MYSQL: &str = "mysql://";
-/// How a target that is a SQLite database begins.
+/// Prefix of a SQLite database's address.
 const SQLITE: &str = "sqlite:";
 
-/// A target that is there to be applied to.
+/// Connected target.
 #[derive(Debug)]
 pub(super) enum Opened {
     Mysql(Box<MysqlTarget>),
@@ -63,7 +64,7 @@ pub(super) enum Opened {
     Sqlite(SqliteTarget),
 }
 
-/// Which target: checked as far as that can be done without it.
+/// Address of a target, checked as far as possible without a connection.
 #[derive(Clone)]
 pub(super) enum Named {
     Mysql(Box<Address>, ApplyAs),
@@ -75,17 +76,17 @@ impl To {
         &self.connection
     }
 
-    /// Which target, and as whom; nothing is connected yet.
+    /// Returns the target's address and the account, without connecting.
     pub(super) fn named(&self, global: &Global) -> Result<Named, Failure> {
         let text = self.to.as_deref();
         match text.and_then(|text| text.strip_prefix(SQLITE)) {
             Some("") => {
-                Err(Failure::NotBegun(anyhow!("--to: sqlite: has a file behind it, as sqlite:copy.db")))
+                Err(Failure::NotBegun(anyhow!("--to sqlite: needs a file name, as sqlite:copy.db")))
             }
             Some(path) => Ok(Named::Sqlite(path.into())),
-            // The text may be an address with a slip in it, and have a password.
+            // The text may be a mistyped address that contains a password.
             None if text.is_some_and(|text| !text.starts_with(MYSQL)) => Err(Failure::NotBegun(anyhow!(
-                "--to{}: a target is a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE",
+                "--to{}: expected a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE",
                 text.filter(|text| !text.contains(['@', ':']))
                     .map(|text| format!(" {text}"))
                     .unwrap_or_default()
@@ -113,7 +114,7 @@ impl To {
     }
 }
 
-/// Connects, and takes the target's lock.
+/// Connects to the target and takes its lock.
 pub(super) fn open(named: Named) -> Result<Opened, Failure> {
     let not_begun = |error: replay::Error| Failure::NotBegun(error.into());
     match named {
@@ -132,17 +133,18 @@ pub(super) fn open(named: Named) -> Result<Opened, Failure> {
 }
 
 impl Named {
-    /// The server's address; what only a server has is not to be had of a file.
+    /// Returns the server's address. A SQLite database gives an error: `asked` names the option that requires a
+    /// server.
     pub(super) fn server(&self, asked: &str) -> Result<&Address, Failure> {
         match self {
             Self::Mysql(address, _) => Ok(address),
-            Self::Sqlite(_) => Err(Failure::NotBegun(anyhow!("{asked} is of servers: mysql://…"))),
+            Self::Sqlite(_) => Err(Failure::NotBegun(anyhow!("{asked} requires a server as target: mysql://…"))),
         }
     }
 }
 
 impl Opened {
-    /// Has what is applied written to the target's own binary log.
+    /// Makes the target write applied transactions to its own binary log.
     pub(super) fn logging(self) -> Result<Self, Failure> {
         match self {
             Self::Mysql(target) => {
@@ -154,7 +156,7 @@ impl Opened {
         }
     }
 
-    /// From here on, progress is in the logs that this server wrote.
+    /// Records progress in the logs of this server from here on.
     pub(super) fn set_source(&self, writer: Option<u32>) -> Result<(), Failure> {
         match (self, writer) {
             (Self::Mysql(target), Some(writer)) => {
@@ -164,7 +166,7 @@ impl Opened {
         }
     }
 
-    /// What transactions are applied to.
+    /// Returns the target that transactions are applied to.
     pub(super) fn target(&self) -> &dyn Target {
         match self {
             Self::Mysql(target) => &**target,
@@ -173,7 +175,7 @@ impl Opened {
         }
     }
 
-    /// The sessions that apply, by a server's numbers for their connections.
+    /// Returns the connection ids of the sessions that apply transactions.
     pub(super) fn connections(&self) -> Vec<u32> {
         match self {
             Self::Mysql(target) => target.connections(),
@@ -182,7 +184,7 @@ impl Opened {
         }
     }
 
-    /// What was done otherwise than on the source: a line each.
+    /// Returns the differences from the source, one per line.
     pub(super) fn remarks(&self) -> Vec<String> {
         match self {
             Self::Mysql(target) => target.remarks(),

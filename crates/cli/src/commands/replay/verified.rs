@@ -1,4 +1,4 @@
-//! `--verify`: has the target, after a replay, what another server has?
+//! `--verify`: compares the target after a replay with another server.
 
 use std::ops::ControlFlow;
 
@@ -18,38 +18,39 @@ use crate::progress::Progress;
 use crate::screen::{self, visible};
 use crate::units;
 
-/// Whom the target is compared with.
+/// Options that name the server to compare with.
 #[derive(Args, Debug)]
 pub(super) struct Verify {
-    /// After the replay, compare the target's tables with those of this server, as mysql://USER@HOST:PORT/: all that
-    /// the logs change or define. The connection options of this server have the prefix --verify-, as --verify-ssl-ca.
-    /// Without --verify-password, the target's password is used. Exit code 1 means that a table differs or is missing.
+    /// After the replay, compare the target's tables with those of this server, as mysql://USER@HOST:PORT/: all
+    /// tables that the logs change or define. The connection options of this server have the prefix --verify-, as
+    /// --verify-ssl-ca. Without --verify-password, the target's password is used. Exit code 1 means that a table
+    /// differs or is missing.
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["follow", "from", "dry_run", "status", "forget"])]
     verify: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs<VerifyServer>,
 }
 
-/// What a comparison came to.
+/// Result of a comparison.
 pub(super) struct Verified {
     server: String,
     means: Means,
-    /// What the server has executed besides.
+    /// GTIDs that the server has executed and the logs do not contain.
     besides: String,
     tables: Vec<(Pair, Verdict)>,
 }
 
-/// What a target is compared with, and what of it.
+/// Inputs of a comparison.
 pub(super) struct Against {
     pub(super) server: Address,
     pub(super) target: Named,
-    /// The logs, to be read once more.
+    /// Logs, to be read a second time.
     pub(super) source: Source,
     pub(super) bytes_total: Option<u64>,
 }
 
 impl Verify {
-    /// The server to compare with, if there is to be one. It must be there before anything is applied.
+    /// Returns the server to compare with, if the option is given. It must be reachable before anything is applied.
     pub(super) fn server(
         &self,
         to: &To,
@@ -60,7 +61,7 @@ impl Verify {
         let Some(text) = &self.verify else { return Ok(None) };
         if logs.contains(&Log::Stdin) {
             return Err(Failure::NotBegun(anyhow!(
-                "--verify goes over the logs twice, and standard input can be read once: give them as files"
+                "--verify reads the logs twice, but standard input can be read only once: give the logs as files"
             )));
         }
         let address = to.verify_server(text, &self.connection, target, global)?;
@@ -72,7 +73,7 @@ impl Verify {
 }
 
 impl Verified {
-    /// Compares, table by table.
+    /// Compares the servers table by table.
     pub(super) fn of(
         against: Against,
         options: &Options,
@@ -91,7 +92,7 @@ impl Verified {
         let pairs = pairs.map_err(failed)?;
         if !global.quiet {
             let tables = units::counted(pairs.len() as u64, "table");
-            screen::remark(format_args!("comparing {tables} of the logs with {server}"));
+            screen::remark(format_args!("comparing {tables} with {server}"));
         }
         let mut comparison = Comparison::open(&server, compared(&target)?).map_err(failed)?;
         let mut tables = Vec::new();
@@ -105,12 +106,12 @@ impl Verified {
         Ok(Self { server: server.to_string(), means: comparison.means(), besides, tables })
     }
 
-    /// Is every table the same?
+    /// Tells whether all tables are equal.
     pub(super) fn is_equal(&self) -> bool {
         self.tables.iter().all(|(_, verdict)| *verdict == Verdict::Equal)
     }
 
-    /// A line each, and what they come to.
+    /// Returns a line for each table, and a summary.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for (pair, verdict) in &self.tables {
@@ -134,11 +135,11 @@ impl Verified {
         text
     }
 
-    /// Why they may differ.
+    /// Returns the reason why tables may differ, if there is one.
     pub(super) fn remark(&self) -> Option<String> {
         (!self.besides.is_empty()).then(|| {
             format!(
-                "{} has executed what these logs did not bring to the target: {}; what that changed differs",
+                "{} has executed transactions that these logs did not bring to the target: {}; their changes show as differences",
                 self.server, self.besides
             )
         })

@@ -1,4 +1,4 @@
-//! `bintide stats`: what logs hold.
+//! `bintide stats`: counts transactions, rows and bytes.
 
 mod html;
 mod text;
@@ -21,43 +21,43 @@ use crate::screen::{self, Style};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  What is in this log?
+  Statistics of one log:
       bintide stats binlog.000012
-  In all logs that a server's index names, without taking part in its work:
+  Statistics of all logs of a server, without a connection to it:
       bintide stats /var/lib/mysql
-  Which tables wrote most rows? The same bytes as the usual one-liner of
-  mysqlbinlog and perl prints, some hundred times sooner:
+  Rows by table, most first. The output equals that of the usual one-liner of
+  mysqlbinlog and perl, about a hundred times faster:
       bintide stats --rows binlog.000012
-  The largest transaction, for a program:
+  The largest transaction, as JSON:
       bintide stats --json binlog.000012 | jq '.largest[0]'
-  A page with charts, to be read in a browser or printed:
+  An HTML page with charts:
       bintide stats --html report.html /var/lib/mysql
   From a compressed backup:
       zstd -dc binlog.000012.zst | bintide stats -
 
-Transactions count by what they were before compression. A commit's time is
-that of the server that wrote the log; times are shown in the time zone of TZ.";
+Sizes of transactions are those before compression. Commit times are those of
+the server that wrote the log, shown in the time zone of TZ.";
 
 /// Arguments of `bintide stats`.
 #[derive(Args, Debug)]
 pub(crate) struct Stats {
     #[command(flatten)]
     inputs: Inputs,
-    /// Print a line for each table and kind of change: rows, kind, table; most first.
+    /// Print one line for each table and kind of change: rows, kind, table; most rows first.
     #[arg(long, conflicts_with = "json")]
     rows: bool,
-    /// Print everything as one JSON document.
+    /// Print the report as one JSON document.
     #[arg(long)]
     json: bool,
-    /// Write a page with charts to this file: it needs nothing else, and prints well. `-` is standard output.
+    /// Write an HTML page with charts to this file; it needs no other files. `-` is standard output.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "rows"])]
     html: Option<PathBuf>,
-    /// How many of the largest and of the longest transactions to name.
+    /// Number of the largest and of the longest transactions to list.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     top: usize,
 }
 
-/// The rows of binary_log_transaction_compression_stats, as a table.
+/// Returns the rows of binary_log_transaction_compression_stats as a table.
 pub(crate) fn compression(rows: &[CompressionRow], style: Style) -> String {
     text::compression(rows, style)
 }
@@ -83,11 +83,11 @@ pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
     Ok(verdict(&report))
 }
 
-/// What holds no event at all is no log.
+/// Returns the verdict: a file without any event is not a log.
 fn verdict(report: &Report) -> Verdict {
     let mut verdict = Verdict::Fine;
     for log in report.logs.iter().filter(|log| log.events == 0) {
-        screen::remark(format_args!("{} holds no events: it is empty, or torn at its start", log.name));
+        screen::remark(format_args!("{} has no events: the file is empty or torn at its start", log.name));
         verdict = Verdict::FaultsFound;
     }
     verdict

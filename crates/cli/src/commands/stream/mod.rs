@@ -1,4 +1,4 @@
-//! `bintide stream`: row changes as JSON records.
+//! `bintide stream`: writes row changes as JSON records.
 
 mod catalogue;
 mod live;
@@ -32,27 +32,27 @@ use crate::temporary::TemporaryFiles;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  The rows that a log changes, in Debezium's form, one record a line:
+  Row changes of a log in Debezium's format, one record per line:
       bintide stream --format debezium binlog.000012
-  In Maxwell's, of one database only, from all logs that a server's index names:
+  In Maxwell's format, one database, all logs of a server:
       bintide stream --format maxwell --do-db shop /var/lib/mysql
-  From a compressed backup, into a program:
+  From a compressed backup to a program:
       zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
-  Into a program, and after a crash of either go on where it ended (what came
-  last may come again):
+  To a program; after a crash of either, resume where it stopped (the last
+  records may be repeated):
       bintide stream --format debezium --progress state /var/lib/mysql | consumer
-  Into files, each transaction exactly once however often it is killed:
+  To files, each transaction exactly once, even after crashes:
       bintide stream --format debezium --out changes /var/lib/mysql
-  Changes as a running server makes them:
+  Follow a running server:
       bintide stream --format debezium --from mysql://repl@db1/ --progress state
-  The rows that it has already in front of them:
+  First the present rows of all tables, then the changes:
       bintide stream --format debezium --from mysql://repl@db1/ --out changes --snapshot
-  Behind a transaction whose last record was seen:
+  Resume after a transaction:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
-Columns have names where the source logs them (binlog_row_metadata=FULL); a
-running source is asked otherwise, and of logs any server with --schema; logs that
-have their tables' definitions tell it with --schema ddl; or give --columns numbered.";
+The source logs column names with binlog_row_metadata=FULL. Otherwise stream
+queries the server of --from, or that of --schema; --schema ddl takes the names
+from table definitions in the logs; --columns numbered needs no names.";
 
 /// Arguments of `bintide stream`.
 #[derive(Args, Debug)]
@@ -61,25 +61,24 @@ pub(crate) struct Stream {
     inputs: Inputs,
     #[command(flatten)]
     server: Server,
-    /// In whose form records are written.
+    /// Record format.
     #[arg(long, value_enum, value_name = "FORM")]
     format: Form,
-    /// What columns are called: by the names in the log, or by their numbers where it has none.
+    /// Column names in records
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Columns::Named)]
     columns: Columns,
-    /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account needs
-    /// SELECT on the tables; or ddl, for the table definitions in the log itself. The connection options of this server
-    /// have the prefix --schema-, as --schema-ssl-ca. [default: the server of --from]
+    /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account
+    /// needs SELECT on the tables; or ddl, for the table definitions in the log itself. The connection options of
+    /// this server have the prefix --schema-, as --schema-ssl-ca. [default: the server of --from]
     #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
-    /// Pass over changes that are in the log as statements. Which rows they changed nobody can tell.
+    /// Skip changes that are logged as statements, instead of failing: the rows that they changed are not known.
     #[arg(long)]
     skip_statements: bool,
-    /// Put the statement that changed a row into its record, where the source logs it
-    /// (binlog_rows_query_log_events).
+    /// Add the original statement to each record, if the source logs it (binlog_rows_query_log_events).
     #[arg(long)]
     queries: bool,
-    /// What the source is called in Debezium's records: its topic prefix.
+    /// Name of the source in Debezium's records: its topic prefix.
     #[arg(long, value_name = "NAME", default_value = "bintide")]
     name: String,
     #[command(flatten)]
@@ -90,23 +89,25 @@ pub(crate) struct Stream {
     temporary: TemporaryFiles,
 }
 
-/// A running server, instead of logs.
+/// Options that name a running server.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "A running server, instead of logs")]
+#[command(next_help_heading = "Running server, instead of logs")]
 struct Server {
-    /// Follow this server's log as it is written, from the oldest that it has: mysql://USER@HOST:PORT/, or
-    /// mysql://USER@localhost/?socket=FILE. The connection options below can complete or replace this address. The account
-    /// needs REPLICATION SLAVE.
+    /// Follow this server's log as it is written, from its oldest log on: mysql://USER@HOST:PORT/, or
+    /// mysql://USER@localhost/?socket=FILE. The connection options below can complete or replace this address. The
+    /// account needs REPLICATION SLAVE.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["logs", "keyring"])]
     from: Option<String>,
-    /// The `server_id` to come as: that of no other replica of the server. A large one is drawn otherwise.
+    /// server_id of this client; it must differ from those of the source and its replicas [default: a large random
+    /// number]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "logs")]
     server_id: Option<u32>,
-    /// At first, the rows that the tables have, and then changes from there on: where nothing was written before.
+    /// Write the present rows of all tables first, then the changes after that point. Only at the first run: when no
+    /// progress is saved.
     #[arg(long, conflicts_with_all = ["logs", "resume"])]
     snapshot: bool,
-    /// Stop at the end of what the server has, instead of waiting for more.
+    /// Stop at the end of the last log instead of waiting for more events.
     #[arg(long, conflicts_with = "logs")]
     stop_at_end: bool,
     #[command(flatten)]
@@ -115,47 +116,47 @@ struct Server {
     schema: ConnectionArgs<SchemaServer>,
 }
 
-/// Where records go, and where a run goes on.
+/// Options of the output, and of where a run resumes.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Where records go, and going on")]
+#[command(next_help_heading = "Output and resuming")]
 struct GoesOn {
-    /// Go on behind the transaction whose end had this in its field `resume`.
+    /// Resume after this transaction: the value of the field `resume` in its last record.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["progress", "out"])]
     resume: Option<Token>,
-    /// Keep in this file how far records were written, and from a pipe taken, and go on from there: what came last
-    /// before a crash may come again.
+    /// Save in this file which records were written (to a pipe: which the reader took), and resume from there. After
+    /// a crash, the last records may be repeated.
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     progress: Option<PathBuf>,
-    /// Write records to files in this directory, each transaction once: files that are finished change no more.
+    /// Write records to files in this directory, each transaction exactly once. Finished files never change.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Bytes (K, M, G) from which on a file of --out is finished, at a transaction's end.
+    /// Size (K, M, G) from which a file of --out is finished, at the end of a transaction.
     #[arg(long, value_name = "BYTES", default_value = "64M", requires = "out", value_parser = file_size)]
     file_size: u64,
 }
 
 fn file_size(text: &str) -> Result<u64, String> {
     match rewrite::size(text)? {
-        0 => Err("a file has a byte at least: 64M is usual".to_owned()),
+        0 => Err("expected a size of at least one byte, such as 64M".to_owned()),
         bytes => Ok(bytes),
     }
 }
 
-/// Whose form.
+/// Value of `--format`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Form {
-    /// As Debezium's MySQL connector writes JSON without schemas.
+    /// Records of Debezium's MySQL connector, as JSON without schemas
     Debezium,
-    /// As Maxwell writes JSON.
+    /// Records of Maxwell, as JSON
     Maxwell,
 }
 
-/// What columns are called.
+/// Value of `--columns`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Columns {
-    /// By their names; a log without them is refused.
+    /// Names; an error if a name is not known
     Named,
-    /// By their names, or @1, @2 and so on.
+    /// Names, or @1, @2 and so on if they are not known
     Numbered,
 }
 
@@ -191,7 +192,8 @@ pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
     live::follow(&mut live, &settings, (output, resume))
 }
 
-/// With the definitions that were saved, if columns are called by these. Else nobody follows what becomes of them.
+/// Loads the saved definitions if `--schema ddl` is given. Otherwise forgets them, because they are no longer
+/// updated.
 fn with_kept(schema: Schema, output: &mut Output) -> Result<Schema, Failure> {
     match schema {
         Schema::Log(_) => Ok(Schema::Log(tell::kept(output)?.unwrap_or_default())),
@@ -202,7 +204,7 @@ fn with_kept(schema: Schema, output: &mut Output) -> Result<Schema, Failure> {
     }
 }
 
-/// Logs need not be given where a server is.
+/// Makes the LOG arguments optional where a server is given.
 pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| match command.get_name() {
         "stream" => {
@@ -213,7 +215,7 @@ pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
 }
 
 impl Server {
-    /// The server whose log is followed.
+    /// Returns the server whose log is followed.
     fn source(&self, global: &Global) -> Result<Address, Failure> {
         self.connection.address(self.from.as_deref(), "--from", global)
     }
@@ -224,14 +226,14 @@ impl Server {
         }
         let mut bytes = [0; 4];
         getrandom::fill(&mut bytes)
-            .map_err(|error| Failure::NotBegun(anyhow!("no random number: {error}")))?;
-        // Those that people give to their servers are small.
+            .map_err(|error| Failure::NotBegun(anyhow!("could not get a random server_id: {error}")))?;
+        // The highest bit avoids the small numbers that people assign to servers.
         Ok(u32::from_le_bytes(bytes) | 1 << 31)
     }
 }
 
 impl Stream {
-    /// Who knows what columns are called that the log does not name.
+    /// Returns the source of column names that the log does not have.
     fn schema(&self, global: &Global) -> Result<Schema, Failure> {
         let has_source = !self.inputs.has_logs();
         match self.schema.as_deref() {
@@ -267,23 +269,23 @@ impl Stream {
 }
 
 impl GoesOn {
-    /// Where records go, and where to go on.
+    /// Opens the output, and returns the point to resume from.
     fn to(&self, envelope: Envelope) -> Result<(Output, Resume), Failure> {
         if let Some(folder) = &self.out {
-            let files = Files::open(folder, self.file_size, envelope).context("could not go on with --out");
+            let files = Files::open(folder, self.file_size, envelope).context("could not resume --out");
             let files = files.map_err(Failure::NotBegun)?;
             let resume = Resume { token: files.resume().cloned(), had: files.had().cloned() };
             return Ok((Output::new(To::Files(Box::new(files))), resume));
         }
         let mut kept = None;
         let lock = self.progress.as_ref().map(|path| lock_progress(path)).transpose();
-        let lock = lock.context("could not keep how far records were written").map_err(Failure::NotBegun)?;
+        let lock = lock.context("could not lock the progress file").map_err(Failure::NotBegun)?;
         let resume = match &self.progress {
             None => Resume { token: self.resume.clone(), had: None },
             Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => {
                     let saved = saved(&text);
-                    let saved = saved.with_context(|| format!("could not go on from {}", path.display()));
+                    let saved = saved.with_context(|| format!("could not resume from {}", path.display()));
                     let saved = saved.map_err(Failure::NotBegun)?;
                     kept = saved.kept;
                     Resume { token: Some(saved.token), had: saved.had }

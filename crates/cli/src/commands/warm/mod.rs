@@ -1,4 +1,4 @@
-//! `bintide warm`: brings into memory what a replica's applier will need.
+//! `bintide warm`: reads pages that a replica's applier will need into memory ahead of it.
 
 mod figures;
 mod watch;
@@ -24,67 +24,69 @@ use crate::metrics::Metrics;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Beside a replica that lags, on its own machine, until Ctrl-C:
+  For a lagging replica, on the replica's machine, until Ctrl-C:
       bintide warm --socket /run/mysqld/mysqld.sock -u warm --password-file ~/.pw
-  One channel of several, watched by Prometheus:
+  For one replication channel, with metrics for Prometheus:
       bintide warm -h 127.0.0.1 -u warm --channel east --metrics 127.0.0.1:9104
-  By the rules of Replication Booster, at most five seconds ahead:
+  With the rules of Replication Booster, at most five seconds ahead:
       bintide warm -h 127.0.0.1 -u warm -p -t 20 -s 5
 
-It reads the replica's relay logs, so it runs on the replica's machine, as a
+warm reads the replica's relay logs, so run it on the replica's machine, as a
 user who may read them. The account needs SELECT on the tables and REPLICATION
-CLIENT (on a MariaDB since 10.5, SLAVE MONITOR); with SELECT on
-performance_schema it can tell who reads how much, and with PROCESS how far the
-applier is within a large transaction. Nothing is changed, and nothing is
-locked.";
+CLIENT (on MariaDB since 10.5, SLAVE MONITOR). With SELECT on
+performance_schema, warm measures which pages it and the applier read; with
+PROCESS, how far the applier is in a large transaction. warm changes nothing
+and locks nothing.";
 
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
 pub(crate) struct Warm {
-    /// Connections that search; 10 otherwise, and up to 32 where a page takes long to read.
+    /// Number of connections that search [default: 10, and up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     threads: Option<u16>,
-    /// Pass over so many events in front of the applier, as Replication Booster does (500). With any of -o, -s and -m,
-    /// the rules of all three hold.
+    /// Skip this number of events ahead of the applier, as Replication Booster does. If -o, -s or -m is given, the
+    /// rules of all three apply [default with -s or -m: 500]
     #[arg(short, long, value_name = "EVENTS")]
     offset_events: Option<u64>,
-    /// Be so many seconds of the source's time ahead at most, as Replication Booster does (3).
+    /// Stay at most this number of seconds ahead, in the source's time, as Replication Booster does [default with -o
+    /// or -m: 3]
     #[arg(short, long, value_name = "SECONDS")]
     seconds_prefetch: Option<u32>,
-    /// Sleep so many milliseconds then, as Replication Booster does (10).
+    /// Sleep this number of milliseconds after reaching that limit, as Replication Booster does [default with -o or
+    /// -s: 10]
     #[arg(short, long, value_name = "MILLISECONDS")]
     millis_sleep: Option<u64>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// The account that asks how far the replica is, if it is another one.
+    /// Account that queries the replica's position, if it differs from --user.
     #[arg(short, long = "admin_user", value_name = "USER")]
     admin_user: Option<String>,
-    /// Its password.
+    /// Password of --admin_user.
     #[arg(short = 'b', long = "admin_password", value_name = "PASSWORD")]
     admin_password: Option<String>,
-    /// Stay ahead of this replication channel only; of all of them otherwise.
+    /// Replication channel to stay ahead of [default: all channels]
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
-    /// The directory of the relay logs, or their index, if they are not where the replica says.
+    /// Directory or index file of the relay logs, if they are not where the replica reports them.
     #[arg(long, value_name = "PATH")]
     relay_logs: Option<PathBuf>,
-    /// The keyring file that encrypted relay logs are opened with.
+    /// Keyring file for encrypted relay logs.
     #[arg(long, value_name = "FILE")]
     keyring: Option<PathBuf>,
-    /// Go on with a server that is no replica: search for all that --relay-logs have.
+    /// Also accept a server that is not a replica: search for all changes in --relay-logs.
     #[arg(long, requires = "relay_logs")]
     force: bool,
     #[command(flatten)]
     metrics: Metrics,
-    /// Print the outcome as one JSON document.
+    /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
-/// Replication Booster's defaults.
+/// Defaults of Replication Booster.
 const BOOSTER: Fixed = Fixed { offset_events: 500, seconds_prefetch: 3, millis_sleep: 10 };
 
-/// Warms until it is told to stop.
+/// Warms until it is stopped.
 pub(crate) fn run(command: &Warm, global: &Global) -> Outcome {
     command.metrics.check()?;
     interrupt::runs_until_stopped();
@@ -128,7 +130,7 @@ impl Warm {
         }
     }
 
-    /// Any of the original's rules stands for all of them.
+    /// Returns the pace: if any rule of Replication Booster is given, all of its rules apply.
     fn pace(&self) -> Pace {
         match (self.offset_events, self.seconds_prefetch, self.millis_sleep) {
             (None, None, None) => Pace::Measured,
@@ -140,7 +142,7 @@ impl Warm {
         }
     }
 
-    /// The replica: this machine's, and the account root, unless other places say otherwise.
+    /// Returns the replica's address. Defaults: 127.0.0.1 and the account root.
     fn address(&self, global: &Global) -> Result<Address, Failure> {
         let own = ConnectionOptions {
             user: Some("root".to_owned()),
@@ -151,7 +153,7 @@ impl Warm {
     }
 }
 
-/// What went wrong, and what to do about it.
+/// Adds a remedy to the error, if one is known.
 fn advised(error: warm::Error) -> anyhow::Error {
     if let warm::Error::Server { doing, cause: servers::Error::PasswordInTheOpen { plugin } } = &error {
         return anyhow!(
