@@ -168,7 +168,7 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
     let plan = plan(action, &files, common, global)?;
     if let Some(output) = common.output.as_ref().filter(|_| !common.dry_run) {
         let made =
-            std::fs::create_dir_all(output).with_context(|| format!("could not make {}", output.display()));
+            std::fs::create_dir_all(output).with_context(|| format!("could not create {}", output.display()));
         made.map_err(Failure::NotBegun)?;
     }
     let targets = targets(&files, common)?;
@@ -190,13 +190,13 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
             Ok(end) => all.push(Done { path: path.clone(), end }),
             Err(failure) => {
                 drop(progress);
-                // What is done is done, and is said.
+                // Finished logs are reported even after a failure.
                 if !all.is_empty() {
                     print(&all, common, global)?;
                 }
                 if number < count {
                     screen::remark(format_args!(
-                        "{} behind it left alone",
+                        "{} after it not processed",
                         units::counted(count - number, "log")
                     ));
                 }
@@ -209,7 +209,7 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
     print(&all, common, global)
 }
 
-/// How much of the machine the work takes; what does not fit is said before it begins.
+/// Plans threads and memory. Reports a lack of memory before the work begins.
 fn plan(
     action: Action,
     files: &[(&Place, &PathBuf)],
@@ -228,15 +228,15 @@ fn plan(
         units::bytes(plan.need)
     );
     if plan.need > memory && common.memory.is_some() {
-        return Err(Failure::NotBegun(anyhow!("{need}; give more --memory, or a lower --level")));
+        return Err(Failure::NotBegun(anyhow!("{need}: raise --memory or lower --level")));
     }
     if (plan.workers < wanted || plan.need > memory) && !global.quiet {
-        screen::remark(format_args!("{need}; --memory says how much there is"));
+        screen::remark(format_args!("{need}; set the limit with --memory"));
     }
     Ok(plan)
 }
 
-/// A server that runs must not have its logs taken from under it, unless its operator says so.
+/// Refuses to replace logs in the directory of a running server, unless `--live` is given.
 fn refuse_running(files: &[(&Place, &PathBuf)], targets: &[PathBuf], common: &Common) -> Result<(), Failure> {
     if common.live || common.dry_run {
         return Ok(());
@@ -251,8 +251,7 @@ fn refuse_running_beside(path: &Path) -> Result<(), Failure> {
     let Some(directory) = directory_of(path) else { return Ok(()) };
     match running::in_directory(directory) {
         Some(running) => Err(Failure::NotBegun(anyhow!(
-            "a server runs in {}: {running}; stop it, write elsewhere with --output, or say --live to change \
-             the logs that it has closed",
+            "a server is running in {}: {running}; stop it, write to another directory with --output, or give --live to replace closed logs",
             directory.display()
         ))),
         None => Ok(()),
@@ -263,7 +262,7 @@ fn directory_of(path: &Path) -> Option<&Path> {
     path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
 
-/// Where each new log goes. Two must not go to one place.
+/// Returns the path of each new log. Two logs with the same path give an error.
 fn targets(files: &[(&Place, &PathBuf)], common: &Common) -> Result<Vec<PathBuf>, Failure> {
     let target = |(_, path): &(&Place, &PathBuf)| match (&common.output, path.file_name()) {
         (Some(output), Some(name)) => output.join(name),
@@ -274,7 +273,7 @@ fn targets(files: &[(&Place, &PathBuf)], common: &Common) -> Result<Vec<PathBuf>
     let place = |target: &PathBuf| target.canonicalize().unwrap_or_else(|_| target.clone());
     match targets.iter().find(|target| !seen.insert(place(target))) {
         Some(twice) => {
-            Err(Failure::NotBegun(anyhow!("two logs would become {}; give each once", twice.display())))
+            Err(Failure::NotBegun(anyhow!("two logs have the same target {}: give each log once", twice.display())))
         }
         None => Ok(targets),
     }
@@ -349,32 +348,32 @@ impl Job<'_> {
         };
         let done = done.map_err(|error| match error {
             rewrite::Error::Corrupt { .. } => {
-                anyhow::Error::new(error).context(Advice("bintide verify shows what is wrong with it"))
+                anyhow::Error::new(error).context(Advice("run bintide verify on the log for details"))
             }
             rewrite::Error::Format { .. } => {
-                anyhow::Error::new(error).context(Advice("--upgrade-format gives it a longer one"))
+                anyhow::Error::new(error).context(Advice("give --upgrade-format to replace the format description"))
             }
             other => other.into(),
         });
         Ok(Finish::Rewritten(Box::new(done?)))
     }
 
-    /// Says what the table does not: what a dry run cannot show, and who keeps the old log.
+    /// Warns of facts that the table does not show: the effect of a dry run, and hard links that keep the old log.
     fn remark(&self, place: &Place, path: &Path, target: &Path) -> Result<(), Failure> {
         let is_dry = self.common.dry_run;
         let in_place = is_same_file(path, target);
         let remark = match in_place {
             true if is_dry && self.in_use(place, path)?.is_some() => {
-                Some("is in use, or left so by a crash: without --dry-run it is left alone")
+                Some("is in use, or a crash left it marked so: without --dry-run it is skipped")
             }
-            true if has_other_names(path) => Some("has other names (hard links): those keep the old log"),
+            true if has_other_names(path) => Some("has other hard links: they keep the old log"),
             false if is_dry && target.exists() => {
-                Some("is there already: without --dry-run it is left alone")
+                Some("exists: without --dry-run it is skipped")
             }
             _ => None,
         };
         let stays = self.action == Action::Decompress && self.is_mariadb(place)?;
-        let stays = stays.then_some("is MariaDB's: its compressed events stay as they are");
+        let stays = stays.then_some("is a MariaDB log: its compressed events stay compressed");
         for remark in remark.into_iter().chain(stays).filter(|_| !self.is_quiet) {
             screen::remark(format_args!("{} {remark}", target.display()));
         }
@@ -387,9 +386,9 @@ impl Job<'_> {
         Ok(reader.format().is_some_and(|format| format.flavour == binlog::Flavour::MariaDb))
     }
 
-    /// Does a server still write to it? Some process has it open to write: what that writes next would be lost. Or its
-    /// format description says so, though perhaps only a crash has left it that way: then the operator may know better,
-    /// but only where no process has it open for sure.
+    /// Tells whether a server may still write to the log. If a process has it open for writing, later writes would be
+    /// lost. If only its format description says so, a crash may have left it that way: then `--live` permits the
+    /// change, but only if certainly no process has it open.
     fn in_use(&self, place: &Place, path: &Path) -> Result<Option<Finish>, Failure> {
         let sight = running::sight(path);
         if sight == running::Sight::Open {
@@ -442,12 +441,12 @@ const fn outcome(end: &Finish) -> &'static str {
 }
 
 fn jobs(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "it takes one thread or more".to_owned())
+    text.parse().map_err(|_| "expected one thread or more".to_owned())
 }
 
-/// A number of bytes, with or without a unit: a kilobyte has 1000.
+/// Parses a number of bytes, with or without a unit. A kilobyte has 1000 bytes.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let wanted = || "a size is a number and perhaps k, M or G, as 300M".to_owned();
+    let wanted = || "expected a size: a number with an optional unit k, M or G, as 300M".to_owned();
     let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
     let (digits, factor) = match unit.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&unit[..at], 1000),
@@ -459,9 +458,9 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(wanted)
 }
 
-/// A level of zstd's.
+/// Parses a zstd level.
 pub(crate) fn level(text: &str) -> Result<Level, String> {
-    text.parse().ok().and_then(Level::new).ok_or_else(|| "a level is a number from 1 to 22".to_owned())
+    text.parse().ok().and_then(Level::new).ok_or_else(|| "expected a level from 1 to 22".to_owned())
 }
 
 #[cfg(test)]

@@ -1,45 +1,50 @@
-//! Drawings: SVG that takes its colours from the page's style. Texts are HTML already.
+//! Charts: SVG in the colours of the page's style. Texts are HTML already.
 
 use std::fmt::Write as _;
 
 use inspect::stats::Moment;
 use jiff::tz::TimeZone;
 
-/// Of the drawings, in units that scale with the page.
+/// Width of a chart, in units that scale with the page.
 const WIDTH: f64 = 900.0;
-/// Of a bar and the gap below it.
+/// Height of a bar and the gap below it.
 const LINE: f64 = 20.0;
-/// Left of bars, for their names.
+/// Width of the names left of bars.
 const NAME: f64 = 260.0;
-/// Right of the longest bar, for its number.
-const NUMBER: f64 = 190.0;
+/// Width of a character of a number, rounded up, and the space on both sides of the number.
+const CHARACTER_WIDTH: f64 = 6.6;
+const NUMBER_SPACE: f64 = 12.0;
 
-/// One bar: a name, parts from left to right, a number behind them.
+/// One bar: a name, parts from left to right, and a number to the right of them.
 pub(crate) struct Bar {
     pub name: String,
     pub parts: Vec<Part>,
     pub number: String,
-    /// Between which lengths the truth lies, if that is not known.
+    /// Confidence interval of the length, for an estimate.
     pub between: Option<(f64, f64)>,
 }
 
-/// A part of a bar.
+/// Part of a bar.
 pub(crate) struct Part {
-    /// Which colour: a class of the page's style.
+    /// Class of the page's style: the colour.
     pub class: &'static str,
     pub length: f64,
-    /// What it stands for, for whoever points at it.
+    /// Tooltip.
     pub title: String,
 }
 
-/// Bars that start at one line, on one scale; nothing if all are of no length. Each colour has a name in the key.
+/// Returns a bar chart with one scale, or nothing if all bars have length 0. `key` has the classes and names of the
+/// legend.
 pub(crate) fn bars(key: &[(&str, &str)], bars: &[Bar]) -> String {
     let length = |bar: &Bar| bar.parts.iter().map(|part| part.length).sum::<f64>();
-    let longest = bars.iter().map(length).fold(0.0, f64::max);
+    let end = |bar: &Bar| bar.between.map_or(length(bar), |(_, high)| length(bar).max(high));
+    let longest = bars.iter().map(end).fold(0.0, f64::max);
     if longest <= 0.0 {
         return String::new();
     }
-    let scale = (WIDTH - NAME - NUMBER) / longest;
+    // Numbers stand to the right of the bars: the longest number must fit beside the longest bar.
+    let characters = bars.iter().map(|bar| bar.number.chars().count()).max().unwrap_or_default();
+    let scale = (WIDTH - NAME - NUMBER_SPACE - characters as f64 * CHARACTER_WIDTH) / longest;
     let height = bars.len() as f64 * LINE;
     let mut drawing = format!("{}<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n", key_of(key));
     for (index, bar) in bars.iter().enumerate() {
@@ -73,7 +78,7 @@ pub(crate) fn bars(key: &[(&str, &str)], bars: &[Bar]) -> String {
     drawing + "</svg>\n"
 }
 
-/// What the colours stand for: classes and names.
+/// Returns the legend: classes and names.
 fn key_of(key: &[(&str, &str)]) -> String {
     if key.is_empty() {
         return String::new();
@@ -86,18 +91,18 @@ fn key_of(key: &[(&str, &str)]) -> String {
     format!("<p class=\"key\">{}</p>\n", entries.collect::<String>())
 }
 
-/// Values over time, in buckets of one width.
+/// Column chart of values over time, in buckets of equal width.
 pub(crate) struct Columns<'z> {
-    /// When the first bucket starts, in milliseconds since 1970.
+    /// Start of the first bucket, in milliseconds since 1970.
     pub start_ms: u64,
     pub width_ms: u64,
     pub zone: &'z TimeZone,
-    /// Said above the drawing.
+    /// Text above the chart.
     pub headline: String,
 }
 
-/// Columns, each bucket's values in front of each other: the largest first, in the colour of its class. Nothing if
-/// there are fewer than two buckets, or only zeros.
+/// Returns a column chart, or nothing for fewer than two buckets or only zeros. The values of a bucket overlap, the
+/// largest first, each in the colour of its class.
 pub(crate) fn columns(
     columns: &Columns<'_>,
     classes: &[&str],
@@ -143,27 +148,27 @@ pub(crate) fn columns(
     drawing
 }
 
-/// Groups of ranges, on one logarithmic scale.
+/// Range chart: groups of ranges on one logarithmic scale.
 pub(crate) struct Ranges<'r> {
-    /// Said above the drawing.
+    /// Text above the chart.
     pub headline: &'r str,
-    /// Names and their ranges.
+    /// Names of the groups and their ranges.
     pub groups: &'r [(String, Vec<Range>)],
-    /// How a value reads.
+    /// Formats a value.
     pub shown: fn(f64) -> String,
 }
 
-/// A line from a value to a larger one, with a mark between.
+/// Range from a low to a high value, with a mark between.
 pub(crate) struct Range {
     pub name: String,
     pub low: f64,
     pub mark: f64,
     pub high: f64,
-    /// For whoever points at it.
+    /// Tooltip.
     pub title: String,
 }
 
-/// Lines on a logarithmic scale, group by group; nothing if there are none.
+/// Returns a range chart, or nothing without ranges.
 pub(crate) fn ranges(ranges: &Ranges<'_>) -> String {
     const TOP: f64 = 40.0;
     const STEP: f64 = 13.0;
@@ -216,7 +221,7 @@ fn put_range(drawing: &mut String, scale: &LogScale, range: &Range, y: f64) {
     );
 }
 
-/// From whole powers of ten to whole powers of ten.
+/// Logarithmic scale between powers of ten.
 struct LogScale {
     first: i32,
     last: i32,
@@ -226,7 +231,7 @@ impl LogScale {
     const LEFT: f64 = 190.0;
     const RIGHT: f64 = WIDTH - 30.0;
 
-    /// One that holds all values above zero, if there are any.
+    /// Returns a scale that contains all positive values, if there are any.
     fn over(values: impl Iterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.filter(|value| *value > 0.0 && value.is_finite()).collect();
         let low = values.iter().copied().reduce(f64::min)?;
@@ -235,7 +240,7 @@ impl LogScale {
         Some(Self { first, last: (high.log10().ceil() as i32).max(first + 1) })
     }
 
-    /// Where a value stands; what is too small stands at the left.
+    /// Returns the x coordinate of a value. Values below the scale are at its left end.
     fn x(&self, value: f64) -> f64 {
         let powers = f64::from(self.last - self.first);
         let along = (value.max(f64::MIN_POSITIVE).log10() - f64::from(self.first)) / powers;
@@ -249,7 +254,22 @@ impl LogScale {
 
 #[cfg(test)]
 mod tests {
-    use super::LogScale;
+    use super::{Bar, LogScale, Part, WIDTH, bars};
+
+    #[test]
+    fn numbers_fit_beside_bars() {
+        let bar = |length, between, number: &str| Bar {
+            name: "t".to_owned(),
+            parts: vec![Part { class: "bar", length, title: String::new() }],
+            number: number.to_owned(),
+            between,
+        };
+        let number = "123.4 MB of 987.6 MB (saved 65.4 %)";
+        let chart = bars(&[], &[bar(7.0, Some((6.0, 9.0)), number), bar(8.0, None, "1 B")]);
+        let line = chart.lines().find(|line| line.contains(number)).expect("the number is shown");
+        let x: f64 = line.split('"').nth(1).and_then(|x| x.parse().ok()).expect("a text has a place");
+        assert!(x + 6.5 * number.len() as f64 <= WIDTH, "{line}");
+    }
 
     #[test]
     fn scales() {

@@ -1,5 +1,5 @@
-//! Pages that need nothing else: no script, no font, no picture from elsewhere. They follow the reader's light or dark
-//! setting, and print well.
+//! HTML pages without external parts: no script, font or picture. They follow the reader's light or dark setting, and
+//! print well.
 
 pub(crate) mod chart;
 
@@ -14,8 +14,8 @@ use logs::open_regular;
 
 use crate::exit::Failure;
 
-/// Refuses a page that could not be written, before the work begins. `--html` in front of the logs takes the first of them
-/// for the page's name: no log is written over.
+/// Refuses a page that could not be written, before the work begins. Also refuses to overwrite a log: `--html` before
+/// the logs would take the first of them as the page's name.
 pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     if path.as_os_str() == "-" {
         return Ok(());
@@ -25,7 +25,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
         && (magic == MAGIC || magic == MAGIC_ENCRYPTED);
     match is_log {
         true => Err(Failure::NotBegun(anyhow!(
-            "{} is a binary log; --html takes the page's name first",
+            "{} is a binary log: --html needs the file name of the page",
             path.display()
         ))),
         false => try_to_open(path)
@@ -34,19 +34,19 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Can the file be written? It is left as it is.
+/// Checks that the file can be written, without changing it.
 fn try_to_open(path: &Path) -> io::Result<()> {
     let is_there = match fs::metadata(path) {
         Ok(found) if found.is_file() || found.is_dir() => true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        // Opened, a pipe would wait for its reader.
+        // Opening a pipe would wait for its reader.
         _ => return Ok(()),
     };
     fs::OpenOptions::new().append(true).create(true).open(path)?;
     if is_there { Ok(()) } else { fs::remove_file(path) }
 }
 
-/// Writes a page to a file, or, for `-`, to standard output.
+/// Writes a page to a file, or for `-` to standard output.
 pub(crate) fn write(page: &str, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
     match path.as_os_str() == "-" {
         true => out.write_all(page.as_bytes())?,
@@ -55,7 +55,7 @@ pub(crate) fn write(page: &str, path: &Path, out: &mut impl Write) -> Result<(),
     Ok(())
 }
 
-/// A page of sections; those without content are left out.
+/// Returns a page of sections. Empty sections are omitted.
 pub(crate) fn page(command: &str, title: &str, sections: &[(&str, String)]) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -70,7 +70,7 @@ pub(crate) fn page(command: &str, title: &str, sections: &[(&str, String)]) -> S
     page + "</body>\n</html>\n"
 }
 
-/// Names and their values, one below the other. Values are HTML.
+/// Returns a list of names and values. Values are HTML.
 pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     let mut list = "<dl>\n".to_owned();
     for (name, value) in pairs {
@@ -80,7 +80,8 @@ pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
     list + "</dl>\n"
 }
 
-/// Nothing if there are no rows. Cells are HTML; a name that starts with `>` is of a column of numbers.
+/// Returns a table, or nothing without rows. Cells are HTML. A column name that starts with `>` marks a column of
+/// numbers.
 pub(crate) fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut body = String::new();
     let class = |column: &str| if column.starts_with('>') { " class=\"number\"" } else { "" };
@@ -96,7 +97,23 @@ pub(crate) fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -
     format!("<table>\n<tr>{}</tr>\n{body}</table>\n", names.collect::<String>())
 }
 
-/// Names and versions come from logs and file names: they must stay text.
+/// Returns the directory that contains all logs; empty if there is none. Tables show the logs' paths below it.
+pub(crate) fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> &'n Path {
+    let none = Path::new("");
+    let first = names.next().and_then(|name| Path::new(name).parent()).unwrap_or(none);
+    let common = names.fold(first, |common, name| {
+        common.ancestors().find(|folder| Path::new(name).starts_with(folder)).unwrap_or(none)
+    });
+    if common.parent().is_some() { common } else { none }
+}
+
+/// Returns a log's path below a directory, as HTML.
+pub(crate) fn log_below(folder: &Path, name: &str) -> String {
+    let below = Path::new(name).strip_prefix(folder).ok().and_then(Path::to_str);
+    escaped(below.unwrap_or(name))
+}
+
+/// Escapes text for HTML. Names and versions come from logs and file names.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -113,7 +130,24 @@ pub(crate) fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::escaped;
+    use std::path::Path;
+
+    use super::{common_folder, escaped, log_below};
+
+    #[test]
+    fn tables_show_logs_below_their_common_directory() {
+        for (names, folder, last) in [
+            (&["/data/a.000001", "/data/a.000002"][..], "/data", "a.000002"),
+            (&["/data/x/a.000001", "/data/y/a.000001"][..], "/data", "y/a.000001"),
+            (&["/x/a.000001", "/y/a.000001"][..], "", "/y/a.000001"),
+            (&["data/a.000001"][..], "data", "a.000001"),
+            (&["data/a.000001", "standard input"][..], "", "standard input"),
+            (&["a.000001"][..], "", "a.000001"),
+        ] {
+            let found = common_folder(names.iter().copied());
+            assert_eq!((found, log_below(found, names[names.len() - 1]).as_str()), (Path::new(folder), last));
+        }
+    }
 
     #[test]
     fn names_stay_text() {

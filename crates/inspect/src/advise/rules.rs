@@ -293,7 +293,9 @@ fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>)
     let covered = report.totals.covered_s;
     if report.totals.bytes_plain_per_day.is_some() && covered < SPAN_TELLING_S {
         let covered = match covered {
-            ..60.0 => format!("{covered:.0} seconds"),
+            ..1.5 => "1 second".to_owned(),
+            ..59.5 => format!("{covered:.0} seconds"),
+            ..90.0 => "1 minute".to_owned(),
             _ => format!("{:.0} minutes", covered / 60.0),
         };
         doubts.push(format!("The logs cover only {covered}: other times of the day may differ."));

@@ -1,5 +1,6 @@
-//! The report as a page.
+//! Report as an HTML page.
 
+use std::path::Path;
 use std::time::Duration;
 
 use inspect::advise::{
@@ -11,22 +12,23 @@ use jiff::tz::TimeZone;
 use super::server::Server;
 use super::text::took_and_covered;
 use crate::page::chart::{self, Bar, Columns, Part, Range, Ranges};
-use crate::page::{escaped, page, pairs, table};
+use crate::page::{common_folder, escaped, log_below, page, pairs, table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration};
 
-/// Tables drawn; of more, the largest.
+/// Maximum number of tables in the chart: the largest ones.
 const TABLES_DRAWN: usize = 20;
 
-/// What the colours of bars stand for.
+/// Legend of the bars.
 const KEY: [(&str, &str); 2] = [("bar", "compressed"), ("rest", "saved")];
 
-/// The whole page. Where a drawing shows one level, it is the one advised, or the first one measured.
+/// Returns the whole page. Charts of one level show the advised level, or else the first level measured.
 pub(super) fn render(report: &Report, server: Option<&Server>, zone: &TimeZone) -> String {
     let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
     let title = match names.as_slice() {
-        [name] => format!("Compressing the transactions of {name}"),
-        several => format!("Compressing the transactions of {} logs", several.len()),
+        [name] => format!("Transaction compression of {name}"),
+        several => format!("Transaction compression of {} logs", several.len()),
     };
+    let folder = common_folder(names.iter().copied());
     let drawn = drawn_level(report);
     let at = |what: &str| match report.levels.get(drawn) {
         Some(level) => format!("{what}, level {}", level.level),
@@ -36,24 +38,24 @@ pub(super) fn render(report: &Report, server: Option<&Server>, zone: &TimeZone) 
     let [by_table, by_size, over_time] = [at("By table"), at("By transaction size"), at("Over time: bytes")];
     let sections = [
         (headline.as_str(), advice(report)),
-        ("What was measured", measured(report, zone)),
+        ("Measurements", measured(report, folder, zone)),
         ("Size of the logs", sizes_by_level(report)),
-        ("What it costs", costs(&report.levels)),
-        ("What commits would take longer", latencies(report)),
+        ("Costs", costs(&report.levels)),
+        ("Added commit time", latencies(report)),
         (&over_time, savings_over_time(&report.over_time, drawn, zone)),
         (&by_table, tables(&report.tables, drawn)),
         (&by_size, classes(&report.sizes, drawn)),
-        ("What cannot be compressed", refused(&report.refused)),
-        ("On the way to each replica", network(&report.network)),
-        ("What no server does, for comparison", comparisons(report)),
-        ("Compressed already", found(&report.found)),
-        ("The server", server.map(said).unwrap_or_default()),
-        ("Logs", logs(report)),
+        ("Transactions that cannot be compressed", refused(&report.refused)),
+        ("Network traffic to each replica", network(&report.network)),
+        ("Comparison: other methods, which no server supports", comparisons(report)),
+        ("Already compressed", found(&report.found)),
+        ("Server", server.map(said).unwrap_or_default()),
+        ("Logs", logs(report, folder)),
     ];
     page("advise", &title, &sections)
 }
 
-/// Which of the levels to draw.
+/// Returns the index of the level in the charts.
 fn drawn_level(report: &Report) -> usize {
     let advised = report.advice.level;
     report.levels.iter().position(|level| Some(level.level) == advised).unwrap_or_default()
@@ -77,17 +79,17 @@ fn advice(report: &Report) -> String {
     list("reasons", &report.advice.reasons) + &list("faint", &report.advice.uncertainties)
 }
 
-fn measured(report: &Report, zone: &TimeZone) -> String {
+fn measured(report: &Report, folder: &Path, zone: &TimeZone) -> String {
     let totals = &report.totals;
     let mut values = vec![
         ("Logs", bytes(totals.bytes)),
         ("before compression", estimate(totals.bytes_plain)),
         ("Transactions", estimated(totals.transactions, count)),
-        ("that can be compressed", estimated(totals.eligible_transactions, count)),
+        ("compressible", estimated(totals.eligible_transactions, count)),
         ("their bytes", estimate(totals.eligible_bytes)),
     ];
     if let Some(rate) = totals.bytes_plain_per_day {
-        values.push(("A day", bytes(rate)));
+        values.push(("Per day", bytes(rate)));
     }
     if let Some(span) = report.span {
         let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
@@ -97,19 +99,21 @@ fn measured(report: &Report, zone: &TimeZone) -> String {
     values.push(("Measured", sample(&report.sample)));
     values.push(("Server", server(&report.server)));
     let machine = &report.machine;
-    let cpu = machine.cpu.as_deref().unwrap_or("a processor without a name");
+    let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
     let cores = counted(machine.cores as u64, "core");
     values.push(("Machine", format!("{} ({cores}), zstd {}", escaped(cpu), escaped(&machine.zstd))));
+    if folder != Path::new("") {
+        values.push(("Directory", escaped(&folder.to_string_lossy())));
+    }
     pairs(&values)
 }
 
 fn sample(sample: &SampleReport) -> String {
     let took = duration(Duration::from_secs_f64(sample.elapsed_s.clamp(0.0, 1e9)));
     match sample.is_complete {
-        true => format!("everything, in {took}"),
+        true => format!("all transactions, in {took}"),
         false => format!(
-            "{} of {} in {} of {} stretches at random places, in {took}; the truth is within what is given in \
-             brackets {:.0} times in 100",
+            "{} of {} in {} of {} random samples, in {took}; ranges in parentheses are {:.0} % confidence intervals",
             bytes(sample.bytes_measured),
             bytes(sample.bytes_total),
             count(sample.stretches_measured),
@@ -122,14 +126,14 @@ fn sample(sample: &SampleReport) -> String {
 fn server(server: &ServerReport) -> String {
     let level = match (server.can_compress, server.level_setting) {
         (false, _) => "cannot compress transactions",
-        (true, LevelSetting::Honoured) => "compresses at the level that is set",
-        (true, LevelSetting::Ignored) => "compresses at level 3, whatever is set",
-        (true, LevelSetting::Unknown) => "compresses; whether at the level that is set, nobody has looked",
+        (true, LevelSetting::Honoured) => "compresses at the configured level",
+        (true, LevelSetting::Ignored) => "compresses at level 3, ignores the configured level",
+        (true, LevelSetting::Unknown) => "compresses; not known whether at the configured level",
     };
     format!("{}: {level}", escaped(&server.version))
 }
 
-/// The logs as they stand, plain, at each level, and compressed whole.
+/// Returns a chart of sizes: uncompressed, as stored, at each level, and as compressed files.
 fn sizes_by_level(report: &Report) -> String {
     let totals = &report.totals;
     let plain = totals.bytes_plain;
@@ -143,19 +147,19 @@ fn sizes_by_level(report: &Report) -> String {
         let between = (size.low != size.high).then_some((size.low as f64, size.high as f64));
         Bar { name, parts: vec![Part { class, length: size.value as f64, title }], number, between }
     };
-    let mut bars = vec![bar("plain".to_owned(), "rest", plain, false)];
+    let mut bars = vec![bar("uncompressed".to_owned(), "rest", plain, false)];
     if report.found.transactions > 0 {
-        bars.push(bar("as they stand".to_owned(), "rest", Estimate::exact(totals.bytes), true));
+        bars.push(bar("as stored".to_owned(), "rest", Estimate::exact(totals.bytes), true));
     }
     for level in &report.levels {
         let ignored = if level.is_honoured == Some(false) { " (this server ignores it)" } else { "" };
         bars.push(bar(format!("level {}{ignored}", level.level), "bar", level.bytes, true));
     }
     if let Some(whole) = &report.whole_file {
-        bars.push(bar(format!("files whole, zstd -{}", whole.level), "other", whole.bytes, true));
+        bars.push(bar(format!("compressed files, zstd -{}", whole.level), "other", whole.bytes, true));
     }
     chart::bars(
-        &[("bar", "transactions compressed"), ("rest", "as a server wrote or would write them")],
+        &[("bar", "transactions compressed"), ("rest", "uncompressed, or as stored")],
         &bars,
     )
 }
@@ -182,19 +186,20 @@ fn costs(levels: &[LevelReport]) -> String {
     let columns = [
         ">level",
         ">ratio",
-        ">saved a day",
+        ">saved per day",
         ">compress",
         ">decompress",
-        ">core a GB",
-        ">core a day",
-        ">core a day, replica",
-        ">memory a session",
-        ">pays from",
+        ">core time per GB",
+        ">core time per day",
+        ">replica core time per day",
+        ">memory per session",
+        ">break-even size",
     ];
     table(&columns, rows)
 }
 
-/// A group a size class, a line a level: from the half to the longest, with a mark at 99 of 100.
+/// Returns a chart with one group per size class and one line per level: from the median to the maximum, with a mark
+/// at the 99th percentile.
 fn latencies(report: &Report) -> String {
     let range = |level: u8, latency: &Latency| Range {
         name: format!("level {level}"),
@@ -202,7 +207,7 @@ fn latencies(report: &Report) -> String {
         mark: latency.p99_us,
         high: latency.max_us,
         title: format!(
-            "level {level}: half within {}, 99 of 100 within {}, at most {}, of {}",
+            "level {level}: p50 {}, p99 {}, max {}, of {}",
             microseconds(latency.p50_us),
             microseconds(latency.p99_us),
             microseconds(latency.max_us),
@@ -215,7 +220,7 @@ fn latencies(report: &Report) -> String {
     });
     let groups: Vec<_> = groups.filter(|(_, ranges)| !ranges.is_empty()).collect();
     chart::ranges(&Ranges {
-        headline: "from the median to the longest, a mark where 99 of 100 are done; by transaction size",
+        headline: "by transaction size: from the median to the maximum, with a mark at the 99th percentile",
         groups: &groups,
         shown: microseconds,
     })
@@ -234,7 +239,7 @@ fn savings_over_time(time: &TimeReport, drawn: usize, zone: &TimeZone) -> String
         width_ms: time.width_ms,
         zone,
         headline: format!(
-            "at most {} in {width}; the darker part is what compression leaves",
+            "at most {} per {width}; the darker part is the compressed size",
             bytes(largest)
         ),
     };
@@ -266,7 +271,7 @@ fn classes(sizes: &[SizeReport], drawn: usize) -> String {
     chart::bars(&KEY, &bars)
 }
 
-/// What is left, and what is saved of the plain bytes; where they grow, only what they become.
+/// Returns a bar with the compressed bytes and the saved bytes; if transactions grow, only with the former.
 fn against_plain(name: String, plain: u64, compressed: u64, saved_share: f64) -> Bar {
     let part = |class, size: u64, what: &str| {
         let title = format!("{name}: {} {what}", bytes(size));
@@ -291,7 +296,7 @@ fn network(network: &NetworkReport) -> String {
         .iter()
         .map(|way| {
             let transactions = match way.transactions {
-                None => "plain".to_owned(),
+                None => "uncompressed".to_owned(),
                 Some(level) => format!("level {level}"),
             };
             let connection = match way.connection {
@@ -300,32 +305,32 @@ fn network(network: &NetworkReport) -> String {
                 Connection::Zstd(level) => format!(", connection zstd {level}"),
             };
             let name = transactions + &connection;
-            let title = format!("{name}: {} a GB for the connection", core_time(way.connection_s_per_gb));
+            let title = format!("{name}: {} of core time per GB for the connection", core_time(way.connection_s_per_gb));
             let class = if way.transactions.is_some() { "bar" } else { "rest" };
             let number = format!("{} ({})", bytes(way.bytes), saved(way.saved_share));
             let parts = vec![Part { class, length: way.bytes as f64, title }];
             Bar { name, parts, number, between: None }
         })
         .collect();
-    chart::bars(&[("bar", "transactions compressed"), ("rest", "transactions plain")], &bars)
+    chart::bars(&[("bar", "transactions compressed"), ("rest", "transactions uncompressed")], &bars)
 }
 
 fn comparisons(report: &Report) -> String {
     let whole = report.whole_file.iter().map(|whole| {
-        let what = format!("files compressed whole, zstd -{}: no binary logs any more", whole.level);
+        let what = format!("compressed files, zstd -{}: no longer binary logs", whole.level);
         vec![what, bytes(whole.bytes_measured), estimate(whole.bytes), percent(whole.saved_share)]
     });
     let dictionary = report.dictionary.iter().map(|each| {
         let share = 1.0 - each.bytes_with as f64 / each.bytes_plain.max(1) as f64;
         let what = format!(
-            "transactions with a dictionary of {}, level {} ({} without it)",
+            "transactions with a dictionary of {}, level {} ({} without dictionary)",
             bytes(each.dictionary_bytes),
             each.level,
             bytes(each.bytes_without)
         );
         vec![what, bytes(each.bytes_plain), bytes(each.bytes_with), percent(share)]
     });
-    table(&["", ">measured on", ">would take", ">saved"], whole.chain(dictionary))
+    table(&["", ">measured bytes", ">compressed", ">saved"], whole.chain(dictionary))
 }
 
 fn found(found: &FoundReport) -> String {
@@ -334,19 +339,19 @@ fn found(found: &FoundReport) -> String {
     }
     let levels: Vec<String> = found.levels.iter().map(u8::to_string).collect();
     let made_at = match (levels.as_slice(), found.probed) {
-        (_, 0) => "nobody looked".to_owned(),
-        ([], _) => "unknown: none makes the same bytes of all of them".to_owned(),
-        (levels, probed) => format!("{} (made again the same: {})", levels.join(" or "), count(probed)),
+        (_, 0) => "not checked".to_owned(),
+        ([], _) => "unknown: no level reproduces all payloads".to_owned(),
+        (levels, probed) => format!("{} (reproduced {} payloads)", levels.join(" or "), count(probed)),
     };
     pairs(&[
         ("Transactions", count(found.transactions)),
         ("Bytes", bytes(found.bytes)),
         ("before compression", bytes(found.bytes_plain)),
-        ("Made at level", made_at),
+        ("Compression level", made_at),
     ])
 }
 
-fn logs(report: &Report) -> String {
+fn logs(report: &Report, folder: &Path) -> String {
     let rows = report.logs.iter().map(|log| {
         let kind = match (log.is_relay, log.is_encrypted) {
             (false, false) => "",
@@ -354,7 +359,7 @@ fn logs(report: &Report) -> String {
             (false, true) => "encrypted",
             (true, true) => "relay, encrypted",
         };
-        vec![escaped(&log.name), bytes(log.bytes), kind.to_owned(), escaped(&log.server_version)]
+        vec![log_below(folder, &log.name), bytes(log.bytes), kind.to_owned(), escaped(&log.server_version)]
     });
     table(&["log", ">bytes", "", "server"], rows)
 }
@@ -374,13 +379,13 @@ fn estimated(estimate: Estimate, shown: fn(u64) -> String) -> String {
     }
 }
 
-/// A share; of what is saved, negative where it grows.
+/// Formats a share; negative for savings of transactions that grow.
 fn percent(share: f64) -> String {
     let sign = if share <= -0.0005 { "−" } else { "" };
     format!("{sign}{:.1} %", share.abs() * 100.0)
 }
 
-/// What is saved, beside numbers that are not said to be savings.
+/// Formats savings beside numbers that are not labelled as savings.
 fn saved(share: f64) -> String {
     format!("saved {}", percent(share))
 }

@@ -65,9 +65,9 @@ impl Live {
         Ok(Fetched { folder, server })
     }
 
-    /// The oldest of the newest logs that together have as much as is wanted.
+    /// Returns the oldest of the newest logs whose total size reaches `--fetch`.
     fn first_log(&self, connection: &mut Connection) -> Result<String, anyhow::Error> {
-        let logs = connection.rows("SHOW BINARY LOGS").context("the server does not list its binary logs")?;
+        let logs = connection.rows("SHOW BINARY LOGS").context("could not list the server's binary logs")?;
         let field = |row: &servers::Row, index: usize| {
             String::from_utf8_lossy(row.get(index).and_then(Option::as_deref).unwrap_or_default())
                 .into_owned()
@@ -99,7 +99,7 @@ fn receive(folder: &TempDir, address: Address, first: String, global: &Global) -
         let is_full = error.downcast_ref::<logs::Error>().is_some_and(logs::Error::is_full);
         match is_full {
             true => error.context(
-                "there is no room for the logs: name a larger directory by TMPDIR, or less by --fetch",
+                "not enough disk space for the logs: set TMPDIR to a larger directory, or lower --fetch",
             ),
             false => error,
         }

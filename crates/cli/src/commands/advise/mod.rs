@@ -204,7 +204,7 @@ fn measure(command: &Advise, inputs: &Inputs, names: Names, global: &Global) -> 
     report.map_err(|error| Failure::Failed(advised(error)))
 }
 
-/// How much of the machine measuring takes; what does not fit is said before it begins.
+/// Plans threads and memory. Reports a lack of memory before the work begins.
 fn plan(
     levels: &[Level],
     wanted: NonZeroUsize,
@@ -218,27 +218,27 @@ fn plan(
     let threads = counted(plan.workers.get() as u64, "thread");
     let need = format!("{threads} may take {} of memory", bytes(plan.need));
     if plan.need > most && memory.is_some() {
-        return Err(Failure::NotBegun(anyhow!("{need}; give more --memory, or lower --levels")));
+        return Err(Failure::NotBegun(anyhow!("{need}: raise --memory or lower --levels")));
     }
     if (plan.workers < wanted || plan.need > most) && !global.quiet {
-        screen::remark(format_args!("{need}; --memory says how much there is"));
+        screen::remark(format_args!("{need}; set the limit with --memory"));
     }
     Ok(plan)
 }
 
-/// What is looked at more than once must be a file.
+/// Returns the logs to measure. Sampling reads them more than once, so they must be files.
 fn sources(found: &Found, names: Names) -> Result<Vec<Source<'_>>, Failure> {
     found.places.iter().map(|place| source(found, place, names)).collect()
 }
 
 fn source<'f>(found: &'f Found, place: &'f Place, names: Names) -> Result<Source<'f>, Failure> {
     let Place::File(path) = place else {
-        let refusal = anyhow!("standard input cannot be read twice, as sampling needs; give a file");
+        let refusal = anyhow!("sampling reads logs twice, but standard input can be read only once: give a file");
         return Err(Failure::NotBegun(refusal));
     };
     let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let Some(bytes) = data.map(|data| data.len()) else {
-        return Err(Failure::NotBegun(anyhow!("{} is no file that can be read twice", path.display())));
+        return Err(Failure::NotBegun(anyhow!("{} is not a regular file, which can be read twice", path.display())));
     };
     let name = match (names, path.file_name()) {
         (Names::OfFiles, Some(name)) => name.display().to_string(),
@@ -249,11 +249,11 @@ fn source<'f>(found: &'f Found, place: &'f Place, names: Names) -> Result<Source
 
 pub(super) fn sample_size(text: &str) -> Result<u64, String> {
     match rewrite::size(text)? {
-        0 => Err("of nothing, nothing can be told".to_owned()),
+        0 => Err("expected a size of at least one byte, such as 100M".to_owned()),
         size => Ok(size),
     }
 }
 
 fn level(text: &str) -> Result<Level, String> {
-    text.trim().parse().ok().and_then(Level::new).ok_or_else(|| "a level is a number from 1 to 22".to_owned())
+    text.trim().parse().ok().and_then(Level::new).ok_or_else(|| "expected a level from 1 to 22".to_owned())
 }

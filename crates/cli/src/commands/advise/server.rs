@@ -1,4 +1,4 @@
-//! What only a running server knows of its binary log: settings, statistics, times, and who reads it.
+//! Readings of a running server: settings, statistics, times, and replication clients.
 
 use serde::Serialize;
 use servers::{Connection, Row, version_numbers};
@@ -6,7 +6,7 @@ use servers::{Connection, Row, version_numbers};
 use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, count, counted, share};
 
-/// What a server says. Nothing is switched on for it.
+/// Readings of a server. Querying them changes nothing on the server.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Server {
     version: String,
@@ -15,7 +15,7 @@ pub(super) struct Server {
     stages: Vec<Stage>,
     log_io: Option<LogIo>,
     readers: Vec<Reader>,
-    /// What it would not say, and why.
+    /// Readings that failed, with the errors.
     unknown: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ struct Statistics {
     uncompressed_bytes: u64,
 }
 
-/// What the server counted of compressing or decompressing, where its instrument is on.
+/// Time of compression or decompression, if its instrument is enabled.
 #[derive(Debug, PartialEq, Serialize)]
 struct Stage {
     name: String,
@@ -37,17 +37,17 @@ struct Stage {
     seconds: f64,
 }
 
-/// Writing the binary log, since the server's start.
+/// I/O of the binary log, since the server's start.
 #[derive(Debug, PartialEq, Serialize)]
 struct LogIo {
     writes: u64,
     bytes: u64,
     write_seconds: f64,
-    /// Mostly for syncs.
+    /// Mostly time of syncs.
     other_seconds: f64,
 }
 
-/// Somebody who reads the log by replication's protocol.
+/// Client that reads the log by the replication protocol.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Reader {
     host: String,
@@ -56,7 +56,7 @@ struct Reader {
     reads_compressed: Reads,
 }
 
-/// Can it read compressed transactions?
+/// Support for compressed transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Reads {
@@ -65,7 +65,7 @@ enum Reads {
     Unknown,
 }
 
-/// Settings that matter here. A server has those that it knows.
+/// Relevant settings. Each server knows only some of them.
 const SETTINGS: [&str; 9] = [
     "binlog_transaction_compression",
     "binlog_transaction_compression_level_zstd",
@@ -94,7 +94,7 @@ const READERS: &str = "SELECT t.PROCESSLIST_HOST, MAX(IF(a.ATTR_NAME = 'program_
     WHERE t.PROCESSLIST_COMMAND LIKE 'Binlog Dump%' GROUP BY t.PROCESSLIST_ID, t.PROCESSLIST_HOST";
 
 impl Server {
-    /// Asks it. What the account may not see, or the server does not have, is named and left out.
+    /// Queries the server. Readings that it refuses are listed as unknown.
     pub(super) fn ask(connection: &mut Connection) -> Self {
         let mut server = Self::default();
         let names = SETTINGS.map(|name| format!("'{name}'")).join(", ");
@@ -121,7 +121,7 @@ impl Server {
         self.version.contains("MariaDB")
     }
 
-    /// What it says, by name.
+    /// Returns the readings by name.
     pub(super) fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = vec![("version".to_owned(), self.version.clone())];
         pairs.extend(self.settings.iter().cloned());
@@ -130,12 +130,12 @@ impl Server {
         let stage = |stage: &Stage| format!("{} in {:.3} s", count(stage.count), stage.seconds);
         pairs.extend(self.stages.iter().map(|row| (row.name.clone(), stage(row))));
         pairs.extend(self.log_io.iter().map(|io| ("binary log".to_owned(), io.text())));
-        pairs.extend(self.readers.iter().map(|reader| ("read by".to_owned(), reader.text())));
-        pairs.extend(self.unknown.iter().map(|unknown| ("not known".to_owned(), unknown.clone())));
+        pairs.extend(self.readers.iter().map(|reader| ("replication client".to_owned(), reader.text())));
+        pairs.extend(self.unknown.iter().map(|unknown| ("unknown".to_owned(), unknown.clone())));
         pairs
     }
 
-    /// As a section of the report.
+    /// Returns a section of the report.
     pub(super) fn section(&self, style: Style) -> String {
         let mut table = style.pairs();
         for (name, value) in self.pairs() {
@@ -149,7 +149,7 @@ impl LogIo {
     fn text(&self) -> String {
         let Self { writes, bytes: written, write_seconds, other_seconds } = self;
         let written = format!("{} in {}", bytes(*written), counted(*writes, "write"));
-        format!("{written}, {write_seconds:.3} s; {other_seconds:.3} s for syncs and the like")
+        format!("{written}, {write_seconds:.3} s; {other_seconds:.3} s for syncs and other I/O")
     }
 }
 
@@ -171,8 +171,8 @@ impl Reader {
         let Self { host, program, version, reads_compressed } = self;
         let verdict = match reads_compressed {
             Reads::Yes => "reads compressed transactions",
-            Reads::No => "could not read compressed transactions",
-            Reads::Unknown => "whether it reads compressed transactions, it does not say",
+            Reads::No => "does not read compressed transactions",
+            Reads::Unknown => "not known whether it reads compressed transactions",
         };
         format!("{program} {version} at {host}: {verdict}")
     }
@@ -216,7 +216,7 @@ fn reader(row: &Row) -> Reader {
     Reader { host: text(row, 0), program, version, reads_compressed }
 }
 
-/// MySQL's own from 8.0.20 on, and bintide.
+/// Tells whether a client reads compressed transactions: MySQL's programs from 8.0.20 on, and bintide.
 fn reads_compressed(program: &str, version: &str) -> Reads {
     match (program, version_numbers(version)) {
         ("bintide", _) => Reads::Yes,

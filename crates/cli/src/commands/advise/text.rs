@@ -1,4 +1,4 @@
-//! The advice as tables for a terminal.
+//! Advice as tables for a terminal.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::commands::advise::server::Server;
 use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, bytes_of_two, count, duration};
 
-/// Tables shown; the others become one line.
+/// Maximum number of tables shown; the others become one line.
 const TABLES_SHOWN: usize = 15;
 
-/// A span so many times as long as what the logs have of it has gaps worth a word.
+/// Ratio between the time span and the time that the logs cover, from which gaps are mentioned.
 const GAPS_SHOWN: f64 = 1.05;
 
-/// The whole report.
+/// Returns the whole report.
 pub(super) fn render(report: &Report, server: Option<&Server>, style: Style) -> String {
     style.sections(&[
         ("Advice", advice(report)),
@@ -25,13 +25,13 @@ pub(super) fn render(report: &Report, server: Option<&Server>, style: Style) -> 
         ("Levels", levels(report, style)),
         ("Time", times(report, style)),
         ("Transactions by size, before compression", sizes(report, style)),
-        ("What their commits would take longer", latencies(report, style)),
+        ("Added commit time, by size", latencies(report, style)),
         ("Tables", tables(report, style)),
-        ("What cannot be compressed", refused(report, style)),
-        ("Compressed already", found(report, style)),
-        ("The server", server.map(|server| server.section(style)).unwrap_or_default()),
-        ("To each replica", network(report, style)),
-        ("For comparison: what no server does", comparison(report, style)),
+        ("Transactions that cannot be compressed", refused(report, style)),
+        ("Already compressed", found(report, style)),
+        ("Server", server.map(|server| server.section(style)).unwrap_or_default()),
+        ("Network traffic to each replica", network(report, style)),
+        ("Comparison: other methods, which no server supports", comparison(report, style)),
     ])
 }
 
@@ -63,28 +63,28 @@ fn measured(report: &Report, style: Style) -> String {
     line(
         "transactions",
         format!(
-            "{}, {} could be or are compressed",
+            "{}, {} of them compressible or compressed",
             about(totals.transactions),
             about(totals.eligible_transactions)
         ),
     );
     if let Some(span) = report.span {
         let took = Duration::from_micros(span.last.0.saturating_sub(span.first.0));
-        let per_day = totals.bytes_plain_per_day.map(|day| format!(", {} a day", bytes(day)));
+        let per_day = totals.bytes_plain_per_day.map(|day| format!(", {} per day", bytes(day)));
         line("span", took_and_covered(took, totals.covered_s) + &per_day.unwrap_or_default());
     }
     line("sample", extent(report));
-    let cpu = report.machine.cpu.as_deref().unwrap_or("a processor without a name");
+    let cpu = report.machine.cpu.as_deref().unwrap_or("unknown processor");
     line("machine", format!("{cpu}, {} cores, zstd {}", report.machine.cores, report.machine.zstd));
     lines(&table)
 }
 
-/// How long it took, and how much of that is in the logs, where they leave gaps.
+/// Formats a time span, and the time that the logs cover of it if they have gaps.
 pub(crate) fn took_and_covered(took: Duration, covered_s: f64) -> String {
     let covered = Duration::from_secs_f64(covered_s.clamp(0.0, 1e12));
-    // Logs that follow each other leave a little time between.
+    // Consecutive logs leave short gaps.
     match took.as_secs_f64() > covered_s * GAPS_SHOWN {
-        true => format!("{}, of which the logs have {}", duration(took), duration(covered)),
+        true => format!("{}, of which the logs cover {}", duration(took), duration(covered)),
         false => duration(took),
     }
 }
@@ -102,17 +102,17 @@ fn extent(report: &Report) -> String {
     let took = duration(Duration::from_secs_f64(sample.elapsed_s.max(0.0)));
     let cut = match sample.transactions_cut {
         0 => String::new(),
-        some => format!("; {} large ones by their front", count(some)),
+        some => format!("; of {} large transactions only the start", count(some)),
     };
     match sample.stopped_by {
-        None => format!("everything, in {took}{cut}"),
+        None => format!("all transactions, in {took}{cut}"),
         Some(reason) => {
             let reason = match reason {
-                StoppedBy::Time => "the time was up",
-                StoppedBy::Bytes => "that many were asked for",
+                StoppedBy::Time => "time limit",
+                StoppedBy::Bytes => "sample size",
             };
             format!(
-                "{} in {} of {} stretches, in {took} ({reason}){cut}",
+                "{} in {} of {} samples, in {took} ({reason}){cut}",
                 bytes(sample.bytes_measured),
                 count(sample.stretches_measured),
                 count(sample.stretches_total),
@@ -121,7 +121,7 @@ fn extent(report: &Report) -> String {
     }
 }
 
-/// A count, about.
+/// Formats a count, with "about" if it is an estimate.
 fn about(estimate: Estimate) -> String {
     match estimate.low == estimate.high {
         true => count(estimate.value),
@@ -136,12 +136,12 @@ fn levels(report: &Report, style: Style) -> String {
     let columns = [
         "level",
         ">bytes",
-        ">give or take",
+        ">error (±)",
         ">saved",
         ">ratio",
-        ">saved a day",
-        ">pays from",
-        ">would grow",
+        ">saved per day",
+        ">break-even size",
+        ">growing",
         "server",
     ];
     let mut table = style.table(&columns);
@@ -178,7 +178,7 @@ fn give_or_take(estimate: Estimate) -> String {
     }
 }
 
-/// A share; of what is saved, negative where it grows.
+/// Formats a share; negative for savings of transactions that grow.
 fn percent(share: f64) -> String {
     let sign = if share <= -0.0005 { "−" } else { "" };
     format!("{sign}{:.1} %", share.abs() * 100.0)
@@ -198,13 +198,13 @@ fn times(report: &Report, style: Style) -> String {
         ">compress",
         ">decompress",
         ">CPU a GB",
-        ">CPU a day",
-        ">replica a day",
+        ">CPU per day",
+        ">replica CPU per day",
         ">p50",
         ">p99",
         ">max",
         ">memory",
-        ">at most",
+        ">max memory",
     ];
     let mut table = style.table(&columns);
     for level in &report.levels {
@@ -241,7 +241,7 @@ fn micros(us: f64) -> String {
     }
 }
 
-/// A column for each level.
+/// Returns the columns, and one column per level.
 fn by_level<'r>(report: &'r Report, columns: &[&'r str]) -> Vec<String> {
     let levels = report.levels.iter().map(|level| format!(">level {}", level.level));
     columns.iter().map(ToString::to_string).chain(levels).collect()
@@ -313,7 +313,7 @@ fn refused(report: &Report, style: Style) -> String {
     if report.refused.is_empty() {
         return String::new();
     }
-    let mut table = style.table(&["why", ">transactions", ">bytes", ">share"]);
+    let mut table = style.table(&["reason", ">transactions", ">bytes", ">share"]);
     for one in &report.refused {
         table.add_row([one.words.clone(), count(one.transactions), bytes(one.bytes), percent(one.share)]);
     }
@@ -337,14 +337,14 @@ fn found(report: &Report, style: Style) -> String {
     table.add_row(["bytes".to_owned(), sizes]);
     let names = |levels: &[u8]| levels.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
     let level = match (found.levels.as_slice(), found.probed) {
-        (_, 0) => "unknown: no payload among those measured tells".to_owned(),
-        ([], _) => "unknown: no single level of this zstd makes the same bytes".to_owned(),
-        ([one], probed) => format!("{one}: it makes the same bytes of all {} looked at", count(probed)),
+        (_, 0) => "unknown: no measured payload shows it".to_owned(),
+        ([], _) => "unknown: no single level of this zstd reproduces the payloads".to_owned(),
+        ([one], probed) => format!("{one}: reproduces all {} checked payloads", count(probed)),
         (some, probed) => {
-            format!("one of {}: they make the same bytes of all {} looked at", names(some), count(probed))
+            format!("one of {}: each reproduces all {} checked payloads", names(some), count(probed))
         }
     };
-    table.add_row(["made at level".to_owned(), level]);
+    table.add_row(["compression level".to_owned(), level]);
     lines(&table)
 }
 
@@ -352,12 +352,12 @@ fn network(report: &Report, style: Style) -> String {
     if report.network.ways.is_empty() {
         return String::new();
     }
-    let columns = ["transactions", "connection", ">bytes", ">a day", ">saved", ">CPU a GB"];
+    let columns = ["transactions", "connection", ">bytes", ">per day", ">saved", ">CPU per GB"];
     let mut table = style.table(&columns);
     for way in &report.network.ways {
         let NetworkWay { transactions, connection, saved_share, connection_s_per_gb, .. } = *way;
         table.add_row([
-            transactions.map_or("plain".to_owned(), |level| format!("level {level}")),
+            transactions.map_or("uncompressed".to_owned(), |level| format!("level {level}")),
             connection_name(connection),
             bytes(way.bytes),
             way.bytes_per_day.map_or("–".to_owned(), bytes),
@@ -380,24 +380,24 @@ fn comparison(report: &Report, style: Style) -> String {
     let mut table = style.pairs();
     if let Some(whole) = &report.whole_file {
         let value = format!(
-            "{} (give or take {}): saves {}; no binary logs any more",
+            "{} (± {}): saves {}; no longer binary logs",
             bytes(whole.bytes.value),
             give_or_take(whole.bytes),
             percent(whole.saved_share)
         );
-        table.add_row([format!("whole files, zstd level {}", whole.level), value]);
+        table.add_row([format!("compressed files, zstd level {}", whole.level), value]);
     }
     if let Some(one) = &report.dictionary {
         let saved = |with: u64| percent(1.0 - with as f64 / one.bytes_plain.max(1) as f64);
         let value = format!(
-            "payloads would save {} with it, {} without ({} transactions, trained on {} others)",
+            "payloads would save {} with the dictionary, {} without ({} transactions, trained on {} others)",
             saved(one.bytes_with),
             saved(one.bytes_without),
             count(one.transactions_measured),
             count(one.transactions_trained),
         );
         table.add_row([
-            format!("a dictionary of {}, level {}", bytes(one.dictionary_bytes), one.level),
+            format!("dictionary of {}, level {}", bytes(one.dictionary_bytes), one.level),
             value,
         ]);
     }

@@ -1,4 +1,4 @@
-//! Has the target's pages in memory before they are needed: `--warm`.
+//! `--warm`: reads the target's pages into memory ahead of the replay.
 
 use std::ops::ControlFlow;
 use std::thread;
@@ -18,17 +18,17 @@ use crate::exit::Failure;
 use crate::inputs::Place;
 use crate::screen;
 
-/// What goes ahead of a replay.
+/// Warming for a replay.
 pub(super) struct Ahead {
     settings: SettingsFor,
     board: Board,
     is_quiet: bool,
 }
 
-/// What that came to.
+/// Result of warming.
 pub(super) struct Warmed(Result<warm::Report, warm::Error>);
 
-/// Replays, with something ahead of it if that is wanted.
+/// Replays the logs, with warming if requested.
 pub(super) fn run(
     ahead: Option<&Ahead>,
     source: &mut Source,
@@ -46,7 +46,7 @@ pub(super) fn run(
 }
 
 impl Ahead {
-    /// Of these logs, to this target.
+    /// Returns the warming for these logs and this target.
     pub(super) fn new(
         named: &Named,
         followed: Option<&Store>,
@@ -59,7 +59,7 @@ impl Ahead {
         let file = |place: &Place| match place {
             Place::File(path) => Ok(path.clone()),
             Place::Stdin => Err(Failure::NotBegun(anyhow!(
-                "--warm: standard input can be read only once; give the logs as files"
+                "--warm reads the logs twice, but standard input can be read only once: give the logs as files"
             ))),
         };
         let logs = match followed {
@@ -73,25 +73,25 @@ impl Ahead {
         Ok(Self { settings, board: Board::default(), is_quiet: global.quiet })
     }
 
-    /// How it stands, while it goes on.
+    /// Returns the status of warming, shared with its thread.
     pub(super) fn board(&self) -> Board {
         self.board.clone()
     }
 
-    /// Says why it goes no further, if it does not while the replay does.
+    /// Reports why warming has stopped while the replay goes on.
     fn remark(&self, warmed: &Result<warm::Report, warm::Error>) {
         let remark = match warmed {
             _ if self.is_quiet => return,
             Ok(report) if report.why == Why::NoGain => {
-                "nothing is gained by --warm: it has stopped".to_owned()
+                "--warm has stopped: it gains nothing".to_owned()
             }
             Ok(_) => return,
-            Err(error) => format!("--warm goes no further: {error}"),
+            Err(error) => format!("--warm has stopped: {error}"),
         };
         screen::remark(remark);
     }
 
-    /// Replays, and goes ahead of it until it is done.
+    /// Replays the logs, and warms ahead of the replay until it ends.
     fn replay(
         &self,
         source: &mut Source,
@@ -119,7 +119,7 @@ impl Ahead {
 }
 
 impl Warmed {
-    /// As `bintide warm --json` has it; or why it went no further.
+    /// Returns the document of `bintide warm --json`, or the error.
     pub(super) fn document(&self) -> Value {
         match &self.0 {
             Ok(report) => document(report),
@@ -127,16 +127,16 @@ impl Warmed {
         }
     }
 
-    /// A line, for whoever reads the outcome.
+    /// Returns a line for the result.
     pub(super) fn text(&self) -> String {
         match &self.0 {
             Ok(report) => sentence(report),
-            Err(error) => format!("nothing more was searched for ahead: {error}"),
+            Err(error) => format!("warming stopped: {error}"),
         }
     }
 }
 
-/// Tells who goes ahead how far the replay is.
+/// Observer of the replay that reports its position to the warming.
 struct Told<'t> {
     watch: &'t mut Watch,
     applier: &'t Applier,
@@ -153,7 +153,7 @@ impl Observer for Told<'_> {
     }
 }
 
-/// Whoever asks can see how it stands.
+/// Observer of the warming that publishes its status.
 struct Shown<'b>(&'b Board);
 
 impl warm::Observer for Shown<'_> {
@@ -163,7 +163,7 @@ impl warm::Observer for Shown<'_> {
     }
 }
 
-/// The replay is over, in whatever way it ends.
+/// Guard that ends the warming when the replay ends.
 struct Over<'a>(&'a Applier);
 
 impl Drop for Over<'_> {

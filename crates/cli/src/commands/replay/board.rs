@@ -1,4 +1,4 @@
-//! What a replay tells a monitor.
+//! Metrics of a replay.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,14 +8,14 @@ use replay::{Lag, Place, Report, Status};
 use crate::commands::warm;
 use crate::metrics::{Kind, Sheet};
 
-/// The last numbers of a replay, for whoever asks, and those of what goes ahead of it.
+/// Latest statistics of a replay and of its warming, shared between threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board {
     numbers: Arc<Mutex<Numbers>>,
     ahead: Option<warm::Board>,
 }
 
-/// How far a replay is.
+/// Statistics of a replay.
 #[derive(Clone, Debug, Default)]
 struct Numbers {
     report: Counted,
@@ -28,7 +28,7 @@ struct Numbers {
     lag: Lag,
 }
 
-/// What only grows.
+/// Counters: values that never decrease.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     transactions: u64,
@@ -47,12 +47,12 @@ impl From<&Report> for Counted {
 }
 
 impl Board {
-    /// With this ahead of the replay.
+    /// Returns empty statistics, with those of warming.
     pub(super) fn new(ahead: Option<warm::Board>) -> Self {
         Self { numbers: Arc::default(), ahead }
     }
 
-    /// What goes ahead, in words.
+    /// Returns a line about warming.
     pub(super) fn line_of_ahead(&self) -> Option<String> {
         self.ahead.as_ref()?.line_of_replay()
     }
@@ -61,7 +61,7 @@ impl Board {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So far it is.
+    /// Sets the current status.
     pub(super) fn put(&self, status: &Status<'_>, lag: Lag) {
         let mut numbers = self.numbers();
         numbers.workers = status.workers;
@@ -72,14 +72,14 @@ impl Board {
         numbers.count(status.report);
     }
 
-    /// That is what it came to.
+    /// Sets the final counters.
     pub(super) fn end(&self, report: &Report) {
         let mut numbers = self.numbers();
         numbers.workers_busy = 0;
         numbers.count(report);
     }
 
-    /// As Prometheus has them.
+    /// Returns the metrics as text.
     pub(super) fn text(&self) -> String {
         let numbers = self.numbers().clone();
         let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
@@ -104,23 +104,23 @@ impl Numbers {
             ("transactions_total", "Source transactions applied.", transactions),
             (
                 "skipped_total",
-                "Source transactions passed over, as the target had them or they are not meant.",
+                "Source transactions skipped: applied before, or not selected.",
                 skipped,
             ),
-            ("commits_total", "Commits on the target: with grouped, commit groups.", groups),
-            ("rows_total", "Row changes made on the target, those that were merged as one.", rows),
-            ("retries_total", "Commits that were rolled back and tried again.", retries),
-            ("log_bytes_total", "Bytes of the logs gone over.", bytes_read),
+            ("commits_total", "Commits on the target; with --commit-order grouped, of groups.", groups),
+            ("rows_total", "Row changes applied to the target; merged changes count as one.", rows),
+            ("retries_total", "Commits that were rolled back and retried.", retries),
+            ("log_bytes_total", "Bytes of logs read.", bytes_read),
         ] {
             sheet.counter(&format!("bintide_replay_{name}"), help, value);
         }
         for (name, help, value) in [
             ("workers", "Sessions that apply transactions.", self.workers),
-            ("workers_busy", "Those that have something to apply or to commit.", self.workers_busy),
+            ("workers_busy", "Sessions that are applying or committing.", self.workers_busy),
             ("commit_transactions", "Source transactions in the last commit.", self.group_transactions),
             (
                 "caught_up",
-                "Of logs that are followed: is all applied that there is?",
+                "1 if all transactions of the followed logs are applied, otherwise 0.",
                 self.is_caught_up.into(),
             ),
         ] {
@@ -129,16 +129,16 @@ impl Numbers {
         if let Some(committed_us) = self.committed_us {
             let lag_us = if self.is_caught_up { 0 } else { now_us.saturating_sub(committed_us) };
             let lag =
-                "Time from the source's commit of what was committed last until now; 0 if all is applied.";
+                "Time since the source's commit of the last applied transaction; 0 if all are applied.";
             sheet.gauge("bintide_replay_lag_seconds", lag, seconds(lag_us));
-            let committed = "When the source committed what was committed last, since 1970.";
+            let committed = "Time of the source's commit of the last applied transaction, in seconds since 1970.";
             sheet.gauge("bintide_replay_last_committed_timestamp_seconds", committed, seconds(committed_us));
         }
         if self.lag.transactions > 0 {
             self.put_lag(&mut sheet);
         }
         if let Some(place) = &self.place {
-            let help = "Where in its log what was committed last ends, in bytes.";
+            let help = "End position of the last applied transaction in its log, in bytes.";
             let labels = [("log", place.log.as_str())];
             sheet.put("bintide_replay_position", help, Kind::Gauge, &labels, place.position);
         }
@@ -147,9 +147,9 @@ impl Numbers {
 
     fn put_lag(&self, sheet: &mut Sheet) {
         let Lag { p50, p99, max, .. } = self.lag;
-        for (part, value, of) in [("p50", p50, "half"), ("p99", p99, "99 in 100"), ("max", max, "all")] {
+        for (part, value, of) in [("p50", p50, "Median"), ("p99", p99, "99th percentile"), ("max", max, "Maximum")] {
             let help = format!(
-                "From the source's commit to the target's, of {of} in the last half minute or a bit more, at most."
+                "{of} of the time from the source's commit to the target's, over about the last 30 seconds."
             );
             sheet.gauge(&format!("bintide_replay_commit_lag_{part}_seconds"), &help, value.as_secs_f64());
         }

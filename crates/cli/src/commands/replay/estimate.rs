@@ -1,4 +1,4 @@
-//! About how long a replay would take, and what that is based on.
+//! Estimated time of a replay, and its basis.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use replay::{Options, Plan};
 
 use crate::units;
 
-/// What a replay is assumed to take, in microseconds. Rows and commits of a server are near what the table in
-/// docs/replay.md comes to: MySQL 9.7 on two cores with bintide beside it, a flush a commit. The others are guesses.
+/// Assumed costs in microseconds. Rows and commits of a server are close to the measurements in docs/replay.md: MySQL
+/// 9.7 on two cores that bintide shares, one flush per commit. The others are guesses.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     row: f64,
     commit: f64,
-    /// A transaction that runs alone: mostly a definition.
+    /// Transaction that runs alone: mostly DDL.
     alone: f64,
 }
 
 const MYSQL: Costs = Costs { row: 15.0, commit: 600.0, alone: 20_000.0 };
 const SQLITE: Costs = Costs { row: 6.0, commit: 1_000.0, alone: 2_000.0 };
 
-/// About how long a replay would take.
+/// Estimated time of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Estimate {
-    /// To read the logs and to form what is applied: what the dry run took.
+    /// Time to read the logs and group transactions: the time of the dry run.
     pub(super) reading: Duration,
-    /// To apply it. Both go on at once.
+    /// Time to apply transactions, in parallel with reading.
     pub(super) applying: Duration,
     costs: Costs,
     rows: u64,
     commits: u64,
     alone: u64,
-    /// Workers that have something to do, on average.
+    /// Average number of busy workers.
     busy: f64,
 }
 
@@ -41,7 +41,7 @@ impl Estimate {
         let busy = work.average().clamp(1.0, options.workers.get() as f64);
         let rows = plan.tables.values().map(|changes| changes.after).sum();
         let (commits, alone) = (work.count.saturating_sub(plan.alone), plan.alone);
-        // Commits come in order: workers share what leads to them.
+        // Commits run in order; workers share the work before them.
         let in_order = commits as f64 * costs.commit + alone as f64 * costs.alone;
         let micros = rows as f64 * costs.row / busy + in_order;
         let applying = Duration::from_micros(micros as u64);
@@ -52,13 +52,12 @@ impl Estimate {
         self.reading.max(self.applying)
     }
 
-    /// What it is based on.
+    /// Returns the basis of the estimate.
     pub(super) fn basis(&self) -> String {
         let Costs { row, commit, alone } = self.costs;
         let cost = |micros: f64| units::duration(Duration::from_micros(micros as u64));
         format!(
-            "{} at {} each, shared by {:.1} workers, {} at {}, and {} that run alone at {}, as assumed of two \
-             cores; or {} if reading takes longer, as long as this took. Other machines and tables take another time",
+            "{} at {} each, shared by {:.1} workers, {} at {}, and {} transactions that run alone at {} (assumptions for two cores); reading the logs takes {}. Other machines and tables differ",
             units::counted(self.rows, "row change"),
             cost(row),
             self.busy,

@@ -165,7 +165,7 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
     }
     let mut options = command.how.options(selection, filter, gap)?;
     if let Named::Sqlite(_) = named {
-        // One session writes to it.
+        // Only one session can write to SQLite.
         options.workers = NonZeroUsize::MIN;
         options.mode = Mode::None;
     }
@@ -222,7 +222,8 @@ fn log(place: &Place) -> Log {
     }
 }
 
-/// Compares, if that is wanted, and says what it all came to: what was applied, also when the comparison fails.
+/// Compares the target with a server, if requested, and prints the result. It prints what was applied even if the
+/// comparison fails.
 fn conclude(
     mut done: Done,
     against: Option<Against>,
@@ -245,7 +246,7 @@ fn conclude(
 
 fn advised(error: replay::Error) -> Failure {
     let advice = match &error {
-        replay::Error::Gap { .. } => Some(Advice("give the logs that have them, or --allow-gap")),
+        replay::Error::Gap { .. } => Some(Advice("give the logs that contain them, or --allow-gap")),
         replay::Error::Read(logs::Error::Purged { .. }) => {
             Some(Advice("give the purged logs from a copy first, or restore the target from a newer backup"))
         }
@@ -255,29 +256,27 @@ fn advised(error: replay::Error) -> Failure {
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
         replay::Error::Corrupt { .. } => {
-            Some(Advice("what was committed stays; bintide verify shows what is wrong with it"))
+            Some(Advice("committed transactions stay; run bintide verify on the log for details"))
         }
         replay::Error::Read(_) | replay::Error::Cut { .. } => {
-            Some(Advice("what was committed stays, and with whole logs the same command goes on from there"))
+            Some(Advice("committed transactions stay; with complete logs, the same command resumes there"))
         }
         replay::Error::Work { error: WorkError::Spool(_), .. } => {
-            Some(Advice("what was committed stays, and the same command goes on from there"))
+            Some(Advice("committed transactions stay; the same command resumes there"))
         }
         replay::Error::Work { .. } => Some(Advice(
-            "what was committed stays; the same command stops here again, unless --exclude-gtids leaves the \
-             transaction out, in every later run, too",
+            "committed transactions stay; the same command fails here again, unless you exclude the transaction with --exclude-gtids in this and every later run",
         )),
-        // Not the server's word: nothing that changes by itself.
+        // The refusal is not the server's, so it does not go away by itself.
         replay::Error::Apply { failure, .. }
             if failure.kind == FailureKind::Refused && failure.code.is_none() =>
         {
             Some(Advice(
-                "what was committed stays, and the same command goes on from there once that is mended; \
-                 --exclude-gtids leaves the transaction out, then in every later run, too",
+                "committed transactions stay; correct this, and the same command resumes there; or exclude the transaction with --exclude-gtids in this and every later run",
             ))
         }
         replay::Error::Apply { .. } | replay::Error::Target { .. } => {
-            Some(Advice("what was committed stays, and the same command goes on from there"))
+            Some(Advice("committed transactions stay; the same command resumes there"))
         }
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! What a dry run found, as tables for a terminal.
+//! Report of a dry run as tables for a terminal.
 
 use replay::order::CommitOrder;
 use replay::schedule::Mode;
@@ -9,21 +9,21 @@ use crate::commands::replay::print;
 use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, count, counted, duration, share};
 
-/// Tables shown; the others become one line.
+/// Maximum number of tables shown; the others become one line.
 const TABLES_SHOWN: usize = 20;
 
-/// The whole outlook.
+/// Returns the whole report.
 pub(super) fn text(outlook: &Outlook, style: Style) -> String {
     style.sections(&[
-        ("To do", to_do(outlook, style)),
-        ("At once", at_once(outlook, style)),
+        ("Work", to_do(outlook, style)),
+        ("Parallelism", at_once(outlook, style)),
         ("Row changes", row_changes(outlook, style)),
-        ("In the way", in_the_way(outlook)),
+        ("Failed checks", in_the_way(outlook)),
         ("Time", time(outlook)),
     ])
 }
 
-/// As the option says it.
+/// Returns the option's value.
 pub(super) const fn order(order: CommitOrder) -> &'static str {
     match order {
         CommitOrder::Strict => "strict",
@@ -32,7 +32,7 @@ pub(super) const fn order(order: CommitOrder) -> &'static str {
     }
 }
 
-/// As the option says it.
+/// Returns the option's value.
 pub(super) const fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::None => "none",
@@ -46,9 +46,9 @@ pub(super) const fn mode(mode: Mode) -> &'static str {
 fn to_do(outlook: &Outlook, style: Style) -> String {
     let Outlook { plan, options, .. } = outlook;
     let mut table = style.pairs();
-    let passed_over = format!("{} ({} passed over)", count(plan.transactions), count(plan.skipped));
+    let passed_over = format!("{} ({} skipped)", count(plan.transactions), count(plan.skipped));
     table.add_row(["transactions".to_owned(), passed_over]);
-    table.add_row(["that run alone".to_owned(), count(plan.alone)]);
+    table.add_row(["run alone".to_owned(), count(plan.alone)]);
     table.add_row(["with a logical clock".to_owned(), count(plan.clocked)]);
     table.add_row(["bytes of logs".to_owned(), bytes(plan.bytes_read)]);
     let workers = counted(options.workers.get() as u64, "worker");
@@ -59,7 +59,7 @@ fn to_do(outlook: &Outlook, style: Style) -> String {
 fn at_once(outlook: &Outlook, style: Style) -> String {
     let plan = &outlook.plan;
     let by = mode(outlook.options.mode);
-    let mut table = style.table(&[by, ">pieces", ">longest chain", ">at once on average"]);
+    let mut table = style.table(&[by, ">count", ">longest chain", ">average parallelism"]);
     let mut row = |name: &str, width: Width| {
         let average = format!("{:.1}", width.average());
         table.add_row([name.to_owned(), count(width.count), count(width.chain), average]);
@@ -76,7 +76,7 @@ fn row_changes(outlook: &Outlook, style: Style) -> String {
     if plan.tables.is_empty() {
         return String::new();
     }
-    let mut table = style.table(&["table", ">in the logs", ">applied", ">merged away", ""]);
+    let mut table = style.table(&["table", ">in the logs", ">applied", ">merged", ""]);
     let mut row = |name: String, changes: RowChanges, remark: &str| {
         let merged = share(changes.before.saturating_sub(changes.after), changes.before);
         table.add_row([name, count(changes.before), count(changes.after), merged, remark.to_owned()]);
@@ -85,7 +85,7 @@ fn row_changes(outlook: &Outlook, style: Style) -> String {
     all.sort_by_key(|(_, changes)| std::cmp::Reverse(changes.before));
     let text = |name: &[u8]| visible(&String::from_utf8_lossy(name));
     for (name, changes) in all.iter().take(TABLES_SHOWN) {
-        let remark = if plan.unknown.contains(*name) { "not known: changed row by row" } else { "" };
+        let remark = if plan.unknown.contains(*name) { "definition unknown: not merged" } else { "" };
         row(format!("{}.{}", text(&name.database), text(&name.table)), **changes, remark);
     }
     let sum = |tables: &[(&_, &RowChanges)]| {
@@ -98,7 +98,7 @@ fn row_changes(outlook: &Outlook, style: Style) -> String {
         row(counted(others.len() as u64, "other table"), sum(others), "");
     }
     if all.len() > 1 {
-        row("together".to_owned(), sum(&all), "");
+        row("total".to_owned(), sum(&all), "");
     }
     lines(&table)
 }
@@ -125,7 +125,7 @@ fn in_the_way(outlook: &Outlook) -> String {
         line(&print::late_line(late));
     }
     for xid in &plan.undecided {
-        line(&format!("not decided in the logs, and not applied: the XA transaction {xid}"));
+        line(&format!("not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll it back"));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! How fast a replay goes, and what a line about it says. Time is handed in.
+//! Progress line of a replay, with its rates. Time is a parameter.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use replay::{Lag, Status};
 use crate::rates::Rates;
 use crate::units;
 
-/// How fast a replay went over the last while.
+/// Recent rates of a replay.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     rates: Rates,
 }
 
 impl Pace {
-    /// So far it is, so long after it began.
+    /// Adds a sample for the rates at this time since the start.
     pub(super) fn mark(&mut self, at: Duration, status: &Status<'_>) {
         self.rates.mark(at, status.report.bytes_read, status.report.transactions);
     }
 
-    /// What it does now: rates, lag, workers, groups, retries, and how long it will take yet.
+    /// Returns the line: rates, lag, workers, group size, retries and time left.
     pub(super) fn line(
         &self,
         now_us: u64,
@@ -37,12 +37,12 @@ impl Pace {
         if recent.transactions > 0 {
             let [p50, p99, max] = [recent.p50, recent.p99, recent.max].map(units::duration);
             parts.push(format!(
-                "half of the last commits came within {p50}, 99 % within {p99}, all within {max}"
+                "commit lag p50 {p50}, p99 {p99}, max {max}"
             ));
         }
         parts.push(format!("{} of {} busy", status.workers_busy, units::counted(status.workers, "worker")));
         if status.group_transactions > 0 {
-            parts.push(format!("{} a commit", units::count(status.group_transactions)));
+            parts.push(format!("{} per commit", units::count(status.group_transactions)));
         }
         if report.retries > 0 {
             parts.push(match report.retries {
@@ -56,7 +56,7 @@ impl Pace {
         parts.join(", ")
     }
 
-    /// How long what is left takes, if it goes on so. Days from now is a guess that helps nobody.
+    /// Returns the estimated time left; `None` if it is more than 30 days.
     fn left(&self, bytes_total: u64) -> Option<Duration> {
         const LONGEST_S: f64 = 30.0 * 86_400.0;
         let seconds = self.rates.seconds_to(bytes_total)?;
@@ -64,7 +64,7 @@ impl Pace {
     }
 }
 
-/// How long before now the source committed what was committed last; nothing, if there is nothing more to apply.
+/// Returns the time since the source's commit of the last applied transaction; 0 if all are applied.
 pub(super) fn lag(now_us: u64, status: &Status<'_>) -> Option<Duration> {
     if status.is_caught_up {
         return Some(Duration::ZERO);
@@ -81,7 +81,7 @@ mod tests {
 
     use super::Pace;
 
-    /// Ten seconds at so many bytes and transactions each, then a line.
+    /// Ten seconds at these rates, then a line.
     fn line(bytes: u64, transactions: u64, bytes_total: Option<u64>, report: Report) -> String {
         let mut pace = Pace::default();
         let mut report = report;
@@ -101,27 +101,26 @@ mod tests {
         let committed = Report { committed_us: Some(3_600_000_000), retries: 2, ..Report::default() };
         assert_eq!(
             line(2_000_000, 1_500, Some(50_000_000), committed.clone()),
-            "1,500 transactions/s, 2.0 MB/s, lag 1 h 0 min, 3 of 4 workers busy, 512 a commit, 2 retries, 15.0 s left"
+            "1,500 transactions/s, 2.0 MB/s, lag 1 h 0 min, 3 of 4 workers busy, 512 per commit, 2 retries, 15.0 s left"
         );
         assert_eq!(
             line(2_000_000, 1_500, None, Report { retries: 1, ..committed.clone() }),
-            "1,500 transactions/s, 2.0 MB/s, lag 1 h 0 min, 3 of 4 workers busy, 512 a commit, 1 retry"
+            "1,500 transactions/s, 2.0 MB/s, lag 1 h 0 min, 3 of 4 workers busy, 512 per commit, 1 retry"
         );
         let mut idle = status(&committed);
         idle.is_caught_up = true;
         assert_eq!(
             Pace::default().line(1, None, &idle, Lag::default()),
-            "caught up, 3 of 4 workers busy, 512 a commit, 2 retries"
+            "caught up, 3 of 4 workers busy, 512 per commit, 2 retries"
         );
         let [p50, p99, max] = [4, 31, 1200].map(Duration::from_millis);
         assert_eq!(
             Pace::default().line(1, None, &idle, Lag { transactions: 9, p50, p99, max }),
-            "caught up, half of the last commits came within 4 ms, 99 % within 31 ms, all within 1.2 s, 3 of 4 workers \
-             busy, 512 a commit, 2 retries"
+            "caught up, commit lag p50 4 ms, p99 31 ms, max 1.2 s, 3 of 4 workers busy, 512 per commit, 2 retries"
         );
         assert_eq!(
             line(0, 0, Some(10), Report::default()),
-            "0 transactions/s, 0 B/s, 3 of 4 workers busy, 512 a commit"
+            "0 transactions/s, 0 B/s, 3 of 4 workers busy, 512 per commit"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a replay came to.
+//! Result of a replay.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::exit::{Outcome, Verdict};
 use crate::screen;
 use crate::units;
 
-/// A replay that has ended.
+/// Result of a replay.
 pub(super) struct Done {
     pub(super) report: Report,
     pub(super) elapsed: Duration,
-    /// What was done otherwise than on the source: a line each.
+    /// Differences from the source, one per line.
     pub(super) remarks: Vec<String>,
-    /// What the comparison behind it found, if there was one.
+    /// Result of the comparison with `--verify`.
     pub(super) verified: Option<Verified>,
-    /// What went ahead of it, if that was asked for.
+    /// Result of warming with `--warm`.
     pub(super) warmed: Option<Warmed>,
 }
 
-/// Prints the outcome, as text or as one document.
+/// Prints the result, as text or as one JSON document.
 pub(super) fn print(done: &Done, json: bool, global: &Global) -> Outcome {
     let mut out = io::stdout().lock();
     if json {
@@ -41,7 +41,7 @@ pub(super) fn print(done: &Done, json: bool, global: &Global) -> Outcome {
     }
     for xid in done.report.undecided.iter().filter(|_| !global.quiet) {
         screen::remark(format_args!(
-            "the XA transaction {xid} is prepared in the logs and not decided: it is not applied"
+            "not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll it back"
         ));
     }
     let besides = done.verified.as_ref().and_then(Verified::remark);
@@ -75,7 +75,7 @@ fn document(done: &Done) -> Value {
     })
 }
 
-/// Nothing, where nothing was followed.
+/// Returns the lag as a document; `None` if no logs were followed.
 fn lag_document(lag: Lag) -> Option<Value> {
     let Lag { transactions, p50, p99, max, .. } = lag;
     let seconds = |time: Duration| time.as_secs_f64();
@@ -89,12 +89,12 @@ fn lag_document(lag: Lag) -> Option<Value> {
     })
 }
 
-/// What is behind the place where it stopped by time, and was committed earlier.
+/// Returns, as a document, the transactions after the stop position that were committed before the stop time.
 pub(super) fn late_document(late: &Late) -> Value {
     json!({ "transactions": late.transactions, "unread": late.unread })
 }
 
-/// The same as a line.
+/// Returns the same as a line.
 pub(super) fn late_line(late: &Late) -> String {
     let more = match &late.unread {
         Some(reason) => format!("; there may be more: {reason}"),
@@ -102,10 +102,10 @@ pub(super) fn late_line(late: &Late) -> String {
     };
     match late.transactions {
         1 => format!(
-            "1 transaction behind the place where it stops was committed earlier: it is left out{more}"
+            "skipped 1 transaction after the stop position that was committed earlier{more}"
         ),
         several => format!(
-            "{} behind the place where it stops were committed earlier: they are left out{more}",
+            "skipped {} after the stop position that were committed earlier{more}",
             units::counted(several, "transaction")
         ),
     }
@@ -118,8 +118,7 @@ fn timestamp(micros: u64) -> Option<Timestamp> {
 fn lag_line(lag: Lag) -> String {
     let [p50, p99, max] = [lag.p50, lag.p99, lag.max].map(units::duration);
     format!(
-        "{} while it had caught up: from the source's commit to the target's half took at most {p50}, 99 % at most \
-         {p99}, all at most {max}\n",
+        "{} while caught up: lag p50 {p50}, p99 {p99}, max {max}\n",
         units::counted(lag.transactions, "transaction")
     )
 }
@@ -127,7 +126,7 @@ fn lag_line(lag: Lag) -> String {
 fn text(done: &Done) -> String {
     let report = &done.report;
     let mut text = format!(
-        "{} applied in {}, {} passed over\n",
+        "{} applied in {}, {} skipped\n",
         units::counted(report.transactions, "transaction"),
         units::counted(report.groups, "commit"),
         units::count(report.skipped)
@@ -139,7 +138,7 @@ fn text(done: &Done) -> String {
         text.push_str(&format!("{}\n", warmed.text()));
     }
     if report.is_interrupted {
-        text.push_str("interrupted; the same command goes on from here\n");
+        text.push_str("interrupted; run the same command to resume\n");
     }
     if let Some(verified) = &done.verified {
         text.push_str(&verified.text());

@@ -43,7 +43,8 @@ impl Allow {
     }
 }
 
-/// Looks at the logs and at the target, and says everything that stands in the way at once. Gives who wrote the logs.
+/// Checks the logs and the target, and reports all failed checks at once. Returns the server_id of the server that
+/// wrote the logs.
 pub(super) fn check(
     named: &Named,
     logs: Option<Source>,
@@ -85,16 +86,16 @@ pub(super) fn check(
     Err(Failure::NotBegun(in_the_way(&refused)))
 }
 
-/// All but the last thing are said here, as an error is one line.
+/// Prints all findings but the last, which becomes the error: an error is one line.
 fn in_the_way(refused: &[Finding]) -> anyhow::Error {
-    let Some((last, others)) = refused.split_last() else { return anyhow!("nothing is in the way") };
+    let Some((last, others)) = refused.split_last() else { return anyhow!("no check failed") };
     for finding in others {
         screen::remark(finding);
     }
     anyhow!("{last}").context(Advice("nothing was changed"))
 }
 
-/// What can be looked at twice: logs in files.
+/// Returns the logs if they can be read twice: if all are files.
 pub(super) fn logs_to_look_at(logs: &[Log]) -> Option<Vec<Log>> {
     let all_are_files = logs.iter().all(|log| matches!(log, Log::File(_)));
     all_are_files.then(|| logs.to_vec())

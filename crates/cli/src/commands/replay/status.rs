@@ -1,4 +1,4 @@
-//! How far a target has come, and how to forget it.
+//! Replay position of a target: shows it or drops it.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -9,7 +9,7 @@ use servers::Address;
 use crate::exit::{Failure, Outcome, Verdict};
 use crate::screen;
 
-/// Prints how far a target has come. Nothing is changed there.
+/// Prints the replay position of a target, without changing anything there.
 pub(super) fn status(address: &Address, json: bool) -> Outcome {
     let look = Look::at(address).map_err(|error| Failure::NotBegun(error.into()))?;
     let applied = look.applied();
@@ -33,11 +33,11 @@ pub(super) fn status(address: &Address, json: bool) -> Outcome {
 }
 
 fn text(look: &Look, applied: &Applied) -> String {
-    let none = || "nothing".to_owned();
+    let none = || "none".to_owned();
     let set = |set: &binlog::gtid::GtidSet| if set.is_empty() { none() } else { set.to_string() };
     let mut text = format!("gtid_executed  {}\n", set(&applied.executed));
     if !look.has_progress() {
-        text.push_str("No replay has been here: there is no table bintide.progress.\n");
+        text.push_str("There is no replay position: the table bintide.progress does not exist.\n");
         return text;
     }
     let place = applied.progress.place.as_ref().map_or_else(none, ToString::to_string);
@@ -49,23 +49,23 @@ fn text(look: &Look, applied: &Applied) -> String {
     if let Some(intent) = &applied.intent {
         text.push_str(&format!("announced      {}\n", intent.unit));
     }
-    text.push_str("This is the row of the table bintide.progress; --forget drops it.\n");
+    text.push_str("The replay position is stored in the table bintide.progress; --forget drops it.\n");
     text
 }
 
-/// What a SQLite database has; `None` if no replay has been there.
+/// Returns the replay position of a SQLite database; `None` if it has none.
 #[cfg(feature = "sqlite")]
 pub(super) fn applied(path: &Path) -> Result<Option<Applied>, Failure> {
     replay::SqliteTarget::look(path).map_err(|error| Failure::NotBegun(error.into()))
 }
 
-/// Whoever opens it will say that this bintide cannot.
+/// Returns nothing: opening the database reports that this bintide has no SQLite support.
 #[cfg(not(feature = "sqlite"))]
 pub(super) fn applied(_: &Path) -> Result<Option<Applied>, Failure> {
     Ok(None)
 }
 
-/// Prints how far a SQLite database has come. Nothing is changed there.
+/// Prints the replay position of a SQLite database, without changing anything there.
 pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
     let applied = applied(path)?;
     let mut out = io::stdout().lock();
@@ -82,13 +82,13 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
         return Ok(Verdict::Fine);
     }
     match applied {
-        None => writeln!(out, "No replay has been here: there is no table bintide.progress.")?,
+        None => writeln!(out, "There is no replay position: the table bintide.progress does not exist.")?,
         Some(Applied { progress, .. }) => {
-            let place = progress.place.map_or_else(|| "nothing".to_owned(), |place| place.to_string());
+            let place = progress.place.map_or_else(|| "none".to_owned(), |place| place.to_string());
             let gtids =
-                if progress.gtids.is_empty() { "nothing".to_owned() } else { progress.gtids.to_string() };
+                if progress.gtids.is_empty() { "none".to_owned() } else { progress.gtids.to_string() };
             screen::print(&format!("applied        {gtids}\nwithout GTIDs  up to {place}\n"), &mut out)?;
-            writeln!(out, "This is the row of the table bintide.progress; to begin anew, remove the file.")?;
+            writeln!(out, "The replay position is stored in the table bintide.progress; to start over, delete the file.")?;
         }
     }
     Ok(Verdict::Fine)
@@ -97,13 +97,13 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
 /// Drops the progress table.
 pub(super) fn forget(address: &Address) -> Outcome {
     let begun = |error: replay::Error| Failure::NotBegun(error.into());
-    // Where there is none, none is to be made.
+    // Opening the target would create the table.
     if Look::at(address).map_err(begun)?.has_progress() {
         let target = MysqlTarget::open(address.clone()).map_err(begun)?;
         target.forget().map_err(begun)?;
-        writeln!(io::stdout(), "The table bintide.progress is dropped.")?;
+        writeln!(io::stdout(), "Dropped the table bintide.progress.")?;
     } else {
-        writeln!(io::stdout(), "There is no table bintide.progress.")?;
+        writeln!(io::stdout(), "The table bintide.progress does not exist.")?;
     }
     Ok(Verdict::Fine)
 }

@@ -1,4 +1,4 @@
-//! Shows how far a replay is, and stops it when it is interrupted.
+//! Progress of a replay; stops it when it is interrupted.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -14,30 +14,30 @@ use crate::progress::{self, Screen};
 use crate::screen;
 use crate::units;
 
-/// Whoever sits in front of the terminal, or reads what was written down.
+/// Display of a replay's progress, on a terminal or as lines.
 pub(super) struct Watch {
     began: Instant,
     bytes_total: Option<u64>,
     pace: Pace,
     lag: Lag,
-    /// When to look at the lag again.
+    /// Time of the next update of the lag.
     lag_due: Duration,
     board: Board,
     screen: Screen,
-    /// When to show something next.
+    /// Time of the next update of the display.
     due: Duration,
-    /// What had been applied when a line was last written down with nothing more to do.
+    /// Number of applied transactions when a line with "caught up" was last shown.
     idle_at: Option<u64>,
 }
 
-/// How often a terminal changes.
+/// Interval at which a terminal is updated.
 const TERMINAL_PERIOD: Duration = Duration::from_millis(100);
 
-/// How often percentiles are made of what was measured.
+/// Interval at which lag percentiles are computed.
 const LAG_PERIOD: Duration = Duration::from_secs(1);
 
 impl Watch {
-    /// Of a replay of logs with so many bytes, if that is known. What it sees is on the board, too.
+    /// Returns the display of a replay of logs with this total size, if known. Also updates the shared statistics.
     pub(super) fn new(global: &Global, bytes_total: Option<u64>, board: Board) -> Self {
         let screen = Screen::new(global, TERMINAL_PERIOD);
         let due = screen.patience();
@@ -54,7 +54,7 @@ impl Watch {
         }
     }
 
-    /// Since the replay began.
+    /// Returns the time since the replay began.
     pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
@@ -66,7 +66,7 @@ impl Watch {
         let bytes = status.report.bytes_read;
         let idle_at = status.is_caught_up.then_some(status.report.transactions);
         if matches!(self.screen, Screen::Lines) && idle_at.is_some() && idle_at == self.idle_at {
-            return; // It was said before that there is nothing to do.
+            return; // A line with "caught up" is shown only once.
         }
         self.idle_at = idle_at;
         match &mut self.screen {
@@ -107,7 +107,7 @@ fn now_us() -> u64 {
     u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default()
 }
 
-/// How much of the logs has been gone over.
+/// Returns the amount of the logs that has been read.
 fn gone_over(bytes: u64, bytes_total: Option<u64>) -> String {
     match bytes_total {
         Some(total) => format!("{} of {}", units::bytes(bytes), units::bytes(total)),

@@ -1,4 +1,4 @@
-//! How the outcome of `bintide compress` and `decompress` looks.
+//! Result of `bintide compress` and `decompress` as text and JSON.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) fn render(all: &[Done], style: Style) -> String {
     }
     let sum = total(all);
     if all.len() > 1 {
-        table.add_row(row("together", &sum, ""));
+        table.add_row(row("total", &sum, ""));
     }
     let mut text = lines(&table);
     text.push_str(&reasons(&sum, style));
@@ -52,14 +52,14 @@ fn saved(before: u64, after: u64) -> String {
     }
 }
 
-/// Which transactions stayed as they were, and why.
+/// Returns a table of unchanged transactions by reason.
 fn reasons(sum: &Tally, style: Style) -> String {
-    let mut table = style.table(&["stayed as they were", ">transactions", ">bytes"]);
+    let mut table = style.table(&["unchanged because", ">transactions", ">bytes"]);
     for (reason, (count, bytes)) in &sum.refused {
         table.add_row([reason.to_string(), units::count(*count), units::bytes(*bytes)]);
     }
     for (reason, count) in
-        [("it would not pay", sum.not_worth_it), ("the payload is too large", sum.too_large)]
+        [("compression gains too little", sum.not_worth_it), ("the payload event is too large", sum.too_large)]
     {
         if count > 0 {
             table.add_row([reason.to_owned(), units::count(count), String::new()]);
@@ -75,14 +75,14 @@ fn times(sum: &Tally) -> String {
     let line = |what: &str, timing: &Timing| match timing.count {
         0 => String::new(),
         _ => format!(
-            "{what} took {} in all: {} on average, {} at least, {} at most\n",
+            "{what}: total {}, average {}, minimum {}, maximum {}\n",
             seconds(timing.total),
             seconds(timing.avg()),
             seconds(timing.min),
             seconds(timing.max)
         ),
     };
-    let text = line("compressing", &sum.compressing) + &line("opening", &sum.opening);
+    let text = line("compression", &sum.compressing) + &line("decompression", &sum.opening);
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 

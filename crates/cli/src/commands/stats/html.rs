@@ -1,39 +1,41 @@
-//! The report as a page.
+//! Report as an HTML page.
 
+use std::path::Path;
 use std::time::Duration;
 
 use inspect::stats::{Change, Counts, Report, Series, TableAmounts, TransactionReport};
 use jiff::tz::TimeZone;
 
 use crate::page::chart::{self, Bar, Columns, Part};
-use crate::page::{escaped, page, pairs, table};
+use crate::page::{common_folder, escaped, log_below, page, pairs, table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
 
-/// Tables drawn; of more, the largest.
+/// Maximum number of tables in the chart: the largest ones.
 const TABLES_DRAWN: usize = 20;
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
     let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
     let title = match names.as_slice() {
         [name] => (*name).to_owned(),
         several => format!("{} logs", several.len()),
     };
+    let folder = common_folder(names.iter().copied());
     let sections = [
-        ("In all", summary(report, zone)),
+        ("Totals", summary(report, folder, zone)),
         ("Over time: transactions", rate(&report.rate, zone, |counts| counts.transactions, count)),
         ("Over time: bytes before compression", rate(&report.rate, zone, |counts| counts.bytes, bytes)),
         ("Tables, by bytes of rows events", tables(&report.tables)),
         ("Transactions by size, before compression", sizes(report)),
         ("Compression", compression(report)),
-        ("Largest transactions", transactions(&report.largest, zone)),
-        ("Longest transactions", transactions(&report.longest, zone)),
-        ("Logs", logs(report)),
+        ("Largest transactions", transactions(&report.largest, folder, zone)),
+        ("Longest transactions", transactions(&report.longest, folder, zone)),
+        ("Logs", logs(report, folder)),
     ];
     page("stats", &title, &sections)
 }
 
-fn summary(report: &Report, zone: &TimeZone) -> String {
+fn summary(report: &Report, folder: &Path, zone: &TimeZone) -> String {
     let totals = &report.totals;
     let rows = &totals.changes;
     let mut values = vec![
@@ -51,6 +53,9 @@ fn summary(report: &Report, zone: &TimeZone) -> String {
         let (first, last) = (span.first.in_zone(zone), span.last.in_zone(zone));
         values.push(("Commits", format!("{first} to {last} ({})", duration(took))));
     }
+    if folder != Path::new("") {
+        values.push(("Directory", escaped(&folder.to_string_lossy())));
+    }
     pairs(&values)
 }
 
@@ -62,7 +67,7 @@ fn rate(series: &Series, zone: &TimeZone, of: fn(&Counts) -> u64, shown: fn(u64)
         start_ms: series.start_ms,
         width_ms: series.width_ms,
         zone,
-        headline: format!("at most {} in {width}", shown(largest)),
+        headline: format!("at most {} per {width}", shown(largest)),
     };
     chart::columns(&columns, &["bar"], &values, shown)
 }
@@ -113,10 +118,10 @@ fn compression(report: &Report) -> String {
             format!("{} %", row.compression_percentage),
         ]
     });
-    table(&["log", "type", ">transactions", ">stored", ">before", ">saved"], rows)
+    table(&["log", "type", ">transactions", ">stored", ">uncompressed", ">saved"], rows)
 }
 
-fn transactions(transactions: &[TransactionReport], zone: &TimeZone) -> String {
+fn transactions(transactions: &[TransactionReport], folder: &Path, zone: &TimeZone) -> String {
     let rows = transactions.iter().map(|each| {
         vec![
             bytes(each.bytes_uncompressed),
@@ -124,16 +129,16 @@ fn transactions(transactions: &[TransactionReport], zone: &TimeZone) -> String {
             duration(Duration::from_micros(each.duration_us)),
             each.committed.in_zone(zone),
             escaped(&each.id),
-            escaped(&each.log),
+            log_below(folder, &each.log),
             each.position.to_string(),
         ]
     });
-    table(&[">bytes", ">rows", ">took", "committed", "GTID", "log", ">position"], rows)
+    table(&[">bytes", ">rows", ">duration", "committed", "GTID", "log", ">position"], rows)
 }
 
-fn logs(report: &Report) -> String {
+fn logs(report: &Report, folder: &Path) -> String {
     let rows = report.logs.iter().map(|log| {
-        let name = escaped(&log.name);
+        let name = log_below(folder, &log.name);
         vec![name, bytes(log.bytes), count(log.events), count(log.transactions), escaped(&log.server_version)]
     });
     table(&["log", ">bytes", ">events", ">transactions", "server"], rows)

@@ -1,4 +1,4 @@
-//! The report as tables for a terminal.
+//! Report as tables for a terminal.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use jiff::tz::TimeZone;
 use crate::screen::{Style, lines, visible};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share, sparkline};
 
-/// Tables shown; the others become one line.
+/// Maximum number of tables shown; the others become one line.
 const TABLES_SHOWN: usize = 20;
 
-/// Logs shown; of more, only those that are not closed.
+/// Maximum number of logs shown; of more logs, only open and torn ones are listed.
 const LOGS_SHOWN: usize = 20;
 
-/// The whole report.
+/// Returns the whole report.
 pub(crate) fn render(report: &Report, style: Style, zone: &TimeZone) -> String {
     style.sections(&[
         ("Logs", logs(report, style)),
-        ("In all", totals(report, style, zone)),
+        ("Totals", totals(report, style, zone)),
         ("Tables", tables(report, style)),
         ("Transactions by size, before compression", sizes(&report.sizes, style)),
         ("Largest transactions", transactions(&report.largest, style, zone)),
@@ -52,9 +52,9 @@ fn logs(report: &Report, style: Style) -> String {
 fn end(log: &LogReport) -> String {
     match log.end {
         LogEnd::Closed => "closed".to_owned(),
-        LogEnd::Open { in_use: true } => "in use, or left by a crash".to_owned(),
+        LogEnd::Open { in_use: true } => "in use, or left open by a crash".to_owned(),
         LogEnd::Open { in_use: false } => "open".to_owned(),
-        LogEnd::Torn { offset, bytes: found, .. } => format!("torn at {offset}: {} more", bytes(found)),
+        LogEnd::Torn { offset, bytes: found, .. } => format!("torn at {offset}, {} after that", bytes(found)),
     }
 }
 
@@ -70,13 +70,13 @@ fn totals(report: &Report, style: Style, zone: &TimeZone) -> String {
     };
     line("transactions", count(totals.transactions) + &saved);
     if totals.transactions_incomplete > 0 {
-        line("", format!("{} more without an end", count(totals.transactions_incomplete)));
+        line("", format!("{} more are incomplete", count(totals.transactions_incomplete)));
     }
     line("bytes", size_line(report));
     line(
         "events",
         format!(
-            "{}, {} among them",
+            "{}, including {}",
             count(totals.events_uncompressed),
             counted(totals.statements, "statement")
         ),
@@ -88,7 +88,7 @@ fn totals(report: &Report, style: Style, zone: &TimeZone) -> String {
         line(
             "",
             format!(
-                "{}; {} a second",
+                "{}; {} per second",
                 duration(took),
                 counted(per_second(totals.transactions, took), "transaction")
             ),
@@ -115,7 +115,7 @@ fn size_line(report: &Report) -> String {
             });
             let saved = share(plain.saturating_sub(stored), plain);
             format!(
-                "{}; {} before compression, which saved {saved}",
+                "{}; {} before compression (saved {saved})",
                 bytes(totals.bytes),
                 bytes(totals.bytes_uncompressed)
             )
@@ -173,7 +173,7 @@ fn tables(report: &Report, style: Style) -> String {
 
 fn events(report: &Report, style: Style) -> String {
     let mut table = style.table(&["type", ">events", ">bytes", ">share"]);
-    // What is inside payloads is counted beside them.
+    // Events inside payloads are counted in addition to the payload events.
     let whole = report.events.iter().map(|each| each.bytes).sum();
     for each in &report.events {
         let name = each.event_type.to_owned();
@@ -207,7 +207,7 @@ fn transactions(transactions: &[TransactionReport], style: Style, zone: &TimeZon
         return String::new();
     }
     let columns =
-        [">bytes", ">in the log", ">rows", ">took", "committed", "GTID", "log", ">position", "tables"];
+        [">bytes", ">in the log", ">rows", ">duration", "committed", "GTID", "log", ">position", "tables"];
     let mut table = style.table(&columns);
     for each in transactions {
         let tables: Vec<&str> = each.tables.iter().take(2).map(|table| table.table.as_str()).collect();
@@ -234,7 +234,7 @@ fn rate(series: &Series, zone: &TimeZone) -> String {
     let width = Duration::from_millis(series.width_ms);
     let line = |name: &str, values: Vec<u64>, shown: fn(u64) -> String| {
         let largest = values.iter().copied().max().unwrap_or_default();
-        format!("{name:<12} {}  at most {} in {}\n", sparkline(values), shown(largest), duration(width))
+        format!("{name:<12} {}  at most {} per {}\n", sparkline(values), shown(largest), duration(width))
     };
     let pick = |of: fn(&inspect::stats::Counts) -> u64| series.buckets.iter().map(of).collect::<Vec<u64>>();
     let start = Moment(series.start_ms.saturating_mul(1000));
@@ -257,7 +257,7 @@ pub(super) fn compression(rows: &[CompressionRow], style: Style) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let columns = ["log", "type", ">transactions", ">stored", ">before", ">saved"];
+    let columns = ["log", "type", ">transactions", ">stored", ">uncompressed", ">saved"];
     let mut table = style.table(&columns);
     for row in rows {
         table.add_row([
