@@ -1,8 +1,8 @@
-//! The arguments of the command line, without their passwords in the list of processes.
+//! Command line arguments, without passwords in the process list.
 //!
-//! `ps` shows every user the arguments that a process was started with. MySQL's programs write over theirs, which safe
-//! code cannot do. Here a command that has a password among its arguments starts itself again, as the same process: with
-//! the passwords masked, and with all arguments as they were in a file in memory that only this process has.
+//! `ps` shows all users the arguments of a process. MySQL's programs overwrite theirs, which safe code cannot do.
+//! bintide re-executes itself if its arguments have a password: with the passwords masked, and with the original
+//! arguments in a memory file that only this process has.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -16,21 +16,21 @@ use std::process::{self, Command};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// The variable that says where the arguments are: the process, and the number of the file.
+/// Variable with the place of the arguments: the process id, and the file descriptor.
 const VARIABLE: &str = "_BINTIDE_ARGUMENTS";
 const FILE_NAME: &str = "bintide-arguments";
-/// The text in the place of a password. As in MySQL's programs, it does not tell how long the password is.
+/// Text in place of a password. As in MySQL's programs, it does not show the password's length.
 const MASK: &[u8] = b"x";
 
-/// Returns the arguments. Where this cannot be had without showing a password to other users, it is shown: MySQL's
-/// programs show theirs until they have begun.
+/// Returns the arguments. If the passwords cannot be hidden, they stay visible, as MySQL's programs show theirs until
+/// they have started.
 pub(crate) fn take() -> Vec<OsString> {
     if is_started_again() {
         return kept().unwrap_or_else(|| {
-            // Its own arguments have masks in the place of passwords: neither they nor another start can help.
+            // Its own arguments have masks in place of the passwords, so neither they nor another start can help.
             eprintln!(
-                "bintide: could not read the password of the command line again: /proc/self/fd is not readable here; \
-                 use --password-file"
+                "bintide: could not read the password of the command line: /proc/self/fd is not readable; use \
+                 --password-file"
             );
             process::exit(2)
         });
@@ -42,14 +42,14 @@ pub(crate) fn take() -> Vec<OsString> {
     arguments
 }
 
-/// Tells whether this process has started itself again. A child has its parent's variables, but another number.
+/// Tells whether this process has re-executed itself. A child inherits the variable, but has another process id.
 fn is_started_again() -> bool {
     env::var(VARIABLE).is_ok_and(|text| {
         text.split_once(' ').is_some_and(|(process, _)| process.parse() == Ok(process::id()))
     })
 }
 
-/// Returns the arguments that this process has kept when it started itself again.
+/// Returns the arguments that this process saved before it re-executed itself.
 fn kept() -> Option<Vec<OsString>> {
     let text = env::var(VARIABLE).ok()?;
     let number: i32 = text.split_once(' ')?.1.parse().ok()?;
@@ -59,16 +59,16 @@ fn kept() -> Option<Vec<OsString>> {
     let mut file = File::options().read(true).write(true).open(&path).ok()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
-    // Whoever looks into this process later finds no password in a file.
+    // Later readers of this process's files find no password.
     let _ = file.set_len(0);
     let _ = nix::unistd::close(number);
     Some(bytes.split(|byte| *byte == 0).map(|argument| OsString::from_vec(argument.to_vec())).collect())
 }
 
-/// Starts this program again, as the same process. Returns only where that fails.
+/// Re-executes this program. Returns only if that fails.
 fn start_again(arguments: &[OsString], masked: &[OsString]) -> Option<()> {
     let name = masked.first()?;
-    // Without MFD_CLOEXEC: it is still open behind the start.
+    // Without MFD_CLOEXEC, the file stays open in the new program.
     let mut file = File::from(memfd_create(FILE_NAME, MFdFlags::empty()).ok()?);
     file.write_all(&arguments.join(OsStr::from_bytes(b"\0")).into_vec()).ok()?;
     let place = format!("{} {}", process::id(), file.as_raw_fd());
@@ -76,7 +76,7 @@ fn start_again(arguments: &[OsString], masked: &[OsString]) -> Option<()> {
     None
 }
 
-/// Returns this program by the name that it was called by, as the list of processes shows it.
+/// Returns this program's path by the name that it was called by, which the process list shows.
 fn program(name: &OsStr) -> Option<PathBuf> {
     let own = env::current_exe().ok()?;
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
@@ -89,10 +89,10 @@ fn program(name: &OsStr) -> Option<PathBuf> {
     Some(named.unwrap_or(own))
 }
 
-/// Returns the arguments with masks in the place of passwords; none if there is no password.
+/// Returns the arguments with masks in place of passwords; `None` if there is no password.
 fn masked(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut has_password = false;
-    // `warm` knows passwords that stand behind their option.
+    // `warm` accepts passwords as the argument after their option.
     let is_warm = arguments.iter().any(|argument| argument == "warm");
     let mut is_behind_option = false;
     let masked = arguments.iter().map(|argument| {
@@ -110,7 +110,7 @@ fn masked(arguments: &[OsString]) -> Option<Vec<OsString>> {
     has_password.then_some(masked)
 }
 
-/// Masks `--password=X`, which may be shortened or have another word in front, and `-pX`, also behind letters of options
+/// Masks `--password=X`, also abbreviated or with another word before it, and `-pX`, also after letters of options
 /// without values.
 fn masked_option(argument: &[u8], other_letter: Option<u8>) -> Option<Vec<u8>> {
     const LETTERS_WITHOUT_VALUES: &[u8] = b"?CDFfHRcijqstvV";
@@ -128,12 +128,12 @@ fn masked_option(argument: &[u8], other_letter: Option<u8>) -> Option<Vec<u8>> {
     (is_password(option[at]) && at + 1 < option.len()).then(|| [b"-", &option[..=at], MASK].concat())
 }
 
-/// Masks the password of an address: `mysql://user:X@host/`, also behind an option's name.
+/// Masks the password of an address: `mysql://user:X@host/`, also after an option's name.
 fn masked_address(argument: &[u8]) -> Option<Vec<u8>> {
     let start = argument.windows(3).position(|bytes| bytes == b"://")? + 3;
     let front = argument[start..].split(|byte| *byte == b'/').next()?;
     let last_at = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte == b'@');
-    // A password may have a slash that should have been written as %2F.
+    // A password may have a slash that should be written as %2F.
     let end = start + last_at(front).or_else(|| last_at(&argument[start..]))?;
     let colon = start + argument[start..end].iter().position(|byte| *byte == b':')?;
     (colon + 1 < end).then(|| [&argument[..=colon], MASK, &argument[end..]].concat())

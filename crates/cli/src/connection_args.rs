@@ -1,7 +1,7 @@
 //! Connection options on command lines: the same for each command that connects.
 //!
-//! One table has them all. A command's main server takes them as they are, another server takes them with a prefix.
-//! Their meaning is known to [`ConnectionOptions::set`] alone, which addresses and option files use, too.
+//! One table defines them. A command's main server has them without a prefix, another server with a prefix.
+//! [`ConnectionOptions::set`] defines their meaning, also for addresses and option files.
 
 use std::env;
 use std::ffi::OsString;
@@ -132,9 +132,9 @@ const FILES: [OptionSpec; 5] = [
 const HEADING: &str = "Connection options";
 const PASSWORD: &str = "password";
 const LOGIN_PATH: &str = "login-path";
-/// The options of which one is enough to name a server.
+/// Options of which one is enough to name a server.
 pub(crate) const NAMING_SERVER: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
-/// The commands with connection options.
+/// Commands with connection options.
 const COMMANDS: [&str; 5] = ["receive", "replay", "stream", "warm", "advise"];
 
 /// The server that options are for.
@@ -194,16 +194,16 @@ pub(crate) struct ConnectionArgs<R: ServerRole = MainServer> {
     role: PhantomData<R>,
 }
 
-/// The options of the main server that hold for another server of the command, too, below its own.
+/// Options of the main server that also apply to another server of the command, with lower priority than its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// Those that raise what TLS must be, and how to connect.
+    /// Options that strengthen TLS, and the transport options.
     Method,
     /// The same, and this password.
     Password(PasswordSource),
-    /// The account, too.
+    /// The same, and the account.
     Account,
-    /// All of them: the command has no main server.
+    /// All options: the command has no main server.
     All,
 }
 
@@ -218,7 +218,7 @@ impl<R: ServerRole> clap::Args for ConnectionArgs<R> {
         for spec in &FILES {
             command = command.arg(argument::<R>(spec));
         }
-        // -h is the host's, as in MySQL's programs.
+        // `-h` is `--host`, as in MySQL's programs.
         let help = Arg::new("help").long("help").short('?').action(ArgAction::HelpLong).help("Print help");
         command.disable_help_flag(true).arg(help)
     }
@@ -291,7 +291,7 @@ fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
     let mut arg = Arg::new(id.clone()).long(id.clone()).help_heading(HEADING);
     arg = match R::PREFIX {
         "" => arg.help(spec.help),
-        // Help texts would be twice as long: they point to the page of all connections.
+        // Hidden: otherwise help texts would be twice as long. They point to the page on connections.
         _ => {
             let help = StyledStr::from(format!("As --{}, for the server of --{}", spec.name, R::OPTION));
             arg.help(help).hide_short_help(true).hide_long_help(true).requires(R::OPTION)
@@ -308,19 +308,18 @@ fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
     };
     arg = arg.value_name(value).action(ArgAction::Set).overrides_with(id).value_parser(parser);
     match name {
-        // A word behind it is no password, as in MySQL's programs.
+        // The next argument is not the password, as in MySQL's programs.
         PASSWORD => arg.num_args(0..=1).require_equals(true).hide_default_value(true),
         "password-file" | "password-command" => arg.conflicts_with(long::<R>(PASSWORD)),
         _ => arg,
     }
 }
 
-/// Writes `-pPASSWORD` as `--password=PASSWORD`, which clap understands: to clap, the value of an option that may be
-/// absent stands behind `=`.
+/// Rewrites `-pPASSWORD` as `--password=PASSWORD`: clap expects an optional value after `=`.
 pub(crate) fn with_long_passwords(args: Vec<OsString>) -> Vec<OsString> {
     let command = args.iter().skip(1).position(|word| COMMANDS.iter().any(|name| word == name));
     let Some(command) = command.map(|at| at + 1) else { return args };
-    // Replication Booster's options take the next word.
+    // Replication Booster's options take the next argument as value.
     let takes_next = args.get(command).is_some_and(|word| word == "warm");
     let mut rest = args.into_iter();
     let mut words: Vec<OsString> = rest.by_ref().take(command + 1).collect();
@@ -355,22 +354,24 @@ pub(crate) fn with_long_passwords(args: Vec<OsString>) -> Vec<OsString> {
 }
 
 impl ConnectionArgs<MainServer> {
-    /// Refuses logs together with a server to read from.
+    /// Refuses LOG arguments together with a server.
     pub(crate) fn refuse_beside_logs(&self) -> Result<(), Failure> {
         match self.names_server() {
-            true => Err(Failure::NotBegun(anyhow!("both logs and a server are given; give one of them"))),
+            true => {
+                Err(Failure::NotBegun(anyhow!("both logs and a server are given: give only one of them")))
+            }
             false => Ok(()),
         }
     }
 
-    /// Does the command line say where the server is?
+    /// Tells whether the command line names the server.
     pub(crate) fn names_server(&self) -> bool {
         OptionSources::default().with(OptionOrigin::CommandLine, self.command_line.clone()).names_server()
             || self.files.login_path.is_some()
     }
 
-    /// Returns the main server of a command: that of this address, or where there is none, of the options alone.
-    /// `option` is where the address was given. Nothing is connected yet.
+    /// Returns the main server of a command, from the address and the options. `option` is the option with the
+    /// address. Connects to nothing.
     pub(crate) fn address(
         &self,
         text: Option<&str>,
@@ -380,7 +381,7 @@ impl ConnectionArgs<MainServer> {
         self.address_with(text, option, &ConnectionOptions::default(), global)
     }
 
-    /// Returns the same, with defaults of the command itself. They are stronger than MySQL's environment variables only.
+    /// Returns the same, with defaults of the command. They override only MySQL's environment variables.
     pub(crate) fn address_with(
         &self,
         text: Option<&str>,
@@ -407,7 +408,7 @@ impl ConnectionArgs<MainServer> {
         self.made_out(&sources, option)
     }
 
-    /// The lines of option files, read once.
+    /// Returns the lines of the option files, read once.
     fn lines(&self) -> Result<&[FileOption], Failure> {
         if let Some(lines) = self.lines.get() {
             return Ok(lines);
@@ -423,7 +424,7 @@ impl ConnectionArgs<MainServer> {
 }
 
 impl<R: ServerRole> ConnectionArgs<R> {
-    /// Returns another server of a command beside its main one.
+    /// Returns a second server of a command.
     pub(crate) fn address_beside(
         &self,
         main: &ConnectionArgs<MainServer>,
@@ -448,7 +449,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
             .with(OptionOrigin::Settings, self.settings.clone())
             .with(OptionOrigin::OptionFiles, self.login_path()?);
         if sharing != Sharing::All {
-            // The password of an option file is for the account that the file names.
+            // The password in an option file is for the account that the file names.
             let user = strong.user(&[
                 OptionOrigin::CommandLine,
                 OptionOrigin::Address,
@@ -469,7 +470,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
         self.made_out(&sources, &option)
     }
 
-    /// The options of this server's own login path.
+    /// Returns the options of this server's own login path.
     fn login_path(&self) -> Result<ConnectionOptions, Failure> {
         let Some(path) = &self.files.login_path else { return Ok(ConnectionOptions::default()) };
         let choice = FileChoice { none: true, login_path: Some(path.clone()), ..FileChoice::default() };
@@ -483,7 +484,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
             address.password = PasswordSource::Text(self.typed_password().map_err(Failure::NotBegun)?);
         }
         if let PasswordSource::File(_) = address.password {
-            // A file that is not there is found before anything is begun.
+            // A missing file gives an error before the work begins.
             let read = address.password.read(&address.cancel);
             read.map_err(|error| Failure::NotBegun(error.into()))?;
         }
@@ -512,7 +513,7 @@ fn read_files(
 ) -> Result<Vec<FileOption>, Failure> {
     let mut messages = OptionFileMessages::default();
     let read = option_files::read(&mut choice, groups, environment, &mut messages);
-    // MySQL's programs go on without an included file that is missing. What it asks for would be lost.
+    // MySQL's programs ignore a missing included file. bintide does not: the options in it would be lost.
     let lines = read.ok().filter(|_| !messages.has_errors()).ok_or_else(|| {
         Failure::NotBegun(anyhow!("could not read the option files: {}", messages.errors()))
     })?;
@@ -522,7 +523,8 @@ fn read_files(
         {
             let path = String::from_utf8_lossy(path);
             Err(Failure::NotBegun(anyhow!(
-                "--login-path: the login path file has no {path}; mysql_config_editor print --all lists what it has"
+                "--login-path: the login path file does not contain {path}; run mysql_config_editor print --all to \
+                 list its login paths"
             )))
         }
         _ => Ok(lines),
@@ -543,7 +545,7 @@ fn of_address(text: Option<&str>, option: &str, global: &Global) -> Result<Conne
     Ok(options)
 }
 
-/// Options by the environment variables of MySQL's programs.
+/// Returns the options of MySQL's environment variables.
 fn of_environment() -> ConnectionOptions {
     const VARIABLES: [(&str, &str); 6] = [
         ("MYSQL_HOST", "host"),
@@ -556,7 +558,7 @@ fn of_environment() -> ConnectionOptions {
     let mut options = ConnectionOptions::default();
     for (variable, name) in VARIABLES {
         if let Some(value) = env::var(variable).ok().filter(|value| !value.is_empty()) {
-            // MySQL's programs ignore a port that is no number, too.
+            // MySQL's programs also ignore a port that is not a number.
             let _ = options.set(name, Some(&value));
         }
     }
@@ -575,7 +577,7 @@ pub(crate) fn remark_on_open_password(global: &Global) {
     }
     REMARK.call_once(|| {
         screen::remark(format_args!(
-            "warning: a password on the command line may be seen by other users of this machine; use --password-file, \
+            "warning: other users of this machine may see a password on the command line; use --password-file, \
              --password-command, --defaults-file or --login-path"
         ));
     });
@@ -602,7 +604,7 @@ mod tests {
         check("bintide receive -p d", "bintide receive --password d");
         check("bintide receive --password d", "bintide receive --password d");
         check("bintide stream -- -plog", "bintide stream -- -plog");
-        // Replication Booster's options take the next word.
+        // Replication Booster's options take the next argument as value.
         check("bintide warm -p secret -t 1", "bintide warm --password=secret -t 1");
         check("bintide warm --password secret", "bintide warm --password=secret");
         check("bintide warm -p -t 1", "bintide warm --password -t 1");

@@ -1,13 +1,13 @@
-//! How a run ends: its exit code, and one line about what went wrong.
+//! End of a run: its exit code, and one line about an error.
 //!
 //! One rule for all commands (`dump` as text has mysqlbinlog's codes instead):
 //!
 //! | code | when |
 //! |---|---|
-//! | 0 | the work is done, and nothing wrong was found |
-//! | 1 | a log is damaged, or the work failed on the way, or a thread panicked |
-//! | 2 | it could not be done: wrong usage or settings, or a log that cannot be read, as it is not there, not for this user, or encrypted with a key that is not at hand |
-//! | 130 | interrupted; an error besides has its own code. 0 where a service manager stops what runs until it is stopped |
+//! | 0 | success; no faults found |
+//! | 1 | a log is damaged, the work failed, or a thread panicked |
+//! | 2 | not started: wrong usage or settings, or a log that cannot be read (file not found, permission denied, no key) |
+//! | 130 | interrupted; another error has its own code. 0 if a service manager stops a command that runs until it is stopped |
 
 use std::fmt;
 use std::io;
@@ -16,34 +16,34 @@ use std::process::ExitCode;
 use crate::interrupt::INTERRUPTED;
 use crate::{interrupt, panics, screen};
 
-/// What a command comes to.
+/// Result of a command.
 pub(crate) type Outcome = Result<Verdict, Failure>;
 
-/// Work that was done, and what it found.
+/// Verdict of completed work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing wrong: exit code 0.
+    /// No faults: exit code 0.
     Fine,
-    /// Whatever the work itself says, for the sake of a program that it stands in for.
+    /// Exit code of the program that the command replaces.
     Code(u8),
-    /// Something wrong with what was looked at: exit code 1.
+    /// Faults found: exit code 1.
     FaultsFound,
-    /// Something could not be looked at: exit code 2.
+    /// A log could not be read: exit code 2.
     Unreadable,
 }
 
-/// Work that was not done: one line, and perhaps what to do about it.
+/// Failure: one line, and perhaps a remedy.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Wrong usage, help or version: clap prints these itself. Exit code 2, or 0 for what was asked for.
+    /// Wrong usage, help or version: clap prints these itself. Exit code 2, or 0 for help and version.
     Usage(Box<clap::Error>),
-    /// It was not begun: exit code 2.
+    /// The work was not started: exit code 2.
     NotBegun(anyhow::Error),
-    /// It failed on the way: exit code 1, or 2 if a log cannot be read.
+    /// The work failed: exit code 1, or 2 if a log cannot be read.
     Failed(anyhow::Error),
 }
 
-/// What the user can do about an error, as its last words. Attach with [`anyhow::Context::context`].
+/// Remedy for an error, shown at the end of its line. Attach it with [`anyhow::Context::context`].
 #[derive(Debug)]
 pub(crate) struct Advice(pub(crate) &'static str);
 
@@ -65,18 +65,18 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Commands' own reads and writes of files have names in their errors; what is left is their output.
+/// Errors without context are those of standard output: commands add file names to errors of files.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Failed(anyhow::Error::new(error).context("could not write to standard output"))
     }
 }
 
-/// Prints what went wrong, if anything did, and gives the exit code.
+/// Prints the error, if there is one, and returns the exit code.
 pub(crate) fn report(outcome: Outcome) -> ExitCode {
     let (code, line) = match outcome {
         Err(Failure::Usage(error)) => {
-            // Nothing is left to do about a closed terminal.
+            // An error of a closed terminal cannot be reported.
             let _ = error.print();
             (u8::try_from(error.exit_code()).unwrap_or(NOT_BEGUN), None)
         }
@@ -84,7 +84,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
     };
     let code = if code == INTERRUPTED && interrupt::is_orderly_stop() { 0 } else { code };
     if panics::has_panicked() {
-        // One line has named the defect; what failed because of it would only hide that.
+        // The panic's line has named the defect. Errors that follow from it would only hide it.
         return ExitCode::from(FAILED);
     }
     if let Some(line) = line {
@@ -93,8 +93,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The exit code, and what is to be said. Whoever interrupts is not told so; what went wrong besides is said all the
-/// same.
+/// Returns the exit code and the line to print. An interruption prints no line, but other errors are printed.
 fn ended(outcome: Outcome, is_interrupted: bool) -> (u8, Option<String>) {
     match outcome {
         Ok(Verdict::Fine) if is_interrupted => (INTERRUPTED, None),
@@ -118,7 +117,7 @@ fn ended(outcome: Outcome, is_interrupted: bool) -> (u8, Option<String>) {
 const FAILED: u8 = 1;
 const NOT_BEGUN: u8 = 2;
 
-/// The error and its causes, outermost first, on one line; advice comes last wherever it was attached.
+/// Returns the error and its causes on one line, outermost first; advice comes last wherever it was attached.
 fn sentence(error: &anyhow::Error) -> String {
     let advice = error.downcast_ref::<Advice>().map(ToString::to_string);
     let mut parts: Vec<String> = Vec::new();
@@ -135,13 +134,13 @@ fn sentence(error: &anyhow::Error) -> String {
     }
 }
 
-/// Whoever read our output had enough: that is success.
+/// Tells whether the reader of our output closed the pipe: that is success.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Did the work stop because it was told to?
+/// Tells whether the work stopped because of an interruption.
 fn is_interruption(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(inspect::Error::Stopped))
@@ -151,7 +150,7 @@ fn is_interruption(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Is it a log that cannot be read, rather than one that is damaged?
+/// Tells whether a log cannot be read, as opposed to one that is damaged.
 fn is_unreadable(error: &anyhow::Error) -> bool {
     let cause = match (error.downcast_ref(), error.downcast_ref(), error.downcast_ref()) {
         (Some(inspect::Error::Log(cause)), ..) | (_, Some(rewrite::Error::Read(cause)), _) => Some(cause),

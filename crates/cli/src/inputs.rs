@@ -187,7 +187,8 @@ pub(crate) fn needs_memory(error: &DecodeError) -> bool {
 }
 
 /// Advice for an event that does not fit in `--memory`.
-pub(crate) const MEMORY_ADVICE: Advice = Advice("raise --memory to more than three times the size of the event");
+pub(crate) const MEMORY_ADVICE: Advice =
+    Advice("raise --memory to more than three times the size of the event");
 
 /// Adds a remedy to the error, if one is known.
 pub(crate) fn advised(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {

@@ -1,4 +1,4 @@
-//! Signals: the first asks the work to stop at the next good place, the second stops it at once.
+//! Signals: the first one requests an orderly stop, the second one stops the process at once.
 
 use std::env;
 use std::fs;
@@ -14,17 +14,17 @@ use signal_hook::flag;
 
 use crate::exit::Failure;
 
-/// Set once the work is to stop.
+/// Set when the work is to stop.
 static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Set by SIGTERM.
 static TERMINATED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// Set by a command that runs until it is stopped: to be stopped is its orderly end.
+/// Set by a command that runs until it is stopped: a stop is its regular end.
 static RUNS_UNTIL_STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// The exit code of an interrupted run: 128 and the number of SIGINT, as shells have it.
+/// Exit code of an interrupted run: 128 plus the number of SIGINT, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Installs the handlers of SIGINT, SIGTERM and SIGHUP. A SIGHUP that is ignored, as `nohup` has it, stays ignored.
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as with `nohup`, stays ignored.
 pub(crate) fn install() -> Result<(), Failure> {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         if signal == Signal::SIGHUP && is_ignored(signal) {
@@ -35,7 +35,7 @@ pub(crate) fn install() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Handlers run in this order: a second signal finds the flag that the first one set.
+/// Registers the handlers of a signal. They run in this order, so that a second signal finds the flag of the first.
 fn handle(signal: Signal) -> std::io::Result<()> {
     let number = signal as i32;
     flag::register_conditional_shutdown(number, INTERRUPTED.into(), Arc::clone(&REQUESTED))?;
@@ -45,7 +45,7 @@ fn handle(signal: Signal) -> std::io::Result<()> {
     flag::register(number, Arc::clone(&REQUESTED)).map(drop)
 }
 
-/// Is the signal ignored by this process? Where that cannot be found out, it is taken not to be.
+/// Tells whether this process ignores the signal; false if that is not known.
 fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     ignored_signals(&status).is_some_and(|mask| mask >> (signal as u32 - 1) & 1 == 1)
@@ -57,29 +57,29 @@ fn ignored_signals(status: &str) -> Option<u64> {
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
-/// Notes that this command runs until it is stopped.
+/// Records that this command runs until it is stopped.
 pub(crate) fn runs_until_stopped() {
     RUNS_UNTIL_STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// Was a service stopped by its manager? That is success, and no interruption.
+/// Tells whether a service manager stopped the command: that is success, not an interruption.
 pub(crate) fn is_orderly_stop() -> bool {
     TERMINATED.load(Ordering::Relaxed)
         && RUNS_UNTIL_STOPPED.load(Ordering::Relaxed)
         && env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Asks all work to stop, as Ctrl-C does: a part of it has failed.
+/// Requests all work to stop, as Ctrl-C does, because a part has failed.
 pub(crate) fn request() {
     REQUESTED.store(true, Ordering::Relaxed);
 }
 
-/// Was the work asked to stop?
+/// Tells whether the work is to stop.
 pub(crate) fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Returns what cancels waits on a connection after Ctrl-C.
+/// Returns a `Cancel` that ends waits on connections after Ctrl-C.
 pub(crate) fn cancel() -> Cancel {
     /// Interval at which it polls for Ctrl-C.
     const POLL_INTERVAL: Duration = Duration::from_millis(100);

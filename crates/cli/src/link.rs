@@ -1,4 +1,4 @@
-//! The servers that `bintide dump` reads from, reached as MySQL's client library would, with its words for what fails.
+//! Servers that `bintide dump` reads from, with the connection rules and error texts of MySQL's client library.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,20 +16,20 @@ use wire::{
     WireError,
 };
 
-/// One connection after the other.
+/// Connection to the present server. A new connection replaces it.
 #[derive(Default)]
 pub(crate) struct ByLink {
     link: Option<Link>,
     event: Vec<u8>,
 }
 
-/// Where a server listens unless it is told otherwise.
+/// Default TCP port of a server.
 const PORT: u16 = 3306;
-/// Where Debian's servers have their socket.
+/// Default socket of Debian's servers.
 const SOCKET: &str = "/run/mysqld/mysqld.sock";
-/// A server that waits for more says nothing for as long as nothing happens.
+/// Read timeout: an idle server sends nothing until the next event, so 100 years.
 const SILENCE_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// zlib's own level.
+/// Default level of zlib.
 const ZLIB_LEVEL: u8 = 6;
 
 impl Servers for ByLink {
@@ -108,7 +108,7 @@ fn no_link() -> String {
     "MySQL server has gone away".to_owned()
 }
 
-/// Which server, as MySQL's client library makes it out: this machine is reached by its socket.
+/// Returns the server's address by the rules of MySQL's client library: localhost means the socket.
 fn address(connection: &Connection) -> Result<Address, String> {
     let text =
         |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
@@ -162,7 +162,7 @@ fn tls(connection: &Connection) -> Result<TlsPolicy, String> {
     let policy = TlsPolicy {
         mode: match connection.ssl_mode {
             Some(SslMode::Disabled) => TlsMode::Disabled,
-            // As in MySQL's programs: an authority without a mode is there to be verified against.
+            // As in MySQL's programs: a CA without a mode means VERIFY_CA.
             None if ca.is_some() || capath.is_some() => TlsMode::VerifyCa,
             None | Some(SslMode::Preferred) => TlsMode::Preferred,
             Some(SslMode::Required) => TlsMode::Required,
@@ -204,7 +204,7 @@ fn as_path(text: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(text))
 }
 
-/// The best first; what is not named is not taken.
+/// Returns the algorithms in order of preference. An algorithm that is not named is not used.
 fn compressions(connection: &Connection) -> Result<Vec<Option<Compression>>, String> {
     let zlib = Compression::Zlib { level: ZLIB_LEVEL };
     let Some(names) = &connection.compression_algorithms else {
@@ -228,7 +228,7 @@ fn public_key(connection: &Connection) -> PublicKey {
     }
 }
 
-/// Why a server could not be reached, as MySQL's client library says it.
+/// Returns the text of MySQL's client library for a failed connection.
 fn not_reached(error: &Error, address: &Address) -> String {
     let Error::Lost { reason, .. } = error else { return said(error) };
     let code = reason.rsplit_once("(os error ").and_then(|(_, rest)| rest.strip_suffix(')'));
@@ -243,14 +243,14 @@ fn not_reached(error: &Error, address: &Address) -> String {
     }
 }
 
-/// As MySQL's client library says it: a server's own words alone.
+/// Returns the text of MySQL's client library for an error: only the server's message, if it has one.
 fn said(error: &Error) -> String {
     match error {
         Error::Refused { message, .. } => message.clone(),
         Error::Lost { .. } => "Lost connection to MySQL server during query".to_owned(),
         Error::PasswordInTheOpen { plugin } => format!(
             "Authentication plugin '{plugin}' reported error: Authentication requires secure connection; give \
-             --ssl-mode=REQUIRED, or --get-server-public-key to have the server send the key that it is encrypted by"
+             --ssl-mode=REQUIRED, or --get-server-public-key to request the RSA public key that encrypts the password"
         ),
         error => error.to_string(),
     }

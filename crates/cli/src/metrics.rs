@@ -1,4 +1,4 @@
-//! What a command that runs for long tells a monitor, in Prometheus' text format: over HTTP, and in a file.
+//! Metrics of long-running commands, in Prometheus' text format: over HTTP, and in a file.
 //!
 //! Each request has a thread, so that neither the work nor another request waits for a slow client.
 
@@ -58,19 +58,19 @@ pub(crate) struct Served {
 }
 
 impl Metrics {
-    /// Refuses a file that cannot be one, before the work begins.
+    /// Refuses an unusable file before the work begins.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let Some(path) = &self.metrics_file else { return Ok(()) };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let why = match folder {
             _ if path.is_dir() => "it is a directory",
-            Some(folder) if !folder.is_dir() => "its directory is not there",
+            Some(folder) if !folder.is_dir() => "its directory does not exist",
             _ => return Ok(()),
         };
         Err(Failure::NotBegun(anyhow!("could not write metrics to {}: {why}", path.display())))
     }
 
-    /// Makes them available. An address is told on standard error, as its port may be 0, for any that is free.
+    /// Starts publishing metrics. Prints the address on standard error, because port 0 means any free port.
     pub(crate) fn serve(
         &self,
         global: &Global,
@@ -85,7 +85,9 @@ impl Metrics {
         }
         let Some(path) = self.metrics_file.clone() else { return Ok(Served::default()) };
         let written = write(&path, &render());
-        written.with_context(|| format!("write metrics to {}", path.display())).map_err(Failure::NotBegun)?;
+        written
+            .with_context(|| format!("could not write metrics to {}", path.display()))
+            .map_err(Failure::NotBegun)?;
         let (alive, is_alive) = channel();
         let writer = thread::spawn(move || keep_written(&path, &render, &is_alive));
         Ok(Served { file: Some((alive, writer)) })
@@ -96,7 +98,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         if let Some((alive, writer)) = self.file.take() {
             drop(alive);
-            // A file that could not be written has been complained about.
+            // The error of a file was reported before.
             let _ = writer.join();
         }
     }
@@ -118,12 +120,12 @@ fn keep_written(path: &Path, render: &Render, is_alive: &Receiver<()>) {
     }
 }
 
-/// Whoever reads the file finds the old text or the new one.
+/// Replaces the file atomically.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    // A symbolic link of that name could point at anything. The file itself is for all to read.
+    // A symbolic link of that name could point anywhere. The file itself is readable for all.
     let mut options = fs::File::options();
     options.write(true).create(true).truncate(true).custom_flags(OFlag::O_NOFOLLOW.bits());
     let written = options.open(&new).and_then(|mut file| file.write_all(text.as_bytes()));
@@ -134,17 +136,17 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Answers at an address from now on: which one, once its port is known.
+/// Starts a thread that answers requests at an address. Returns the address with its actual port.
 fn listen(address: &str, render: Render) -> Result<SocketAddr, anyhow::Error> {
     let listener = TcpListener::bind(address).map_err(|error| {
-        anyhow!("could not serve metrics at {address}: {error}; an address is HOST:PORT, as 127.0.0.1:9104")
+        anyhow!("could not serve metrics at {address}: {error}; expected HOST:PORT, as 127.0.0.1:9104")
     })?;
-    let bound = listener.local_addr().context("find the address of the metrics")?;
+    let bound = listener.local_addr().context("could not get the address of the metrics")?;
     thread::spawn(move || {
         let requests = Arc::new(OpenRequests::default());
         for stream in listener.incoming() {
             match stream {
-                // A client that is not answered asks again.
+                // A client without an answer asks again.
                 Ok(stream) => drop(requests.answer(stream, Arc::clone(&render))),
                 Err(_) => thread::sleep(ACCEPT_BACKOFF),
             }
@@ -153,12 +155,12 @@ fn listen(address: &str, render: Render) -> Result<SocketAddr, anyhow::Error> {
     Ok(bound)
 }
 
-/// The connections that are being answered, oldest first.
+/// Connections that are being answered, oldest first.
 #[derive(Debug, Default)]
 struct OpenRequests(Mutex<VecDeque<Arc<TcpStream>>>);
 
 impl OpenRequests {
-    /// Answers in a thread, and closes the oldest connection if there are too many.
+    /// Answers in a new thread, and closes the oldest connection if there are too many.
     fn answer(self: &Arc<Self>, stream: TcpStream, render: Render) -> io::Result<()> {
         let stream = Arc::new(stream);
         let mut open = self.open();
@@ -190,7 +192,7 @@ impl OpenRequests {
     }
 }
 
-/// A connection with one deadline for all that is read and written.
+/// Connection with one deadline for all reads and writes.
 struct TimedStream<'s> {
     stream: &'s TcpStream,
     end: Instant,
@@ -232,8 +234,8 @@ fn answer(mut stream: TimedStream<'_>, render: &Render) -> io::Result<()> {
     }
     let (status, body) = match asked(&request) {
         Asked::Metrics => ("200 OK", render()),
-        Asked::Other => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
-        Asked::Nothing => ("405 Method Not Allowed", "only GET is answered\n".to_owned()),
+        Asked::Other => ("404 Not Found", "see /metrics\n".to_owned()),
+        Asked::Nothing => ("405 Method Not Allowed", "only GET is supported\n".to_owned()),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -263,24 +265,24 @@ fn asked(request: &[u8]) -> Asked {
     }
 }
 
-/// Metrics, one after the other, as Prometheus' text format has them (version 0.0.4).
+/// Metrics in Prometheus' text format (version 0.0.4).
 #[derive(Debug, Default)]
 pub(crate) struct Sheet(String);
 
-/// What may become of a metric.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It only grows, until the command ends. By custom its name ends in `_total`.
+    /// Value that only grows until the command ends. By convention its name ends in `_total`.
     Counter,
     Gauge,
 }
 
 impl Sheet {
-    /// What every command says: which bintide it is.
+    /// Returns the text with the metric that all commands have: the version of bintide.
     pub(crate) fn new() -> Self {
         let mut sheet = Self::default();
         let version = [("version", env!("CARGO_PKG_VERSION"))];
-        sheet.put("bintide_build_info", "Which bintide this is.", Kind::Gauge, &version, 1);
+        sheet.put("bintide_build_info", "Version of bintide.", Kind::Gauge, &version, 1);
         sheet
     }
 
@@ -292,7 +294,7 @@ impl Sheet {
         self.put(name, help, Kind::Gauge, &[], value);
     }
 
-    /// With labels: names, and values that may be any text.
+    /// Adds a metric with labels. Their values may be any text.
     pub(crate) fn put(
         &mut self,
         name: &str,
@@ -308,7 +310,7 @@ impl Sheet {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
     }
 
-    /// One metric with several values, each with labels of its own; nothing if there are none.
+    /// Adds a metric with several values, each with its own labels; nothing if there are none.
     pub(crate) fn family<const N: usize>(
         &mut self,
         name: &str,
@@ -356,10 +358,10 @@ mod tests {
     #[test]
     fn the_format_is_prometheus() {
         let mut sheet = Sheet::default();
-        sheet.counter("a_total", "So many.", 3);
-        sheet.put("b", "How far.", Kind::Gauge, &[("log", "a\"b\\\n"), ("x", "y")], 1.5);
-        let wanted = "# HELP a_total So many.\n# TYPE a_total counter\na_total 3\n\
-                      # HELP b How far.\n# TYPE b gauge\nb{log=\"a\\\"b\\\\\\n\",x=\"y\"} 1.5\n";
+        sheet.counter("a_total", "Count.", 3);
+        sheet.put("b", "Distance.", Kind::Gauge, &[("log", "a\"b\\\n"), ("x", "y")], 1.5);
+        let wanted = "# HELP a_total Count.\n# TYPE a_total counter\na_total 3\n\
+                      # HELP b Distance.\n# TYPE b gauge\nb{log=\"a\\\"b\\\\\\n\",x=\"y\"} 1.5\n";
         assert_eq!(sheet.into_text(), wanted);
         let mut sheet = Sheet::default();
         let values = [("x", 1), ("y\"", 2)].map(|(text, value)| ([("a", text.to_owned())], value));
@@ -398,13 +400,13 @@ mod tests {
         }
         assert!(began.elapsed() < REQUEST_TIMEOUT, "{:?}", began.elapsed());
         drop(silent);
-        // Each byte comes in time; all of them do not.
+        // Each byte arrives in time, but the whole request does not.
         let mut slow = TcpStream::connect(bound).unwrap();
         let closed = (0..200).find(|_| {
             thread::sleep(Duration::from_millis(50));
             slow.write_all(b"G").is_err()
         });
-        assert!(closed.is_some(), "a request without an end is read for ever");
+        assert!(closed.is_some(), "an endless request is never closed");
         assert!(listen(&bound.to_string(), Arc::new(String::new)).is_err());
     }
 

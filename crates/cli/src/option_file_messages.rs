@@ -8,14 +8,14 @@ use crate::screen;
 
 /// Shows warnings about option files, and keeps errors for the line that the command ends with.
 ///
-/// Warnings are shown also with `--quiet`: a file that is not used may have asked for a verified connection.
+/// Warnings are shown also with `--quiet`: an ignored file may have asked for a verified connection.
 #[derive(Default)]
 pub(crate) struct OptionFileMessages {
     errors: Vec<String>,
 }
 
 impl OptionFileMessages {
-    /// Tells whether a file was not used as its writer meant.
+    /// Tells whether a file could not be used as intended.
     pub(crate) fn has_errors(&self) -> bool {
         !self.errors.is_empty()
     }
@@ -36,7 +36,7 @@ impl Diagnostics for OptionFileMessages {
             Neglect::WorldWritable => "all users may write to it; run chmod o-w",
             Neglect::Unreadable => "this user may not read it",
             Neglect::Directory => "it is a directory; expected a file",
-            Neglect::Damaged => "a part of it cannot be decrypted; write it again with mysql_config_editor",
+            Neglect::Damaged => "a part of it cannot be decrypted; recreate it with mysql_config_editor",
         };
         let file = String::from_utf8_lossy(file);
         match origin {

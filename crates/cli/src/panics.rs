@@ -1,6 +1,6 @@
-//! Panics: one line that names the defect, an end in order, and exit code 1.
+//! Panics: one line that names the defect, an orderly end, and exit code 1.
 //!
-//! A panic of any thread, also of one that is not waited for, asks all work to stop, as Ctrl-C does.
+//! A panic of any thread, also of a detached one, requests all work to stop, as Ctrl-C does.
 
 use std::env;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -14,7 +14,7 @@ use crate::{interrupt, screen};
 
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Reports the first panic of any thread from here on; those that follow from it are silent.
+/// Installs a hook that reports the first panic of any thread. Later panics, which follow from it, are silent.
 pub(crate) fn install() {
     let with_backtrace = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -29,12 +29,12 @@ pub(crate) fn install() {
     }));
 }
 
-/// Has a thread panicked?
+/// Tells whether a thread has panicked.
 pub(crate) fn has_panicked() -> bool {
     HAS_PANICKED.load(Ordering::Relaxed)
 }
 
-/// Runs `work`; its panic is a failure.
+/// Runs `work`, and turns a panic into a failure.
 pub(crate) fn catch(work: impl FnOnce() -> Outcome) -> Outcome {
     let caught = panic::catch_unwind(AssertUnwindSafe(work));
     caught.unwrap_or_else(|_| Err(Failure::Failed(anyhow!("a thread panicked"))))

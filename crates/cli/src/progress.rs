@@ -7,23 +7,23 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Global;
 
-/// How long work may take before it shows a bar.
+/// Time before the first update.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where to show how far work is that has lines of its own to say. Dropping it clears the bar.
+/// Display of progress for work that formats its own lines. Dropping it clears the bar.
 pub(crate) enum Screen {
     Nowhere,
-    /// A bar; none yet while the work may be done before anyone wonders. How often it changes.
+    /// A bar, shown after `PATIENCE`, and the interval of its updates.
     Terminal(Option<ProgressBar>, Duration),
-    /// A line from time to time.
+    /// A line at intervals.
     Lines,
 }
 
-/// Until lines are written down, and between two of them.
+/// Time before the first line, and interval between lines.
 const LINES_PERIOD: Duration = Duration::from_secs(10);
 
 impl Screen {
-    /// On standard error, as far as that is wanted; a terminal changes as often as this.
+    /// Returns a display on standard error, unless `--quiet` is given. A terminal is updated at this interval.
     pub(crate) fn new(global: &Global, terminal_period: Duration) -> Self {
         match (global.quiet, io::stderr().is_terminal()) {
             (true, _) => Self::Nowhere,
@@ -32,7 +32,7 @@ impl Screen {
         }
     }
 
-    /// How long work may take before it shows something.
+    /// Time before the first update.
     pub(crate) const fn patience(&self) -> Duration {
         match self {
             Self::Nowhere => Duration::MAX,
@@ -41,7 +41,7 @@ impl Screen {
         }
     }
 
-    /// Between two times that it shows something.
+    /// Returns the interval between updates.
     pub(crate) const fn period(&self) -> Duration {
         match self {
             Self::Nowhere => Duration::ZERO,
@@ -50,7 +50,7 @@ impl Screen {
         }
     }
 
-    /// Takes the bar away, before something is printed.
+    /// Clears the bar, before a result is printed.
     pub(crate) fn clear(&self) {
         if let Self::Terminal(Some(bar), _) = self {
             bar.finish_and_clear();
@@ -64,7 +64,7 @@ impl Drop for Screen {
     }
 }
 
-/// How much of the work is done. Dropping it clears the bar.
+/// Progress bar over bytes. Dropping it clears the bar.
 #[derive(Debug)]
 pub(crate) struct Progress {
     started: Instant,
@@ -74,22 +74,22 @@ pub(crate) struct Progress {
 
 #[derive(Debug)]
 enum Bar {
-    /// Never to be shown.
+    /// Never shown.
     Off,
-    /// Not shown yet: perhaps the work is done before anyone wonders.
+    /// Not shown yet.
     Waiting,
     On(ProgressBar),
 }
 
 impl Progress {
-    /// For work over so many bytes; `None` when their number is not known.
+    /// Returns a bar for work over this number of bytes; `None` if the number is not known.
     pub(crate) fn new(global: &Global, bytes_total: Option<u64>) -> Self {
         let shown = !global.quiet && io::stderr().is_terminal();
         let bar = if shown { Bar::Waiting } else { Bar::Off };
         Self { started: Instant::now(), bytes_total, bar }
     }
 
-    /// So many bytes are done by now, in all.
+    /// Sets the number of bytes done.
     pub(crate) fn at(&mut self, bytes_done: u64) {
         match &self.bar {
             Bar::Off => {}
@@ -101,11 +101,11 @@ impl Progress {
 }
 
 impl Progress {
-    /// The same, of work that writes: `ratio` of what it read, in percent.
+    /// Sets the number of bytes done, and the ratio of written bytes to read bytes in percent.
     pub(crate) fn at_with_ratio(&mut self, bytes_done: u64, ratio: Option<u64>) {
         self.at(bytes_done);
         if let (Bar::On(bar), Some(ratio)) = (&self.bar, ratio) {
-            bar.set_message(format!(" {ratio}% of before"));
+            bar.set_message(format!(" {ratio}% of original size"));
         }
     }
 }
@@ -118,7 +118,7 @@ impl Drop for Progress {
     }
 }
 
-/// A bar whose message, a line of its own, says all but how far it is.
+/// Returns a bar whose message is on its own line below.
 pub(crate) fn bar_over_a_line(bytes_total: Option<u64>, bytes_done: u64) -> ProgressBar {
     let template = match bytes_total {
         Some(_) => "{wide_bar} {decimal_bytes}/{decimal_total_bytes}\n{msg}",
@@ -127,7 +127,7 @@ pub(crate) fn bar_over_a_line(bytes_total: Option<u64>, bytes_done: u64) -> Prog
     bar(bytes_total, bytes_done, template)
 }
 
-/// A line alone, for work without an end.
+/// Returns a line without a bar, for work without a known end.
 pub(crate) fn line() -> ProgressBar {
     bar(None, 0, "{spinner} {msg}")
 }

@@ -1,33 +1,33 @@
-//! How fast work goes that has no certain end: over the last while. Time is handed in.
+//! Recent rates of work without a certain end. Time is a parameter.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::units::{bytes, counted};
 
-/// How far back rates look. Long enough to be steady, short enough to follow what the logs hold now.
+/// Time span of the rates: long enough for steady values, short enough to follow changes in the logs.
 const WINDOW: Duration = Duration::from_secs(15);
 
-/// Between two looks back. Bounds memory, with the window.
+/// Interval between samples. With the window, this limits memory.
 const STEP: Duration = Duration::from_millis(250);
 
-/// Transactions and bytes, over the last while.
+/// Recent rates of transactions and bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
     marks: VecDeque<Mark>,
 }
 
-/// How far it was.
+/// Sample of the progress.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// Since it began.
+    /// Time since the start.
     at: Duration,
     bytes: u64,
     transactions: u64,
 }
 
 impl Rates {
-    /// So far it is, so long after it began.
+    /// Adds a sample at this time since the start.
     pub(crate) fn mark(&mut self, at: Duration, bytes: u64, transactions: u64) {
         if self.marks.back().is_some_and(|last| at < last.at + STEP) {
             return;
@@ -38,7 +38,7 @@ impl Rates {
         }
     }
 
-    /// As people read them; nothing until some time has passed.
+    /// Returns the rates as texts; none before the second sample.
     pub(crate) fn texts(&self) -> impl Iterator<Item = String> {
         self.a_second().into_iter().flat_map(|(transactions, bytes_a_second)| {
             [
@@ -48,13 +48,13 @@ impl Rates {
         })
     }
 
-    /// How many seconds it takes to get to so many bytes, if it goes on so.
+    /// Returns the estimated seconds until this number of bytes is reached.
     pub(crate) fn seconds_to(&self, bytes_total: u64) -> Option<f64> {
         let (_, bytes) = self.a_second()?;
         Some(bytes_total.saturating_sub(self.marks.back()?.bytes) as f64 / bytes)
     }
 
-    /// Transactions and bytes a second; nothing until some time has passed.
+    /// Returns transactions and bytes per second; `None` before the second sample.
     fn a_second(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let seconds = last.at.saturating_sub(first.at).as_secs_f64();

@@ -1,4 +1,4 @@
-//! Finds processes that have logs open to write, as far as the system shows them to this user.
+//! Finds processes that have logs open for writing, as far as this user may see them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,34 +9,35 @@ use std::path::{Path, PathBuf};
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
 use logs::open_regular;
 
-/// What tells that a server runs in a directory.
+/// Evidence that a server runs in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Running {
-    /// The process's number.
+    /// Process id.
     process: String,
-    /// What it holds in the directory.
+    /// File that the process has open.
     file: PathBuf,
 }
 
 impl fmt::Display for Running {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.file.file_name().unwrap_or_default().display();
-        write!(out, "process {} has {name} open to write", self.process)
+        write!(out, "process {} has {name} open for writing", self.process)
     }
 }
 
-/// Does another process have a file open to write?
+/// Visibility of a process that has a file open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
     /// Yes.
     Open,
     /// No.
     Closed,
-    /// Perhaps: not all processes that could are seen from here.
+    /// Unknown: not all processes that could have it open are visible.
     Unknown,
 }
 
-/// Does a server run in this directory? One keeps its index and a log open to write, and in a data directory much more.
+/// Returns the evidence for a server that runs in this directory. A server keeps its index and a log open for
+/// writing, and in a data directory many more files.
 pub(crate) fn in_directory(directory: &Path) -> Option<Running> {
     let files = entries(directory).map(|entry| entry.path());
     let files = files.filter(|file| is_of_a_server(file) || is_log(file));
@@ -45,7 +46,7 @@ pub(crate) fn in_directory(directory: &Path) -> Option<Running> {
     found.map(|(process, file)| Running { process, file })
 }
 
-/// Does another process have it open to write?
+/// Tells whether another process has the file open for writing.
 pub(crate) fn sight(path: &Path) -> Sight {
     let Some(wanted) = identity(path) else { return Sight::Unknown };
     let seen = look();
@@ -60,7 +61,7 @@ pub(crate) fn sight(path: &Path) -> Sight {
     }
 }
 
-/// A file, whatever names it has: a server in a container knows it by another path.
+/// Identity of a file, independent of its path: a server in a container has another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     device: u64,
@@ -80,26 +81,26 @@ fn identity(_: &Path) -> Option<Identity> {
     None
 }
 
-/// The number that Linux gives the first namespace of processes; who is in another one, as in a container, does not see
-/// the processes outside.
+/// Name of Linux's initial PID namespace. A process in another namespace, as in a container, does not see the
+/// processes outside.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 fn sees_all_processes() -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid");
-    // The first process is hidden where all those of other users are.
+    // If process 1 is hidden, processes of all other users are.
     namespace.is_ok_and(|namespace| namespace == Path::new(FIRST_NAMESPACE))
         && Path::new("/proc/1/status").exists()
 }
 
-/// Might other machines write to it too?
+/// Tells whether other machines may write to the file too.
 fn is_shared(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo");
     let (Ok(mounts), Ok(path)) = (mounts, path.canonicalize()) else { return true };
     is_on_shared_mount(&mounts, &path)
 }
 
-/// As `/proc/self/mountinfo` tells it: the fifth field is where, and behind a lone `-` stands the kind of file system.
-/// What is mounted last on the longest way to the path holds.
+/// Reads `/proc/self/mountinfo`: the fifth field is the mount point, and the file system type follows a lone `-`. The
+/// last mount of the longest matching mount point applies.
 fn is_on_shared_mount(mounts: &str, path: &Path) -> bool {
     let mounts = mounts.lines().filter_map(|line| {
         let (front, behind) = line.split_once(" - ")?;
@@ -125,7 +126,7 @@ fn is_on_shared_mount(mounts: &str, path: &Path) -> bool {
     })
 }
 
-/// An index of logs, or what InnoDB keeps: nobody but a server writes to them.
+/// Tells whether only a server writes to the file: an index of logs, or a file of InnoDB.
 fn is_of_a_server(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.ends_with(".index") || name.starts_with("ibdata") || name.ends_with(".ibd")
@@ -137,12 +138,12 @@ fn is_log(file: &Path) -> bool {
     is_read && (magic == MAGIC || magic == MAGIC_ENCRYPTED)
 }
 
-/// What is seen of other processes.
+/// Visible files of other processes.
 #[derive(Default)]
 struct Seen {
-    /// Files that they have open to write.
+    /// Files open for writing.
     open: Vec<Open>,
-    /// Under which users those run whose files are not shown; none: that is not shown either.
+    /// Users of each process whose files are not visible; empty if the users are not visible either.
     hidden: Vec<Vec<u32>>,
 }
 
@@ -166,7 +167,7 @@ fn look() -> Seen {
                 });
                 seen.open.extend(files.map(|file| Open { process: process.clone(), file }));
             }
-            // It has ended.
+            // The process has ended.
             Err(_) if !folder.exists() => {}
             Err(_) => {
                 seen.hidden.push(owners(&fs::read_to_string(folder.join("status")).unwrap_or_default()))
@@ -176,7 +177,7 @@ fn look() -> Seen {
     seen
 }
 
-/// The users that a process runs under, as `/proc/PID/status` tells it.
+/// Returns the users that a process runs under, from `/proc/PID/status`.
 fn owners(status: &str) -> Vec<u32> {
     let owners = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     owners.unwrap_or_default().split_whitespace().filter_map(|owner| owner.parse().ok()).collect()
@@ -186,7 +187,8 @@ fn entries(folder: &Path) -> impl Iterator<Item = fs::DirEntry> + use<> {
     fs::read_dir(folder).into_iter().flatten().flatten()
 }
 
-/// As `/proc/PID/fdinfo/N` tells it: `flags:`, then the flags of `open` in octal, whose lowest two bits are the mode.
+/// Tells whether a file is open for writing, from `/proc/PID/fdinfo/N`: `flags:`, then the flags of `open` in octal.
+/// Their lowest two bits are the mode.
 fn is_for_writing(how: &str) -> bool {
     let flags = how.lines().find_map(|line| line.strip_prefix("flags:"));
     flags.is_some_and(|flags| u32::from_str_radix(flags.trim(), 8).is_ok_and(|flags| flags & 0o3 != 0))

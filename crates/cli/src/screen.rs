@@ -1,4 +1,4 @@
-//! What people read: colour, tables, and standard output.
+//! Terminal output: colour, tables, and standard output.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,25 +9,26 @@ use clap::{ColorChoice, ValueEnum};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use dump::visible::is_steering;
 
-/// When to do something that only a terminal shows well.
+/// Value of `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// On a terminal, unless NO_COLOR is set.
+    /// Colour on a terminal, unless NO_COLOR is set
     Auto,
-    /// Even into a file or a pipe.
+    /// Colour also in files and pipes
     Always,
-    /// Not at all.
+    /// No colour
     Never,
 }
 
 impl When {
-    /// Colour on standard output?
+    /// Tells whether to use colour on standard output.
     pub(crate) fn on_stdout(self) -> bool {
         decide(self, env::var_os("NO_COLOR"), io::stdout().is_terminal())
     }
 }
 
-/// As <https://no-color.org> has it: the variable counts when it is set and not empty, and an option counts more.
+/// Decides on colour by the rules of <https://no-color.org>: the variable counts if it is set and not empty. The
+/// option wins over it.
 fn decide(when: When, no_color: Option<OsString>, is_terminal: bool) -> bool {
     match when {
         When::Always => true,
@@ -36,7 +37,7 @@ fn decide(when: When, no_color: Option<OsString>, is_terminal: bool) -> bool {
     }
 }
 
-/// Colour for help and usage, which clap prints before the options are known.
+/// Returns the colour setting for help and usage, which clap prints before it has parsed the options.
 pub(crate) fn color_of_help(args: &[OsString]) -> ColorChoice {
     let mut texts = args.iter().filter_map(|arg| arg.to_str());
     while let Some(text) = texts.next() {
@@ -53,7 +54,7 @@ pub(crate) fn color_of_help(args: &[OsString]) -> ColorChoice {
     ColorChoice::Auto
 }
 
-/// How a report looks: the same words with and without colour.
+/// Style of a report, with or without colour. The words are the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) is_colored: bool,
@@ -64,7 +65,7 @@ impl Style {
         Self { is_colored }
     }
 
-    /// Parts of a report, each under its name; those without text are left out.
+    /// Returns the sections of a report, each with a heading. Empty sections are omitted.
     pub(crate) fn sections(self, sections: &[(&str, String)]) -> String {
         let mut text = String::new();
         for (name, section) in sections.iter().filter(|(_, section)| !section.is_empty()) {
@@ -78,7 +79,7 @@ impl Style {
         text
     }
 
-    /// The name of what follows.
+    /// Formats a heading.
     fn heading(self, text: &str) -> String {
         match self.is_colored {
             true => format!("\u{1b}[1m{text}\u{1b}[0m"),
@@ -86,7 +87,7 @@ impl Style {
         }
     }
 
-    /// What is wrong.
+    /// Formats a fault.
     pub(crate) fn alarm(self, text: &str) -> String {
         match self.is_colored {
             true => format!("\u{1b}[31m{text}\u{1b}[0m"),
@@ -94,7 +95,8 @@ impl Style {
         }
     }
 
-    /// A table with these columns. A name that starts with `>` is of a column of numbers, which end at its right.
+    /// Returns a table with these columns. A name that starts with `>` marks a column of numbers, aligned to the
+    /// right.
     pub(crate) fn table(self, columns: &[&str]) -> Table {
         let mut table = self.pairs();
         let rule = LineStyle::none().fill('─').junction('─');
@@ -109,7 +111,7 @@ impl Style {
         table
     }
 
-    /// A table without a header: names, and what they stand for.
+    /// Returns a table of names and values, without a header.
     pub(crate) fn pairs(self) -> Table {
         let mut table = Table::new();
         table.load_style(TableStyle::new());
@@ -122,7 +124,7 @@ impl Style {
     }
 }
 
-/// The table's lines, without blanks at their ends.
+/// Returns the table's lines without trailing spaces.
 pub(crate) fn lines(table: &Table) -> String {
     let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
     lines.collect()
@@ -135,20 +137,20 @@ pub(crate) fn remark(text: impl Display) {
 
 /// Writes a text to standard error, as one line of visible characters.
 pub(crate) fn line(text: impl Display) {
-    // In one piece, so that lines of several threads do not mix. A closed standard error ends no work.
+    // One write, so that lines of several threads do not mix. A closed standard error is ignored.
     let _ = io::stderr().write_all(format!("{}\n", visible(&text.to_string())).as_bytes());
 }
 
-/// Writes a report. Its lines and its colours are ours; any other control character comes from a name or a message in
-/// it, and is made visible.
+/// Writes a report. Its line ends and colours are ours; other control characters come from names and messages, and
+/// are escaped.
 pub(crate) fn print(report: &str, out: &mut impl Write) -> io::Result<()> {
     out.write_all(visible_lines(report).as_bytes())
 }
 
-/// The sequences that a report's styles are made of.
+/// Escape sequences of a report's styles.
 const STYLES: [&str; 4] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[31m", "\u{1b}[39m"];
 
-/// Lines and styles as they are, and all other characters as [`visible`] has them.
+/// Keeps line ends and styles, and escapes all other control characters as [`visible`] does.
 pub(crate) fn visible_lines(report: &str) -> String {
     let mut text = String::with_capacity(report.len());
     let mut rest = report;
@@ -168,8 +170,8 @@ pub(crate) fn visible_lines(report: &str) -> String {
     text
 }
 
-/// A name or message from a log, a server or a file system, as it may go to a terminal: a character that would move the
-/// cursor or hide text is shown as `\u{1b}`.
+/// Escapes a name or message from a log, a server or a file system for a terminal: a character that moves the cursor
+/// or hides text becomes `\u{1b}`.
 pub(crate) fn visible(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for character in name.chars() {

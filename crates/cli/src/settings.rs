@@ -18,31 +18,31 @@ use toml::{Table, Value};
 use crate::exit::{Advice, Failure};
 use crate::screen;
 
-/// What a settings file says, and where it is.
+/// Contents of a settings file, and its path.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     path: PathBuf,
     table: Table,
 }
 
-/// The one command whose options clap does not see.
+/// Name of the command whose options clap does not parse.
 const DUMP: &str = "dump";
 
-/// In front of the names of all variables.
+/// Prefix of all variables.
 const PREFIX: &str = "BINTIDE";
 
-/// Reads the file that `named` or `BINTIDE_CONFIG` names, else the user's own if there is one.
+/// Reads the file that `named` or `BINTIDE_CONFIG` names, otherwise the user's own file if it exists.
 pub(crate) fn load(named: Option<PathBuf>) -> Result<Settings, Failure> {
     let named = named.or_else(|| env::var_os("BINTIDE_CONFIG").map(PathBuf::from));
     let read = match (named, default_path()) {
-        (Some(path), _) => read(&path).context(Advice("see the end of `bintide --help` for settings")),
+        (Some(path), _) => read(&path).context(Advice("see Settings in `bintide --help`")),
         (None, Some(path)) if path.exists() => read(&path),
         (None, _) => return Ok(Settings::default()),
     };
     read.map_err(Failure::NotBegun)
 }
 
-/// The file that `--config` names; clap parses the line only once the settings are known.
+/// Returns the file that `--config` names. clap parses the command line only after the settings are known.
 pub(crate) fn named_in(words: &[OsString]) -> Option<PathBuf> {
     let mut words = words.iter().take_while(|word| *word != "--");
     while let Some(word) = words.next() {
@@ -56,13 +56,13 @@ pub(crate) fn named_in(words: &[OsString]) -> Option<PathBuf> {
     None
 }
 
-/// Lays the environment and the file under a command's own defaults.
+/// Makes the settings of the environment and the file the defaults of a command's options.
 pub(crate) fn layer(command: Command, settings: &Settings) -> Result<Command, Failure> {
     settings.check(&command)?;
     layer_commands(command, settings).map_err(Failure::NotBegun)
 }
 
-/// The same for the command whose options clap does not see. `command` is the whole one.
+/// Returns the settings of the command whose options clap does not parse. `command` is the whole command.
 pub(crate) fn presets(command: &Command, settings: &Settings) -> Result<Vec<Preset>, Failure> {
     settings.check(command)?;
     let mut presets = Vec::new();
@@ -79,7 +79,7 @@ pub(crate) fn presets(command: &Command, settings: &Settings) -> Result<Vec<Pres
     Ok(presets)
 }
 
-/// Variables that look like settings, and are none.
+/// Returns variables that have the prefix of settings, but no option.
 pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
     let mut known: BTreeSet<String> = ["BINTIDE_CONFIG".to_owned()].into();
     for long in options(command).into_iter().map(|(_, long)| long) {
@@ -97,17 +97,17 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
     unknown
 }
 
-/// Says which variables are no settings.
+/// Warns of unknown variables.
 pub(crate) fn remark_on(unknown: &[String]) {
     for name in unknown {
         screen::remark(format_args!(
-            "{name} is no setting, and is ignored; `bintide --help` says how settings are named"
+            "ignored {name}: no option has this name; see Settings in `bintide --help`"
         ));
     }
 }
 
 impl Settings {
-    /// Refuses what no command has.
+    /// Refuses settings that no command has.
     fn check(&self, command: &Command) -> Result<(), Failure> {
         let checked = check(&self.table, command);
         checked.with_context(|| self.path.display().to_string()).map_err(Failure::NotBegun)
@@ -125,7 +125,7 @@ fn check(table: &Table, command: &Command) -> anyhow::Result<()> {
             Some(Value::Table(table)) => {
                 refuse_unknown(table, &keys(inner)).with_context(|| format!("[{name}]"))?
             }
-            // Some commands have the names of other commands' options.
+            // Some commands have the name of an option of another command.
             Some(_) if !known.iter().any(|key| key == name) => bail!("`{name}` must be a table: [{name}]"),
             _ => {}
         }
@@ -134,7 +134,8 @@ fn check(table: &Table, command: &Command) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Settings> {
-    let text = fs::read_to_string(path).with_context(|| format!("read settings from {}", path.display()))?;
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("could not read settings from {}", path.display()))?;
     let table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         anyhow!("{} line {line}: {}", path.display(), error.message())
@@ -180,14 +181,14 @@ fn layer_commands(mut command: Command, settings: &Settings) -> anyhow::Result<C
     Ok(command)
 }
 
-/// The options that can be set: by their names within clap, and as a user writes them.
+/// Returns the options that can be set: their ids in clap, and their long names.
 fn options(command: &Command) -> Vec<(Id, String)> {
     let all =
         command.get_arguments().filter_map(|arg| Some((arg.get_id().clone(), arg.get_long()?.to_owned())));
     all.filter(|(_, long)| !["help", "version", "config"].contains(&long.as_str())).collect()
 }
 
-/// The options of one command that can be set, as a user writes them.
+/// Returns the long names of the options of one command that can be set.
 fn keys(command: &Command) -> Vec<String> {
     match command.get_name() {
         DUMP => presettable().map(|long| long.replace('_', "-")).collect(),
@@ -197,12 +198,12 @@ fn keys(command: &Command) -> Vec<String> {
 
 fn refuse_unknown(table: &Table, known: &[String]) -> anyhow::Result<()> {
     match table.keys().find(|key| !known.contains(key)) {
-        Some(key) => bail!("there is no setting `{key}`; settings have the names of long options"),
+        Some(key) => bail!("unknown setting `{key}`: settings have the names of long options"),
         None => Ok(()),
     }
 }
 
-/// What the file says of an option: in the command's table, else above all tables.
+/// Returns the value of an option in the file: in the command's table, otherwise above all tables.
 fn in_file(table: &Table, command: &str, long: &str) -> anyhow::Result<Option<Vec<String>>> {
     let key = long.replace('_', "-");
     let own = table.get(command).and_then(Value::as_table).and_then(|own| own.get(&key));
@@ -212,7 +213,7 @@ fn in_file(table: &Table, command: &str, long: &str) -> anyhow::Result<Option<Ve
     table.get(&key).filter(|value| !value.is_table()).map(|value| texts(&key, value)).transpose()
 }
 
-/// The variable that sets an option, if there is one. An empty one counts as not set, as everywhere else in a shell.
+/// Returns the variable that sets an option, if there is one. An empty variable counts as not set.
 fn variable(command: Option<&str>, long: &str) -> Option<(String, OsString)> {
     let names = [command.map(|command| variable_name(Some(command), long)), Some(variable_name(None, long))];
     names.into_iter().flatten().find_map(|name| {
@@ -227,7 +228,7 @@ fn variable_name(command: Option<&str>, long: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<String>>().join("_")
 }
 
-/// What a setting says, and where.
+/// Value of a setting, and its place.
 struct Given {
     place: String,
     values: Vec<OsString>,
@@ -244,8 +245,8 @@ impl Given {
     }
 }
 
-/// Settings are laid as defaults, the environment's too: an option of the command line that excludes another then wins
-/// over a setting of that other.
+/// Makes a setting the default of an option, also a variable: an option of the command line then wins over the
+/// setting of an option that it excludes.
 fn lay_one(command: Command, id: &Id, long: &str, given: Option<Given>) -> anyhow::Result<Command> {
     let Some(Given { place, values }) = given else { return Ok(command) };
     let Some(arg) = command.get_arguments().find(|arg| arg.get_id() == id) else { return Ok(command) };
@@ -258,7 +259,7 @@ fn lay_one(command: Command, id: &Id, long: &str, given: Option<Given>) -> anyho
     Ok(command.mut_arg(id, |arg| arg.default_values_os(values).hide_default_value(!is_switch)))
 }
 
-/// Refuses what the option would refuse on the command line: a wrong default is clap's author's fault, not a user's.
+/// Refuses a value that the option would refuse on the command line. A wrong default would make clap panic.
 fn try_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()> {
     let mut alone = Arg::new("value").long(long.to_owned()).action(ArgAction::Append);
     alone = alone.value_parser(arg.get_value_parser().clone());
@@ -278,7 +279,7 @@ fn try_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()> 
     })
 }
 
-/// The ways in which people say yes and no to a switch.
+/// Returns the value of a switch from the usual words for yes and no.
 fn as_switch(value: OsString) -> OsString {
     match value.to_ascii_lowercase().to_str() {
         Some("1" | "on" | "yes" | "true") => "true".into(),
@@ -297,6 +298,6 @@ fn texts(key: &str, value: &Value) -> anyhow::Result<Vec<String>> {
             let all: Result<Vec<Vec<String>>, _> = values.iter().map(|value| texts(key, value)).collect();
             Ok(all?.concat())
         }
-        Value::Datetime(_) | Value::Table(_) => bail!("`{key}` must be a text, a number, true or false"),
+        Value::Datetime(_) | Value::Table(_) => bail!("`{key}` must be a string, a number, true or false"),
     }
 }

@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 use std::time::Duration;
 
-/// With commas between groups of three digits: `2,696,041`.
+/// Formats a number with commas between groups of three digits: `2,696,041`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -15,7 +15,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A number of things: `1 transaction`, `2,696 transactions`, `2 searches`.
+/// Formats a number of things: `1 transaction`, `2,696 transactions`, `2 searches`.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
     let ending = match number {
         1 => "",
@@ -25,7 +25,7 @@ pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{ending}", count(number))
 }
 
-/// In the largest unit that leaves a digit in front of the point: `81.2 MB`. A kilobyte has 1000 bytes.
+/// Formats a size in the largest unit with a digit before the point: `81.2 MB`. A kilobyte has 1000 bytes.
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if number < 1000 {
@@ -43,7 +43,7 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{value:.1} {unit}")
 }
 
-/// As powers of two have it, for bounds that are some: `256 B`, `1 KiB`, `4 MiB`.
+/// Formats a power of two in binary units: `256 B`, `1 KiB`, `4 MiB`.
 pub(crate) fn bytes_of_two(number: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = number;
@@ -58,7 +58,7 @@ pub(crate) fn bytes_of_two(number: u64) -> String {
     format!("{value} {unit}")
 }
 
-/// In at most two units: `1.3 s`, `2 min 5 s`, `3 d 4 h`.
+/// Formats a duration in at most two units: `1.3 s`, `2 min 5 s`, `3 d 4 h`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -71,7 +71,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// A share in percent: `12.3 %`; nothing of nothing is nothing.
+/// Formats a share in percent: `12.3 %`; `0 %` if the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     match whole {
         0 => "0 %".to_owned(),
@@ -79,7 +79,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// Bars from an eighth of a line to a whole one; a blank where there is nothing.
+/// Draws values as bars from one eighth of a line to a whole line; 0 is a space.
 pub(crate) fn sparkline(values: impl IntoIterator<Item = u64> + Clone) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let largest = values.clone().into_iter().max().unwrap_or_default().max(1);

@@ -251,7 +251,8 @@ fn refuse_running_beside(path: &Path) -> Result<(), Failure> {
     let Some(directory) = directory_of(path) else { return Ok(()) };
     match running::in_directory(directory) {
         Some(running) => Err(Failure::NotBegun(anyhow!(
-            "a server is running in {}: {running}; stop it, write to another directory with --output, or give --live to replace closed logs",
+            "a server is running in {}: {running}; stop it, write to another directory with --output, or give \
+             --live to replace closed logs",
             directory.display()
         ))),
         None => Ok(()),
@@ -272,9 +273,10 @@ fn targets(files: &[(&Place, &PathBuf)], common: &Common) -> Result<Vec<PathBuf>
     let mut seen = HashSet::new();
     let place = |target: &PathBuf| target.canonicalize().unwrap_or_else(|_| target.clone());
     match targets.iter().find(|target| !seen.insert(place(target))) {
-        Some(twice) => {
-            Err(Failure::NotBegun(anyhow!("two logs have the same target {}: give each log once", twice.display())))
-        }
+        Some(twice) => Err(Failure::NotBegun(anyhow!(
+            "two logs have the same target {}: give each log once",
+            twice.display()
+        ))),
         None => Ok(targets),
     }
 }
@@ -350,9 +352,8 @@ impl Job<'_> {
             rewrite::Error::Corrupt { .. } => {
                 anyhow::Error::new(error).context(Advice("run bintide verify on the log for details"))
             }
-            rewrite::Error::Format { .. } => {
-                anyhow::Error::new(error).context(Advice("give --upgrade-format to replace the format description"))
-            }
+            rewrite::Error::Format { .. } => anyhow::Error::new(error)
+                .context(Advice("give --upgrade-format to replace the format description")),
             other => other.into(),
         });
         Ok(Finish::Rewritten(Box::new(done?)))
@@ -367,9 +368,7 @@ impl Job<'_> {
                 Some("is in use, or a crash left it marked so: without --dry-run it is skipped")
             }
             true if has_other_names(path) => Some("has other hard links: they keep the old log"),
-            false if is_dry && target.exists() => {
-                Some("exists: without --dry-run it is skipped")
-            }
+            false if is_dry && target.exists() => Some("exists: without --dry-run it is skipped"),
             _ => None,
         };
         let stays = self.action == Action::Decompress && self.is_mariadb(place)?;

@@ -88,7 +88,9 @@ fn repair(found: &Found, copy: &Path, global: &Global) -> Result<(), Failure> {
         let (kept, cut) = (counted(repaired.bytes_kept, "byte"), count(repaired.bytes_cut));
         let (copy, log) = (copy.display(), log.display());
         match (repaired.bytes_cut, repaired.was_in_use) {
-            (0, false) => screen::line(format_args!("{log} needs no repair: {copy} is an identical copy of {kept}")),
+            (0, false) => {
+                screen::line(format_args!("{log} needs no repair: {copy} is an identical copy of {kept}"))
+            }
             (0, true) => {
                 screen::line(format_args!("wrote {copy}: all {kept} of {log}, without the in-use flag"))
             }

@@ -158,10 +158,7 @@ fn sizes_by_level(report: &Report) -> String {
     if let Some(whole) = &report.whole_file {
         bars.push(bar(format!("compressed files, zstd -{}", whole.level), "other", whole.bytes, true));
     }
-    chart::bars(
-        &[("bar", "transactions compressed"), ("rest", "uncompressed, or as stored")],
-        &bars,
-    )
+    chart::bars(&[("bar", "transactions compressed"), ("rest", "uncompressed, or as stored")], &bars)
 }
 
 fn costs(levels: &[LevelReport]) -> String {
@@ -238,10 +235,7 @@ fn savings_over_time(time: &TimeReport, drawn: usize, zone: &TimeZone) -> String
         start_ms: time.start_ms,
         width_ms: time.width_ms,
         zone,
-        headline: format!(
-            "at most {} per {width}; the darker part is the compressed size",
-            bytes(largest)
-        ),
+        headline: format!("at most {} per {width}; the darker part is the compressed size", bytes(largest)),
     };
     chart::columns(&columns, &["rest", "bar"], &buckets, bytes)
 }
@@ -305,7 +299,10 @@ fn network(network: &NetworkReport) -> String {
                 Connection::Zstd(level) => format!(", connection zstd {level}"),
             };
             let name = transactions + &connection;
-            let title = format!("{name}: {} of core time per GB for the connection", core_time(way.connection_s_per_gb));
+            let title = format!(
+                "{name}: {} of core time per GB for the connection",
+                core_time(way.connection_s_per_gb)
+            );
             let class = if way.transactions.is_some() { "bar" } else { "rest" };
             let number = format!("{} ({})", bytes(way.bytes), saved(way.saved_share));
             let parts = vec![Part { class, length: way.bytes as f64, title }];

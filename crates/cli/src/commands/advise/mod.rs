@@ -233,12 +233,16 @@ fn sources(found: &Found, names: Names) -> Result<Vec<Source<'_>>, Failure> {
 
 fn source<'f>(found: &'f Found, place: &'f Place, names: Names) -> Result<Source<'f>, Failure> {
     let Place::File(path) = place else {
-        let refusal = anyhow!("sampling reads logs twice, but standard input can be read only once: give a file");
+        let refusal =
+            anyhow!("sampling reads logs twice, but standard input can be read only once: give a file");
         return Err(Failure::NotBegun(refusal));
     };
     let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let Some(bytes) = data.map(|data| data.len()) else {
-        return Err(Failure::NotBegun(anyhow!("{} is not a regular file, which can be read twice", path.display())));
+        return Err(Failure::NotBegun(anyhow!(
+            "{} is not a regular file, which can be read twice",
+            path.display()
+        )));
     };
     let name = match (names, path.file_name()) {
         (Names::OfFiles, Some(name)) => name.display().to_string(),

@@ -396,10 +396,7 @@ fn comparison(report: &Report, style: Style) -> String {
             count(one.transactions_measured),
             count(one.transactions_trained),
         );
-        table.add_row([
-            format!("dictionary of {}, level {}", bytes(one.dictionary_bytes), one.level),
-            value,
-        ]);
+        table.add_row([format!("dictionary of {}, level {}", bytes(one.dictionary_bytes), one.level), value]);
     }
     lines(&table)
 }

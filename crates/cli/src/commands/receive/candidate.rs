@@ -16,7 +16,9 @@ pub(super) struct Candidate {
 }
 
 /// Error for several sources of which one is MariaDB.
-pub(super) const ONE_MARIADB: &str = "a MariaDB server must be the only --from: its GTIDs name only the last transaction of each domain, so nothing shows whether another server has all stored transactions; give no other --from";
+pub(super) const ONE_MARIADB: &str = "a MariaDB server must be the only --from: its GTIDs name only the last \
+    transaction of each domain, so nothing shows whether another server has all stored transactions; give no other \
+    --from";
 
 const QUESTION: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed";
 
@@ -74,7 +76,10 @@ mod tests {
             assert_eq!(candidate.why_not(&set("1-7")).as_deref(), wanted);
         };
         check("ON", None);
-        check("OFF", Some("the server u has gtid_mode=OFF: another server can continue only with gtid_mode=ON"));
+        check(
+            "OFF",
+            Some("the server u has gtid_mode=OFF: another server can continue only with gtid_mode=ON"),
+        );
         let candidate = Candidate { uuid: "u".into(), gtid_mode: "ON".into(), executed: set("1-5") };
         let lacks = "the server u lacks stored transactions: 5ea5ca5e-0001-4000-8000-000000000001:6-7";
         assert_eq!(candidate.why_not(&set("1-7")).as_deref(), Some(lacks));

@@ -17,10 +17,13 @@ use crate::commands::receive::receiver::Receiver;
 const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
 
 /// Warning for a source without semi-synchronous replication.
-const NO_SEMI_SYNC: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = ON, and run the command again";
+const NO_SEMI_SYNC: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: \
+    load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = \
+    ON, and run the command again";
 
 /// Error for a directory that cannot be resumed by GTIDs.
-const NOTHING_IN_FRONT: &str = "cannot resume by GTIDs: the last log has no Previous_gtids event; keep this directory as it is, and receive into another one";
+const NOTHING_IN_FRONT: &str = "cannot resume by GTIDs: the last log has no Previous_gtids event; keep this \
+    directory as it is, and receive into another one";
 
 /// Handling of the events that a source sends.
 enum Flow {
@@ -282,7 +285,8 @@ impl Receiver {
             Flow::Plain => None,
         };
         if self.wanted.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
-            let why = "--compress needs a source with gtid_mode=ON, because positions in compressed logs differ from the source's";
+            let why = "--compress needs a source with gtid_mode=ON, because positions in compressed logs differ \
+                from the source's";
             return Err(Ended::Failed(anyhow!(why)));
         }
         let uuid = next.or_else(|| store.place()?.series.map(|series| series.uuid));

@@ -32,10 +32,10 @@ pub(super) struct Figures {
     pub(super) purged: u64,
     pub(super) syncs: u64,
     pub(super) acknowledgements: u64,
-    /// Whether the source waits for acknowledgements. Known after the first connection.
+    /// Set if the source waits for acknowledgements. Known after the first connection.
     pub(super) semi_sync: Option<bool>,
     pub(super) is_connected: bool,
-    /// Whether all events of the source were received.
+    /// Set if all events of the source were received.
     pub(super) is_caught_up: bool,
     pub(super) is_full: bool,
     /// Source's log, and the position of the next event in it.
@@ -214,14 +214,18 @@ impl Figures {
         counter("bintide_receive_logs_purged_total", "Expired logs deleted.", self.purged);
         self.statistics.put(&mut sheet);
         let mut gauge = |name, help, is_so| sheet.gauge(name, help, u8::from(is_so));
-        gauge("bintide_receive_connected", "1 while connected to the source, otherwise 0.", self.is_connected);
-        let semi_sync = self.semi_sync.unwrap_or_default();
-        gauge("bintide_receive_semi_sync", "1 if the source waits for acknowledgements, otherwise 0.", semi_sync);
         gauge(
-            "bintide_receive_disk_full",
-            "1 while the disk is full, otherwise 0.",
-            self.is_full,
+            "bintide_receive_connected",
+            "1 while connected to the source, otherwise 0.",
+            self.is_connected,
         );
+        let semi_sync = self.semi_sync.unwrap_or_default();
+        gauge(
+            "bintide_receive_semi_sync",
+            "1 if the source waits for acknowledgements, otherwise 0.",
+            semi_sync,
+        );
+        gauge("bintide_receive_disk_full", "1 while the disk is full, otherwise 0.", self.is_full);
         let help = "Closed logs that wait for compression.";
         sheet.gauge("bintide_receive_logs_to_compress", help, self.to_compress);
         if let Some(lag) = self.lag_s(now_s) {

@@ -39,7 +39,9 @@ impl Identity {
             return Self::parse(&text, path);
         }
         let (mut uuid, mut id) = ([0; 16], [0; 4]);
-        getrandom::fill(&mut uuid).and_then(|()| getrandom::fill(&mut id)).context("could not get a random UUID")?;
+        getrandom::fill(&mut uuid)
+            .and_then(|()| getrandom::fill(&mut id))
+            .context("could not get a random UUID")?;
         // The highest bit avoids the small numbers that people assign to servers.
         let server_id = u32::from_le_bytes(id) | 1 << 31;
         let identity = Self { path, server_id, uuid: Uuid::from_bytes(uuid).to_string(), source: None };
@@ -92,7 +94,8 @@ impl Identity {
     ) -> Result<(), anyhow::Error> {
         match (later.or(self.source.as_deref()), &facts.server_uuid) {
             (Some(wanted), Some(found)) if found != wanted => Err(anyhow!(
-                "the source's server_uuid is {found}, but the logs in {} are those of {wanted}: use another directory for another server, or give both with --from if this server replaced that one",
+                "the source's server_uuid is {found}, but the logs in {} are those of {wanted}: use another \
+                 directory for another server, or give both with --from if this server replaced that one",
                 self.path.parent().unwrap_or(Path::new("")).display()
             )),
             (None, Some(found)) if found.parse::<Uuid>().is_err() => {

@@ -17,7 +17,7 @@ use crate::commands::receive::begin::behind;
 pub(super) struct Joined {
     /// Stored transactions.
     gtids: GtidSet,
-    /// Whether the head of the current log is stored: on resuming, the source sends it again.
+    /// State of the current log's head: on resuming, the source sends it again.
     head: Head,
     /// `sequence_number` of the last stored transaction of this log.
     last: i64,
@@ -110,9 +110,7 @@ impl Joined {
         };
         let number = clock.map_or(0, |clock| clock.sequence_number);
         if number < 0 {
-            return Err(anyhow!(
-                "the source sent {gtid} with an invalid sequence_number: {number}"
-            ));
+            return Err(anyhow!("the source sent {gtid} with an invalid sequence_number: {number}"));
         }
         if number == 0 || number == self.last.saturating_add(1) {
             self.last = number;

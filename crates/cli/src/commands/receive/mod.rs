@@ -166,8 +166,7 @@ impl Receive {
             (true, Some(keyring)) => Ok(AtRest::Encrypted { keyring }),
             (false, keyring) => Ok(AtRest::Plain { keyring }),
             (true, None) => {
-                let why =
-                    "--encrypt needs --keyring FILE, the file with the encryption key";
+                let why = "--encrypt needs --keyring FILE, the file with the encryption key";
                 Err(Failure::NotBegun(anyhow!(why)))
             }
         }

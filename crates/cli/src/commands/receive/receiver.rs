@@ -38,9 +38,8 @@ const KEYRING_PATIENCE: Duration = Duration::from_secs(10);
 const WHOLE_KEYRING: Advice =
     Advice("write the complete keyring to a new file, rename it over the old one, and run the command again");
 
-const OUR_FOLDER: Advice = Advice(
-    "give a directory that this user may write to or create, or run bintide as its owner",
-);
+const OUR_FOLDER: Advice =
+    Advice("give a directory that this user may write to or create, or run bintide as its owner");
 
 /// Options of one `receive` run.
 pub(crate) struct Wanted {

@@ -20,7 +20,8 @@ const CANNOT_SEND_BECAUSE: [(&str, &str); 4] = [
     ("impossible position", SHORTER),
     (
         "exceeded max_allowed_packet",
-        "the event is larger than the source's max_allowed_packet, or no event starts at this position because its logs were reset",
+        "the event is larger than the source's max_allowed_packet, or no event starts at this position because its \
+         logs were reset",
     ),
 ];
 const NO_SUCH_LOG: &str = "Could not find first log";
@@ -30,7 +31,8 @@ const SHORTER: &str =
 const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
 const NEWER_BACKUP: Advice = Advice(
-    "give the GTIDs of a backup that is not older than the source's logs, or omit the option to start at the oldest log",
+    "give the GTIDs of a backup that is not older than the source's logs, or omit the option to start at the oldest \
+     log",
 );
 
 /// Logs that a source has.
@@ -51,10 +53,12 @@ impl Offered {
                 format!("the source has no log {log}, only {last}: give --start-log {last}, or {advice}")
             }
             Self::Logs { first, last } => format!(
-                "the source has no log {log}: its oldest is {first}, its newest {last}; give one of these logs to --start-log, or {advice}"
+                "the source has no log {log}: its oldest is {first}, its newest {last}; give one of these logs to \
+                 --start-log, or {advice}"
             ),
             Self::Unknown => format!(
-                "the source has no log {log}: run SHOW BINARY LOGS on it (privilege REPLICATION CLIENT, on MariaDB BINLOG MONITOR) and give one of these logs to --start-log, or {advice}"
+                "the source has no log {log}: run SHOW BINARY LOGS on it (privilege REPLICATION CLIENT, on MariaDB \
+                 BINLOG MONITOR) and give one of these logs to --start-log, or {advice}"
             ),
         }
     }
@@ -76,7 +80,10 @@ impl Receiver {
         let is_replaced = error.to_string().contains(SAME_REPLICA);
         match (error.code(), store.place()) {
             (Some(CANNOT_SEND), _) if is_replaced => {
-                let advice = Advice("another process uses a copy of this directory's replica.cnf: give each directory its own");
+                let advice = Advice(
+                    "another process uses a copy of this directory's replica.cnf: give each \
+                    directory its own",
+                );
                 Ended::Failed(anyhow::Error::from(error).context(advice))
             }
             (Some(CANNOT_SEND), Some(place)) => {
@@ -139,7 +146,8 @@ mod tests {
         let logs = |last: &str| Offered::Logs { first: "b.000003".to_owned(), last: last.to_owned() };
         check(
             &logs("b.000007"),
-            ": its oldest is b.000003, its newest b.000007; give one of these logs to --start-log, or omit --start-log to start at the oldest",
+            ": its oldest is b.000003, its newest b.000007; give one of these logs to --start-log, or omit \
+             --start-log to start at the oldest",
         );
         check(
             &logs("b.000003"),
@@ -147,7 +155,8 @@ mod tests {
         );
         check(
             &Offered::Unknown,
-            ": run SHOW BINARY LOGS on it (privilege REPLICATION CLIENT, on MariaDB BINLOG MONITOR) and give one of these logs to --start-log, or omit --start-log to start at the oldest",
+            ": run SHOW BINARY LOGS on it (privilege REPLICATION CLIENT, on MariaDB BINLOG MONITOR) and give one of \
+             these logs to --start-log, or omit --start-log to start at the oldest",
         );
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Statistics {
 pub(super) enum Keeping {
     /// On receipt.
     AsItComes,
-    /// When its log has been compressed.
+    /// After the compression of its log.
     Later,
 }
 

@@ -82,9 +82,7 @@ impl Ahead {
     fn remark(&self, warmed: &Result<warm::Report, warm::Error>) {
         let remark = match warmed {
             _ if self.is_quiet => return,
-            Ok(report) if report.why == Why::NoGain => {
-                "--warm has stopped: it gains nothing".to_owned()
-            }
+            Ok(report) if report.why == Why::NoGain => "--warm has stopped: it gains nothing".to_owned(),
             Ok(_) => return,
             Err(error) => format!("--warm has stopped: {error}"),
         };

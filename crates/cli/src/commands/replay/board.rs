@@ -102,11 +102,7 @@ impl Numbers {
         let Counted { transactions, skipped, groups, rows, retries, bytes_read } = self.report;
         for (name, help, value) in [
             ("transactions_total", "Source transactions applied.", transactions),
-            (
-                "skipped_total",
-                "Source transactions skipped: applied before, or not selected.",
-                skipped,
-            ),
+            ("skipped_total", "Source transactions skipped: applied before, or not selected.", skipped),
             ("commits_total", "Commits on the target; with --commit-order grouped, of groups.", groups),
             ("rows_total", "Row changes applied to the target; merged changes count as one.", rows),
             ("retries_total", "Commits that were rolled back and retried.", retries),
@@ -128,10 +124,10 @@ impl Numbers {
         }
         if let Some(committed_us) = self.committed_us {
             let lag_us = if self.is_caught_up { 0 } else { now_us.saturating_sub(committed_us) };
-            let lag =
-                "Time since the source's commit of the last applied transaction; 0 if all are applied.";
+            let lag = "Time since the source's commit of the last applied transaction; 0 if all are applied.";
             sheet.gauge("bintide_replay_lag_seconds", lag, seconds(lag_us));
-            let committed = "Time of the source's commit of the last applied transaction, in seconds since 1970.";
+            let committed =
+                "Time of the source's commit of the last applied transaction, in seconds since 1970.";
             sheet.gauge("bintide_replay_last_committed_timestamp_seconds", committed, seconds(committed_us));
         }
         if self.lag.transactions > 0 {
@@ -147,7 +143,9 @@ impl Numbers {
 
     fn put_lag(&self, sheet: &mut Sheet) {
         let Lag { p50, p99, max, .. } = self.lag;
-        for (part, value, of) in [("p50", p50, "Median"), ("p99", p99, "99th percentile"), ("max", max, "Maximum")] {
+        for (part, value, of) in
+            [("p50", p50, "Median"), ("p99", p99, "99th percentile"), ("max", max, "Maximum")]
+        {
             let help = format!(
                 "{of} of the time from the source's commit to the target's, over about the last 30 seconds."
             );

@@ -57,7 +57,8 @@ impl Estimate {
         let Costs { row, commit, alone } = self.costs;
         let cost = |micros: f64| units::duration(Duration::from_micros(micros as u64));
         format!(
-            "{} at {} each, shared by {:.1} workers, {} at {}, and {} transactions that run alone at {} (assumptions for two cores); reading the logs takes {}. Other machines and tables differ",
+            "{} at {} each, shared by {:.1} workers, {} at {}, and {} transactions that run alone at {} \
+             (assumptions for two cores); reading the logs takes {}. Other machines and tables differ",
             units::counted(self.rows, "row change"),
             cost(row),
             self.busy,

@@ -52,10 +52,12 @@ impl How {
             None if self.log => Ok(Order::Strict),
             None => Ok(Order::Grouped),
             Some(Order::Grouped) if self.log => Err(Failure::NotBegun(anyhow!(
-                "--log with --commit-order grouped: a group is one transaction on the target, but each transaction needs its own GTID in the log; use --commit-order strict"
+                "--log with --commit-order grouped: a group is one transaction on the target, but each transaction \
+                 needs its own GTID in the log; use --commit-order strict"
             ))),
             Some(Order::Any) if self.log => Err(Failure::NotBegun(anyhow!(
-                "--log with --commit-order any: replicas of the target would see states that the source never had; use --commit-order strict"
+                "--log with --commit-order any: replicas of the target would see states that the source never had; \
+                 use --commit-order strict"
             ))),
             Some(order) => Ok(order),
         }
@@ -70,7 +72,8 @@ impl How {
         let parallel = self.parallel.unwrap_or(order.parallel());
         if order == Order::Grouped && matches!(parallel, Parallel::LogicalClock | Parallel::WritesetSession) {
             return Err(Failure::NotBegun(anyhow!(
-                "--commit-order grouped with --parallel {}: each group would wait for the group before it; use --parallel writeset, database or none",
+                "--commit-order grouped with --parallel {}: each group would wait for the group before it; use \
+                 --parallel writeset, database or none",
                 parallel.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
             )));
         }

@@ -137,7 +137,8 @@ fn refuse_itself(
     let Some(own) = server_uuid(&target, options) else { return Ok(()) };
     match sources.iter().find(|source| server_uuid(source, options).as_ref() == Some(&own)) {
         Some(source) => Err(Failure::NotBegun(anyhow!(
-            "--from {source} and --to {target} are the same server (same server_uuid): its changes would be applied twice; give another target"
+            "--from {source} and --to {target} are the same server (same server_uuid): its changes would be applied \
+             twice; give another target"
         ))),
         None => Ok(()),
     }
@@ -155,7 +156,8 @@ pub(super) fn refuse_own_directory(followed: &Store, target: &Named) -> Result<(
     let options = LinkOptions { cancel: interrupt::cancel(), ..LinkOptions::default() };
     match of_folder.filter(|uuid| server_uuid(target, &options).as_deref() == Some(uuid.as_bytes())) {
         Some(uuid) => Err(Failure::NotBegun(anyhow!(
-            "{} is the data directory of --to {target} (its auto.cnf has server_uuid {uuid}): its changes would be applied twice; give another target",
+            "{} is the data directory of --to {target} (its auto.cnf has server_uuid {uuid}): its changes would be \
+             applied twice; give another target",
             folder.display()
         ))),
         None => Ok(()),

@@ -62,8 +62,7 @@ impl Meant {
 
 fn place(text: &str) -> Result<Bound, String> {
     let parts = text.rsplit_once(':').and_then(|(log, position)| Some((log, position.parse().ok()?)));
-    let (log, position) =
-        parts.ok_or_else(|| "expected LOG:POSITION, as binlog.000012:4".to_owned())?;
+    let (log, position) = parts.ok_or_else(|| "expected LOG:POSITION, as binlog.000012:4".to_owned())?;
     Ok(Bound::Position { log: log.to_owned(), position })
 }
 

@@ -265,14 +265,16 @@ fn advised(error: replay::Error) -> Failure {
             Some(Advice("committed transactions stay; the same command resumes there"))
         }
         replay::Error::Work { .. } => Some(Advice(
-            "committed transactions stay; the same command fails here again, unless you exclude the transaction with --exclude-gtids in this and every later run",
+            "committed transactions stay; the same command fails here again, unless you exclude the transaction \
+             with --exclude-gtids in this and every later run",
         )),
         // The refusal is not the server's, so it does not go away by itself.
         replay::Error::Apply { failure, .. }
             if failure.kind == FailureKind::Refused && failure.code.is_none() =>
         {
             Some(Advice(
-                "committed transactions stay; correct this, and the same command resumes there; or exclude the transaction with --exclude-gtids in this and every later run",
+                "committed transactions stay; correct this, and the same command resumes there; or exclude the \
+                 transaction with --exclude-gtids in this and every later run",
             ))
         }
         replay::Error::Apply { .. } | replay::Error::Target { .. } => {

@@ -125,7 +125,10 @@ fn in_the_way(outlook: &Outlook) -> String {
         line(&print::late_line(late));
     }
     for xid in &plan.undecided {
-        line(&format!("not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll it back"));
+        line(&format!(
+            "not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll \
+            it back"
+        ));
     }
     text
 }

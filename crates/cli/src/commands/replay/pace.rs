@@ -36,9 +36,7 @@ impl Pace {
         }
         if recent.transactions > 0 {
             let [p50, p99, max] = [recent.p50, recent.p99, recent.max].map(units::duration);
-            parts.push(format!(
-                "commit lag p50 {p50}, p99 {p99}, max {max}"
-            ));
+            parts.push(format!("commit lag p50 {p50}, p99 {p99}, max {max}"));
         }
         parts.push(format!("{} of {} busy", status.workers_busy, units::counted(status.workers, "worker")));
         if status.group_transactions > 0 {

@@ -101,9 +101,7 @@ pub(super) fn late_line(late: &Late) -> String {
         None => String::new(),
     };
     match late.transactions {
-        1 => format!(
-            "skipped 1 transaction after the stop position that was committed earlier{more}"
-        ),
+        1 => format!("skipped 1 transaction after the stop position that was committed earlier{more}"),
         several => format!(
             "skipped {} after the stop position that were committed earlier{more}",
             units::counted(several, "transaction")

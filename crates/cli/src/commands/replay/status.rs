@@ -88,7 +88,11 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
             let gtids =
                 if progress.gtids.is_empty() { "none".to_owned() } else { progress.gtids.to_string() };
             screen::print(&format!("applied        {gtids}\nwithout GTIDs  up to {place}\n"), &mut out)?;
-            writeln!(out, "The replay position is stored in the table bintide.progress; to start over, delete the file.")?;
+            writeln!(
+                out,
+                "The replay position is stored in the table bintide.progress; to start over, delete the \
+                file."
+            )?;
         }
     }
     Ok(Verdict::Fine)

@@ -80,9 +80,7 @@ impl To {
     pub(super) fn named(&self, global: &Global) -> Result<Named, Failure> {
         let text = self.to.as_deref();
         match text.and_then(|text| text.strip_prefix(SQLITE)) {
-            Some("") => {
-                Err(Failure::NotBegun(anyhow!("--to sqlite: needs a file name, as sqlite:copy.db")))
-            }
+            Some("") => Err(Failure::NotBegun(anyhow!("--to sqlite: needs a file name, as sqlite:copy.db"))),
             Some(path) => Ok(Named::Sqlite(path.into())),
             // The text may be a mistyped address that contains a password.
             None if text.is_some_and(|text| !text.starts_with(MYSQL)) => Err(Failure::NotBegun(anyhow!(
@@ -138,7 +136,9 @@ impl Named {
     pub(super) fn server(&self, asked: &str) -> Result<&Address, Failure> {
         match self {
             Self::Mysql(address, _) => Ok(address),
-            Self::Sqlite(_) => Err(Failure::NotBegun(anyhow!("{asked} requires a server as target: mysql://…"))),
+            Self::Sqlite(_) => {
+                Err(Failure::NotBegun(anyhow!("{asked} requires a server as target: mysql://…")))
+            }
         }
     }
 }

@@ -139,7 +139,8 @@ impl Verified {
     pub(super) fn remark(&self) -> Option<String> {
         (!self.besides.is_empty()).then(|| {
             format!(
-                "{} has executed transactions that these logs did not bring to the target: {}; their changes show as differences",
+                "{} has executed transactions that these logs did not bring to the target: {}; their changes show \
+                 as differences",
                 self.server, self.besides
             )
         })

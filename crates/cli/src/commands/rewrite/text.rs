@@ -58,9 +58,10 @@ fn reasons(sum: &Tally, style: Style) -> String {
     for (reason, (count, bytes)) in &sum.refused {
         table.add_row([reason.to_string(), units::count(*count), units::bytes(*bytes)]);
     }
-    for (reason, count) in
-        [("compression gains too little", sum.not_worth_it), ("the payload event is too large", sum.too_large)]
-    {
+    for (reason, count) in [
+        ("compression gains too little", sum.not_worth_it),
+        ("the payload event is too large", sum.too_large),
+    ] {
         if count > 0 {
             table.add_row([reason.to_owned(), units::count(count), String::new()]);
         }

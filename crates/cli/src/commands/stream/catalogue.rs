@@ -1,17 +1,17 @@
-//! Who knows what columns are called that a log does not name: a server, or the log's own definitions.
+//! Sources of column names that a log does not have: a server, or the log's own definitions.
 
 use crate::screen;
 use servers::{Address, Connection, Error, quote};
 use stream::{Catalogue, Changed, ColumnFacts, Definitions, Streamer, TableFacts};
 
-/// Who knows tables whose columns the log does not name.
+/// Source of column names that the log does not have.
 #[derive(Clone, Debug)]
 pub(super) enum Schema {
-    /// Nobody.
+    /// None.
     Unknown,
     /// The server at this address.
     Server(Box<Address>),
-    /// The definitions in the log, and these, which come before it.
+    /// Definitions in the log, and these, which precede it.
     Log(Definitions),
 }
 
@@ -25,18 +25,17 @@ impl Schema {
     }
 }
 
-/// The catalogue of the server at this address. It is asked by a connection for each table, since that is seldom.
+/// Returns the catalogue of a server. Each query uses a new connection, since queries are rare.
 fn catalogue(address: Address) -> Catalogue {
     Catalogue::new(move |database, table| asked(&address, database, table).map_err(|error| error.to_string()))
 }
 
-/// Says which tables were defined behind rows that were told by later definitions.
+/// Warns of tables that were redefined after rows to which the later definition was applied.
 pub(super) fn remark_on(changed: &[Changed]) {
     for Changed { table, log, offset } in changed {
         screen::remark(format_args!(
-            "warning: {table} is defined at {offset} of {log}, before the server was asked about it: rows in \
-             front of that have the columns' names of later; have them called as the definitions in the logs do \
-             (--schema=ddl)"
+            "warning: the definition of {table} changed at {offset} of {log}, before the server was queried: \
+             records of earlier rows have the later column names; use --schema=ddl for the names in the log"
         ));
     }
 }
@@ -45,7 +44,7 @@ fn asked(address: &Address, database: &str, table: &str) -> Result<Option<TableF
     facts(&mut Connection::open(address)?, [database, table])
 }
 
-/// A table as the catalogue has it; `None` if there is no such table.
+/// Returns a table from the catalogue; `None` if it does not exist.
 pub(super) fn facts(
     connection: &mut Connection,
     [database, table]: [&str; 2],
@@ -84,7 +83,7 @@ pub(super) fn facts(
     Ok(Some(TableFacts { asked_s, columns, primary_key, charset: None, index_expressions }))
 }
 
-/// What a cell says; nothing for NULL.
+/// Returns the text of a cell; empty for NULL.
 pub(super) fn word(cell: Option<&Option<Vec<u8>>>) -> String {
     let bytes = cell.and_then(|cell| cell.as_deref()).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()

@@ -1,4 +1,4 @@
-//! Follows a running server's log and writes records, through lost connections, up to the first Ctrl-C.
+//! Follows a running server's log and writes records until the first Ctrl-C, over lost connections.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,50 +22,50 @@ use crate::interrupt;
 use crate::screen;
 use crate::units::duration;
 
-/// How long to wait before a lost source is tried again, at first and at most.
+/// Minimum and maximum pause before another attempt to reach a lost source.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How often somebody who waits looks for Ctrl-C.
+/// Interval at which blocking waits poll for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// What to do where a run cannot go on.
-const BEGIN_ANEW: &str = "begin anew, with another --progress or --out";
+/// Advice if a run cannot be resumed.
+const BEGIN_ANEW: &str = "start over with another --progress or --out";
 
-/// What to do where the source has no such place any more: to try again is of no use.
-const LOGS_GONE: &str = "see SHOW BINARY LOGS for what it still has; where its logs were purged, begin anew with another \
-    --progress or --out, and with --snapshot for the rows that were changed meanwhile";
+/// Advice if the source no longer has the position: another attempt is useless.
+const LOGS_GONE: &str = "run SHOW BINARY LOGS on it to list its logs; if the logs were purged, start over with \
+    another --progress or --out, and with --snapshot for the rows that were changed in the meantime";
 
-/// Which server, and how its log is read.
+/// Server and settings of a followed log.
 pub(super) struct Live {
     pub(super) address: Address,
     pub(super) server_id: u32,
     pub(super) end: End,
-    /// Say nothing of lost connections?
+    /// Set to hide messages about lost connections.
     pub(super) quiet: bool,
-    /// Do records go to standard output?
+    /// Set if records are written to standard output.
     pub(super) is_piped: bool,
-    /// Are the rows that the tables have told at first?
+    /// Set if the present rows of all tables are written first.
     pub(super) snapshot: bool,
-    /// Who knows what columns are called that the log does not name.
+    /// Source of column names that the log does not have.
     pub(super) schema: Schema,
 }
 
-/// Where a run goes on, and what came from a server before.
+/// Position to resume from, and the transactions written from a server before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resume {
     pub(super) token: Option<Token>,
     pub(super) had: Option<Had>,
 }
 
-/// Why a connection has ended.
+/// Reason for the end of a connection.
 enum Ended {
-    /// The source is gone, and may come back.
+    /// The source is unreachable, and may come back.
     Lost(Error),
-    /// Nothing that passes.
+    /// A permanent error.
     Failed(Failure),
 }
 
-/// Writes the records of what the server has, and of what it writes.
+/// Writes the records of a server's logs, and follows new events.
 pub(super) fn follow(
     live: &mut Live,
     settings: &Settings,
@@ -91,7 +91,7 @@ pub(super) fn follow(
         match ended {
             Err(Ended::Lost(error)) if is_begun => {
                 if !live.quiet && !is_over(live) {
-                    screen::remark(format_args!("{error}; trying again in {}", duration(pause)));
+                    screen::remark(format_args!("{error}; retrying in {}", duration(pause)));
                 }
                 if let Err(error) = output.rewind() {
                     return finished(Err(failed(error.into())), output);
@@ -118,12 +118,12 @@ fn rest(live: &Live, pause: Duration) {
     }
 }
 
-/// Was Ctrl-C pressed, or does nobody read any more?
+/// Tells whether the run is to end: after Ctrl-C, or when the reader of the pipe is gone.
 fn is_over(live: &Live) -> bool {
     interrupt::requested() || live.is_piped && reader::is_gone()
 }
 
-/// One connection, until it ends.
+/// Runs one connection until it ends.
 fn connection(
     live: &mut Live,
     (resume, options): (&Resume, &LinkOptions),
@@ -135,7 +135,7 @@ fn connection(
         .map_err(|error| explained(error, resume))?;
     *is_begun = true;
     output.follow(&server, resume.had.clone());
-    // Of a transaction that was cut off nothing is left.
+    // A new streamer drops the rest of an interrupted transaction.
     let mut streamer = live.schema.clone().of(Streamer::new(settings.clone()));
     let ended = each(live, resume, &mut source, (&mut streamer, output));
     if let Some(definitions) = streamer.definitions() {
@@ -161,7 +161,7 @@ fn each(
             Ok(None) => {
                 return Err(Ended::Lost(Error::Lost {
                     place: Some(live.address.place()),
-                    reason: "it has ended its log, as one does that shuts down".to_owned(),
+                    reason: "the server ended the stream, probably because it shuts down".to_owned(),
                 }));
             }
             Err(Error::Cancelled) => return Ok(()),
@@ -170,9 +170,9 @@ fn each(
         let taken = match arrival {
             Arrival::File { file, .. } => {
                 log = String::from_utf8_lossy(file).into_owned();
-                // It is kept with the progress, a line for each fact.
+                // The name is saved with the progress, one line per value.
                 if !is_file_name(file) || log.contains(char::is_control) {
-                    let why = anyhow!("the source sent the log name {log:?}, which is not a file name");
+                    let why = anyhow!("the source sent a log name that is not a file name: {log:?}");
                     return Err(Ended::Failed(why.into()));
                 }
                 continue;
@@ -197,14 +197,14 @@ fn each(
     }
 }
 
-/// While nothing comes: nobody waits for what has come. `Break` after Ctrl-C.
+/// Saves progress while no event arrives. `Break` after Ctrl-C.
 fn save_meanwhile(source: &mut LiveSource, output: &mut Output) -> Result<ControlFlow<()>, Ended> {
     while !source.has_more()? {
         output.save().map_err(|error| Ended::Failed(failed(error.into())))?;
         if !output.is_behind() {
             break;
         }
-        // Whoever reads takes it later than that.
+        // The reader takes the records later.
         match source.wait() {
             Err(Error::Cancelled) => return Ok(ControlFlow::Break(())),
             has_come => drop(has_come?),
@@ -227,14 +227,14 @@ fn take(
     let taken = streamer.take(&Event { log, offset, raw, format, now_ns: now_ns() }, output);
     remark_on(&streamer.take_changed());
     taken.map_err(|error| match error {
-        // The source that is asked may be gone by now.
+        // The server of the catalogue may be unreachable.
         stream::Error::Catalogue { .. } => Ended::Lost(Error::lost(error.to_string())),
         error => Ended::Failed(failed(error)),
     })
 }
 
-/// Which server it is, and where its log is to start: at the place where a run ended, or if that was in another
-/// server's log, behind the transactions that came.
+/// Returns the server's identity, and the start in its log: the position where a run ended, or if that was in another
+/// server's log, the first transaction that was not written yet.
 fn start(live: &Live, resume: &Resume) -> Result<(String, Start), Ended> {
     let mut connection = Connection::open(&live.address)?;
     let facts = Facts::of(&mut connection)?;
@@ -248,7 +248,7 @@ fn start(live: &Live, resume: &Resume) -> Result<(String, Start), Ended> {
     Ok((server, start))
 }
 
-/// What a server is called in progress.
+/// Returns a server's name in the saved progress.
 pub(super) fn server(connection: &mut Connection, facts: &Facts) -> Result<String, Error> {
     match facts.is_mariadb {
         true => Ok(connection.value("SELECT @@server_id")?.unwrap_or_default()),
@@ -256,15 +256,17 @@ pub(super) fn server(connection: &mut Connection, facts: &Facts) -> Result<Strin
     }
 }
 
-/// A log of the same name and another life has other transactions.
+/// Checks that the server still has the written transactions. After a reset, a log of the same name has other
+/// transactions.
 fn lacks_nothing(had: Option<&Had>, facts: &Facts) -> Result<(), anyhow::Error> {
     let Some(Had { gtids: Some(HadGtids::Set(set)), .. }) = had else { return Ok(()) };
     let missing = set.difference(&facts.gtid_executed);
     if missing.is_empty() {
         return Ok(());
     }
-    let what =
-        format!("the source no longer has {missing}, of which records were written: its logs were reset");
+    let what = format!(
+        "the source no longer has transactions whose records were written, {missing}: its logs were reset"
+    );
     Err(anyhow!(what).context(Advice(BEGIN_ANEW)))
 }
 
@@ -272,12 +274,11 @@ fn at(token: &Token) -> Start {
     Start::Position { file: token.place.log.clone().into_bytes(), position: token.place.position }
 }
 
-/// Behind what came from another server.
+/// Returns the start after the transactions of another server.
 fn behind(had: &Had, facts: &Facts, server: &str) -> Result<Start, anyhow::Error> {
-    let other =
-        format!("records were written of the log of server {}, and this is server {server}", had.server);
+    let other = format!("records were written from server {}, but this is server {server}", had.server);
     let anew = Advice(BEGIN_ANEW);
-    // Behind nothing, it would send its whole history.
+    // Without GTIDs, it would send its whole history.
     match had.gtids.as_ref().filter(|gtids| !gtids.is_empty()) {
         Some(last @ HadGtids::Last(_)) if facts.is_mariadb => {
             Ok(Start::MariadbGtids { state: last.to_string() })
@@ -287,15 +288,15 @@ fn behind(had: &Had, facts: &Facts, server: &str) -> Result<Start, anyhow::Error
             match missing.is_empty() {
                 true => Ok(start_behind(set)),
                 false => Err(anyhow!(
-                    "{other}, which lacks {missing}, of which records were written: it is no copy of the other, or \
-                     has not come so far yet"
+                    "{other}, which lacks transactions whose records were written, {missing}: it is not a replica \
+                     of the other server, or lags behind"
                 )
-                .context(Advice("wait until it has them, or begin anew, with another --progress or --out"))),
+                .context(Advice("wait until it has them, or start over with another --progress or --out"))),
             }
         }
-        Some(_) => Err(anyhow!("{other}, which has no GTIDs to go on by").context(anew)),
+        Some(_) => Err(anyhow!("{other}, which has no GTIDs to resume by").context(anew)),
         None => {
-            Err(anyhow!("{other}; which transactions came by then is not known, for want of GTIDs")
+            Err(anyhow!("{other}; without GTIDs, it is not known which transactions were written")
                 .context(anew))
         }
     }
@@ -320,11 +321,11 @@ fn wishes(live: &Live, start: Start) -> ReplicaOptions {
     }
 }
 
-/// With what was asked for, where the source refuses that.
+/// Adds the requested position to an error of the source that refuses it.
 fn explained(error: Error, resume: &Resume) -> Ended {
     match (error.code(), &resume.token) {
         (Some(CANNOT_SEND), Some(token)) => {
-            let asked = format!("the source cannot go on at {token}");
+            let asked = format!("the source cannot resume at {token}");
             let error = anyhow::Error::from(error).context(asked).context(Advice(LOGS_GONE));
             Ended::Failed(Failure::NotBegun(error))
         }

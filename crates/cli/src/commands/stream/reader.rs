@@ -1,4 +1,5 @@
-//! Whoever reads the records: a closed pipe is noticed while nothing is written, too, and so is what was taken from it.
+//! Reader of standard output: notices a closed pipe even while nothing is written, and which records were taken from
+//! it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -17,29 +18,30 @@ use stream::{Output, Pipe};
 
 use crate::interrupt;
 
-/// How often it is looked whether the reader is still there.
+/// Interval at which it is checked whether the reader still exists.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How long the end waits for the reader to take what is left. What it has not taken by then comes again.
+/// Maximum time at the end for the reader to take the remaining records. Records that it has not taken are repeated
+/// by the next run.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked whether it has.
+/// Interval at which it is checked whether the reader has taken them.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The file that says how far records were taken.
+/// Progress file: which records were taken.
 pub(super) struct ProgressFile {
     pub(super) path: PathBuf,
     pub(super) lock: FileLock,
-    /// The number of the file of definitions that it names.
+    /// Number of the definitions file that it names.
     pub(super) definitions: Option<u64>,
 }
 
-/// Writes records to whoever reads standard output; how far they were taken is kept in this file, which may name a file of
-/// definitions. What else than a pipe takes bytes has them at once.
+/// Returns standard output as a pipe for records. `progress` saves which records were taken. Outputs other than pipes
+/// take bytes at once.
 ///
 /// # Errors
 ///
-/// When there is no standard output.
+/// If there is no standard output.
 pub(super) fn stdout(progress: Option<ProgressFile>) -> io::Result<Pipe> {
-    // Not by the standard library's own buffer: what is in there was not written.
+    // Without the standard library's buffer: bytes in it are not written yet.
     let stdout = Arc::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
     let is_pipe = stdout.metadata()?.file_type().is_fifo();
     let pipe = Pipe::new(Box::new(Patient(stdout.clone())));
@@ -52,7 +54,7 @@ pub(super) fn stdout(progress: Option<ProgressFile>) -> io::Result<Pipe> {
     })
 }
 
-/// Waits where others would be told to come again: whoever has started this may have made its pipe so.
+/// Standard output that waits if a write would block: the parent process may have set the pipe to non-blocking.
 struct Patient(Arc<File>);
 
 impl Write for Patient {
@@ -73,11 +75,11 @@ impl Write for Patient {
     }
 }
 
-/// Nothing more is written: gives the reader a while to take what is left, so that it need not come again.
+/// Waits for the reader to take the remaining records, so that the next run does not repeat them.
 ///
 /// # Errors
 ///
-/// When it cannot be written, or the progress cannot be saved.
+/// If a write fails, or the progress cannot be saved.
 pub(super) fn settle(output: &mut Output) -> io::Result<()> {
     output.save()?;
     let begun = Instant::now();
@@ -88,7 +90,7 @@ pub(super) fn settle(output: &mut Output) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the reader of standard output closed its end? Of files and terminals nobody can.
+/// Tells whether the reader of standard output has closed the pipe. Always false for files and terminals.
 pub(super) fn is_gone() -> bool {
     let stdout = io::stdout();
     let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
@@ -97,7 +99,7 @@ pub(super) fn is_gone() -> bool {
     found.is_ok() && polled[0].revents().is_some_and(|events| events.intersects(gone))
 }
 
-/// Calls off what waits on a connection, after Ctrl-C or when nobody reads any more.
+/// Returns a `Cancel` that ends waits on connections after Ctrl-C, or when the reader is gone.
 pub(super) fn cancel() -> Cancel {
     let cancel = interrupt::cancel();
     let watched = cancel.clone();

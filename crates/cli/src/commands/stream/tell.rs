@@ -1,4 +1,4 @@
-//! Reads the logs and writes records, up to the end or the first Ctrl-C.
+//! Reads logs and writes records, until the end or the first Ctrl-C.
 
 use std::io::ErrorKind::{BrokenPipe, FileTooLarge, QuotaExceeded, StorageFull};
 use std::ops::ControlFlow;
@@ -16,10 +16,10 @@ use crate::exit::{Failure, Outcome, Verdict};
 use crate::inputs::{Found, Place, advised};
 use crate::interrupt;
 
-/// How long records may have been written before it is saved that they were. Bounds what comes again after a crash.
+/// Interval at which progress is saved. It limits the records that are repeated after a crash.
 const SAVED_EVERY: Duration = Duration::from_secs(1);
 
-/// Writes the records of all logs that are left.
+/// Writes the records of all remaining logs.
 pub(super) fn tell(
     found: &Found,
     (settings, mut schema): (Settings, Schema),
@@ -35,13 +35,13 @@ pub(super) fn tell(
     finished(told, output)
 }
 
-/// The definitions that were saved with the progress; none if there are none.
+/// Returns the table definitions that were saved with the progress, if there are any.
 pub(super) fn kept(output: &Output) -> Result<Option<Definitions>, Failure> {
-    let kept = output.kept().context("could not read the definitions that were saved with the progress");
+    let kept = output.kept().context("could not read the table definitions saved with the progress");
     kept.map_err(Failure::NotBegun)
 }
 
-/// What the logs define in front of the place.
+/// Reads the table definitions of the logs before the position.
 fn defined(
     found: &Found,
     (before, log): (&[Place], &Place),
@@ -66,7 +66,7 @@ fn defined(
     Ok(())
 }
 
-/// Whatever happened, what was told is told.
+/// Ends the output. Written records are saved even after a failure.
 pub(super) fn finished(told: Result<(), Failure>, mut output: Output) -> Outcome {
     let settled = reader::settle(&mut output);
     let finished = match told {
@@ -80,20 +80,20 @@ pub(super) fn finished(told: Result<(), Failure>, mut output: Output) -> Outcome
     }
 }
 
-/// The logs that are still to be read.
+/// Returns the remaining logs.
 fn rest<'f>(found: &'f Found, resume: Option<&Token>) -> Result<&'f [Place], Failure> {
     let Some(token) = resume else { return Ok(&found.places) };
     let first = found.places.iter().position(|place| name(place) == token.place.log);
     match first {
         Some(first) => Ok(&found.places[first..]),
         None => Err(Failure::NotBegun(anyhow!(
-            "records were written up to a place in {}, which is not among the logs given",
+            "cannot resume: the given logs do not include {}, where the last run ended",
             token.place.log
         ))),
     }
 }
 
-/// What the source's server calls it: the last part of its path.
+/// Returns the log's name on its server: the last part of its path.
 fn name(place: &Place) -> String {
     match place {
         Place::File(path) => base(path),
@@ -138,11 +138,11 @@ fn each(
     Ok(())
 }
 
-/// Opens a log; of one that was compressed in its place, with the list of where its transactions stood before.
+/// Opens a log. If it was compressed in place, also opens the list of its transactions' old positions.
 fn open(found: &Found, place: &Place) -> Result<(LogReader, Option<Positions>), Failure> {
     let opened = || -> Result<_, logs::Error> {
         let reader = found.open(place)?;
-        // The list is there before its log is, and tells which one it is of.
+        // The list is written before its log, and contains the log's size.
         let positions = match (place, reader.size()?) {
             (Place::File(path), Some(size)) => Positions::open(&positions_path(path), size)?,
             _ => None,
@@ -152,7 +152,7 @@ fn open(found: &Found, place: &Place) -> Result<(LogReader, Option<Positions>), 
     opened().map_err(|error| Failure::Failed(advised(error)))
 }
 
-/// Marks a transaction's end, and saves it from time to time; `Break` after Ctrl-C.
+/// Marks the end of a transaction, and saves progress if it is due. `Break` after Ctrl-C.
 pub(super) fn save_when_due(
     output: &mut Output,
     token: Token,
@@ -180,7 +180,8 @@ pub(super) fn failed(error: stream::Error) -> Failure {
             if matches!(full.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
         {
             anyhow!(
-                "{error}; make room and run it again: with --out or --progress, it goes on from what was saved"
+                "{error}; free disk space and run the command again: with --out or --progress, it resumes where it \
+                 stopped"
             )
         }
         error => error.into(),

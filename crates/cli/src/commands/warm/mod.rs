@@ -157,15 +157,16 @@ impl Warm {
 fn advised(error: warm::Error) -> anyhow::Error {
     if let warm::Error::Server { doing, cause: servers::Error::PasswordInTheOpen { plugin } } = &error {
         return anyhow!(
-            "could not {doing}: {plugin} sends the password itself, because the server has not cached it (it does not cache \
-             a wrong one), and the connection is not encrypted: set --ssl-mode=REQUIRED, or connect by --socket; if the \
-             server has no TLS, --get-server-public-key requests the RSA public key that encrypts the password, and \
+            "could not {doing}: {plugin} sends the password itself if the server has not cached it, but the \
+             connection is not encrypted: set --ssl-mode=REQUIRED, or connect by --socket; if the server has no \
+             TLS, --get-server-public-key requests the RSA public key that encrypts the password, and \
              --server-public-key-path FILE names a copy of that key"
         );
     }
     let advice = match &error {
         warm::Error::Log(logs::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Some(
-            "relay logs are read as files: run it on the replica's own machine, or say with --relay-logs where they are",
+            "relay logs are read as files: run bintide on the replica's machine, or give their directory with \
+             --relay-logs",
         ),
         warm::Error::Server { cause: servers::Error::Plugin { .. }, .. } => Some(ACCOUNT),
         warm::Error::Server { cause, .. } => {
@@ -181,11 +182,11 @@ fn advised(error: warm::Error) -> anyhow::Error {
     }
 }
 
-/// What to do where the server does not let an account in, or where that lacks a right.
+/// Advice for server errors that refuse the account or a privilege.
 const REFUSALS: [(u16, &str); 3] = [
     (1045, ACCOUNT),
     (1698, ACCOUNT),
-    (1227, "GRANT REPLICATION CLIENT ON *.* to the account, on a MariaDB SLAVE MONITOR"),
+    (1227, "grant the account REPLICATION CLIENT (on MariaDB SLAVE MONITOR) ON *.*"),
 ];
 const ACCOUNT: &str =
     "give an account that it lets in by --user, with --password-file or --password, or by --defaults-file";

@@ -15,46 +15,46 @@ use crate::interrupt;
 use crate::progress;
 use crate::screen::{self, Style};
 
-/// The last figures, for whoever asks meanwhile.
+/// Latest status, shared between threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board(Arc<Mutex<Status>>);
 
-/// Whoever sits in front of the terminal, or reads what was written down.
+/// Display of warming, on a terminal or as lines.
 pub(super) struct Watch {
     board: Board,
     screen: Screen,
     style: Style,
-    /// When to show something next.
+    /// Time of the next update.
     due: Duration,
     is_begun: bool,
 }
 
 enum Screen {
     Nowhere,
-    /// None yet while nobody wonders.
+    /// A bar, created at the first update.
     Terminal(Option<ProgressBar>),
-    /// A line from time to time.
+    /// A line at intervals.
     Lines,
 }
 
-/// How long it may run before a terminal shows it, and how often that changes then.
+/// Time before the first update of a terminal, and interval between updates.
 const TERMINAL_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(250));
-/// The same of lines that are written down.
+/// The same for lines.
 const LINES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
 
 impl Board {
-    /// For a monitor.
+    /// Returns the metrics as text.
     pub(crate) fn sheet(&self) -> String {
         figures::sheet(&self.status())
     }
 
-    /// For whoever sits in front of a replay that it goes ahead of; nothing before it has begun.
+    /// Returns a part of a replay's progress line; `None` before warming has begun.
     pub(crate) fn line_of_replay(&self) -> Option<String> {
         let status = self.status();
         (!status.elapsed.is_zero()).then(|| figures::line_of_replay(&status))
     }
 
-    /// So it stands.
+    /// Sets the status.
     pub(crate) fn put(&self, status: &Status) {
         self.status().clone_from(status);
     }
@@ -75,7 +75,7 @@ impl Watch {
         Self { board, screen, style, due, is_begun: false }
     }
 
-    /// Why it could not be begun, or not go on.
+    /// Returns the failure for an error, before or after warming has begun.
     pub(super) fn failure(&self, error: warm::Error) -> Failure {
         match self.is_begun {
             true => Failure::Failed(advised(error)),
@@ -83,7 +83,7 @@ impl Watch {
         }
     }
 
-    /// Prints what it came to.
+    /// Prints the result.
     pub(super) fn print(&mut self, report: &Report, json: bool) -> Outcome {
         self.clear();
         let mut out = io::stdout().lock();
@@ -108,7 +108,6 @@ impl Watch {
             Screen::Nowhere => {}
             Screen::Lines => {
                 self.due = status.elapsed + LINES_PERIODS.1;
-                // Nobody has to read it.
                 screen::remark(line);
             }
             Screen::Terminal(bar) => {

@@ -1,4 +1,4 @@
-//! Rows that the source's tables have already, before its log is followed from there.
+//! Snapshot: the present rows of the source's tables, before its log is followed.
 
 mod point;
 
@@ -17,17 +17,17 @@ use crate::interrupt;
 use crate::screen;
 use crate::units::counted;
 
-/// A table that is meant.
+/// Selected table.
 struct Table {
     listed: Listed,
     facts: TableFacts,
 }
 
-/// Which table it is: one of another time may have got its name (RENAME TABLE).
+/// Identity of a table: RENAME TABLE may give its name to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Listed {
     names: [String; 2],
-    /// When it was made: in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     created: String,
 }
 
@@ -41,22 +41,22 @@ impl Table {
     }
 }
 
-/// How often it is begun anew where tables are defined just then.
+/// Maximum number of attempts while tables are being created or renamed.
 const BEGIN_TRIES: u32 = 10;
 
-/// The table was defined anew since the transaction began.
+/// MySQL's error code for a table whose definition has changed since the transaction began.
 const DEFINED_ANEW: u16 = 1412;
 
-/// Somebody who defines a table anew can hold it for long: now and then it is looked for Ctrl-C.
+/// A concurrent ALTER TABLE can lock the table for long. Short lock waits allow polling for Ctrl-C.
 const GLANCING: &str = "SET SESSION lock_wait_timeout = 1";
 
-const NOT_WHOLE: &str = "the snapshot is not whole: the next run starts over";
+const NOT_WHOLE: &str = "the snapshot is incomplete: the next run starts over";
 
-const AGAIN: &str = "run again: a snapshot starts over";
+const AGAIN: &str = "run the command again: it starts the snapshot over";
 
-/// Writes the records of all rows that the meant tables have; gives where to go on, and `None` if Ctrl-C came first.
+/// Writes the records of all rows of the selected tables. Returns the point to resume from, or `None` after Ctrl-C.
 ///
-/// Nothing is saved before the last one is written: a run that is cut off starts over.
+/// Nothing is saved before the last record is written: the run after an interruption starts over.
 pub(super) fn take(
     address: &Address,
     settings: &Settings,
@@ -85,7 +85,7 @@ pub(super) fn take(
     Ok(Some(Resume { token: Some(token), had: Some(had) }))
 }
 
-/// What comes is told by the tables as they are, and by what the log makes of them from there on.
+/// Adds the present definitions of the tables. From there on, definitions in the log change them.
 fn define(
     connection: &mut Connection,
     tables: Vec<Table>,
@@ -100,7 +100,7 @@ fn define(
     for table in tables {
         let shown = match connection.rows(&format!("SHOW CREATE TABLE {}", quoted(table.names()))) {
             Ok(rows) => rows.first().map(|row| word(row.get(1))),
-            // It may be gone by now: the log says so.
+            // The table may have been dropped: the log says so.
             Err(error) if error.code().is_some() => None,
             Err(error) => return Err(error),
         };
@@ -117,17 +117,19 @@ fn begin(
     let server = live::server(connection, &facts)?;
     let (point, tables) = settled(connection, settings, &facts)?;
     if point.prepared == Prepared::Yes {
-        let what = "the source has transactions that are prepared (XA), whose rows are in its log and not in its tables yet";
-        return Err(anyhow!(what).context(Advice("commit them or roll them back: see XA RECOVER")));
+        let what =
+            "the source has prepared XA transactions, whose rows are in its log but not in its tables yet";
+        return Err(anyhow!(what).context(Advice("commit them or roll them back: XA RECOVER lists them")));
     }
-    // What came by then, should another server take the source's place; of transactions without GTIDs they say nothing.
+    // Written transactions, in case another server replaces the source. They do not include transactions without
+    // GTIDs.
     let has_gtids = facts.is_mariadb || facts.gtid_mode == GtidMode::On;
     let gtids = HadGtids::parse(&point.gtids).filter(|gtids| has_gtids && !gtids.is_empty());
     Ok((Had { server, gtids }, point, tables))
 }
 
-/// A moment at which tables and log agree, and the tables that are meant: no other has got the name of one of them since
-/// before that.
+/// Begins a snapshot at a point where tables and log agree. Returns the selected tables, which were not renamed
+/// during this.
 fn settled(
     connection: &mut Connection,
     settings: &Settings,
@@ -141,27 +143,27 @@ fn settled(
         }
         connection.run("ROLLBACK")?;
     }
-    Err(anyhow!("tables are made and renamed without a pause")
-        .context(Advice("run again when that has ended")))
+    Err(anyhow!("tables are created and renamed all the time")
+        .context(Advice("run the command again when that has ended")))
 }
 
 fn say(point: &Point, tables: &[Table]) {
     let Point { log, position, .. } = point;
     let held = match point.held {
-        Held::Nothing => "nobody was held",
-        Held::ReadLock => "writers were held for a moment",
+        Held::Nothing => "without a lock",
+        Held::ReadLock => "writers were locked briefly",
     };
     let tables = counted(tables.len() as u64, "table");
-    screen::remark(format_args!("the rows of {tables} as they are at {log}:{position} ({held})"));
+    screen::remark(format_args!("snapshot of {tables} at {log}:{position} ({held})"));
     if point.prepared == Prepared::Unknown {
         screen::remark(format_args!(
-            "warning: the account may not see whether transactions are prepared (XA), whose rows would be \
-             missing: XA_RECOVER_ADMIN lets it"
+            "warning: the account may not list prepared XA transactions, whose rows would be missing: grant it \
+             XA_RECOVER_ADMIN"
         ));
     }
 }
 
-/// The tables that are meant and can be seen.
+/// Returns the selected tables that the account may see.
 fn listed(connection: &mut Connection, settings: &Settings) -> Result<Vec<Listed>, anyhow::Error> {
     let rows = connection.rows(
         "SELECT table_schema, table_name, engine, UNIX_TIMESTAMP(create_time) FROM information_schema.tables
@@ -177,11 +179,9 @@ fn listed(connection: &mut Connection, settings: &Settings) -> Result<Vec<Listed
         }
         let engine = word(row.get(2));
         if !engine.eq_ignore_ascii_case("InnoDB") {
-            let what = format!(
-                "{} is of {engine}, whose rows cannot be read as they were at one moment",
-                names.join(".")
-            );
-            let advice = Advice("leave it out (--ignore-table), or make it one of InnoDB");
+            let what =
+                format!("{} uses {engine}, which does not support consistent snapshots", names.join("."));
+            let advice = Advice("exclude it with --ignore-table, or convert it to InnoDB");
             return Err(anyhow!(what).context(advice));
         }
         tables.push(Listed { names, created: word(row.get(3)) });
@@ -193,7 +193,7 @@ fn tables(connection: &mut Connection, listed: Vec<Listed>) -> Result<Vec<Table>
     let mut tables = Vec::new();
     for listed in listed {
         let facts = facts(connection, listed.names.each_ref().map(String::as_str))?;
-        let facts = facts.with_context(|| format!("{} is gone", listed.names.join(".")));
+        let facts = facts.with_context(|| format!("{} no longer exists", listed.names.join(".")));
         tables.push(Table { facts: facts.context(Advice(AGAIN))?, listed });
     }
     Ok(tables)
@@ -208,7 +208,7 @@ fn each(
     connection.run(GLANCING).map_err(|error| anyhow::Error::from(error).context(NOT_WHOLE))?;
     for table in tables {
         snapshot.begin_table(table.names(), &table.facts, output).map_err(failed)?;
-        // Behind each table, others may define it anew.
+        // After each table, others may change its definition again.
         connection.run("SAVEPOINT bintide").map_err(|error| refused(error, table))?;
         if open((address, &mut *connection), table)?.is_break() {
             return Ok(ControlFlow::Break(()));
@@ -222,7 +222,7 @@ fn each(
     Ok(ControlFlow::Continue(()))
 }
 
-/// From here on nobody can define the table anew, or give another its name. Has nobody done so?
+/// Locks the table's definition and name. Gives an error if they have changed.
 fn open(
     (address, connection): (&Address, &mut Connection),
     table: &Table,
@@ -241,11 +241,11 @@ fn open(
     }
     match is_same(address, table).map_err(|error| refused(error, table))? {
         true => Ok(ControlFlow::Continue(())),
-        false => Err(anew(anyhow!("{} was defined anew", table.name())).into()),
+        false => Err(anew(anyhow!("the definition of {} has changed", table.name())).into()),
     }
 }
 
-/// Is the table that is there now the one that was listed? The transaction itself sees a MySQL's catalogue as it was.
+/// Tells whether the table is still the listed one. The transaction itself sees an old state of MySQL's catalogue.
 fn is_same(address: &Address, table: &Table) -> Result<bool, servers::Error> {
     let mut connection = Connection::open(address)?;
     let [database, name] = table.names().map(str::as_bytes);
@@ -265,11 +265,11 @@ fn rows(
     snapshot: &mut Snapshot,
     output: &mut Output,
 ) -> Result<ControlFlow<()>, Failure> {
-    /// Rows that are written at the same time, as far as their records say it.
+    /// Number of rows whose records have the same time.
     const CLOCK_EVERY: u64 = 256;
     let columns: Vec<String> = table.facts.columns.iter().map(|column| column.selected()).collect();
     let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(table.names()));
-    // What stops the query is needed just when all else was called off.
+    // The connection that stops the query is needed exactly after cancellation.
     let stopping = Address { cancel: Cancel::default(), ..address.clone() };
     let (id, mut told, mut is_cut) = (connection.id(), Ok(()), false);
     let (mut number, mut clock_ns) = (0, 0);
@@ -283,7 +283,7 @@ fn rows(
         if told.is_ok() && !is_cut {
             return ControlFlow::Continue(());
         }
-        // Else the server would send all that is left.
+        // Otherwise the server would send all remaining rows.
         let stop = Connection::open(&stopping);
         let _ = stop.and_then(|mut stop| stop.run(&format!("KILL QUERY {id}")));
         ControlFlow::Break(())
@@ -304,7 +304,7 @@ fn quoted(names: [&str; 2]) -> String {
     String::from_utf8(out).expect("ours: of two texts")
 }
 
-/// The rows of a table cannot be read.
+/// Returns the failure for rows that cannot be read.
 fn refused(error: servers::Error, table: &Table) -> Failure {
     let name = table.name();
     let is_anew = error.code() == Some(DEFINED_ANEW);

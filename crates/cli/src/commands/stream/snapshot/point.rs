@@ -1,4 +1,4 @@
-//! A moment at which a server's tables and its log agree, held by a transaction.
+//! Point at which a server's tables and its log agree, held by a transaction.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,40 +10,38 @@ use crate::commands::stream::catalogue::word;
 use crate::exit::Advice;
 use crate::interrupt;
 
-/// A place in the log: what is in front of it is in the tables as the transaction sees them, and what is behind it is
-/// not.
+/// Position in the log: the transaction sees exactly the changes before it.
 #[derive(Debug)]
 pub(super) struct Point {
     pub(super) log: String,
     pub(super) position: u64,
-    /// The transactions in front of that, as the server writes them.
+    /// GTIDs of the transactions before the position, as the server writes them.
     pub(super) gtids: String,
-    /// When that was, on the server's clock: in seconds since 1970.
+    /// Time of the point on the server's clock, in seconds since 1970.
     pub(super) taken_s: u64,
     pub(super) held: Held,
     pub(super) prepared: Prepared,
 }
 
-/// What was held for it.
+/// Lock that was needed for the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Nothing.
+    /// No lock.
     Nothing,
-    /// All tables, against writers, for a moment.
+    /// A read lock on all tables, for a moment.
     ReadLock,
 }
 
-/// Are there transactions that are prepared, and not committed (XA)? Their rows are in front of the place, and cannot
-/// be seen.
+/// Presence of prepared XA transactions. Their rows are before the position, but not visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prepared {
     No,
     Yes,
-    /// The account may not ask.
+    /// The account may not list them.
     Unknown,
 }
 
-/// How the log stands, as the server says it.
+/// Position of the log, as the server reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Status {
     log: String,
@@ -51,28 +49,28 @@ struct Status {
     gtids: String,
 }
 
-/// How long it is tried without a lock, and how long if the account may not lock.
+/// Time for attempts without a lock, and the same if the account may not lock.
 const UNLOCKED: Duration = Duration::from_secs(1);
 const UNLOCKED_ONLY: Duration = Duration::from_secs(30);
-/// Seconds that writers may have to wait for the lock's sake: it waits itself for statements that run long.
+/// Maximum seconds that the lock blocks writers while it waits for long statements.
 const LOCK_WAIT_S: u32 = 3;
-/// How often the lock is tried, and how long writers are left alone in between.
+/// Maximum number of attempts to lock, and the pause between them, in which writers are not blocked.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
-/// The account may not do that.
+/// MySQL's error code for a missing privilege.
 const ACCESS_DENIED: u16 = 1227;
 pub(super) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const SYNTAX_ERROR: u16 = 1064;
 
 const RELOAD: Advice = Advice("grant the account RELOAD");
 
-/// Texts are UTF-8 and times are UTC's, and however long rows are waited for, they are sent.
+/// Session settings: texts in UTF-8, times in UTC, and no timeout while rows are sent.
 const SESSION: &str = "SET NAMES utf8mb4; SET SESSION time_zone = '+00:00', sql_mode = '',
     /*!50708 max_execution_time = 0, */ net_write_timeout = 31536000; SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
-/// Begins a transaction that sees the tables as they are at a place of the log.
+/// Begins a transaction that sees the tables as of a position in the log.
 pub(super) fn begin(connection: &mut Connection, facts: &Facts) -> Result<Point, anyhow::Error> {
     facts.require(GTIDS_SINCE).context("a snapshot")?;
     connection.run(SESSION)?;
@@ -87,10 +85,8 @@ pub(super) fn begin(connection: &mut Connection, facts: &Facts) -> Result<Point,
         Err(error) if code(&error) == Some(ACCESS_DENIED) && has_gtids => {
             let point = unlocked(connection, UNLOCKED_ONLY)?;
             point.ok_or_else(|| {
-                anyhow!(
-                    "the source commits without a pause, and the account may not hold writers for a moment"
-                )
-                .context(RELOAD)
+                anyhow!("the source commits all the time, and the account may not lock tables for a moment")
+                    .context(RELOAD)
             })
         }
         result => result.and_then(|()| locked(connection)),
@@ -101,12 +97,12 @@ fn code(error: &anyhow::Error) -> Option<u16> {
     error.downcast_ref::<Error>().and_then(Error::code)
 }
 
-/// Without a lock: between two looks at the log nothing was written to it, and nothing that was in it at the first was
-/// still on its way into the tables.
+/// Begins a snapshot without a lock. Two readings of the log's position show that nothing was written between them;
+/// no owned GTID shows that nothing was still on its way into the tables.
 ///
-/// A transaction owns its GTID from before it is in the log until it can be seen in the tables. So if the log ends at
-/// some place, and after that nobody owns a GTID, all that is in front of that place can be seen; and if the log still
-/// ends there when the snapshot has been made, nothing that is behind it could be.
+/// A transaction owns its GTID from before it is in the log until it is visible in the tables. If no GTID is owned
+/// after the first reading, all transactions before that position are visible. If the position is the same after the
+/// snapshot was made, no later transaction is visible.
 fn unlocked(connection: &mut Connection, patience: Duration) -> Result<Option<Point>, anyhow::Error> {
     let began = Instant::now();
     while began.elapsed() < patience && !interrupt::requested() {
@@ -123,11 +119,11 @@ fn unlocked(connection: &mut Connection, patience: Duration) -> Result<Option<Po
         }
         thread::sleep(Duration::from_millis(1));
     }
-    // Whoever has had enough is not to hold writers, either.
+    // After Ctrl-C, writers must not be locked either.
     if interrupt::requested() { Err(Error::Cancelled.into()) } else { Ok(None) }
 }
 
-/// From here on nobody can commit.
+/// Blocks all commits.
 fn lock(connection: &mut Connection) -> Result<(), anyhow::Error> {
     connection.run(&format!("SET SESSION lock_wait_timeout = {LOCK_WAIT_S}"))?;
     let mut tries = 1;
@@ -141,10 +137,10 @@ fn lock(connection: &mut Connection) -> Result<(), anyhow::Error> {
             return Err(Error::Cancelled.into());
         }
         if tries == LOCK_TRIES {
-            let waited = "statements that run for long do not let writers be held for a moment";
+            let waited = "could not lock tables for a moment, because of long-running statements";
             return Err(anyhow::Error::from(error)
                 .context(waited)
-                .context(Advice("run again when they have ended: see SHOW PROCESSLIST")));
+                .context(Advice("run the command again when they have ended: SHOW PROCESSLIST lists them")));
         }
         tries += 1;
         thread::sleep(LOCK_PAUSE);
@@ -152,7 +148,7 @@ fn lock(connection: &mut Connection) -> Result<(), anyhow::Error> {
     Ok(())
 }
 
-/// While nobody can commit; from then on they can.
+/// Begins the snapshot while commits are blocked, then releases the lock.
 fn locked(connection: &mut Connection) -> Result<Point, anyhow::Error> {
     connection.run(BEGIN)?;
     let status = status(connection)?;
@@ -162,7 +158,7 @@ fn locked(connection: &mut Connection) -> Result<Point, anyhow::Error> {
     Ok(point)
 }
 
-/// A MariaDB says itself at which place of its log a transaction began.
+/// Begins a snapshot on MariaDB, which reports the log position of a transaction's start.
 fn of_mariadb(connection: &mut Connection) -> Result<Point, anyhow::Error> {
     connection.run("SET SESSION max_statement_time = 0")?;
     let began = Instant::now();
@@ -175,14 +171,14 @@ fn of_mariadb(connection: &mut Connection) -> Result<Point, anyhow::Error> {
     if interrupt::requested() {
         return Err(Error::Cancelled.into());
     }
-    let what = "the source commits transactions that were prepared (XA) without a pause, and their rows may be in its \
-        log and not in its tables yet";
-    Err(anyhow!(what).context(Advice("run again when there are fewer: see XA RECOVER")))
+    let what = "the source commits prepared XA transactions all the time; their rows may be in its log but not in \
+        its tables yet";
+    Err(anyhow!(what).context(Advice("run the command again when there are fewer: XA RECOVER lists them")))
 }
 
-/// None where a transaction may have been prepared behind the first look at those that are, and committed in front of
-/// the second: the rows of one that neither has seen are in the log, and if it was committed behind the start of ours,
-/// not in the tables that it sees.
+/// Makes one attempt. Returns `None` if a transaction may have been prepared after the first XA RECOVER and committed
+/// before the second. Its rows are in the log. If it was committed after our transaction began, they are not in the
+/// tables that it sees.
 fn begun_of_mariadb(connection: &mut Connection) -> Result<Option<Point>, anyhow::Error> {
     let committed = commits_of_prepared(connection)?;
     let before = prepared(connection)?;
@@ -196,7 +192,7 @@ fn begun_of_mariadb(connection: &mut Connection) -> Result<Option<Point>, anyhow
     Ok(Some(point(connection, status, (Held::Nothing, prepared))?))
 }
 
-/// How often somebody has begun to commit a transaction that was prepared, since the server started.
+/// Returns the number of XA COMMIT statements since the server started.
 fn commits_of_prepared(connection: &mut Connection) -> Result<String, Error> {
     let rows = connection.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_commit'")?;
     Ok(rows.first().map(|row| word(row.get(1))).unwrap_or_default())
@@ -211,7 +207,7 @@ fn status_of_mariadb(connection: &mut Connection) -> Result<Status, anyhow::Erro
     let log = said("binlog_snapshot_file");
     let position = said("binlog_snapshot_position");
     let position = position.parse().ok().filter(|_| !log.is_empty());
-    let position = position.with_context(|| format!("the source writes no log: it says {rows:?}"))?;
+    let position = position.with_context(|| format!("the source writes no binary log: {rows:?}"))?;
     let gtids = connection.value(&format!("SELECT BINLOG_GTID_POS('{log}', {position})"))?;
     Ok(Status { log, position, gtids: gtids.unwrap_or_default() })
 }
@@ -237,10 +233,11 @@ fn status(connection: &mut Connection) -> Result<Status, anyhow::Error> {
         }
         rows => rows?,
     };
-    let row = rows.first().context("the source writes no log")?;
+    let row = rows.first().context("the source writes no binary log")?;
     let position = word(row.get(1));
-    let position =
-        position.parse().with_context(|| format!("the source says that its log ends at {position:?}"))?;
+    let position = position
+        .parse()
+        .with_context(|| format!("the source reported an invalid log position: {position:?}"))?;
     let gtids = word(row.get(4)).replace(['\n', ' '], "");
     Ok(Status { log: word(row.first()), position, gtids })
 }
