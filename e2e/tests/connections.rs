@@ -358,6 +358,6 @@ fn option_files_that_cannot_be_used_end_the_command() -> Result<()> {
     check(&["--defaults-file=."], "cannot be used: it is a directory; expected a file")?;
     check(&["--defaults-file=upper.cnf"], "SSL-CA is not an option: write it in lower case, ssl-ca")?;
     check(&["--no-defaults", "--login-path=damaged"], "a part of it cannot be decrypted")?;
-    check(&["--no-defaults", "--login-path=other"], "the login path file has no other")?;
+    check(&["--no-defaults", "--login-path=other"], "the login path file does not contain other")?;
     check(&["--password-file=/dev/null"], "it is not a regular file")
 }

@@ -181,7 +181,7 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     wait_for(|| is_whole(folder.path(), &third))?;
     wait_for(|| are_equal(&third, &target, checksum))?;
     let said = ends_when_told(receiving)?;
-    ensure!(said.contains("goes on behind"), "{said}");
+    ensure!(said.contains("resuming from the server"), "{said}");
     ends_when_told(replaying)?;
     verify(folder.path())?;
     stream(folder.path())
@@ -210,8 +210,7 @@ fn a_replica_that_lags_is_waited_for() -> Result<()> {
     })?;
     first.kill()?;
     let mut lines = BufReader::new(receiving.stderr.take().context("standard error")?).lines();
-    let lacks =
-        lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("lacks transactions that are here")));
+    let lacks = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("lacks stored transactions")));
     lacks.context("it was taken as it is")??;
     ensure!(Store::open(folder.path())?.logs().len() == 1, "another log has begun");
     second.sql("start replica sql_thread")?;

@@ -121,7 +121,7 @@ fn logging_is_refused_where_it_cannot_be() -> Result<()> {
         ensure!(checksums(target)?.is_empty(), "{more:?}: something was applied");
         Ok(())
     };
-    check(&source, &logs, &["--log", "--commit-order", "grouped"], "a GTID of its own")?;
+    check(&source, &logs, &["--log", "--commit-order", "grouped"], "its own GTID in the log")?;
     check(&source, &logs, &["--log", "--commit-order", "any"], "states that the source never had")?;
     check(&source, &does_not, &["--log"], "the target needs log_bin")?;
     check(&without, &logs, &["--log"], "no GTID to be logged under")

@@ -233,7 +233,7 @@ fn what_is_kept_can_be_encrypted() -> Result<()> {
     // What goes on is encrypted, and cannot go on without its key; new logs are as is said now.
     let without = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
     ensure!(without.status.code() == Some(2), "{without:?}");
-    ensure!(stderr(&without).contains("give it with --keyring"), "{}", stderr(&without));
+    ensure!(stderr(&without).contains("give the keyring file with --keyring"), "{}", stderr(&without));
     let without = receive(server.port(), folder.path(), &["--encrypt"])?.output()?;
     ensure!(without.status.code() == Some(2), "{without:?}");
     ensure!(stderr(&without).contains("--encrypt needs --keyring FILE"), "{}", stderr(&without));
@@ -295,7 +295,7 @@ fn a_log_that_could_not_be_compressed_is_tried_again() -> Result<()> {
     let metrics = &metrics_of(&lines.next().context("it ended")??)?;
     let failed = lines.next().context("it ended")??;
     ensure!(
-        failed.contains("is not in the keyring") && failed.contains("tried again in 1.0 s, then"),
+        failed.contains("is not in the keyring") && failed.contains("retrying in 1.0 s, then"),
         "{failed}"
     );
     let told = scraped(metrics)?;
@@ -362,8 +362,7 @@ fn it_follows_a_server_that_is_started_again() -> Result<()> {
     wait_for(|| same_logs(&server, folder.path()))?;
     let ran = interrupt(child)?;
     ensure!(ran.status.code() == Some(130), "{ran:?}");
-    let (lost, back) =
-        ("trying again in", format!("connected to the server at 127.0.0.1:{}\n", server.port()));
+    let (lost, back) = ("retrying in", format!("connected to the server at 127.0.0.1:{}\n", server.port()));
     ensure!(stderr(&ran).contains(lost) && stderr(&ran).contains(&back), "{}", stderr(&ran));
     ensure!(String::from_utf8_lossy(&ran.stdout).contains("received"), "{ran:?}");
     same_logs(&server, folder.path())
@@ -393,7 +392,7 @@ fn a_network_that_is_cut_is_gone_through() -> Result<()> {
     wait_for(|| same_logs(&server, folder.path()))?;
     let ran = interrupt(child)?;
     ensure!(ran.status.code() == Some(130), "{ran:?}");
-    ensure!(stderr(&ran).matches("trying again in").count() >= 3, "{}", stderr(&ran));
+    ensure!(stderr(&ran).matches("retrying in").count() >= 3, "{}", stderr(&ran));
     Ok(())
 }
 
@@ -421,7 +420,7 @@ fn what_stands_in_the_way_is_named() -> Result<()> {
     let wrong = format!("mysql://r:wrong@127.0.0.1:{port}/?tls=required");
     fails(&wrong, folder.path(), 2, &["Access denied for user 'r'", "1045"])?;
     fails("mysql://r@127.0.0.1:1/", folder.path(), 2, &["no connection to the server"])?;
-    fails(&from, &server.datadir(), 2, &["is the data directory of a server"])?;
+    fails(&from, &server.datadir(), 2, &["is a server's data directory"])?;
     fails(&from, folder.path(), 0, &[])?;
     fails("mysql://r@127.0.0.1/?tls=maybe", folder.path(), 2, &["--from: tls is maybe"])?;
     // The source purges what is needed.
@@ -431,7 +430,7 @@ fn what_stands_in_the_way_is_named() -> Result<()> {
         "create database gone; flush binary logs; flush binary logs; purge binary logs to 'binlog.000004'",
     )?;
     let another = "keep this directory as it is, and receive into another one";
-    fails(&from, folder.path(), 1, &["cannot go on behind binlog.000002", "1236", another])?;
+    fails(&from, folder.path(), 1, &["cannot resume after binlog.000002", "1236", another])?;
     // Another one begins with what there is.
     let fresh = TempDir::new()?;
     fails(&from, fresh.path(), 0, &[])?;
@@ -464,17 +463,17 @@ fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
         ensure!(left == ["file"] && fs::read(&file)? == b"mine", "{more:?} leaves {left:?}");
         Ok(())
     };
-    let known = ["binlog.000009", "the oldest that it has is binlog.000002, the newest binlog.000003"];
+    let known = ["binlog.000009", "its oldest is binlog.000002, its newest binlog.000003"];
     check(&folder, &root, &["--start-log", "binlog.000009"], &known)?;
     let unknown =
-        ["the source has no log nonsense", "SHOW BINARY LOGS", "REPLICATION CLIENT", "--start-log out"];
+        ["the source has no log nonsense", "SHOW BINARY LOGS", "REPLICATION CLIENT", "omit --start-log"];
     check(&folder, &r, &["--start-log", "nonsense"], &unknown)?;
     check(&folder, &root, &["--start-log", ""], &["--start-log", "none was supplied"])?;
     let behind = "5ea5ca5e-0001-4000-8000-000000000001:1";
     let purged = [
         "1236",
-        "behind the GTIDs of --start-after-gtid",
-        "a backup of this source that is as new as its logs",
+        "after the GTIDs of --start-after-gtid",
+        "a backup that is not older than the source's logs",
     ];
     server.sql("create database gone; flush binary logs; purge binary logs to 'binlog.000004'")?;
     check(&folder, &root, &["--start-after-gtid", behind], &purged)?;
@@ -505,8 +504,8 @@ fn a_start_that_fails_leaves_nothing_behind() -> Result<()> {
     let ran = receive(port, &folder, &["--start-log", "binlog.000009", "--stop-at-end"])?.output()?;
     ensure!(ran.status.success(), "{ran:?}");
     let said = stderr(&ran);
-    ensure!(said.contains("--start-log binlog.000009 is not heeded"), "{said}");
-    ensure!(said.contains("goes on in binlog.00000"), "{said}");
+    ensure!(said.contains("--start-log binlog.000009 is ignored"), "{said}");
+    ensure!(said.contains("resuming in binlog.00000"), "{said}");
     same_logs(&server, &folder)
 }
 
@@ -527,10 +526,7 @@ fn a_keyring_that_is_half_written_is_waited_for() -> Result<()> {
         fs::write(&keyring, &whole[..whole.len() / 2])?;
         server.sql("flush binary logs; insert into d.t (b) values ('more')")?;
         let line = lines.next().context("it ended")??;
-        ensure!(
-            line.contains("keyring") && line.ends_with("waiting 10.0 s for the keyring to be whole"),
-            "{line}"
-        );
+        ensure!(line.contains("keyring") && line.ends_with("waiting 10.0 s for a valid keyring"), "{line}");
         Ok(())
     };
     half_written()?;
@@ -538,7 +534,7 @@ fn a_keyring_that_is_half_written_is_waited_for() -> Result<()> {
     wait_for(|| same_logs_encrypted(&server, folder.path(), &keyring))?;
     half_written()?;
     let line = lines.next().context("it ended")??;
-    ensure!(line.ends_with("rename it over the old one, and start this again"), "{line}");
+    ensure!(line.ends_with("rename it over the old one, and run the command again"), "{line}");
     let ran = child.output()?;
     ensure!(ran.status.code() == Some(2), "{ran:?}");
     fs::write(&keyring, &whole)?;
@@ -560,11 +556,11 @@ fn another_log_of_the_same_name_is_not_gone_on_with() -> Result<()> {
     ensure!(fs::read(folder.path().join("binlog.000001"))? == before, "the store was changed");
     // Shorter than what is here.
     server.sql("reset binary logs and gtids")?;
-    fails(&from, folder.path(), 1, &["cannot go on behind binlog.000001", "1236"])?;
+    fails(&from, folder.path(), 1, &["cannot resume after binlog.000001", "1236"])?;
     // Another server, whatever its logs are.
     let other = Launch::mysql().start()?;
     let from = format!("mysql://root@127.0.0.1:{}/", other.port());
-    fails(&from, folder.path(), 2, &["the source's server_uuid is", "into another directory"])
+    fails(&from, folder.path(), 2, &["the source's server_uuid is", "another directory for another server"])
 }
 
 #[test]
@@ -796,9 +792,9 @@ fn waits_for_room(
     child.wait()?;
     let said: Vec<String> = lines.collect::<Result<_, _>>()?;
     let count = |part: &str| said.iter().filter(|line| line.contains(part)).count();
-    ensure!(count("nothing more is received until there is room") == 1, "{said:?}");
-    ensure!(count("there is room on the disk again") == 1, "{said:?}");
-    ensure!(count("trying again") == 0, "{said:?}");
+    ensure!(count("receiving stops until space is free") == 1, "{said:?}");
+    ensure!(count("disk space is free again") == 1, "{said:?}");
+    ensure!(count("retrying") == 0, "{said:?}");
     Ok(())
 }
 /// How many transactions begin in so much of a log, and where the last event ends that is whole in it.

@@ -85,7 +85,7 @@ fn a_dry_run_says_what_a_replay_does_and_changes_nothing() -> Result<()> {
     // Without the target, it counts as empty.
     says(&dry(&["--offline"])?, 0, &["\"transactions\":66,", "\"in_logs\":63"])?;
     let text = replay(&logs, &target, &["--dry-run", "--offline"])?;
-    says(&text, 0, &["transactions66(0passedover)", "d.t63788.9%", "about"])
+    says(&text, 0, &["transactions66(0skipped)", "d.t63788.9%", "about"])
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn transactions_behind_the_stop_that_were_committed_earlier_are_counted() -> Res
     let ran = replay(&logs, &target, &stop)?;
     says(&ran, 0, &[late, "\"transactions\":3,", "\"skipped\":0,"])?;
     ensure!(
-        ran.stderr.contains("2 transactions behind the place where it stops were committed earlier"),
+        ran.stderr.contains("skipped 2 transactions after the stop position that were committed earlier"),
         "{ran:?}"
     );
     let there = target.sql("select group_concat(id) from d.t; show databases like 'e'")?;

@@ -126,7 +126,7 @@ fn what_is_left_out_is_not_compared_and_what_is_renamed_is_under_its_new_name() 
         &["--rewrite-db", "d->x", "--do-db", "x", "--ignore-table", "x.u", "--stop-gtid", &stop],
     )?;
     ensure!(
-        ran.code == Some(1) && ran.stderr.contains("has executed what these logs did not bring"),
+        ran.code == Some(1) && ran.stderr.contains("has executed transactions that these logs did not bring"),
         "{ran:?}"
     );
     Ok(())
@@ -204,6 +204,6 @@ fn what_cannot_be_compared_is_said_before_anything_is_applied() -> Result<()> {
         Ok(())
     };
     check(&source.binlogs()?, &nowhere, "--verify: could not connect")?;
-    check(&[PathBuf::from("-")], &["--verify", &address("root", &source)], "give them as files")?;
+    check(&[PathBuf::from("-")], &["--verify", &address("root", &source)], "give the logs as files")?;
     check(&source.binlogs()?, &["--follow", "--verify", "mysql://x@y/"], "cannot be used with")
 }

@@ -144,7 +144,7 @@ fn it_leaves_a_replay_alone_where_nothing_is_gained() -> Result<()> {
     let mut stderr = BufReader::new(child.stderr.take().context("its standard error is piped")?);
     let said = std::thread::spawn(move || {
         let mut line = String::new();
-        while !line.contains("nothing is gained") {
+        while !line.contains("it gains nothing") {
             line.clear();
             if stderr.read_line(&mut line)? == 0 {
                 return Ok(None);

@@ -210,7 +210,7 @@ fn a_running_servers_logs_are_left_alone_unless_told() -> Result<()> {
     let before = read(&source)?;
     let refused = run_bintide(&["compress", &datadir])?;
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
-    ensure!(refused.status.code() == Some(2) && message.contains("a server runs in"), "{message}");
+    ensure!(refused.status.code() == Some(2) && message.contains("a server is running in"), "{message}");
     ensure!(message.contains(&format!("process {}", source.pid().context("it runs")?)), "{message}");
     ensure!(read(&source)? == before, "nothing has changed");
     // Told to, it takes the closed logs; the server goes on writing to the last, and serves them all.

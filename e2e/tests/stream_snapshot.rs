@@ -207,9 +207,9 @@ fn rows_and_the_changes_behind_them_are_the_table() -> Result<()> {
          grant select on d.* to few",
     )?;
     let said = beside_writers(&server, "root", "debezium", (6, Duration::ZERO))?;
-    ensure!(said.contains("the rows of 2 tables as they are at binlog."), "{said}");
+    ensure!(said.contains("snapshot of 2 tables at binlog."), "{said}");
     let said = beside_writers(&server, "few", "maxwell", (2, Duration::from_millis(8)))?;
-    ensure!(said.contains("(nobody was held)") && !said.contains("warning"), "{said}");
+    ensure!(said.contains("(without a lock)") && !said.contains("warning"), "{said}");
     Ok(())
 }
 
@@ -221,7 +221,7 @@ fn a_server_without_gtids_holds_its_writers_for_a_moment() -> Result<()> {
         .start()?;
     fill(&server)?;
     let said = beside_writers(&server, "root", "maxwell", (3, Duration::ZERO))?;
-    ensure!(said.contains("(writers were held for a moment)"), "{said}");
+    ensure!(said.contains("(writers were locked briefly)"), "{said}");
     server.sql("create user few; grant replication slave, replication client, select on *.* to few")?;
     let from = address("few", &server);
     let ran = stream(&["--format", "maxwell", "--from", &from, "--snapshot"])?.output()?;
@@ -245,7 +245,7 @@ fn a_mariadb_says_itself_where_its_snapshot_is() -> Result<()> {
     let server = Launch::mariadb().options(["--binlog-row-metadata=FULL", "--binlog-format=ROW"]).start()?;
     fill(&server)?;
     let said = beside_writers(&server, "root", "maxwell", (6, Duration::ZERO))?;
-    ensure!(said.contains("(nobody was held)"), "{said}");
+    ensure!(said.contains("(without a lock)"), "{said}");
     Ok(())
 }
 
@@ -372,7 +372,7 @@ fn a_snapshot_that_is_cut_off_starts_over() -> Result<()> {
     ensure!(applied(&records(&out)?)?["d.t"].len() == 60_000);
     server.sql("insert into d.t values (0, 'behind it')")?;
     let again = stream(&[&arguments[..], &["--stop-at-end"]].concat())?.output()?;
-    ensure!(again.status.success() && !said(&again).contains("the rows of"), "{}", said(&again));
+    ensure!(again.status.success() && !said(&again).contains("snapshot of"), "{}", said(&again));
     ensure!(applied(&records(&out)?)?["d.t"].len() == 60_001);
     Ok(())
 }
@@ -389,14 +389,14 @@ fn what_has_no_snapshot_is_refused_by_name() -> Result<()> {
         ensure!(ran.status.code() == Some(code) && said(&ran).contains(wanted), "{wanted}: {ran:?}");
         Ok(())
     };
-    check("root", &[], 2, "d.old is of MyISAM")?;
-    check("root", &["--ignore-table", "d.old"], 0, "the rows of 1 table as they")?;
+    check("root", &[], 2, "d.old uses MyISAM")?;
+    check("root", &["--ignore-table", "d.old"], 0, "snapshot of 1 table at")?;
     server.sql("drop table d.old; create user few; grant replication slave, select on *.* to few")?;
     check("few", &[], 2, "grant the account REPLICATION CLIENT")?;
     server.sql("grant replication client on *.* to few")?;
-    check("few", &[], 0, "XA_RECOVER_ADMIN lets it")?;
+    check("few", &[], 0, "grant it XA_RECOVER_ADMIN")?;
     server.sql("xa start 'x'; insert into d.t values (1); xa end 'x'; xa prepare 'x'")?;
-    check("root", &[], 2, "commit them or roll them back: see XA RECOVER")?;
+    check("root", &[], 2, "commit them or roll them back: XA RECOVER lists them")?;
     Ok(())
 }
 
@@ -532,7 +532,13 @@ fn a_table_that_got_the_name_of_another_is_noticed() -> Result<()> {
         holder.run("unlock tables")?;
         let ran = child.output()?;
         ensure!(ran.status.code() == Some(1), "{ran:?}");
-        ensure!(said_ends(&ran, "d.t was defined anew; run again: a snapshot starts over"), "{ran:?}");
+        ensure!(
+            said_ends(
+                &ran,
+                "the definition of d.t has changed; run the command again: it starts the snapshot over"
+            ),
+            "{ran:?}"
+        );
     }
     Ok(())
 }
@@ -565,7 +571,7 @@ fn whoever_waits_for_others_can_be_stopped() -> Result<()> {
     let waiting =
         "select count(*) from performance_schema.processlist where state = 'Waiting for table metadata lock'";
     wait_until("somebody who waits", || Ok(server.sql(waiting)?.trim() != "0"))?;
-    stopped(child, "the rows of 1 table as they are at")?;
+    stopped(child, "snapshot of 1 table at")?;
     let flushes = || server.sql("show global status like 'Com_flush'");
     let before = flushes()?;
     holder.run("unlock tables; set gtid_next = '5ea5ca5e-0001-4000-8000-000000000001:1'; begin")?;

@@ -205,7 +205,7 @@ fn what_it_cannot_do_is_said_at_once() -> Result<()> {
     let (log, binary_log) = (log.to_string_lossy(), binary_log.to_string_lossy());
     for (user, options, wanted) in [
         ("asks", &["--password=x"][..], "(error 1045); give an account that it lets in by --user"),
-        ("warm", &[], "(error 1227); GRANT REPLICATION CLIENT"),
+        ("warm", &[], "(error 1227); grant the account REPLICATION CLIENT"),
         (
             "asks",
             &["--admin_user=asks", "--admin_password=secret"],
@@ -214,10 +214,10 @@ fn what_it_cannot_do_is_said_at_once() -> Result<()> {
         (
             "root",
             &["--relay-logs", "/nowhere"],
-            "run it on the replica's own machine, or say with --relay-logs",
+            "run bintide on the replica's machine, or give their directory with",
         ),
         ("root", &["--relay-logs", &binary_log], "is a log: --relay-logs takes a directory"),
-        ("root", &["--relay-logs", &log[..log.len() - 1]], "run it on the replica's own machine"),
+        ("root", &["--relay-logs", &log[..log.len() - 1]], "run bintide on the replica's machine"),
     ] {
         let ran = command(&replica, user)?.args(options).output()?;
         let said = String::from_utf8_lossy(&ran.stderr);

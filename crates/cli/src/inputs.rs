@@ -128,7 +128,7 @@ impl Found {
         for log in self.unlisted.iter().filter(|_| !global.quiet) {
             let log = log.display();
             screen::remark(format_args!(
-                "skipped {log}: the index does not list it; to read it, give its file name"
+                "{log} is not in the index, and is skipped; to read it, give its file name"
             ));
         }
     }

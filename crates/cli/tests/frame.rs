@@ -54,13 +54,13 @@ fn wrong_usage_is_exit_code_2() {
     for args in [&["nonsense"][..], &["--nonsense"], &["completions", "tcsh"], &[]] {
         assert_eq!(bintide(args, &[]).status.code(), Some(2), "{args:?}");
     }
-    let message = format!("bintide: there is no command `x`; there are {}\n", commands().join(", "));
+    let message = format!("bintide: unknown command `x`: expected one of {}\n", commands().join(", "));
     fails(&["man", "x"], &[], 2, &message);
     fails(
         &["replay", &sample("json.binlog"), "--to", "mysql:x"],
         &[],
         2,
-        "bintide: --to: a target is a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE\n",
+        "bintide: --to: expected a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE\n",
     );
 }
 
@@ -111,7 +111,7 @@ fn settings_are_found_in_the_users_directory() {
     let home = directory.path().to_str().expect("a path");
     let output = bintide(&["man"], &[("XDG_CONFIG_HOME", home)]);
     assert_eq!(output.status.code(), Some(2));
-    let ending = "there is no setting `nonsense`; settings have the names of long options\n";
+    let ending = "unknown setting `nonsense`: settings have the names of long options\n";
     assert!(text(&output.stderr).ends_with(ending), "{output:?}");
 }
 
@@ -198,9 +198,7 @@ fn variables_that_are_no_settings_are_named() {
     for args in [&["stats", "--rows", &log][..], &["dump", "--json", &log]] {
         let environment = [("BINTIDE_STATS_TPO", "1"), ("BINTIDE_QUITE", "1"), ("BINTIDE_DUMP_TABLE", "*")];
         let named = |name| {
-            format!(
-                "bintide: {name} is no setting, and is ignored; `bintide --help` says how settings are named\n"
-            )
+            format!("bintide: ignored {name}: no option has this name; see Settings in `bintide --help`\n")
         };
         let output = bintide(args, &environment);
         assert_eq!(text(&output.stderr), named("BINTIDE_QUITE") + &named("BINTIDE_STATS_TPO"));
@@ -245,19 +243,19 @@ fn wrong_settings_are_named() {
         fs::write(path, content).expect("settings");
         fails(&["man"], &[("BINTIDE_CONFIG", path)], 2, &format!("bintide: {path}{message}\n"));
     };
-    check("[man]\nuot = 1", ": [man]: there is no setting `uot`; settings have the names of long options");
+    check("[man]\nuot = 1", ": [man]: unknown setting `uot`: settings have the names of long options");
     check(
         "verify = 3\n[dump]\ntabel = 1",
-        ": [dump]: there is no setting `tabel`; settings have the names of long options",
+        ": [dump]: unknown setting `tabel`: settings have the names of long options",
     );
     check("stats = 3", ": `stats` must be a table: [stats]");
-    check("[man]\nout = 1979-05-27", ": [man]: `out` must be a text, a number, true or false");
+    check("[man]\nout = 1979-05-27", ": [man]: `out` must be a string, a number, true or false");
     check(
         "\nout = ",
-        " line 2: string values must be quoted, expected literal string; see the end of `bintide --help` for settings",
+        " line 2: string values must be quoted, expected literal string; see Settings in `bintide --help`",
     );
-    let absent = "bintide: read settings from /nonexistent: No such file or directory (os error 2); \
-                  see the end of `bintide --help` for settings\n";
+    let absent = "bintide: could not read settings from /nonexistent: No such file or directory (os error 2); \
+                  see Settings in `bintide --help`\n";
     fails(&["man"], &[("BINTIDE_CONFIG", "/nonexistent")], 2, absent);
 }
 
@@ -341,6 +339,6 @@ fn the_command_line_wins_over_settings_that_it_excludes() {
     let maybe = "bintide: the setting BINTIDE_QUIET: invalid value 'maybe' for '--quiet <value>'\n";
     fails(&["man"], &[("BINTIDE_QUIET", "maybe")], 2, maybe);
     let many = "bintide: the setting BINTIDE_ADVISE_LEVELS: invalid value '99' for '--levels <value>': \
-                a level is a number from 1 to 22\n";
+                expected a level from 1 to 22\n";
     fails(&["advise", &log], &[("BINTIDE_ADVISE_LEVELS", "1,99")], 2, many);
 }

@@ -104,9 +104,9 @@ fn verdicts_and_exit_codes() {
 
 #[test]
 fn empty_logs_and_logs_given_twice_are_said() {
-    let nothing = "bintide: /dev/null holds no events: it is empty, or torn at its start\n";
+    let nothing = "bintide: /dev/null has no events: the file is empty or torn at its start\n";
     check(&["stats", "--rows", "/dev/null"], 1, "", nothing);
-    let twice = "bintide: ./rotation/binlog.000006 was given before, and is";
+    let twice = "bintide: ./rotation/binlog.000006 is given more than once: it is";
     let output = bintide(&["stats", "--rows", "rotation", "./rotation/binlog.000006"]);
     assert_eq!(String::from_utf8_lossy(&output.stderr), format!("{twice} counted again\n"));
     let line = "rotation/binlog.000006: sound: 2 transactions, 13 events, 915 B\n";
@@ -128,13 +128,13 @@ fn repairs_say_what_they_did() {
     let directory = tempfile::tempdir().expect("a directory");
     let copy = directory.path().join("copy");
     let copy = copy.to_str().expect("a path");
-    let same = format!("xa.binlog needs no repair: {copy} is the same 5,911 bytes\n");
+    let same = format!("xa.binlog needs no repair: {copy} is an identical copy of 5,911 bytes\n");
     let output = bintide(&["verify", "xa.binlog", "--repair-tail", copy]);
     assert_eq!(String::from_utf8_lossy(&output.stderr), same);
     let other = directory.path().join("other");
     let other = other.to_str().expect("a path");
     let output = bintide(&["verify", "torn.binlog", "--repair-tail", other]);
-    let wanted = format!("wrote {other}: 844 bytes, 282 less than torn.binlog, and not flagged as in use\n");
+    let wanted = format!("wrote {other}: 844 bytes, 282 less than torn.binlog, without the in-use flag\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
 }
 

@@ -76,7 +76,7 @@ fn a_full_disk_is_named_and_gone_on_from() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let wanted = [
         "could not write records: ",
-        "out/changes.000001.json.part: File too large (os error 27); make room and run it again",
+        "out/changes.000001.json.part: File too large (os error 27); free disk space and run the command again",
     ];
     assert!(wanted.iter().all(|wanted| stderr.contains(wanted)), "{stderr}");
 
@@ -100,7 +100,7 @@ fn stores_and_encrypted_logs() {
     assert_eq!(gtids("gtids", &[]), gtids("gtids-compressed", &[]));
     let keyring = ["--keyring", "encrypted/keyring"];
     assert!(!gtids("encrypted", &keyring).is_empty());
-    refused(&["--format", "debezium", "encrypted"], 2, "give it with --keyring");
+    refused(&["--format", "debezium", "encrypted"], 2, "give the keyring file with --keyring");
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn what_cannot_be_told_is_said() {
     refused(&["--format", "maxwell", "torn.binlog", "--columns=numbered"], 1, "is torn at");
     refused(&["--format", "maxwell", "incident", "--columns=numbered"], 1, "read its tables again");
     let resume = ["--format", "maxwell", "rotation", "--resume", "binlog.999999:4"];
-    refused(&resume, 2, "binlog.999999, which is not among the logs given");
+    refused(&resume, 2, "the given logs do not include binlog.999999");
     refused(&["--format", "maxwell", "rotation", "--resume", "here"], 2, "is no resume position");
     let empty = ["--format", "maxwell", "rotation", "--out", "nowhere", "--file-size", "0"];
-    refused(&empty, 2, "a file has a byte at least");
+    refused(&empty, 2, "expected a size of at least one byte");
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn definitions_in_the_log_name_its_columns() {
     refused(
         &["--format", "maxwell", "--schema", "ddl", "mariadb-compressed.binlog", "--resume", "x.000001:4"],
         2,
-        "not among the logs given",
+        "the given logs do not include",
     );
 }
 
@@ -377,7 +377,7 @@ fn definitions_are_known_where_a_run_goes_on() {
     refused(
         &["--format", "maxwell", "--schema", "ddl", "types.binlog", "--progress", path],
         2,
-        "could not read the definitions that were saved with the progress",
+        "could not read the table definitions saved with the progress",
     );
 }
 
@@ -389,7 +389,7 @@ fn places_that_cannot_be_written_and_other_forms_are_refused_at_once() {
     let args = ["--format", "maxwell", "--columns", "numbered", "types.binlog"];
     let nowhere = path("nowhere/progress");
     let to_nowhere = [&args[..], &["--progress", &nowhere]].concat();
-    refused(&to_nowhere, 2, "could not keep how far records were written");
+    refused(&to_nowhere, 2, "could not lock the progress file");
     refused(&to_nowhere, 2, "nowhere/progress: No such file");
     assert_eq!(String::from_utf8_lossy(&bintide(&to_nowhere).stdout), "");
     let out = path("out");

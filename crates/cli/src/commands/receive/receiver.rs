@@ -206,7 +206,7 @@ impl Receiver {
             return Err(if has_begun { Failure::Failed(error) } else { Failure::NotBegun(error) });
         };
         let what = match self.turn.now() == before {
-            true => "trying again".to_owned(),
+            true => "retrying".to_owned(),
             false => format!("trying {}", self.address()),
         };
         let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", duration(pause)) };
