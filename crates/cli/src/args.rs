@@ -72,7 +72,7 @@ pub(crate) struct Global {
     pub(crate) quiet: bool,
 }
 
-/// The commands.
+/// Commands of `bintide`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Print logs as text, with all options of mysqlbinlog and more.

@@ -1,4 +1,4 @@
-//! Connection options on command lines: the same for each command that connects.
+//! Connection options of the command line: the same for all commands that connect.
 //!
 //! One table defines them. A command's main server has them without a prefix, another server with a prefix.
 //! [`ConnectionOptions::set`] defines their meaning, also for addresses and option files.
@@ -27,15 +27,15 @@ use crate::interrupt;
 use crate::option_file_messages::OptionFileMessages;
 use crate::screen;
 
-/// One option.
+/// One connection option.
 struct OptionSpec {
-    /// Its long name.
+    /// Long name.
     name: &'static str,
-    /// Its short name.
+    /// Short name.
     short: Option<char>,
-    /// The name of its value; `None` for a switch.
+    /// Name of the value; `None` for a switch.
     value: Option<&'static str>,
-    /// Its help.
+    /// Help text.
     help: &'static str,
 }
 
@@ -51,7 +51,7 @@ const fn switch(name: &'static str, help: &'static str) -> OptionSpec {
     OptionSpec { name, short: None, value: None, help }
 }
 
-/// The options of a connection.
+/// Connection options.
 const CONNECTION: [OptionSpec; 26] = [
     short("host", 'h', "HOST", "Host name of the server; localhost means its Unix socket file"),
     short("port", 'P', "PORT", "TCP port of the server [default: 3306]"),
@@ -119,7 +119,7 @@ const CONNECTION: [OptionSpec; 26] = [
     valued("login-path", "NAME", "Read this login path from the login path file (mysql_config_editor)"),
 ];
 
-/// The options that choose option files.
+/// Options that choose option files.
 const FILES: [OptionSpec; 5] = [
     valued("defaults-file", "FILE", "Read only this option file, and the login path file"),
     valued("defaults-extra-file", "FILE", "Read this option file after the global option files"),
@@ -128,7 +128,7 @@ const FILES: [OptionSpec; 5] = [
     switch("no-login-paths", "Do not read the login path file"),
 ];
 
-/// The heading of the options in help texts.
+/// Heading of the options in help texts.
 const HEADING: &str = "Connection options";
 const PASSWORD: &str = "password";
 const LOGIN_PATH: &str = "login-path";
@@ -137,27 +137,27 @@ pub(crate) const NAMING_SERVER: [&str; 6] = ["from", "host", "port", "socket", "
 /// Commands with connection options.
 const COMMANDS: [&str; 5] = ["receive", "replay", "stream", "warm", "advise"];
 
-/// The server that options are for.
+/// Role of the server that options are for.
 pub(crate) trait ServerRole: fmt::Debug + Clone {
-    /// The prefix of the options, without the hyphen behind it; empty for the main server of a command.
+    /// Prefix of the options, without the hyphen; empty for the main server of a command.
     const PREFIX: &'static str;
-    /// The option that names the server.
+    /// Option that names the server.
     const OPTION: &'static str;
 }
 
-/// The main server of a command: the options have no prefix.
+/// Main server of a command: its options have no prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct MainServer;
 
-/// The source of `replay --from`: `--source-…`.
+/// Source of `replay --from`: `--source-…`.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplaySource;
 
-/// The server of `replay --verify`: `--verify-…`.
+/// Server of `replay --verify`: `--verify-…`.
 #[derive(Clone, Debug)]
 pub(crate) struct VerifyServer;
 
-/// The server of `stream --schema`: `--schema-…`.
+/// Server of `stream --schema`: `--schema-…`.
 #[derive(Clone, Debug)]
 pub(crate) struct SchemaServer;
 
@@ -181,15 +181,15 @@ impl ServerRole for SchemaServer {
     const OPTION: &'static str = "schema";
 }
 
-/// The connection options of one server.
+/// Connection options of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionArgs<R: ServerRole = MainServer> {
     command_line: ConnectionOptions,
     settings: ConnectionOptions,
     files: FileChoice,
-    /// The lines of the option files, once they are read.
+    /// Lines of the option files, once they are read.
     lines: OnceLock<Vec<FileOption>>,
-    /// The password that was typed.
+    /// Password that the user typed.
     typed: OnceLock<String>,
     role: PhantomData<R>,
 }
@@ -199,9 +199,9 @@ pub(crate) struct ConnectionArgs<R: ServerRole = MainServer> {
 pub(crate) enum Sharing {
     /// Options that strengthen TLS, and the transport options.
     Method,
-    /// The same, and this password.
+    /// The options of `Method`, and this password.
     Password(PasswordSource),
-    /// The same, and the account.
+    /// The options of `Method`, and the account.
     Account,
     /// All options: the command has no main server.
     All,

@@ -47,7 +47,7 @@ pub(crate) struct Found {
 /// Place of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A file.
+    /// File.
     File(PathBuf),
     /// Standard input.
     Stdin,

@@ -1,6 +1,6 @@
 //! Metrics of long-running commands, in Prometheus' text format: over HTTP, and in a file.
 //!
-//! Each request has a thread, so that neither the work nor another request waits for a slow client.
+//! Each request has its own thread, so that a slow client blocks neither the work nor other requests.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Write as _};

@@ -6,7 +6,7 @@ use option_files::{Diagnostics, FileOrigin, Neglect};
 
 use crate::screen;
 
-/// Shows warnings about option files, and keeps errors for the line that the command ends with.
+/// Prints warnings about option files, and collects errors for the command's last line.
 ///
 /// Warnings are shown also with `--quiet`: an ignored file may have asked for a verified connection.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! A progress bar for work that takes more than a second: on standard error, only when that is a terminal.
+//! Progress on standard error: a bar on a terminal, for work that takes more than a second.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};

@@ -28,9 +28,9 @@ impl fmt::Display for Running {
 /// Visibility of a process that has a file open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// Yes.
+    /// A process has it open.
     Open,
-    /// No.
+    /// No process has it open.
     Closed,
     /// Unknown: not all processes that could have it open are visible.
     Unknown,

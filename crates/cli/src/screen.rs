@@ -130,12 +130,12 @@ pub(crate) fn lines(table: &Table) -> String {
     lines.collect()
 }
 
-/// Writes `bintide: ` and a text to standard error, as one line of visible characters.
+/// Writes `bintide: ` and a text to standard error, as one line of printable characters.
 pub(crate) fn remark(text: impl Display) {
     line(format_args!("bintide: {text}"));
 }
 
-/// Writes a text to standard error, as one line of visible characters.
+/// Writes a text to standard error, as one line of printable characters.
 pub(crate) fn line(text: impl Display) {
     // One write, so that lines of several threads do not mix. A closed standard error is ignored.
     let _ = io::stderr().write_all(format!("{}\n", visible(&text.to_string())).as_bytes());

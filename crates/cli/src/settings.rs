@@ -1,8 +1,8 @@
-//! Settings from the environment and from a file, laid under the command line.
+//! Settings from the environment and from a file, with lower priority than the command line.
 //!
-//! Nothing here knows an option by name: every long option `--top` of a command `stats` can be set by
-//! `BINTIDE_STATS_TOP` and by `top` in the table `[stats]` of the file. Without the command's name it holds for every
-//! command that has the option: `BINTIDE_KEYRING`, and `keyring` above all tables.
+//! This module knows no option by name. `BINTIDE_STATS_TOP`, or `top` in the table `[stats]` of the file, sets the
+//! option `--top` of the command `stats`. Without a command, a setting applies to all commands that have the option:
+//! `BINTIDE_KEYRING`, or `keyring` above all tables.
 
 use std::collections::BTreeSet;
 use std::env;

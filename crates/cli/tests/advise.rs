@@ -1,4 +1,4 @@
-//! `bintide advise`, as a user meets it.
+//! `bintide advise` as a command.
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its files has failed")]
 
 use std::fs;
@@ -26,7 +26,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What `compress` writes, in bytes, and the files' plain sizes if they were compressed before.
+/// Returns the bytes that `compress` writes, and the files' uncompressed sizes if they were compressed before.
 fn compressed_size(log: &str, level: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().to_str().unwrap();
@@ -168,7 +168,7 @@ fn encrypted_logs_want_a_key() {
     assert_eq!(report["totals"]["bytes_plain"]["value"], size);
 }
 
-/// The words of a text, without numbers and their units: times are measured anew by each run.
+/// Returns the words of a text, without numbers and units: each run measures other times.
 fn words(text: &str) -> String {
     let bare =
         text.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
@@ -184,7 +184,7 @@ fn the_page_needs_nothing_else_and_says_what_the_tables_say() {
     let args = ["advise", "--all", "--levels", "1,3", "large.binlog", "types-compressed.binlog"];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("advice.html");
-    // Of one run: another one takes other times.
+    // From one run, because another run measures other times.
     let report = json(&[&args[..], &["--json", "--html", path.to_str().unwrap()]].concat());
     let page = fs::read_to_string(&path).unwrap();
     let refused = bintide(&[&args[..], &["--json", "--html", "-"]].concat());
@@ -207,7 +207,7 @@ fn the_page_needs_nothing_else_and_says_what_the_tables_say() {
         assert!(page.contains(&name), "{name}");
     }
     assert!(page.contains(">level 1</text>") && page.contains(">level 3</text>"));
-    // One rule for what is saved, in the tables and on the page: no sign unless it grows.
+    // Savings have no sign in tables and on the page, unless the size grows.
     let saved = report["levels"][0]["saved_share"].as_f64().unwrap();
     assert!(saved > 0.0 && page.contains(&format!("(saved {:.1} %)", saved * 100.0)));
 }

@@ -1,9 +1,9 @@
-//! The command itself, as a user meets it: help, settings, exit codes.
+//! The command line interface: help, settings, exit codes.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-/// Runs `bintide` with no settings but those given.
+/// Runs `bintide` with these settings only.
 fn bintide(args: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
     command.args(args).env_clear().envs(environment.iter().copied());
@@ -20,12 +20,12 @@ fn fails(args: &[&str], environment: &[(&str, &str)], code: i32, message: &str) 
     assert_eq!(output.status.code(), Some(code));
 }
 
-/// The commands, as help lists them.
+/// Returns the commands that help lists.
 fn commands() -> Vec<String> {
     let help = text(&bintide(&["--help"], &[]).stdout);
     let list = help.split("Commands:\n").nth(1).expect("a list of commands");
     let words = list.lines().map_while(|line| line.strip_prefix("  ")?.split(' ').next());
-    // A description that takes two lines goes on without a word in front.
+    // The second line of a description has no word at the place of the command.
     let commands: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_owned).collect();
     assert!(commands.len() >= 5, "{commands:?}");
     commands
@@ -115,7 +115,7 @@ fn settings_are_found_in_the_users_directory() {
     assert!(text(&output.stderr).ends_with(ending), "{output:?}");
 }
 
-/// Where a sample is.
+/// Returns the path of a sample.
 fn sample(name: &str) -> String {
     format!("{}/../../samples/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -148,14 +148,14 @@ fn settings_reach_dump() {
         "the command line wins over both"
     );
 
-    // MySQL's own option files keep their meaning, and give way.
+    // Settings win over MySQL's option files.
     let defaults = directory.path().join("my.cnf");
     fs::write(&defaults, "[mysqlbinlog]\nverbose\nbase64-output=never\n").expect("an option file");
     let defaults = format!("--defaults-file={}", defaults.display());
     let both = bintide(&["dump", &defaults, &log], &[("BINTIDE_DUMP_BASE64_OUTPUT", "decode-rows")]);
     assert_eq!(text(&both.stdout), dump(&["-v", "--base64-output=decode-rows"], &[]));
 
-    // Called as mysqlbinlog, it is that program.
+    // Under the name mysqlbinlog, it behaves as that program.
     let link = directory.path().join("mysqlbinlog");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bintide"), &link).expect("a link");
     let mut command = Command::new(link);
@@ -227,7 +227,7 @@ fn a_log_that_cannot_be_read_is_exit_code_2_everywhere() {
             assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
             if code == 2 {
                 assert!(text(&output.stderr).contains(log.as_str()), "{args:?} {output:?}");
-                // A verdict or a heading, and no list.
+                // At most a verdict or a heading, but no list.
                 assert!(text(&output.stdout).lines().count() <= 1, "{args:?} {output:?}");
             }
         }
@@ -259,7 +259,7 @@ fn wrong_settings_are_named() {
     fails(&["man"], &[("BINTIDE_CONFIG", "/nonexistent")], 2, absent);
 }
 
-/// A log with one statement of 16 MB in 16 events, none of which ends it.
+/// Returns a log with one statement of 16 MB in 16 events, none of which ends it.
 fn large_statement() -> Vec<u8> {
     let event = |event_type: u8, body: &[u8]| {
         let size = (19 + body.len() + 4) as u32;

@@ -1,9 +1,9 @@
-//! What stats and verify print of the samples, and how they end.
+//! Output and exit codes of stats and verify for the samples.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs `bintide` among the samples.
+/// Runs `bintide` in the directory of the samples.
 fn bintide(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
     command.args(args).env_clear().env("TZ", "UTC").stdin(Stdio::null());

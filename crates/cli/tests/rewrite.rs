@@ -1,4 +1,4 @@
-//! `bintide compress` and `decompress`, as a user meets them.
+//! `bintide compress` and `decompress` as commands.
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its files has failed")]
 
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Instant;
 
-/// One test at a time: a process that another test starts holds our open files until it runs its program, and a log
-/// that is open elsewhere is left alone.
+/// Runs one test at a time. A process that another test starts has our open files until it executes its program, and
+/// logs that are open elsewhere are skipped.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -21,7 +21,7 @@ fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)
 }
 
-/// A folder with copies of samples in it.
+/// Returns a folder with copies of samples.
 fn folder(names: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in names {
@@ -77,7 +77,7 @@ fn in_place_and_back() {
     );
     let back = json(&bintide(&folder, &["decompress", "--json", "types.binlog"]));
     assert!(fs::read(&log).unwrap() == original);
-    // Both lists are there.
+    // Both lists of positions exist.
     assert_eq!(back["logs"][0]["positions"], "positions.types.binlog.2");
     assert_eq!(fs::read_to_string(folder.path().join("positions.types.binlog")).unwrap(), positions);
 }
@@ -97,7 +97,7 @@ fn a_file_where_the_list_would_go_stays() {
 fn where_a_log_is_being_written_the_others_stay_too() {
     let _alone = alone();
     let folder = folder(&["types.binlog", "ddl.binlog"]);
-    // As a server whose index lies elsewhere, or a copier of logs.
+    // Like a server whose index is elsewhere, or a program that copies logs.
     let held = fs::OpenOptions::new().append(true).open(folder.path().join("ddl.binlog")).unwrap();
     let refused = bintide(&folder, &["compress", "types.binlog"]);
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -106,7 +106,7 @@ fn where_a_log_is_being_written_the_others_stay_too() {
         message.contains("a server is running in") && message.contains("ddl.binlog open for writing"),
         "{message}"
     );
-    // Whatever name it is known by there.
+    // The log is recognised by any of its names.
     fs::hard_link(folder.path().join("ddl.binlog"), folder.path().join("other.binlog")).unwrap();
     let live = json(&bintide(&folder, &["compress", "--live", "--json", "types.binlog", "other.binlog"]));
     assert_eq!(live["logs"][0]["outcome"], "written");
@@ -114,7 +114,7 @@ fn where_a_log_is_being_written_the_others_stay_too() {
     drop(held);
 }
 
-/// All files of a folder.
+/// Returns all files of a folder.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
@@ -134,7 +134,7 @@ fn killed_and_run_again_it_comes_to_the_same() {
         json(&bintide(&folder, &arguments));
         (started.elapsed(), contents(folder.path()))
     };
-    // The quickest of some: where others work beside, a first one may take long.
+    // The fastest of several runs: the first one may be slow on a busy machine.
     let (mut took, after) = undisturbed();
     for _ in 0..4 {
         let again = undisturbed();

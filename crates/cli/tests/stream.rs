@@ -1,4 +1,4 @@
-//! What `bintide stream` writes of the samples, where it goes on, and how it ends.
+//! Records of `bintide stream` for the samples, resuming, and errors.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Runs `bintide stream` among the samples.
+/// Runs `bintide stream` in the directory of the samples.
 fn bintide(args: &[&str]) -> Output {
     command(args).output().expect("run bintide")
 }
@@ -44,7 +44,7 @@ fn filters_are_on_rows_and_definitions() {
     assert_eq!(kinds, wanted.map(|kind| format!("{kind:?}")));
 }
 
-/// MySQL 8.0.15 lists the hidden columns of functional indexes in table maps, and no row has them.
+/// MySQL 8.0.15 lists the hidden columns of functional indexes in table maps, but rows do not have them.
 #[test]
 fn hidden_columns_of_functional_indexes_are_left_out() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/old/functional-index-8.0.15.binlog");
@@ -133,7 +133,7 @@ fn a_run_goes_on_where_the_last_one_ended() {
     let last = all.last().expect("a record")["resume"].as_str().expect("a place").to_owned();
     assert_eq!(fs::read_to_string(&progress).unwrap(), format!("{last}\n"));
     assert_eq!(records(&args), Vec::<serde_json::Value>::new());
-    // By hand, behind the third transaction.
+    // Resume by hand after the third transaction.
     let ends: Vec<&serde_json::Value> = all.iter().filter(|record| record.get("resume").is_some()).collect();
     let third = ends[2]["resume"].as_str().expect("a place");
     let rest = records(&["--format", "debezium", "--columns", "numbered", "rotation", "--resume", third]);
@@ -141,7 +141,7 @@ fn a_run_goes_on_where_the_last_one_ended() {
     assert_eq!(again, ends.len() - 3);
 }
 
-/// Records without the moment at which they were written.
+/// Returns records without the time at which they were written.
 fn timeless(text: &[u8]) -> Vec<serde_json::Value> {
     let mut records: Vec<serde_json::Value> =
         String::from_utf8_lossy(text).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -153,7 +153,7 @@ fn timeless(text: &[u8]) -> Vec<serde_json::Value> {
     records
 }
 
-/// Places are those of the source, and a run goes on there.
+/// Positions are those of the source, and runs resume there.
 #[test]
 fn a_log_that_was_compressed_in_its_place_is_the_same_log() {
     let samples =
@@ -191,7 +191,7 @@ fn a_log_that_was_compressed_in_its_place_is_the_same_log() {
     }
 }
 
-/// What is far in front of the place where a run goes on is not read again.
+/// A run does not read events again that are far before the position where it resumes.
 #[test]
 fn a_run_goes_on_without_what_is_in_front_of_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ fn a_run_goes_on_without_what_is_in_front_of_it() {
     let last = all.iter().filter_map(|record| record["resume"].as_str()).nth_back(1).unwrap();
     let rest = records(&[&args[..], &["--resume", last]].concat());
     assert!(!rest.is_empty() && all.ends_with(&rest));
-    // The size of an event near the start.
+    // Damages the size of an event near the start.
     let format = u32::from_le_bytes(bytes[13..17].try_into().unwrap()) as usize;
     bytes[format + 9..format + 13].fill(0);
     fs::write(&log, &bytes).unwrap();
@@ -243,7 +243,7 @@ fn a_reader_that_had_enough_is_no_failure() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// Ends as soon as its reader has taken so many bytes and gone; gives these.
+/// Runs until the reader has taken this number of bytes and closed the pipe. Returns these bytes.
 fn taken(args: &[&str], bytes: u64) -> Vec<u8> {
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut taken = Vec::new();
@@ -253,7 +253,7 @@ fn taken(args: &[&str], bytes: u64) -> Vec<u8> {
     taken
 }
 
-/// What a pipe still holds when its reader goes was not taken by anybody.
+/// Records that are still in the pipe when its reader goes were not taken.
 #[test]
 fn what_a_reader_did_not_take_comes_again() {
     let few = &["rotation"][..];
@@ -275,7 +275,7 @@ fn what_a_reader_did_not_take_comes_again() {
     }
 }
 
-/// As some programs make the pipes of those that they start.
+/// Non-blocking pipes, as some programs give their children.
 #[test]
 fn a_pipe_that_does_not_wait_is_waited_for() {
     let args = ["--format", "debezium", "--columns", "numbered", "types.binlog"];
@@ -287,14 +287,14 @@ fn a_pipe_that_does_not_wait_is_waited_for() {
     while child.try_wait().unwrap().is_none() && rustix::io::ioctl_fionread(&reader).unwrap() < 1 << 16 {
         thread::sleep(Duration::from_millis(5));
     }
-    // Time enough for it to try once more.
+    // Enough time for another attempt.
     thread::sleep(Duration::from_millis(100));
     let mut told = Vec::new();
     reader.read_to_end(&mut told).unwrap();
     assert!(child.wait().unwrap().success() && timeless(&told) == timeless(&wanted));
 }
 
-/// Definitions say what the metadata of the same log says.
+/// Definitions give the same names as the metadata of the same log.
 #[test]
 fn definitions_in_the_log_name_its_columns() {
     let rows = |args: &[&str]| -> Vec<serde_json::Value> {
@@ -325,8 +325,8 @@ fn definitions_in_the_log_name_its_columns() {
     );
 }
 
-/// What was defined in front of a place is known behind it: from where it was saved, or from the logs.
-/// As the real Debezium writes it (`cargo xtask judge`).
+/// Definitions before a position are known after it: from saved definitions, or from the logs. Records are as those of
+/// Debezium (`cargo xtask judge`).
 #[test]
 fn definitions_say_what_they_make_of_tables() {
     let args = ["--format", "debezium", "--schema", "ddl", "--do-table=types.no_key", "types.binlog"];
@@ -369,7 +369,7 @@ fn definitions_are_known_where_a_run_goes_on() {
             .contains("CREATE TABLE `types`.`integers` (`id` int NOT NULL")
     );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
-    // As a run leaves it that is cut off there.
+    // State after a run that was interrupted there.
     fs::write(&progress, format!("{place}\nschema {number}\n")).unwrap();
     assert_eq!(behind(&["--progress", path]), count);
     fs::remove_file(definitions).unwrap();
@@ -381,7 +381,7 @@ fn definitions_are_known_where_a_run_goes_on() {
     );
 }
 
-/// What cannot go on is said before anything is written, and files are nobody else's.
+/// A run that cannot resume fails before it writes anything, and created files are private.
 #[test]
 fn places_that_cannot_be_written_and_other_forms_are_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -397,7 +397,7 @@ fn places_that_cannot_be_written_and_other_forms_are_refused_at_once() {
     for entry in fs::read_dir(&out).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
-        // What the umask takes away besides is its business.
+        // The umask may remove further permissions.
         assert_eq!(mode & 0o137, 0, "{entry:?} {mode:o}");
     }
     refused(

@@ -28,7 +28,7 @@ pub(crate) struct Man {
     out: Option<PathBuf>,
 }
 
-/// Prints one page, or writes them all.
+/// Prints one page, or writes all pages.
 pub(crate) fn run(command: &Man) -> Outcome {
     match &command.out {
         Some(directory) => write_all(directory)?,

@@ -121,7 +121,7 @@ struct Common {
     memory: Option<u64>,
     #[command(flatten)]
     temporary: TemporaryFiles,
-    /// Print the outcome as one JSON document.
+    /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! A running server's newest logs, fetched by replication's protocol, and what only the server knows.
+//! Newest logs of a running server, received by the replication protocol, and readings of the server.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

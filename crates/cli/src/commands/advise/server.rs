@@ -19,7 +19,7 @@ pub(super) struct Server {
     unknown: Vec<String>,
 }
 
-/// A row of performance_schema.binary_log_transaction_compression_stats.
+/// Row of performance_schema.binary_log_transaction_compression_stats.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Statistics {
     log: String,

@@ -135,7 +135,8 @@ mod tests {
         for (begin, log) in cases {
             assert_eq!((begin.question(), begin.log()), (None, log));
         }
-        // A source without GTIDs, or that has purged them: where progress without GTIDs is, or at the oldest log.
+        // If the source has no GTIDs or has purged the transactions: the log of the progress without GTIDs, or the
+        // oldest log.
         let purged = Error::Refused { code: 1236, message: "purged".to_owned() };
         assert!(begin(SET, None).passes(&purged));
         assert!(!Begin::After(SET.parse().unwrap()).passes(&purged));

@@ -1,4 +1,4 @@
-//! Compresses the transactions of closed logs while `receive` goes on.
+//! Compresses the transactions of closed logs while `receive` runs.
 
 use std::collections::HashSet;
 use std::fs;

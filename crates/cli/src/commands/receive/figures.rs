@@ -293,7 +293,7 @@ mod tests {
         check(&figures, 1055, &format!("{plain}, disk full"));
     }
 
-    /// The events of a sample log that a server has compressed, as they come.
+    /// Statistics after receiving the events of a sample log that a server has compressed.
     fn of_sample(log: &str) -> Figures {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(log);
         let (mut reader, mut figures) = (LogReader::open(path).unwrap(), figures());

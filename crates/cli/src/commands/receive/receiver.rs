@@ -441,7 +441,7 @@ mod tests {
                 store.append_next(event.raw.bytes()).unwrap();
             }
         }
-        // A disk on which nothing ever is free.
+        // A disk that never has free space.
         receiver.wanted.folder = "/proc".into();
         let (cancel, first) = (receiver.options.cancel.clone(), folder.path().join("b.000001"));
         let watcher = thread::spawn(move || {

@@ -99,7 +99,7 @@ mod tests {
     use super::Trouble::{Hopeless, Lost, Unfit};
     use super::{Trouble, Turn};
 
-    /// The pauses in milliseconds, and whose turn it is then.
+    /// Pauses in milliseconds, and the current source after each.
     fn turns(turn: &mut Turn, troubles: &[Trouble]) -> Vec<(Option<u128>, usize)> {
         let mut next = |trouble: &Trouble| {
             let pause = turn.after(*trouble).map(|pause| pause.as_millis());

@@ -78,7 +78,7 @@ impl Ahead {
         self.board.clone()
     }
 
-    /// Reports why warming has stopped while the replay goes on.
+    /// Reports why warming has stopped while the replay continues.
     fn remark(&self, warmed: &Result<warm::Report, warm::Error>) {
         let remark = match warmed {
             _ if self.is_quiet => return,

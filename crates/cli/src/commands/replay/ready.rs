@@ -1,4 +1,4 @@
-//! Before anything is changed: is the target ready for these logs?
+//! Checks before a replay: whether the target fits the logs. They change nothing.
 
 use anyhow::anyhow;
 use clap::Args;

@@ -62,7 +62,7 @@ pub(crate) fn compression(rows: &[CompressionRow], style: Style) -> String {
     text::compression(rows, style)
 }
 
-/// Counts, then prints.
+/// Counts the events, then prints the report.
 pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
     if let Some(path) = &command.html {
         page::check(path)?;

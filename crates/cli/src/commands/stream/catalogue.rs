@@ -9,7 +9,7 @@ use stream::{Catalogue, Changed, ColumnFacts, Definitions, Streamer, TableFacts}
 pub(super) enum Schema {
     /// None.
     Unknown,
-    /// The server at this address.
+    /// Server at this address.
     Server(Box<Address>),
     /// Definitions in the log, and these, which precede it.
     Log(Definitions),

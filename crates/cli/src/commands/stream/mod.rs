@@ -160,7 +160,7 @@ enum Columns {
     Numbered,
 }
 
-/// Writes records.
+/// Writes records of logs, or of a running server.
 pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
     command.temporary.limit();
     let settings = command.settings()?;

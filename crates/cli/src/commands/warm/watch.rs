@@ -1,4 +1,4 @@
-//! Shows how warming stands, and stops it when it is interrupted.
+//! Progress of warming; stops it when it is interrupted.
 
 use std::io::{self, IsTerminal, Write as _};
 use std::ops::ControlFlow;
