@@ -792,7 +792,7 @@ fn waits_for_room(
     child.wait()?;
     let said: Vec<String> = lines.collect::<Result<_, _>>()?;
     let count = |part: &str| said.iter().filter(|line| line.contains(part)).count();
-    ensure!(count("receiving stops until space is free") == 1, "{said:?}");
+    ensure!(count("receiving is paused until space is free") == 1, "{said:?}");
     ensure!(count("disk space is free again") == 1, "{said:?}");
     ensure!(count("retrying") == 0, "{said:?}");
     Ok(())

@@ -204,7 +204,7 @@ fn what_it_cannot_do_is_said_at_once() -> Result<()> {
     let binary_log = source.binlogs()?.pop().context("the source has a log")?;
     let (log, binary_log) = (log.to_string_lossy(), binary_log.to_string_lossy());
     for (user, options, wanted) in [
-        ("asks", &["--password=x"][..], "(error 1045); give an account that it lets in by --user"),
+        ("asks", &["--password=x"][..], "(error 1045); give an account that may log in, with --user"),
         ("warm", &[], "(error 1227); grant the account REPLICATION CLIENT"),
         (
             "asks",

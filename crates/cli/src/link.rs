@@ -65,7 +65,7 @@ impl Servers for ByLink {
             }),
             None => {
                 let position = u32::try_from(log.position)
-                    .map_err(|_| "the protocol has no place for positions behind 4 GiB".to_owned())?;
+                    .map_err(|_| "the protocol does not support positions beyond 4 GiB".to_owned())?;
                 Command::BinlogDump(BinlogDump { position, flags, server_id, file })
             }
         };

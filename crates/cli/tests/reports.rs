@@ -112,7 +112,7 @@ fn empty_logs_and_logs_given_twice_are_said() {
     let line = "rotation/binlog.000006: sound: 2 transactions, 13 events, 915 B\n";
     let stdout = format!("{line}./{line}");
     let args = ["verify", "rotation/binlog.000006", "./rotation/binlog.000006"];
-    check(&args, 0, &stdout, &format!("{twice} judged again\n"));
+    check(&args, 0, &stdout, &format!("{twice} verified again\n"));
     check(
         &["stats", "--rows", "--quiet", "xa.binlog", "xa.binlog"],
         0,

@@ -71,7 +71,7 @@ pub(crate) struct Compress {
     /// Compress the same transactions as a server, including those that would grow.
     #[arg(long, conflicts_with = "min_gain")]
     like_server: bool,
-    /// Also compress transactions anew that are compressed already.
+    /// Also recompress transactions that are compressed already.
     #[arg(long)]
     recompress: bool,
     /// Do not compress transactions whose payload event would exceed this size: replica_max_allowed_packet of the

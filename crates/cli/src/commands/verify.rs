@@ -49,7 +49,7 @@ pub(crate) fn run(command: &Verify, global: &Global) -> Outcome {
     for unreadable in &verdicts.unreadable {
         screen::remark(&unreadable.cause);
     }
-    found.remark_on_twice(global, "judged");
+    found.remark_on_twice(global, "verified");
     let mut out = io::stdout().lock();
     match command.json {
         true => print_json(&verdicts, &mut out)?,
@@ -133,7 +133,7 @@ fn print_text(verdicts: &Verdicts, style: Style, global: &Global, out: &mut impl
 fn summary(log: &LogVerdict, verdicts: &Verdicts) -> String {
     let is_unreadable = verdicts.unreadable.iter().any(|each| each.name == log.name);
     let word = match log.faults {
-        _ if is_unreadable => "not read to its end".to_owned(),
+        _ if is_unreadable => "not read completely".to_owned(),
         0 => "sound".to_owned(),
         faults => counted(faults, "fault"),
     };

@@ -75,8 +75,8 @@ pub(crate) struct Advise {
     /// Measure all transactions: exact, but high levels take many minutes per gigabyte.
     #[arg(long)]
     all: bool,
-    /// Approximate time to measure. The report states the precision that was reached [default: 30, or as long as
-    /// --sample takes]
+    /// Approximate measuring time in seconds. The report states the precision that was reached [default: 30, or as
+    /// long as --sample takes]
     #[arg(long, value_name = "SECONDS", conflicts_with = "all")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,

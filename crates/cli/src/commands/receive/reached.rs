@@ -116,7 +116,7 @@ impl Reached {
         if lines.len() > LINES_MAX {
             let more = lines.len() - LINES_MAX;
             lines.truncate(LINES_MAX);
-            lines.push(format!("and GTIDs of {more} more servers"));
+            lines.push(format!("(further servers: {more})"));
         }
         lines
     }
@@ -171,7 +171,7 @@ mod tests {
         assert!(found.starts_with(&start[..super::LINE_START]) && found.ends_with(end), "{found}");
         let many: Vec<String> = (1..=5).map(|number| uuid(number) + ":1-7").collect();
         let mut wanted = many[..3].to_vec();
-        wanted.push("and GTIDs of 2 more servers".to_owned());
+        wanted.push("(further servers: 2)".to_owned());
         assert_eq!(lines(&many.join(",")), wanted);
         assert!(Reached { set: GtidSet::new(), ..Reached::default() }.lines().is_empty());
     }

@@ -286,7 +286,7 @@ impl Receiver {
                 Some(wanted) => format!("{} are free", bytes(wanted)),
                 None => "space is free".to_owned(),
             };
-            self.say(&format!("{error}; receiving stops until {until}"));
+            self.say(&format!("{error}; receiving is paused until {until}"));
         }
         while !self.options.cancel.is_cancelled() {
             self.rest(PAUSE_MIN);

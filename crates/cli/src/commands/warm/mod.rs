@@ -41,7 +41,7 @@ and locks nothing.";
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
 pub(crate) struct Warm {
-    /// Number of connections that search [default: 10, and up to 32 if reading a page takes long]
+    /// Number of connections that search [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     threads: Option<u16>,
     /// Skip this number of events ahead of the applier, as Replication Booster does. If -o, -s or -m is given, the
@@ -188,4 +188,4 @@ const REFUSALS: [(u16, &str); 3] = [
     (1227, "grant the account REPLICATION CLIENT (on MariaDB SLAVE MONITOR) ON *.*"),
 ];
 const ACCOUNT: &str =
-    "give an account that it lets in by --user, with --password-file or --password, or by --defaults-file";
+    "give an account that may log in, with --user and --password-file or --password, or with --defaults-file";
