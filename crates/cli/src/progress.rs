@@ -32,7 +32,7 @@ impl Screen {
         }
     }
 
-    /// Time before the first update.
+    /// Returns the time before the first update.
     pub(crate) const fn patience(&self) -> Duration {
         match self {
             Self::Nowhere => Duration::MAX,

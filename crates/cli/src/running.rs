@@ -25,7 +25,7 @@ impl fmt::Display for Running {
     }
 }
 
-/// Visibility of a process that has a file open for writing.
+/// Presence of another process that has a file open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
     /// A process has it open.

@@ -171,7 +171,7 @@ pub(crate) fn visible_lines(report: &str) -> String {
 }
 
 /// Escapes a name or message from a log, a server or a file system for a terminal: a character that moves the cursor
-/// or hides text becomes `\u{1b}`.
+/// or hides text is shown as an escape, such as `\u{1b}`.
 pub(crate) fn visible(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for character in name.chars() {
