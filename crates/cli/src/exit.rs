@@ -6,8 +6,8 @@
 //! |---|---|
 //! | 0 | success; no faults found |
 //! | 1 | a log is damaged, the work failed, or a thread panicked |
-//! | 2 | not started: wrong usage or settings, or a log that cannot be read (file not found, permission denied, no key) |
-//! | 130 | interrupted; another error has its own code. 0 if a service manager stops a command that runs until it is stopped |
+//! | 2 | not started: wrong usage or settings, or a log that cannot be read (not found, no permission, no key) |
+//! | 130 | interrupted; other errors have their own code. 0 if a service manager stops a command such as `receive` |
 
 use std::fmt;
 use std::io;

@@ -157,9 +157,10 @@ impl Warm {
 fn advised(error: warm::Error) -> anyhow::Error {
     if let warm::Error::Server { doing, cause: servers::Error::PasswordInTheOpen { plugin } } = &error {
         return anyhow!(
-            "could not {doing}: {plugin} sends the password itself, because the server has not cached it (or the password is wrong), but the connection is not encrypted: set --ssl-mode=REQUIRED, or connect by --socket; if the server has no \
-             TLS, --get-server-public-key requests the RSA public key that encrypts the password, and \
-             --server-public-key-path FILE names a copy of that key"
+            "could not {doing}: {plugin} sends the password itself, because the server has not cached it (or the \
+             password is wrong), but the connection is not encrypted: set --ssl-mode=REQUIRED, or connect by --socket; \
+             if the server has no TLS, --get-server-public-key requests the RSA public key that encrypts the password, \
+             and --server-public-key-path FILE names a copy of that key"
         );
     }
     let advice = match &error {
