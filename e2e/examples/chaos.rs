@@ -6,7 +6,7 @@ use std::env;
 
 use anyhow::{Context, Result, bail};
 use e2e::chaos::{Blow, Chaos, WAYS, source};
-use testkit::{Dice, Launch};
+use testkit::{Launch, SeededRandom};
 
 fn main() -> Result<()> {
     let numbers: Vec<u64> = env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let ways = WAYS.len() as u64;
     for (number, way) in (0..ways).zip(WAYS) {
         let share = count / ways + u64::from(number < count % ways);
-        let mut dice = Dice::new(seed.wrapping_add(number));
+        let mut dice = SeededRandom::new(seed.wrapping_add(number));
         let chaos = Chaos::new(&source, way)?;
         let dealt = chaos.strike(&Blow::ALL, usize::try_from(share)?, &mut dice);
         let dealt = dealt.with_context(|| format!("seed {seed}, {way:?}"))?;

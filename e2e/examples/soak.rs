@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use e2e::soak::Soak;
-use testkit::Dice;
+use testkit::SeededRandom;
 
 /// How often to say that it goes on.
 const TELL_PERIOD: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let [minutes, seed] = numbers[..] else { bail!("two numbers are needed: how many minutes, and a seed") };
     println!("seed {seed}");
     let (begin, mut told) = (Instant::now(), Duration::ZERO);
-    let soaked = Soak::new(&[])?.run(&mut Dice::new(seed), |blows| {
+    let soaked = Soak::new(&[])?.run(&mut SeededRandom::new(seed), |blows| {
         let elapsed = begin.elapsed();
         if elapsed >= told + TELL_PERIOD {
             told = elapsed;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use replay::order::CommitOrder;
-use replay::{ApplyAs, MysqlTarget, Report};
-use servers::Address;
-use testkit::Server;
+use replay::{ApplyAs, MysqlTarget, ReplayReport};
+use servers::ServerAddress;
+use testkit::TestServer;
 
 use crate::command::command;
 use crate::replays::{kill_and_go_on, options, replay_on, tables};
@@ -54,16 +54,21 @@ pub const TYPES: &str = "create database d; use d;
 ///
 /// # Errors
 /// When the server's socket is no part of an address.
-pub fn address(server: &Server, user: &str) -> Result<Address> {
+pub fn address(server: &TestServer, user: &str) -> Result<ServerAddress> {
     let text = format!("mysql://{user}@localhost/?socket={}", server.socket().display());
-    Address::parse(&text).context("the socket is no part of an address")
+    ServerAddress::parse(&text).context("the socket is no part of an address")
 }
 
 /// Replays all of these logs.
 ///
 /// # Errors
 /// When that fails.
-pub fn replay(logs: &[PathBuf], address: Address, apply_as: ApplyAs, order: CommitOrder) -> Result<Report> {
+pub fn replay(
+    logs: &[PathBuf],
+    address: ServerAddress,
+    apply_as: ApplyAs,
+    order: CommitOrder,
+) -> Result<ReplayReport> {
     replay_on(&MysqlTarget::open_as(address, apply_as)?, logs, &options(order))
 }
 
@@ -71,7 +76,7 @@ pub fn replay(logs: &[PathBuf], address: Address, apply_as: ApplyAs, order: Comm
 ///
 /// # Errors
 /// When it fails in the end.
-pub fn replay_killed(source: &Server, target: &Server, options: &[&str]) -> Result<()> {
+pub fn replay_killed(source: &TestServer, target: &TestServer, options: &[&str]) -> Result<()> {
     let logs = source.binlogs()?;
     kill_and_go_on(|| command(&logs, target, options), [40, 70, 110, 160, 230, 350, 500, 700])
 }
@@ -80,7 +85,11 @@ pub fn replay_killed(source: &Server, target: &Server, options: &[&str]) -> Resu
 ///
 /// # Errors
 /// When they do not: the first table that differs is named.
-pub fn are_equal(source: &Server, target: &Server, same: fn(&Server, &str) -> Result<String>) -> Result<()> {
+pub fn are_equal(
+    source: &TestServer,
+    target: &TestServer,
+    same: fn(&TestServer, &str) -> Result<String>,
+) -> Result<()> {
     let (theirs, ours) = (tables(source)?, tables(target)?);
     ensure!(theirs == ours, "the source has {theirs:?}, the target {ours:?}");
     ensure!(!theirs.is_empty(), "there are tables");
@@ -95,7 +104,7 @@ pub fn are_equal(source: &Server, target: &Server, same: fn(&Server, &str) -> Re
 ///
 /// # Errors
 /// When the server does not say.
-pub fn rows(server: &Server, table: &str) -> Result<String> {
+pub fn rows(server: &TestServer, table: &str) -> Result<String> {
     let (database, name) = table.split_once("`.`").context("a table has two names")?;
     let names = server.sql(&format!(
         "select column_name, data_type from information_schema.columns

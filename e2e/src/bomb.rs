@@ -9,10 +9,10 @@ use binlog::events::{
 };
 use binlog::gtid::Uuid;
 use binlog::{
-    Checksum, Event, Flags, Flavour, Format, Level, MAGIC, NextPosition, Origin, PayloadWriter, RawEvent,
-    put_inner,
+    Event, EventChecksum, EventFlags, EventFormat, EventOrigin, Flavour, MAGIC, NextPosition, PayloadWriter,
+    RawEvent, ZstdLevel, put_inner,
 };
-use logs::{LogReader, Next};
+use logs::{LogReader, ReadOutcome};
 
 /// The definition of the table whose rows are inserted.
 const TABLE: &[u8] = b"CREATE TABLE d.t (a INT PRIMARY KEY, b LONGBLOB)";
@@ -64,12 +64,12 @@ impl Bomb {
     }
 
     /// The compressed events, and how many bytes they are when opened.
-    fn payload(&self, format: &Format) -> Result<(Vec<u8>, u64)> {
+    fn payload(&self, format: &EventFormat) -> Result<(Vec<u8>, u64)> {
         let format = format.inside_payload();
         let inner = |event: &Event<'_>| -> Result<Vec<u8>> {
             let (mut bytes, mut inner) = (Vec::new(), Vec::new());
             put(event, &format, &mut bytes)?;
-            put_inner(&RawEvent::new(&bytes, Checksum::Absent)?, &mut inner);
+            put_inner(&RawEvent::new(&bytes, EventChecksum::Absent)?, &mut inner);
             Ok(inner)
         };
         let map = TableMap {
@@ -103,7 +103,7 @@ impl Bomb {
         let end = inner(&Event::Xid(Xid { xid: 3 }))?;
         let size_of_one = rows(&row, RowsFlags::default())?.len() as u64;
         let size = front.len() as u64 + u64::from(self.rows) * size_of_one + end.len() as u64;
-        let mut writer = PayloadWriter::new(Level::DEFAULT)?;
+        let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT)?;
         writer.begin(size)?;
         writer.push(&front)?;
         for number in 1..=self.rows {
@@ -117,17 +117,17 @@ impl Bomb {
 }
 
 /// The magic and the format description of a real server's log.
-fn beginning() -> Result<(Vec<u8>, Format)> {
+fn beginning() -> Result<(Vec<u8>, EventFormat)> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/types-compressed.binlog");
     let mut reader = LogReader::open(&sample)?;
-    let Next::Some(chunk) = reader.next_chunk(1 << 20)? else { bail!("{sample:?} has no events") };
+    let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? else { bail!("{sample:?} has no events") };
     let Some(event) = chunk.get(0) else { bail!("{sample:?} has no format description") };
     Ok(([&MAGIC, event.raw.bytes()].concat(), (**chunk.format()).clone()))
 }
 
-fn put(event: &Event<'_>, format: &Format, out: &mut Vec<u8>) -> Result<()> {
-    let origin = Origin { timestamp: 1_700_000_000, server_id: 1, flags: Flags(0) };
-    let next = NextPosition::Behind(out.len() as u64);
+fn put(event: &Event<'_>, format: &EventFormat, out: &mut Vec<u8>) -> Result<()> {
+    let origin = EventOrigin { timestamp: 1_700_000_000, server_id: 1, flags: EventFlags(0) };
+    let next = NextPosition::FromStart(out.len() as u64);
     Ok(event.write(origin, next, format, out)?)
 }
 

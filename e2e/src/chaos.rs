@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use testkit::{Cut, Dice, Launch, Proxy, Server};
+use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer};
 
 use crate::as_sql::are_equal;
 use crate::program::bintide;
@@ -61,7 +61,7 @@ const BLOWS_MAX: usize = 12;
 ///
 /// # Errors
 /// When the server does not start, or refuses something.
-pub fn source(launch: &Launch, size: usize) -> Result<Server> {
+pub fn source(launch: &Launch, size: usize) -> Result<TestServer> {
     let source = replays::source(launch, &[])?;
     source.sql(
         "create database d; create table d.t (id int primary key auto_increment, n int); create table d.v (n int)",
@@ -79,7 +79,7 @@ pub fn source(launch: &Launch, size: usize) -> Result<Server> {
 
 /// A replay of a source, in one way, to one target after the other.
 pub struct Chaos<'s> {
-    source: &'s Server,
+    source: &'s TestServer,
     way: Way,
     /// How long it takes when nothing stops it.
     span: Duration,
@@ -87,7 +87,7 @@ pub struct Chaos<'s> {
 
 /// One target, and the network in front of it.
 struct Victim {
-    server: Server,
+    server: TestServer,
     proxy: Proxy,
 }
 
@@ -96,7 +96,7 @@ impl<'s> Chaos<'s> {
     ///
     /// # Errors
     /// When that fails.
-    pub fn new(source: &'s Server, way: Way) -> Result<Self> {
+    pub fn new(source: &'s TestServer, way: Way) -> Result<Self> {
         bintide()?;
         let mut chaos = Self { source, way, span: Duration::ZERO };
         let (victim, begin) = (chaos.victim()?, Instant::now());
@@ -112,7 +112,12 @@ impl<'s> Chaos<'s> {
     ///
     /// # Errors
     /// When a target ends with something else than the source, or a replay does not go on.
-    pub fn strike(&self, blows: &[Blow], count: usize, dice: &mut Dice) -> Result<BTreeMap<Blow, usize>> {
+    pub fn strike(
+        &self,
+        blows: &[Blow],
+        count: usize,
+        dice: &mut SeededRandom,
+    ) -> Result<BTreeMap<Blow, usize>> {
         let (mut dealt, mut total) = (BTreeMap::new(), 0);
         while total < count {
             let mut victim = self.victim()?;
@@ -180,8 +185,8 @@ impl Victim {
             Blow::Bintide => child.kill()?,
             Blow::Target => self.server.kill()?,
             Blow::Restart => self.server.stop()?,
-            Blow::Close => self.proxy.cut(Cut::Close),
-            Blow::Reset => self.proxy.cut(Cut::Reset),
+            Blow::Close => self.proxy.cut(CutMode::Close),
+            Blow::Reset => self.proxy.cut(CutMode::Reset),
         }
         let output = child.wait_with_output()?;
         if matches!(blow, Blow::Target | Blow::Restart) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use testkit::Server;
+use testkit::TestServer;
 
 use crate::program::bintide;
 
@@ -32,7 +32,7 @@ impl From<Output> for Ran {
 }
 
 /// A server's address, for an account that it knows.
-pub fn address(user: &str, server: &Server) -> String {
+pub fn address(user: &str, server: &TestServer) -> String {
     format!("mysql://{user}@localhost/?socket={}", server.socket().display())
 }
 
@@ -41,7 +41,7 @@ pub fn address(user: &str, server: &Server) -> String {
 /// # Errors
 ///
 /// When it does not start.
-pub fn replay(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Ran> {
+pub fn replay(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Ran> {
     Ok(command(logs, target, more)?.output()?.into())
 }
 
@@ -50,7 +50,7 @@ pub fn replay(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Ran> {
 /// # Errors
 ///
 /// When it does not start.
-pub fn begin(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Child> {
+pub fn begin(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Child> {
     let mut command = command(logs, target, more)?;
     Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
 }
@@ -60,7 +60,7 @@ pub fn begin(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Child> 
 /// # Errors
 ///
 /// When there is no such program.
-pub fn command(logs: &[PathBuf], target: &Server, more: &[&str]) -> Result<Command> {
+pub fn command(logs: &[PathBuf], target: &TestServer, more: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(logs).args(["--to", &address("root", target)]).args(more);
     Ok(command)

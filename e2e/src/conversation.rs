@@ -6,10 +6,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 use wire::{
-    Capabilities, Cleartext, ClientHandshake, ClientOptions, End, Next, Packets, ReplicaConversation,
-    ReplicaOptions, SemiSync, ServerKey, Start, Step, TlsWish, Transport,
+    Capabilities, CleartextPolicy, ClientHandshake, ClientOptions, HandshakeStep, PacketCodec,
+    ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, SemiSync, ServerKeySource,
+    TlsMode, Transport,
 };
 
 /// Bytes on a line.
@@ -28,10 +29,10 @@ pub fn client() -> ClientOptions {
         user: b"repl".to_vec(),
         password: b"secret".to_vec(),
         capabilities: Capabilities::default(),
-        tls: TlsWish::Never,
+        tls: TlsMode::Never,
         transport: Transport::Network,
-        server_key: ServerKey::Ask,
-        cleartext: Cleartext::Refuse,
+        server_key: ServerKeySource::Ask,
+        cleartext: CleartextPolicy::Refuse,
         compressions: vec![None],
         attributes: vec![("program_name".to_owned(), "bintide".to_owned())],
         padding: [7; 20],
@@ -47,8 +48,8 @@ pub fn replica() -> ReplicaOptions {
         report_port: 3307,
         heartbeat: Duration::from_secs(30),
         semi_sync: SemiSync::Off,
-        start: Start::Position { file: b"binlog.000001".to_vec(), position: 4 },
-        end: End::LastEvent,
+        start: ReplicaStart::Position { file: b"binlog.000001".to_vec(), position: 4 },
+        end: ReplicaEnd::LastEvent,
     }
 }
 
@@ -66,16 +67,16 @@ pub fn record(launch: &Launch) -> Result<String> {
     )?;
     let mut wire = Recorded::connect(&server)?;
     let mut handshake = ClientHandshake::new(client());
-    let mut next = Next::Wait;
+    let mut next = HandshakeStep::Wait;
     let session = loop {
         next = match next {
-            Next::Wait => handshake.read(&wire.next()?)?,
-            Next::Send(payload) => {
+            HandshakeStep::Wait => handshake.read(&wire.next()?)?,
+            HandshakeStep::Send(payload) => {
                 wire.send(&payload)?;
-                Next::Wait
+                HandshakeStep::Wait
             }
-            Next::StartTls(_) => bail!("a recorded conversation is plain"),
-            Next::Done(session) => break session,
+            HandshakeStep::StartTls(_) => bail!("a recorded conversation is plain"),
+            HandshakeStep::Done(session) => break session,
         };
     };
     let (mut conversation, mut command) = ReplicaConversation::begin(replica(), session)?;
@@ -84,9 +85,9 @@ pub fn record(launch: &Launch) -> Result<String> {
         wire.send(&command)?;
         command = loop {
             match conversation.read(&wire.next()?)? {
-                Step::Send(command) => break command,
-                Step::Wait | Step::Event(_) => {}
-                Step::End => return Ok(wire.text),
+                ReplicaStep::Send(command) => break command,
+                ReplicaStep::Wait | ReplicaStep::Event(_) => {}
+                ReplicaStep::End => return Ok(wire.text),
             }
         };
     }
@@ -94,20 +95,20 @@ pub fn record(launch: &Launch) -> Result<String> {
 
 struct Recorded {
     stream: TcpStream,
-    packets: Packets,
+    packets: PacketCodec,
     text: String,
 }
 
 impl Recorded {
-    fn connect(server: &Server) -> Result<Self> {
+    fn connect(server: &TestServer) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
-        Ok(Self { stream, packets: Packets::new(1 << 24), text: String::new() })
+        Ok(Self { stream, packets: PacketCodec::new(1 << 24), text: String::new() })
     }
 
     fn send(&mut self, payload: &[u8]) -> Result<()> {
         self.packets.send(payload);
         let bytes = self.packets.output().to_vec();
-        self.packets.sent(bytes.len());
+        self.packets.mark_sent(bytes.len());
         self.stream.write_all(&bytes)?;
         self.note("client", &bytes)
     }

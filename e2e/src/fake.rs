@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use wire::{
-    Capabilities, ColumnDefinition, Command, EofPacket, ErrPacket, Greeting, OkPacket, Packets, ResultWriter,
-    Status,
+    Capabilities, ClientCommand, ColumnDefinition, EofPacket, ErrPacket, OkPacket, PacketCodec, ResultWriter,
+    ServerGreeting, ServerStatus,
 };
 
 /// A command of a client.
@@ -186,9 +186,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
-    let mut client = Client { stream, packets: Packets::new(PACKET_SIZE_MAX) };
+    let mut client = Client { stream, packets: PacketCodec::new(PACKET_SIZE_MAX) };
     let capabilities = CAPABILITIES.iter().fold(Capabilities(0), |all, one| Capabilities(all.0 | one.0));
-    let greeting = Greeting {
+    let greeting = ServerGreeting {
         server_version: shared.version.as_bytes(),
         connection_id: 7,
         nonce: (b"12345678", b"123456789012"),
@@ -205,13 +205,13 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
         client.packets.begin_command();
         let payload = client.next()?;
         let text;
-        let asked = match Command::decode(&payload) {
-            Ok(Command::Quit) => return Ok(()),
-            Ok(Command::Query { sql }) => {
+        let asked = match ClientCommand::decode(&payload) {
+            Ok(ClientCommand::Quit) => return Ok(()),
+            Ok(ClientCommand::Query { sql }) => {
                 text = String::from_utf8_lossy(sql);
                 Asked::Query(&text)
             }
-            Ok(Command::BinlogDump(_) | Command::BinlogDumpGtid(_)) => Asked::Dump,
+            Ok(ClientCommand::BinlogDump(_) | ClientCommand::BinlogDumpGtid(_)) => Asked::Dump,
             _ => Asked::Other(payload.first().copied().unwrap_or_default()),
         };
         let reply = shared.script.lock().unwrap_or_else(PoisonError::into_inner)(asked);
@@ -221,7 +221,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
 
 struct Client {
     stream: TcpStream,
-    packets: Packets,
+    packets: PacketCodec,
 }
 
 impl Client {
@@ -249,7 +249,7 @@ impl Client {
     fn flush(&mut self) -> io::Result<()> {
         let size = self.packets.output().len();
         self.stream.write_all(self.packets.output())?;
-        self.packets.sent(size);
+        self.packets.mark_sent(size);
         Ok(())
     }
 
@@ -285,7 +285,7 @@ impl Client {
 }
 
 fn put_rows(
-    packets: &mut Packets,
+    packets: &mut PacketCodec,
     capabilities: Capabilities,
     columns: &[String],
     rows: &[Vec<Option<String>>],
@@ -311,5 +311,5 @@ fn put_rows(
             row.iter().map(|value| value.as_ref().map(String::as_bytes)).collect();
         writer.row(&values);
     }
-    writer.end(Status::default());
+    writer.end(ServerStatus::default());
 }

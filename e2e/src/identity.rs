@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Result, ensure};
-use testkit::Dice;
+use testkit::SeededRandom;
 
 use crate::compare::{Difference, Run};
 use crate::logs::{LogSet, Logs};
@@ -38,7 +38,7 @@ pub fn check_random(name: &str, logs: &Logs, seed: u64, draws: usize) -> Result<
         choices.into_iter().filter(|choice| NOT_DRAWN.iter().all(|(long, _)| *long != choice.long)).collect();
     let draws = env::var(DRAWS).ok().and_then(|text| text.parse().ok()).unwrap_or(draws);
     println!("{name}: {draws} runs, {SEED}={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let mut used = BTreeSet::new();
     let runs: Vec<Run> = (0..draws).map(|_| draw(&mut dice, logs, &drawn, &mut used)).collect();
     let unused: Vec<&str> =
@@ -89,7 +89,7 @@ fn check_program(program: Program, name: &str, logs: &Logs, runs: &[Run]) -> Res
 }
 
 /// One run: two to four options over one log, a folder of them, standard input, or several.
-fn draw(dice: &mut Dice, logs: &Logs, choices: &[Choice], used: &mut BTreeSet<String>) -> Run {
+fn draw(dice: &mut SeededRandom, logs: &Logs, choices: &[Choice], used: &mut BTreeSet<String>) -> Run {
     let set = dice.pick(&logs.sets);
     let mut arguments = Vec::new();
     let mut wanted = 2 + dice.below(3);
@@ -109,7 +109,7 @@ fn draw(dice: &mut Dice, logs: &Logs, choices: &[Choice], used: &mut BTreeSet<St
 }
 
 /// Options about what is printed are drawn more often than those about a connection that is never made.
-fn pick_choice<'a>(dice: &mut Dice, choices: &'a [Choice]) -> &'a Choice {
+fn pick_choice<'a>(dice: &mut SeededRandom, choices: &'a [Choice]) -> &'a Choice {
     const OFTEN: [&str; 12] = [
         "verbose",
         "base64-output",
@@ -133,7 +133,7 @@ fn pick_choice<'a>(dice: &mut Dice, choices: &'a [Choice]) -> &'a Choice {
     dice.pick(choices)
 }
 
-fn option_file(dice: &mut Dice) -> String {
+fn option_file(dice: &mut SeededRandom) -> String {
     let lines =
         ["verbose", "short-form", "hexdump", "skip-gtids", "database=docs", "loose-bogus=1", "offset = 2"];
     let groups = ["mysqlbinlog", "client", "mysqlbinlog_two", "mysqld"];
@@ -144,7 +144,7 @@ fn option_file(dice: &mut Dice) -> String {
     text
 }
 
-fn add_logs(dice: &mut Dice, logs: &Logs, set: &LogSet, run: &mut Run, arguments: &mut Vec<String>) {
+fn add_logs(dice: &mut SeededRandom, logs: &Logs, set: &LogSet, run: &mut Run, arguments: &mut Vec<String>) {
     match dice.below(12) {
         0 => {
             run.stdin = Some(dice.pick(&set.files).clone());
@@ -214,7 +214,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use anyhow::Result;
-    use testkit::Dice;
+    use testkit::SeededRandom;
 
     use super::{check_program, draw};
     use crate::logs::Logs;
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn real_program_is_like_itself() -> Result<()> {
         let (logs, choices) = (Logs::samples()?, options::all()?);
-        let mut dice = Dice::new(1);
+        let mut dice = SeededRandom::new(1);
         let mut used = BTreeSet::new();
         let runs: Vec<_> = (0..100).map(|_| draw(&mut dice, &logs, &choices, &mut used)).collect();
         check_program(Program::Real, "self", &logs, &runs)

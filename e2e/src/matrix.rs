@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use testkit::{Flavour, Launch, Package, Server};
+use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
 
 use crate::as_sql::TYPES;
 
@@ -16,9 +16,9 @@ use crate::as_sql::TYPES;
 #[derive(Debug)]
 pub struct MatrixServer {
     /// The version.
-    pub package: Package,
+    pub package: TestPackage,
     /// The server.
-    pub server: Server,
+    pub server: TestServer,
     /// The folder of the copied logs; each is a `*.binlog`.
     pub folder: PathBuf,
     /// Copies of the closed logs, in order.
@@ -27,7 +27,7 @@ pub struct MatrixServer {
 
 type Slot = &'static Mutex<Option<&'static MatrixServer>>;
 
-static SLOTS: LazyLock<Mutex<BTreeMap<Package, Slot>>> = LazyLock::new(Mutex::default);
+static SLOTS: LazyLock<Mutex<BTreeMap<TestPackage, Slot>>> = LazyLock::new(Mutex::default);
 
 impl MatrixServer {
     /// The server of this version, started and worked on at the first call.
@@ -35,7 +35,7 @@ impl MatrixServer {
     /// # Errors
     ///
     /// When it does not start, or refuses the work.
-    pub fn of(package: Package) -> Result<&'static Self> {
+    pub fn of(package: TestPackage) -> Result<&'static Self> {
         let slot = *lock(&SLOTS).entry(package).or_insert_with(|| Box::leak(Box::default()));
         let mut slot = lock(slot);
         if let Some(server) = *slot {
@@ -46,7 +46,7 @@ impl MatrixServer {
         Ok(server)
     }
 
-    fn start(package: Package) -> Result<Self> {
+    fn start(package: TestPackage) -> Result<Self> {
         let server = launch(package).option("--server-id=1").start()?;
         server.sql(&work(package)).context("the shared work")?;
         server.sql("flush logs")?;
@@ -69,13 +69,13 @@ impl MatrixServer {
     /// # Errors
     ///
     /// When it does not start.
-    pub fn target(&self) -> Result<Server> {
+    pub fn target(&self) -> Result<TestServer> {
         launch(self.package).option("--server-id=2").start()
     }
 
     /// Whether it is a MariaDB.
     pub fn is_mariadb(&self) -> bool {
-        self.package.flavour() == Some(Flavour::MariaDb)
+        self.package.flavour() == Some(ServerFlavour::MariaDb)
     }
 }
 
@@ -84,7 +84,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn launch(package: Package) -> Launch {
+fn launch(package: TestPackage) -> Launch {
     Launch::of(package).option("--binlog-format=ROW")
 }
 
@@ -94,11 +94,11 @@ fn launch(package: Package) -> Launch {
 ///
 /// When a check fails on one of them.
 pub fn check_each(
-    packages: &[Package],
+    packages: &[TestPackage],
     check: impl Fn(&'static MatrixServer) -> Result<()> + Sync,
 ) -> Result<()> {
-    let check_all = |packages: &[Package]| -> Vec<String> {
-        let run = |package: &Package| {
+    let check_all = |packages: &[TestPackage]| -> Vec<String> {
+        let run = |package: &TestPackage| {
             let error = MatrixServer::of(*package).and_then(&check).err()?;
             Some(format!("{}: {error:#}", package.name()))
         };
@@ -176,13 +176,13 @@ const MARIADB: &str = "use w; create table own (id int primary key, i6 inet6, t 
     begin; insert into account (owner, n) values ('xa', 1); commit;";
 
 /// Servers of 8.0 that do not run [`MADE`].
-const MADE_WITHOUT: [Package; 2] = [Package::Mysql8_0_15, Package::Mysql8_0_12];
+const MADE_WITHOUT: [TestPackage; 2] = [TestPackage::Mysql8_0_15, TestPackage::Mysql8_0_12];
 
 /// The shared work, as this version knows it: values of all its types, then transactions and definitions.
-pub fn work(package: Package) -> String {
+pub fn work(package: TestPackage) -> String {
     let mut parts = vec![types(package), PLAIN.to_owned()];
     match (package.flavour(), package.version()) {
-        (Some(Flavour::MariaDb), _) => parts.push(MARIADB.to_owned()),
+        (Some(ServerFlavour::MariaDb), _) => parts.push(MARIADB.to_owned()),
         (_, version) if version >= (8, 0) && !MADE_WITHOUT.contains(&package) => {
             parts.extend([JSON, MYSQL_8, MADE].map(str::to_owned));
         }
@@ -190,14 +190,14 @@ pub fn work(package: Package) -> String {
         (_, version) if version >= (5, 7) => parts.push(JSON.to_owned()),
         _ => {}
     }
-    if package.flavour() == Some(Flavour::Mysql) && package.version() >= (5, 6) {
+    if package.flavour() == Some(ServerFlavour::Mysql) && package.version() >= (5, 6) {
         parts.push(TRIGGER.to_owned());
     }
     parts.join("\n")
 }
 
 /// Edge values of all types, without those that an old version does not know.
-fn types(package: Package) -> String {
+fn types(package: TestPackage) -> String {
     let version = package.version();
     let mut text = TYPES.to_owned();
     if version < (5, 6) {
@@ -215,12 +215,12 @@ fn types(package: Package) -> String {
 
 /// The newest program that prints logs of this version as rows, and its arguments: `mysqlbinlog` 9.7 does not print
 /// row events of version 1, which 5.5 wrote.
-pub fn log_printer(package: Package) -> Package {
+pub fn log_printer(package: TestPackage) -> TestPackage {
     match (package.flavour(), package.version()) {
-        (Some(Flavour::MariaDb), (11, 4)) => Package::MariaDb11_8,
-        (Some(Flavour::MariaDb), _) => package,
-        (_, (5, 5)) => Package::Mysql8_0,
-        _ => Package::Mysql,
+        (Some(ServerFlavour::MariaDb), (11, 4)) => TestPackage::MariaDb11_8,
+        (Some(ServerFlavour::MariaDb), _) => package,
+        (_, (5, 5)) => TestPackage::Mysql8_0,
+        _ => TestPackage::Mysql,
     }
 }
 
@@ -236,11 +236,11 @@ pub fn changes_shown(text: &[u8]) -> [usize; 3] {
 /// # Errors
 ///
 /// When it refuses a log.
-pub fn shown_by(printer: Package, logs: &[PathBuf]) -> Result<Vec<u8>> {
+pub fn shown_by(printer: TestPackage, logs: &[PathBuf]) -> Result<Vec<u8>> {
     let mut arguments = vec!["--no-defaults".to_owned(), "-v".to_owned()];
     arguments.push("--base64-output=decode-rows".to_owned());
     arguments.extend(logs.iter().map(|log| path_text(log)));
-    let output = testkit::Home::find(printer)?.mysqlbinlog(&arguments, b"")?;
+    let output = testkit::PackageHome::find(printer)?.mysqlbinlog(&arguments, b"")?;
     ensure!(output.status.success(), "{}: {}", printer.name(), String::from_utf8_lossy(&output.stderr));
     Ok(output.stdout)
 }

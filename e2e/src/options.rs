@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
-use testkit::{Dice, Home, Package};
+use testkit::{PackageHome, SeededRandom, TestPackage};
 
 use crate::logs::LogSet;
 
@@ -42,7 +42,7 @@ pub const NOT_DRAWN: [(&str, &str); 3] = [
 /// # Errors
 /// When it cannot be run, or its help is not understood.
 pub fn all() -> Result<Vec<Choice>> {
-    let output = Home::find(Package::Mysql)?.mysqlbinlog(&["--no-defaults", "--help"], b"")?;
+    let output = PackageHome::find(TestPackage::Mysql)?.mysqlbinlog(&["--no-defaults", "--help"], b"")?;
     let choices = parse(&String::from_utf8_lossy(&output.stdout))?;
     ensure!(choices.len() > 60, "only {} options found in the help", choices.len());
     Ok(choices)
@@ -73,7 +73,7 @@ fn parse(help: &str) -> Result<Vec<Choice>> {
 
 impl Choice {
     /// The option as an argument or two, with a value fit for the logs, in one of the ways it can be written.
-    pub fn draw(&self, dice: &mut Dice, set: &LogSet) -> Vec<String> {
+    pub fn draw(&self, dice: &mut SeededRandom, set: &LogSet) -> Vec<String> {
         let dashes = self.long.as_str();
         match self.value {
             Takes::Nothing => vec![self.draw_switch(dice)],
@@ -96,7 +96,7 @@ impl Choice {
         }
     }
 
-    fn draw_switch(&self, dice: &mut Dice) -> String {
+    fn draw_switch(&self, dice: &mut SeededRandom) -> String {
         let long = &self.long;
         if self.long == "verbose" {
             return (*dice.pick(&["-v", "-vv", "-vvv", "--verbose"])).to_owned();
@@ -115,7 +115,7 @@ impl Choice {
 }
 
 /// A value for the option: mostly one that makes sense for the logs, now and then one that does not.
-fn value_of(long: &str, dice: &mut Dice, set: &LogSet) -> String {
+fn value_of(long: &str, dice: &mut SeededRandom, set: &LogSet) -> String {
     let listed: &[&str] = match long {
         "base64-output" => &["never", "decode-rows", "auto", "always", "dec", "NEVER", "", "unspec"],
         "bind-address" => &["127.0.0.1", "::1"],
@@ -157,14 +157,14 @@ fn value_of(long: &str, dice: &mut Dice, set: &LogSet) -> String {
     (*dice.pick(listed)).to_owned()
 }
 
-fn database(dice: &mut Dice, set: &LogSet) -> String {
+fn database(dice: &mut SeededRandom, set: &LogSet) -> String {
     if set.databases.is_empty() || dice.once_in(5) {
         return (*dice.pick(&["no_such", "mysql", ""])).to_owned();
     }
     dice.pick(&set.databases).clone()
 }
 
-fn rewrite(dice: &mut Dice, set: &LogSet) -> String {
+fn rewrite(dice: &mut SeededRandom, set: &LogSet) -> String {
     let from = database(dice, set);
     match dice.below(8) {
         0 => from,
@@ -174,7 +174,7 @@ fn rewrite(dice: &mut Dice, set: &LogSet) -> String {
     }
 }
 
-fn position(dice: &mut Dice, set: &LogSet) -> String {
+fn position(dice: &mut SeededRandom, set: &LogSet) -> String {
     if set.positions.is_empty() || dice.once_in(8) {
         let odd = ["0", "1", "4", "120", "4294967296", "18446744073709551615", "1K", "-5", "abc"];
         return (*dice.pick(&odd)).to_owned();
@@ -185,7 +185,7 @@ fn position(dice: &mut Dice, set: &LogSet) -> String {
 }
 
 /// A moment near the events of the log, in one of the ways a DATETIME can be written.
-fn datetime(dice: &mut Dice, set: &LogSet) -> String {
+fn datetime(dice: &mut SeededRandom, set: &LogSet) -> String {
     if set.times.is_empty() || dice.once_in(8) {
         let odd =
             ["", "bogus", "0000-00-00 00:00:00", "2023-02-30 00:00:00", "1969-12-31", "9999-12-31 23:59:59"];
@@ -206,7 +206,7 @@ fn datetime(dice: &mut Dice, set: &LogSet) -> String {
     }
 }
 
-fn gtids(dice: &mut Dice) -> String {
+fn gtids(dice: &mut SeededRandom) -> String {
     const SOURCE: &str = "5ea5ca5e-0001-4000-8000-000000000001";
     let from = 1 + dice.below(12);
     let to = from + dice.below(9);

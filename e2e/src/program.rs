@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use testkit::{Home, Package};
+use testkit::{PackageHome, TestPackage};
 
 /// The program that both pretend to be.
 const NAME: &str = "mysqlbinlog";
@@ -57,7 +57,7 @@ impl Program {
         command.env_clear().env("TZ", surroundings.time_zone).env("HOME", surroundings.folder);
         // Files of LOAD DATA then land where they are compared.
         command.env("TMPDIR", surroundings.folder);
-        command.env("TZDIR", Home::find(Package::Mysql)?.time_zones());
+        command.env("TZDIR", PackageHome::find(TestPackage::Mysql)?.time_zones());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("could not start {self:?}"))?;
         let mut stdin = child.stdin.take().context("the program has no standard input")?;
@@ -72,7 +72,7 @@ impl Program {
 
     fn command(self, folder: &Path) -> Result<Command> {
         match self {
-            Self::Real => Home::find(Package::Mysql)?.command(NAME),
+            Self::Real => PackageHome::find(TestPackage::Mysql)?.command(NAME),
             Self::Ours => {
                 let link = folder.with_extension("bin").join(NAME);
                 if !link.exists() {
@@ -99,7 +99,7 @@ pub fn bintide() -> Result<&'static Path> {
 }
 
 fn build() -> Result<PathBuf> {
-    let mut command = testkit::cargo(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let mut command = testkit::cargo_command(Path::new(env!("CARGO_MANIFEST_DIR")));
     command.args(["build", "--quiet", "--package", "bintide"]);
     command.env("CARGO_TARGET_DIR", testkit::target_dir());
     let output = command.output().context("could not run cargo")?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use binlog::MAGIC;
-use logs::{LogReader, Next, read_keyring};
-use testkit::Server;
+use logs::{LogReader, ReadOutcome, read_keyring};
+use testkit::TestServer;
 
 /// A folder has the logs of a server, and its index: the closed files are the same; of the last one, which the server
 /// has open, one flag in its head differs.
@@ -15,7 +15,7 @@ use testkit::Server;
 /// # Errors
 ///
 /// With where they differ.
-pub fn same_logs(server: &Server, folder: &Path) -> Result<()> {
+pub fn same_logs(server: &TestServer, folder: &Path) -> Result<()> {
     same_logs_read(server, folder, |log| Ok(fs::read(log)?))
 }
 
@@ -24,12 +24,12 @@ pub fn same_logs(server: &Server, folder: &Path) -> Result<()> {
 /// # Errors
 ///
 /// As [`same_logs`]; also when a log is in the open.
-pub fn same_logs_encrypted(server: &Server, folder: &Path, keyring: &Path) -> Result<()> {
+pub fn same_logs_encrypted(server: &TestServer, folder: &Path, keyring: &Path) -> Result<()> {
     let keyring = Arc::new(read_keyring(keyring)?);
     same_logs_read(server, folder, |log| {
         let mut reader = LogReader::open(log)?.with_keyring(Arc::clone(&keyring));
         let mut bytes = MAGIC.to_vec();
-        while let Next::Some(chunk) = reader.next_chunk(1 << 20)? {
+        while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? {
             bytes.extend_from_slice(chunk.bytes());
         }
         ensure!(reader.is_encrypted(), "{} is not encrypted", log.display());
@@ -49,7 +49,7 @@ pub fn write_keyring(path: &Path) -> Result<()> {
     Ok(fs::write(path, format!(r#"{{"version":"1.0","elements":[{key}]}}"#))?)
 }
 
-fn same_logs_read(server: &Server, folder: &Path, read: impl Fn(&Path) -> Result<Vec<u8>>) -> Result<()> {
+fn same_logs_read(server: &TestServer, folder: &Path, read: impl Fn(&Path) -> Result<Vec<u8>>) -> Result<()> {
     let logs = server.binlogs()?;
     for (number, log) in logs.iter().enumerate() {
         let name = log.file_name().context("a log has a name")?;

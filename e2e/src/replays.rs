@@ -9,12 +9,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use filter::Filter;
+use filter::ReplicationFilter;
 use replay::order::CommitOrder;
-use replay::schedule::Mode;
-use replay::{Gap, Log, MysqlTarget, Observer, Options, Report, Selection, Source, Status, Target};
-use servers::Address;
-use testkit::{Launch, Server};
+use replay::schedule::ParallelMode;
+use replay::{
+    GapPolicy, MysqlTarget, ReplayLog, ReplayObserver, ReplayOptions, ReplayReport, ReplayStatus,
+    ReplayTarget, TransactionSelection, TransactionSource,
+};
+use servers::ServerAddress;
+use testkit::{Launch, TestServer};
 
 /// Sample scripts whose transactions are of many kinds, and say the same wherever they are run.
 pub const SCRIPTS: [&str; 13] = [
@@ -48,7 +51,7 @@ pub fn script(name: &str) -> Result<String> {
 /// # Errors
 ///
 /// When it does not start, or refuses one.
-pub fn source(launch: &Launch, scripts: &[&str]) -> Result<Server> {
+pub fn source(launch: &Launch, scripts: &[&str]) -> Result<TestServer> {
     let source = launch.clone().option("--server-id=1").start()?;
     for script in scripts {
         source.sql(&self::script(script)?)?;
@@ -63,7 +66,7 @@ pub fn source(launch: &Launch, scripts: &[&str]) -> Result<Server> {
 /// # Errors
 ///
 /// When the source refuses.
-pub fn run_what_is_killed(source: &Server, changes: usize, definitions: usize) -> Result<()> {
+pub fn run_what_is_killed(source: &TestServer, changes: usize, definitions: usize) -> Result<()> {
     source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
     source.sql(&"insert into d.t (n) values (1); update d.t set n = n + 1;".repeat(changes))?;
     source.sql("create table d.v (n int)")?;
@@ -80,31 +83,32 @@ pub fn run_what_is_killed(source: &Server, changes: usize, definitions: usize) -
 /// # Errors
 ///
 /// When it does not start.
-pub fn target(log: &str) -> Result<Server> {
+pub fn target(log: &str) -> Result<TestServer> {
     Launch::mysql().options(["--server-id=2", "--local-infile=1", log]).start()
 }
 
 /// Commits in this order, from four workers.
-pub fn options(order: CommitOrder) -> Options {
-    let mode = if order == CommitOrder::Grouped { Mode::Writeset } else { Mode::LogicalClock };
+pub fn options(order: CommitOrder) -> ReplayOptions {
+    let mode =
+        if order == CommitOrder::Grouped { ParallelMode::Writeset } else { ParallelMode::LogicalClock };
     let workers = NonZeroUsize::MIN.saturating_add(3);
-    Options {
+    ReplayOptions {
         order,
         group_max: 1000,
         memory: 300 << 20,
         workers,
         mode,
-        selection: Selection::default(),
-        filter: Filter::default(),
-        gap: Gap::Refuse,
+        selection: TransactionSelection::default(),
+        filter: ReplicationFilter::default(),
+        gap: GapPolicy::Refuse,
     }
 }
 
 /// Watches and says nothing.
 pub struct Quiet;
 
-impl Observer for Quiet {
-    fn at(&mut self, _: &Status<'_>) -> ControlFlow<()> {
+impl ReplayObserver for Quiet {
+    fn on_status(&mut self, _: &ReplayStatus<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -114,9 +118,13 @@ impl Observer for Quiet {
 /// # Errors
 ///
 /// When the replay fails.
-pub fn replay_on(target: &dyn Target, logs: &[PathBuf], options: &Options) -> Result<Report> {
-    let logs = logs.iter().cloned().map(Log::File).collect();
-    Ok(replay::replay(&mut Source::new(logs, None, 1 << 30), target, options, &mut Quiet)?)
+pub fn replay_on(
+    target: &dyn ReplayTarget,
+    logs: &[PathBuf],
+    options: &ReplayOptions,
+) -> Result<ReplayReport> {
+    let logs = logs.iter().cloned().map(ReplayLog::File).collect();
+    Ok(replay::replay(&mut TransactionSource::new(logs, None, 1 << 30), target, options, &mut Quiet)?)
 }
 
 /// Applies logs to the server behind a socket.
@@ -124,9 +132,9 @@ pub fn replay_on(target: &dyn Target, logs: &[PathBuf], options: &Options) -> Re
 /// # Errors
 ///
 /// When the replay fails.
-pub fn replay_to(logs: &[PathBuf], socket: &Path, options: &Options) -> Result<Report> {
+pub fn replay_to(logs: &[PathBuf], socket: &Path, options: &ReplayOptions) -> Result<ReplayReport> {
     let text = format!("mysql://root@localhost/?socket={}", socket.display());
-    replay_on(&MysqlTarget::open(Address::parse(&text)?)?, logs, options)
+    replay_on(&MysqlTarget::open(ServerAddress::parse(&text)?)?, logs, options)
 }
 
 /// Replays by the command, killing it again and again after so many milliseconds, and then to the end.
@@ -159,7 +167,7 @@ pub fn kill_and_go_on(
 /// # Errors
 ///
 /// When the server refuses.
-pub fn tables(server: &Server) -> Result<Vec<String>> {
+pub fn tables(server: &TestServer) -> Result<Vec<String>> {
     let tables = server.sql(
         "select concat('`', replace(table_schema, '`', '``'), '`.`', replace(table_name, '`', '``'), '`')
          from information_schema.tables where table_type = 'BASE TABLE'
@@ -176,7 +184,7 @@ pub fn tables(server: &Server) -> Result<Vec<String>> {
 /// # Errors
 ///
 /// When the server refuses.
-pub fn checksum(server: &Server, table: &str) -> Result<String> {
+pub fn checksum(server: &TestServer, table: &str) -> Result<String> {
     server.sql(&format!("checksum table {table}"))
 }
 
@@ -185,7 +193,7 @@ pub fn checksum(server: &Server, table: &str) -> Result<String> {
 /// # Errors
 ///
 /// When the server refuses.
-pub fn checksums(server: &Server) -> Result<Vec<String>> {
+pub fn checksums(server: &TestServer) -> Result<Vec<String>> {
     tables(server)?.iter().map(|table| checksum(server, table)).collect()
 }
 
@@ -194,7 +202,7 @@ pub fn checksums(server: &Server) -> Result<Vec<String>> {
 /// # Errors
 ///
 /// When the server refuses.
-pub fn executed(server: &Server) -> Result<String> {
+pub fn executed(server: &TestServer) -> Result<String> {
     Ok(server.sql("select replace(@@global.gtid_executed, '\\n', '')")?.trim().to_owned())
 }
 
@@ -203,7 +211,7 @@ pub fn executed(server: &Server) -> Result<String> {
 /// # Errors
 ///
 /// When not.
-pub fn ends_equal(source: &Server, target: &Server) -> Result<()> {
+pub fn ends_equal(source: &TestServer, target: &TestServer) -> Result<()> {
     let (ours, theirs) = (checksums(target)?, checksums(source)?);
     ensure!(theirs.len() > 1, "there are tables");
     for (ours, theirs) in ours.iter().zip(&theirs) {

@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use binlog::events::{Rows, RowsKind};
 use binlog::{
-    Charset, Collation, Column, Event, Field, Flavour, Framed, Framer, JsonQuotes, MAGIC, Row, Tables, Value,
+    Charset, Collation, Column, Event, Flavour, Framer, FramerOutput, JsonQuotes, MAGIC, RowChange, RowField,
+    TableRegistry, Value,
 };
 
 /// A column's value in one row, in the form that [`select`] asks the server for.
@@ -41,13 +42,13 @@ pub fn read(log: &Path, flavour: Flavour) -> Result<Vec<Change>> {
     let bytes = fs::read(log).with_context(|| format!("could not read {}", log.display()))?;
     let mut rest = bytes.strip_prefix(&MAGIC).context("no plain log")?;
     let mut framer = Framer::new();
-    let mut tables = Tables::new();
+    let mut tables = TableRegistry::new();
     let mut changes = Vec::new();
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         rest = &rest[raw.bytes().len()..];
         let format = framer.format().context("no format description")?;
         match raw.decode(format)? {
-            Event::TableMap(map) => drop(tables.map(&map)?),
+            Event::TableMap(map) => drop(tables.register(&map)?),
             Event::WriteRows(rows)
             | Event::UpdateRows(rows)
             | Event::DeleteRows(rows)
@@ -61,7 +62,12 @@ pub fn read(log: &Path, flavour: Flavour) -> Result<Vec<Change>> {
     Ok(changes)
 }
 
-fn take(tables: &mut Tables, rows: &Rows<'_>, flavour: Flavour, changes: &mut Vec<Change>) -> Result<()> {
+fn take(
+    tables: &mut TableRegistry,
+    rows: &Rows<'_>,
+    flavour: Flavour,
+    changes: &mut Vec<Change>,
+) -> Result<()> {
     let decoder = tables.decoder(rows)?;
     let table = tables.table(rows.table_id).context("a table")?;
     let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -69,7 +75,7 @@ fn take(tables: &mut Tables, rows: &Rows<'_>, flavour: Flavour, changes: &mut Ve
     let mut count = 0;
     for row in decoder.rows(rows) {
         let row = row?;
-        let cells = |image: Option<binlog::Image<'_, '_>>| -> Result<Option<Vec<Cell>>> {
+        let cells = |image: Option<binlog::RowImage<'_, '_>>| -> Result<Option<Vec<Cell>>> {
             image.map(|image| image.fields().map(|field| cell(&row, &field, flavour)).collect()).transpose()
         };
         let (before, after) = (cells(row.before)?, cells(row.after)?);
@@ -80,7 +86,7 @@ fn take(tables: &mut Tables, rows: &Rows<'_>, flavour: Flavour, changes: &mut Ve
     Ok(())
 }
 
-fn cell(row: &Row<'_, '_>, field: &Field<'_, '_>, flavour: Flavour) -> Result<Cell> {
+fn cell(row: &RowChange<'_, '_>, field: &RowField<'_, '_>, flavour: Flavour) -> Result<Cell> {
     let column = field.column();
     let name = match &column.name {
         Some(name) => String::from_utf8_lossy(name).into_owned(),

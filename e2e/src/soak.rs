@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Client, Cut, Dice, Launch, Proxy, Server};
+use testkit::{CutMode, Launch, Proxy, SeededRandom, ServerClient, TestServer};
 
 use crate::as_sql::are_equal;
 use crate::program::bintide;
@@ -68,8 +68,8 @@ pub struct Soaked {
 
 /// A source, a target, and what is between them.
 pub struct Soak {
-    source: Server,
-    target: Server,
+    source: TestServer,
+    target: TestServer,
     to_source: Proxy,
     to_target: Proxy,
     relay: TempDir,
@@ -142,7 +142,7 @@ impl Soak {
     /// # Errors
     /// When bintide ends for another reason than a blow, when the target does not catch up, or when it ends with
     /// something else than the source.
-    pub fn run(mut self, dice: &mut Dice, mut more: impl FnMut(u64) -> bool) -> Result<Soaked> {
+    pub fn run(mut self, dice: &mut SeededRandom, mut more: impl FnMut(u64) -> bool) -> Result<Soaked> {
         self.follow()?;
         let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
         let client = self.source.client().clone();
@@ -195,8 +195,8 @@ impl Soak {
             Blow::SourceRestart => self.source.stop()?,
             Blow::Target => self.target.kill()?,
             Blow::TargetRestart => self.target.stop()?,
-            Blow::SourceNetwork => self.to_source.cut(Cut::Close),
-            Blow::TargetNetwork => self.to_target.cut(Cut::Reset),
+            Blow::SourceNetwork => self.to_source.cut(CutMode::Close),
+            Blow::TargetNetwork => self.to_target.cut(CutMode::Reset),
         }
         match blow {
             // The source may go and come back: that is gone through.
@@ -289,7 +289,7 @@ impl Drop for Soak {
 
 /// Has the source work until that is over. What is refused while it is away is left out: the source is right, whatever
 /// it has. What it has prepared by then is ended later: nobody else would, and it holds its locks.
-fn work(client: &Client, rounds: &AtomicU64, is_over: &AtomicBool) {
+fn work(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
     let mut open = None;
     for number in 1.. {
         if is_over.load(Ordering::Relaxed) {

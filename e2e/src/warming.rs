@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 use crate::command::wait_until;
 use crate::metrics::{number, scraped};
@@ -39,7 +39,7 @@ pub struct Warming {
 /// # Errors
 ///
 /// When they do not start, or the source refuses.
-pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(Server, Server)> {
+pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(TestServer, TestServer)> {
     let source = source.start()?;
     source.sql(sql)?;
     let replica = replica.clone().options(REPLICA).start()?;
@@ -58,7 +58,7 @@ pub fn pair(source: &Launch, replica: &Launch, sql: &str) -> Result<(Server, Ser
 /// # Errors
 ///
 /// When a server refuses.
-pub fn leave_behind(source: &Server, replica: &mut Server, sql: &str) -> Result<PathBuf> {
+pub fn leave_behind(source: &TestServer, replica: &mut TestServer, sql: &str) -> Result<PathBuf> {
     replica.sql("stop replica sql_thread")?;
     source.sql(sql)?;
     wait_until_received(source, replica)?;
@@ -72,7 +72,7 @@ pub fn leave_behind(source: &Server, replica: &mut Server, sql: &str) -> Result<
 /// # Errors
 ///
 /// When it does not.
-pub fn wait_until_received(source: &Server, replica: &Server) -> Result<()> {
+pub fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<()> {
     let all = source.sql("select @@gtid_executed")?;
     let received = format!(
         "select max(gtid_subset('{}', concat(received_transaction_set, ',', @@global.gtid_executed)))
@@ -87,7 +87,7 @@ pub fn wait_until_received(source: &Server, replica: &Server) -> Result<()> {
 /// # Errors
 ///
 /// When it does not, or says why it cannot.
-pub fn wait_until_applied(source: &Server, replica: &Server) -> Result<()> {
+pub fn wait_until_applied(source: &TestServer, replica: &TestServer) -> Result<()> {
     let all = source.sql("select @@gtid_executed")?;
     let applied = format!("select gtid_subset('{}', @@global.gtid_executed)", all.trim().replace('\n', ""));
     wait_until("what the source has run", || {
@@ -105,7 +105,7 @@ pub fn wait_until_applied(source: &Server, replica: &Server) -> Result<()> {
 /// # Errors
 ///
 /// When it does not start.
-pub fn cold(data: &Path, more: &[&str]) -> Result<Server> {
+pub fn cold(data: &Path, more: &[&str]) -> Result<TestServer> {
     cold_as(&Launch::mysql(), data, more)
 }
 
@@ -114,7 +114,7 @@ pub fn cold(data: &Path, more: &[&str]) -> Result<Server> {
 /// # Errors
 ///
 /// When it does not start.
-pub fn cold_as(launch: &Launch, data: &Path, more: &[&str]) -> Result<Server> {
+pub fn cold_as(launch: &Launch, data: &Path, more: &[&str]) -> Result<TestServer> {
     launch.clone().options(REPLICA).options(more.iter().copied()).data(data).start()
 }
 
@@ -123,7 +123,7 @@ pub fn cold_as(launch: &Launch, data: &Path, more: &[&str]) -> Result<Server> {
 /// # Errors
 ///
 /// When the server does not say.
-pub fn pages_cached(server: &Server, index: &str) -> Result<u64> {
+pub fn pages_cached(server: &TestServer, index: &str) -> Result<u64> {
     let pages = server.sql(&format!(
         "select ifnull(sum(c.n_cached_pages), 0) from information_schema.innodb_cached_indexes c
          join information_schema.innodb_indexes i using (index_id)
@@ -138,7 +138,7 @@ pub fn pages_cached(server: &Server, index: &str) -> Result<u64> {
 /// # Errors
 ///
 /// When the replica does not say.
-pub fn pages_by_applier(replica: &Server) -> Result<u64> {
+pub fn pages_by_applier(replica: &TestServer) -> Result<u64> {
     let pages = replica.sql(
         "select ifnull(sum(w.count_star), 0) from performance_schema.threads t
          join performance_schema.events_waits_summary_by_thread_by_event_name w using (thread_id)
@@ -154,7 +154,7 @@ impl Warming {
     /// # Errors
     ///
     /// When it does not start.
-    pub fn begin(replica: &Server, user: &str, more: &[&str]) -> Result<Self> {
+    pub fn begin(replica: &TestServer, user: &str, more: &[&str]) -> Result<Self> {
         let mut command = command(replica, user)?;
         command.args(["--json", "--metrics", "127.0.0.1:0"]).args(more);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -270,7 +270,7 @@ pub fn has_no_errors(report: &Value) -> bool {
 /// # Errors
 ///
 /// When there is no such program.
-pub fn command(replica: &Server, user: &str) -> Result<Command> {
+pub fn command(replica: &TestServer, user: &str) -> Result<Command> {
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["warm", "--user", user, "--socket"]).arg(replica.socket());
     Ok(command)

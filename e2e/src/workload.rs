@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use testkit::{Dice, Launch, Server};
+use testkit::{Launch, SeededRandom, TestServer};
 
 use crate::workload::statement::Session;
 
@@ -65,7 +65,7 @@ pub fn record(seed: u64, name: &str, folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// As [`record`].
-pub fn record_on(seed: u64, name: &str, folder: &Path) -> Result<Server> {
+pub fn record_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer> {
     record_some_on(seed, name, folder, &[], |line| Some(line.to_owned()))
 }
 
@@ -79,8 +79,8 @@ pub fn record_some_on(
     folder: &Path,
     more: &[&str],
     said: fn(&str) -> Option<String>,
-) -> Result<Server> {
-    let mut dice = Dice::new(seed);
+) -> Result<TestServer> {
+    let mut dice = SeededRandom::new(seed);
     let options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
     let options: Vec<&str> = options.into_iter().chain(more.iter().copied()).collect();
     let changed = |sql: String| sql.lines().filter_map(said).map(|line| line + "\n").collect();
@@ -92,8 +92,8 @@ pub fn record_some_on(
 ///
 /// # Errors
 /// As [`record`].
-pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<Server> {
-    let mut dice = Dice::new(seed);
+pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer> {
+    let mut dice = SeededRandom::new(seed);
     let mut options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
     options[0] = "--binlog-format=ROW";
     let without_formats = |sql: String| {
@@ -106,12 +106,12 @@ pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<Server> {
 }
 
 fn run_on(
-    dice: &mut Dice,
+    dice: &mut SeededRandom,
     options: &[&str],
     name: &str,
     folder: &Path,
     changed: &dyn Fn(String) -> String,
-) -> Result<Server> {
+) -> Result<TestServer> {
     let server = Launch::mysql().uuid(UUID).options(options.iter().copied()).start()?;
     let target = folder.join(name);
     fs::create_dir_all(&target)?;
@@ -133,7 +133,7 @@ fn run_on(
 /// # Errors
 ///
 /// When the client cannot be run, or the server goes away.
-pub fn run(server: &Server, folder: &Path, sql: &str) -> Result<usize> {
+pub fn run(server: &TestServer, folder: &Path, sql: &str) -> Result<usize> {
     let mut command = server.client().command()?;
     command.args(["--batch", "--force", "--binary-mode", "--local-infile=1"]).current_dir(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());

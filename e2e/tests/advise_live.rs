@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::program::bintide;
 use e2e::warming::wait_until_applied;
 use serde_json::Value;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 const WORK: &str = "create database d; create table d.t (id int primary key auto_increment, s varchar(400));
     set binlog_transaction_compression = on;
@@ -15,7 +15,7 @@ const WORK: &str = "create database d; create table d.t (id int primary key auto
     set binlog_transaction_compression = off; insert into d.t (s) select s from d.t; flush binary logs;
     insert into d.t (s) select s from d.t;";
 
-fn advise(server: &Server, user: &str, more: &[&str]) -> Result<Output> {
+fn advise(server: &TestServer, user: &str, more: &[&str]) -> Result<Output> {
     let from = format!("mysql://{user}@127.0.0.1:{}/", server.port());
     let mut command = Command::new(bintide()?);
     command.env_clear().args(["advise", "--from", &from, "--levels", "3", "--time", "1"]).args(more);
@@ -27,7 +27,7 @@ fn document(output: &Output) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn settings(server: &Server) -> Result<String> {
+fn settings(server: &TestServer) -> Result<String> {
     server.sql(
         "show global variables where variable_name not like '%gtid%' and variable_name not like '%buffer%';
          select name, enabled, timed from performance_schema.setup_instruments order by name",

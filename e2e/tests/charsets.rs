@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, ensure};
 use binlog::{Charset, Collation, Flavour};
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 #[test]
 fn collations_are_those_of_mysql() -> Result<()> {
@@ -50,7 +50,11 @@ fn same_lines(ours: &str, theirs: &str) -> Result<()> {
 }
 
 /// What the server makes of codes, in UTF-32; none if they are no characters there.
-fn characters(server: &Server, charset: Charset, codes: &str) -> Result<BTreeMap<Vec<u8>, Option<String>>> {
+fn characters(
+    server: &TestServer,
+    charset: Charset,
+    codes: &str,
+) -> Result<BTreeMap<Vec<u8>, Option<String>>> {
     let name = charset.name();
     let output = server.sql(&format!(
         "SET cte_max_recursion_depth = 100000;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use e2e::program::bintide;
-use inspect::stats::{CompressionRow, LogType, Settings, collect};
+use inspect::stats::{CompressionRow, LogType, StatsSettings, collect};
 use logs::{LogReader, Store};
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 /// Sample scripts, and whether their sessions compress.
 const SCRIPTS: [(&str, bool); 6] = [
@@ -87,7 +87,7 @@ fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
     let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
     ensure!(late.trim() == "0", "the replica did not apply all");
-    let wanted = |server: &Server, log_type: &str| -> Result<Vec<String>> {
+    let wanted = |server: &TestServer, log_type: &str| -> Result<Vec<String>> {
         let rows = told(server)?;
         Ok(rows.lines().filter(|row| row.starts_with(log_type)).map(without_times).collect())
     };
@@ -104,8 +104,9 @@ fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
     ensure!(of_type(&compressed, "RELAY")? == of_type(&received, "RELAY")?, "{compressed}");
     let logs = Store::open(folder.path())?;
     let closed = &logs.logs()[..logs.logs().len() - 1];
-    let report =
-        collect(closed.iter().map(LogReader::open), Settings { top: 0 }, &mut |_| ControlFlow::Continue(()))?;
+    let report = collect(closed.iter().map(LogReader::open), StatsSettings { top: 0 }, &mut |_| {
+        ControlFlow::Continue(())
+    })?;
     let rows: Vec<String> =
         report.compression.iter().map(|row| without_times(&columns(row).join("\t"))).collect();
     ensure!(of_type(&compressed, "BINARY")? == rows && rows.len() == 2, "{compressed} {rows:?}");
@@ -114,7 +115,7 @@ fn what_is_received_counts_as_a_replica_counts_it() -> Result<()> {
 }
 
 /// What `bintide receive --json` says of compression, all that there is received.
-fn receive(source: &Server, folder: &Path, more: &[&str]) -> Result<Value> {
+fn receive(source: &TestServer, folder: &Path, more: &[&str]) -> Result<Value> {
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let mut command = Command::new(bintide()?);
     command
@@ -155,7 +156,7 @@ fn without_times(row: &str) -> String {
     values.map(|(_, value)| value).collect::<Vec<_>>().join("\t")
 }
 
-fn run_script(server: &Server, script: &str, compresses: bool) -> Result<()> {
+fn run_script(server: &TestServer, script: &str, compresses: bool) -> Result<()> {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     let path = samples.join(script).with_extension("sql");
     let sql = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
@@ -165,13 +166,13 @@ fn run_script(server: &Server, script: &str, compresses: bool) -> Result<()> {
 }
 
 /// Compares both servers' tables with what their logs say from the given ones on; gives the numbers of rows.
-fn check_both(source: &Server, replica: &Server, begin: (usize, usize)) -> Result<(usize, usize)> {
+fn check_both(source: &TestServer, replica: &TestServer, begin: (usize, usize)) -> Result<(usize, usize)> {
     let all = source.sql("select replace(@@global.gtid_executed, '\\n', '')")?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{}', 120)", all.trim()))?;
     ensure!(late.trim() == "0", "the replica did not apply all");
     let of_source = in_time(|| check(source, &source.binlogs()?[begin.0..]))?;
     let mut logs = replica.binlogs()?.split_off(begin.1);
-    let relay_logs = replica.indexed("relay.index")?;
+    let relay_logs = replica.indexed_logs("relay.index")?;
     // A relay log that ends at the reset is full, and none is before the first.
     let relay_begin = if begin.1 == 0 { 0 } else { relay_logs.len() - 1 };
     logs.extend_from_slice(&relay_logs[relay_begin..]);
@@ -190,10 +191,10 @@ fn in_time<T>(mut check: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 /// Compares a server's table with what its logs say; gives the number of its rows.
-fn check(server: &Server, logs: &[PathBuf]) -> Result<usize> {
+fn check(server: &TestServer, logs: &[PathBuf]) -> Result<usize> {
     let told = told(server)?;
     let readers = logs.iter().map(LogReader::open);
-    let report = collect(readers, Settings { top: 0 }, &mut |_| ControlFlow::Continue(()))?;
+    let report = collect(readers, StatsSettings { top: 0 }, &mut |_| ControlFlow::Continue(()))?;
     let (told_rows, rows) = (told.lines().collect::<Vec<_>>(), &report.compression);
     let both = || format!("{told}{rows:#?}");
     ensure!(told_rows.len() == rows.len(), "{}", both());
@@ -213,13 +214,13 @@ fn check(server: &Server, logs: &[PathBuf]) -> Result<usize> {
 }
 
 /// A line a row, tabs between the columns.
-fn told(server: &Server) -> Result<String> {
+fn told(server: &TestServer) -> Result<String> {
     server.sql(&format!("set time_zone = '+00:00'; select * from {TABLE}"))
 }
 
 /// All fourteen, as the client prints them.
 fn columns(row: &CompressionRow) -> Vec<String> {
-    let timestamp = |moment: Option<inspect::stats::Moment>| {
+    let timestamp = |moment: Option<inspect::stats::LogTime>| {
         let text = moment.map(|moment| moment.to_string()).unwrap_or_default();
         text.replace('T', " ").trim_end_matches('Z').to_owned()
     };

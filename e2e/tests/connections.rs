@@ -14,13 +14,13 @@ use e2e::replays;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Home, Launch, Package, Server};
+use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
 /// The password of the account `c`.
 const PASSWORD: &str = "se/c@r?e#t%";
 
 /// A server with accounts that are let in by a password, without one, and by a certificate.
-fn server() -> Result<Server> {
+fn server() -> Result<TestServer> {
     let server = replays::source(&Launch::mysql(), &[])?;
     server.sql(&format!(
         "create user c@'%' identified by '{PASSWORD}'; create user n@'%'; create user x@'%' require x509;
@@ -34,7 +34,7 @@ fn server() -> Result<Server> {
 const COMMANDS: [&str; 6] = ["receive", "replay --to", "replay --from", "stream", "warm", "advise"];
 
 struct Commands {
-    server: Server,
+    server: TestServer,
     log: PathBuf,
     folder: TempDir,
 }
@@ -139,7 +139,7 @@ fn every_command_takes_options_from_every_place() -> Result<()> {
         ),
     )?;
     let certificate = |name: &str| data.join(name).display().to_string();
-    let login = Home::find(Package::Mysql)?
+    let login = PackageHome::find(TestPackage::Mysql)?
         .command("mysql_config_editor")?
         .env("MYSQL_TEST_LOGIN_FILE", commands.folder.path().join("login.cnf"))
         .args(["set", "--login-path=here", "--host=127.0.0.1", "--user=n", &format!("--port={port}")])

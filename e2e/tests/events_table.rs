@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use dump::list::{Form, ListSettings, Source, list};
+use dump::list::{ListFormat, ListSettings, ListSource, list};
 use e2e::workload;
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 #[test]
 fn samples_of_mysql() -> Result<()> {
@@ -52,7 +52,7 @@ fn show_and_compare(launch: &Launch, logs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-fn compare(server: &Server, copy: &Path) -> Result<()> {
+fn compare(server: &TestServer, copy: &Path) -> Result<()> {
     let name = copy.file_name().context("no name")?.to_string_lossy();
     let output = server
         .client()
@@ -62,7 +62,7 @@ fn compare(server: &Server, copy: &Path) -> Result<()> {
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut ours = Vec::new();
-    list(&ListSettings::new(Form::Events, vec![Source::File(copy.to_owned())]), &mut ours)?;
+    list(&ListSettings::new(ListFormat::Events, vec![ListSource::File(copy.to_owned())]), &mut ours)?;
     let (ours, theirs) = (String::from_utf8_lossy(&ours), String::from_utf8_lossy(&output.stdout));
     for (ours, theirs) in ours.lines().zip(theirs.lines()) {
         ensure!(ours == theirs, "\nours:   {ours}\ntheirs: {theirs}");

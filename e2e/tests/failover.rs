@@ -14,11 +14,11 @@ use binlog::gtid::{Gtid, GtidSet};
 use e2e::as_sql::are_equal;
 use e2e::program::bintide;
 use e2e::replays::{checksum, target};
-use logs::{LogReader, Next, Store};
+use logs::{LogReader, ReadOutcome, Store};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
+use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
 const TABLES: &str = "create database d; create table d.t (id int primary key auto_increment, n int);
     create table d.u (id int primary key auto_increment, n int, b longtext)";
@@ -38,7 +38,7 @@ fn receive(ports: &[u16], store: &Path) -> Result<Child> {
     start(&mut command)
 }
 
-fn follow(store: &Path, target: &Server) -> Result<Child> {
+fn follow(store: &Path, target: &TestServer) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
     start(command.env_clear().args(["replay", "-q", "--follow"]).arg(store).args(["--to", &to]))
@@ -53,7 +53,7 @@ fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-fn replicate(source: &Server, replica: &Server) -> Result<()> {
+fn replicate(source: &TestServer, replica: &TestServer) -> Result<()> {
     let sql = format!(
         "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
             source_auto_position = 1, get_source_public_key = 1; start replica",
@@ -62,7 +62,7 @@ fn replicate(source: &Server, replica: &Server) -> Result<()> {
     replica.sql(&sql).map(drop)
 }
 
-fn executed(server: &Server) -> Result<GtidSet> {
+fn executed(server: &TestServer) -> Result<GtidSet> {
     let text = server.sql("select @@global.gtid_executed")?.replace("\\n", "");
     text.trim().parse().map_err(|_| anyhow!("{text}"))
 }
@@ -72,7 +72,7 @@ fn stored(folder: &Path) -> Result<Vec<Gtid>> {
     let mut found = Vec::new();
     for log in Store::open(folder)?.logs() {
         let mut reader = LogReader::open(log)?;
-        while let Next::Some(chunk) = reader.next_chunk(1 << 20)? {
+        while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? {
             for event in (0..chunk.len()).filter_map(|index| chunk.get(index)) {
                 found.extend(event.raw.decode(chunk.format())?.gtid());
             }
@@ -82,7 +82,7 @@ fn stored(folder: &Path) -> Result<Vec<Gtid>> {
 }
 
 /// All that the server has is in the store, once, and nothing else; its logs are as a server's own.
-fn is_whole(folder: &Path, server: &Server) -> Result<()> {
+fn is_whole(folder: &Path, server: &TestServer) -> Result<()> {
     let found = stored(folder)?;
     let set: GtidSet = found.iter().copied().collect();
     let wanted = executed(server)?;
@@ -132,7 +132,7 @@ fn launch(server_id: u32) -> Launch {
 /// The source is lost within a transaction, its replica takes over; later, another replica does.
 #[test]
 fn a_replica_takes_the_sources_place() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (mut first, second, third) = (launch(1).start()?, launch(2).start()?, launch(3).start()?);
     let (target, folder) = (target("--skip-log-bin")?, TempDir::new()?);
     first.sql(TABLES)?;
@@ -156,7 +156,7 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     }
     wait_for(|| is_whole(folder.path(), &first))?;
     // What it has of this transaction is not all of it, and comes again from the other server.
-    proxy.cut_after(300_000 + dice.below(300_000) as u64, Cut::Close);
+    proxy.cut_after(300_000 + dice.below(300_000) as u64, CutMode::Close);
     first.sql("insert into d.u (b) values (repeat('x', 1000000))")?;
     wait_for(|| proxy.is_cut().then_some(()).context("nothing was sent"))?;
     wait_for(|| ensure_same(&executed(&first)?, &executed(&second)?))?;

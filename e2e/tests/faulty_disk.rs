@@ -17,12 +17,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use e2e::command::{Ran, Running, wait_until};
 use e2e::program::bintide;
 use e2e::received::write_keyring;
-use logs::{LogReader, Next, read_keyring};
+use logs::{LogReader, ReadOutcome, read_keyring};
 use nix::errno::Errno;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use tempfile::TempDir;
-use testkit::{Dice, DiskFault, FaultyDisk, Launch, Server, seed};
+use testkit::{DiskFault, FaultyDisk, Launch, SeededRandom, TestServer, seed_from_env};
 
 /// Makes a command that works in a folder.
 type Start<'a> = &'a dyn Fn(&Path) -> Result<Command>;
@@ -124,7 +124,7 @@ impl Trial<'_> {
     fn once(&self, folder: &Path, disk: &FaultyDisk, fault: DiskFault) -> Result<Ran> {
         let mut command = (self.command)(folder)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Running::start(disk.under(&mut command, fault)?)?;
+        let mut child = Running::start(disk.attach(&mut command, fault)?)?;
         // A stream waits at its end for whoever reads.
         let mut stdout = child.stdout.take().context("standard output is a pipe")?;
         let reader = thread::spawn(move || {
@@ -164,7 +164,7 @@ fn sampled(calls: usize) -> Result<Vec<usize>> {
         Ok(number) => number.parse().context("BINTIDE_FAULTS is a number, or all")?,
         Err(_) => SAMPLES,
     };
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let samples = samples.min(calls);
     Ok((0..samples)
         .map(|part| {
@@ -221,7 +221,7 @@ fn nothing(_: &Path) -> Result<()> {
 }
 
 /// A server with three small logs.
-fn server() -> Result<Server> {
+fn server() -> Result<TestServer> {
     let server = Launch::mysql().start()?;
     server.sql("create database d; create table d.t (a int primary key auto_increment, b longtext)")?;
     for _ in 0..2 {
@@ -231,7 +231,7 @@ fn server() -> Result<Server> {
     Ok(server)
 }
 
-fn receive(server: &Server, folder: &Path, more: &[&str]) -> Result<Command> {
+fn receive(server: &TestServer, folder: &Path, more: &[&str]) -> Result<Command> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     let mut command = command(&["receive", text(&folder.join("store"))?, "--from", &from, "--stop-at-end"])?;
     command.args(more);
@@ -252,7 +252,7 @@ fn receive_goes_on_behind_a_disk_that_failed() -> Result<()> {
             let mut reader =
                 LogReader::open(folder.join("store").join(name))?.with_keyring(Arc::clone(&keys));
             bytes.clear();
-            while let Next::Some(chunk) = reader.next_chunk(1 << 20)? {
+            while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? {
                 bytes.extend_from_slice(chunk.bytes());
             }
             ensure!(reader.is_encrypted(), "{name} is not encrypted");
@@ -437,7 +437,7 @@ fn new_folders_are_on_the_disk_before_what_is_in_them() -> Result<()> {
         let folder = place.path().join("disk");
         fs::create_dir(&folder)?;
         let disk = FaultyDisk::new(&folder, &place.path().join("calls"))?;
-        let ran = Ran::from(disk.under(&mut command(&folder)?, DiskFault::None)?.output()?);
+        let ran = Ran::from(disk.attach(&mut command(&folder)?, DiskFault::None)?.output()?);
         ensure!(ran.code == Some(0), "{ran:?}");
         let calls = disk.calls()?;
         let first = calls

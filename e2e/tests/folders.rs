@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::{Ran, Running, wait_until};
 use e2e::program::bintide;
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext)";
 
-fn receive(server: &Server, folder: &Path) -> Result<Command> {
+fn receive(server: &TestServer, folder: &Path) -> Result<Command> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("receive").arg(folder).args(["--from", &from, "-q", "--stop-at-end"]);
@@ -34,7 +34,7 @@ fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
 }
 
 /// A server that writes its logs to a folder of their own: its index has absolute paths.
-fn server_with_logs_in(folder: &Path) -> Result<Server> {
+fn server_with_logs_in(folder: &Path) -> Result<TestServer> {
     let server = Launch::mysql().option(format!("--log-bin={}/binlog", folder.display())).start()?;
     server.sql(TABLE)?;
     server

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use binlog::gtid::{GtidSet, GtidSetFormat};
-use binlog::{Event, Framed, Framer, MAGIC};
-use testkit::{Dice, Launch, Server, seed};
+use binlog::{Event, Framer, FramerOutput, MAGIC};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 const PAIRS: usize = 400;
 const TEXTS: usize = 3000;
@@ -19,9 +19,9 @@ const TAGS: &[&str] = &["a", "_", "tag_1", "B", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz
 
 #[test]
 fn algebra_is_that_of_the_server() -> Result<()> {
-    let seed = seed("BINTIDE_SEED");
+    let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let server = Launch::mysql().start()?;
     let pairs: Vec<(String, String)> = (0..PAIRS).map(|_| (set(&mut dice), set(&mut dice))).collect();
     let script = pairs.iter().map(|(one, two)| {
@@ -49,7 +49,7 @@ fn algebra_is_that_of_the_server() -> Result<()> {
     Ok(())
 }
 
-fn set(dice: &mut Dice) -> String {
+fn set(dice: &mut SeededRandom) -> String {
     let mut text = String::new();
     for _ in 0..dice.below(4) {
         text += &format!("{}{}", if text.is_empty() { "" } else { "," }, dice.pick(UUIDS));
@@ -70,9 +70,9 @@ fn set(dice: &mut Dice) -> String {
 
 #[test]
 fn grammar_is_that_of_the_server() -> Result<()> {
-    let seed = seed("BINTIDE_SEED");
+    let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let server = Launch::mysql().start()?;
     server.sql(
         "create database d;
@@ -103,7 +103,7 @@ fn grammar_is_that_of_the_server() -> Result<()> {
 }
 
 /// A set's text, changed here and there.
-fn text(dice: &mut Dice) -> String {
+fn text(dice: &mut SeededRandom) -> String {
     const PARTS: &[&str] = &[
         " ",
         "\n",
@@ -147,9 +147,9 @@ fn text(dice: &mut Dice) -> String {
 
 #[test]
 fn encoding_is_that_of_the_server() -> Result<()> {
-    let seed = seed("BINTIDE_SEED");
+    let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     // A server that has seen a tag writes the tagged format from then on.
     for format in [GtidSetFormat::Untagged, GtidSetFormat::Tagged] {
         let server = Launch::mysql().start()?;
@@ -178,10 +178,10 @@ fn encoding_is_that_of_the_server() -> Result<()> {
 }
 
 /// The set at the start of the server's last log, as it stands there.
-fn previous_gtids(server: &Server) -> Result<Vec<u8>> {
+fn previous_gtids(server: &TestServer) -> Result<Vec<u8>> {
     let log = std::fs::read(server.binlogs()?.last().context("no log")?)?;
     let (mut framer, mut rest) = (Framer::new(), &log[MAGIC.len()..]);
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         let format = framer.format().context("no format")?;
         if let Event::PreviousGtids(previous) = raw.decode(format)? {
             return Ok(previous.set.to_owned());

@@ -11,7 +11,7 @@ use e2e::logs::Logs;
 use e2e::program::{Outcome, bintide};
 use e2e::workload;
 use tempfile::TempDir;
-use testkit::{Home, Launch, Package};
+use testkit::{Launch, PackageHome, TestPackage};
 
 /// The ways of printing that people use, over every sample.
 #[test]
@@ -53,14 +53,14 @@ fn row_events_of_version_1_are_printed_as_by_mysqlbinlog_8() -> Result<()> {
         &["--rewrite-db=v1->v2", "-v"],
         &["--require-row-format", "--verify-binlog-checksum"],
     ];
-    let server = Launch::of(Package::Mysql5_7).option("--log-bin-use-v1-row-events=ON").start()?;
+    let server = Launch::of(TestPackage::Mysql5_7).option("--log-bin-use-v1-row-events=ON").start()?;
     server.sql(ROWS)?;
     server.sql("flush binary logs")?;
     let fresh = server.binlogs()?.swap_remove(0);
     let old = ["rows-v1-5.5.34", "rows-v1-5.7.22"].map(|log| {
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../crates/dump/tests/old/{log}.binlog"))
     });
-    let real = Home::find(Package::Mysql8_0)?;
+    let real = PackageHome::find(TestPackage::Mysql8_0)?;
     for log in old.iter().chain([&fresh]) {
         for way in ways {
             let log = log.to_str().context("a path in UTF-8")?;
@@ -96,13 +96,13 @@ const ROWS: &str = "create database v1; use v1; create table t (id int primary k
 /// Two to four options drawn from all there are, over every sample.
 #[test]
 fn every_sample_with_random_options() -> Result<()> {
-    identity::check_random("samples", &Logs::samples()?, testkit::seed(SEED), 600)
+    identity::check_random("samples", &Logs::samples()?, testkit::seed_from_env(SEED), 600)
 }
 
 /// The same over logs that a server has just written under random SQL.
 #[test]
 fn fresh_logs_with_random_options() -> Result<()> {
-    let seed = testkit::seed(SEED);
+    let seed = testkit::seed_from_env(SEED);
     let folder = TempDir::new()?;
     for number in 0..4 {
         workload::record(seed + number, &format!("workload-{number}"), folder.path())?;

@@ -9,13 +9,13 @@ use anyhow::{Context, Result, ensure};
 use e2e::program::bintide;
 use e2e::replays::{ends_equal, options, replay_to, source, target};
 use replay::order::CommitOrder;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 /// Rows in each of the large transactions, of 8000 bytes each: many times what a replay may take.
 const ROWS: usize = 7000;
 
 /// A source with two transactions of 56 MB each, one of them compressed.
-fn large() -> Result<Server> {
+fn large() -> Result<TestServer> {
     let source = source(&Launch::mysql(), &[])?;
     source.sql("create database d; create table d.s (n int)")?;
     let rows = format!(
@@ -43,7 +43,7 @@ fn large() -> Result<Server> {
 }
 
 /// The most memory that a replay took, in KiB.
-fn replayed(source: &Server, target: &Server, order: &str) -> Result<u64> {
+fn replayed(source: &TestServer, target: &TestServer, order: &str) -> Result<u64> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?).args([
         "--memory",

@@ -14,19 +14,19 @@ use e2e::soak::Soak;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Dice, Launch, Server, seed};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 const TABLES: &str = "create database d; create table d.t (id int primary key auto_increment, n int);
     create table d.u like d.t; create table d.rounds (n int primary key)";
 
-fn receive(source: &Server, store: &Path) -> Result<Child> {
+fn receive(source: &TestServer, store: &Path) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     command.env_clear().arg("receive").arg(store).args(["--from", &from, "-q"]);
     command.stdout(Stdio::null()).spawn().context("start to receive")
 }
 
-fn replay(store: &Path, target: &Server) -> Result<Child> {
+fn replay(store: &Path, target: &TestServer) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
     command.env_clear().args(["replay", "-q", "--from"]).arg(store).args(["--to", &to]);
@@ -34,7 +34,7 @@ fn replay(store: &Path, target: &Server) -> Result<Child> {
 }
 
 /// Both in one command.
-fn replay_from(source: &Server, relay: &Path, target: &Server, more: &[&str]) -> Result<Child> {
+fn replay_from(source: &TestServer, relay: &Path, target: &TestServer, more: &[&str]) -> Result<Child> {
     let mut command = Command::new(bintide()?);
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let to = format!("mysql://root@localhost/?socket={}", target.socket().display());
@@ -59,7 +59,7 @@ fn work(round: usize) -> String {
     )
 }
 
-fn sums(server: &Server) -> Result<String> {
+fn sums(server: &TestServer) -> Result<String> {
     server.sql(
         "select count(*), sum(n) from d.t; select count(*), sum(n) from d.u; select max(n) from d.rounds",
     )
@@ -67,7 +67,7 @@ fn sums(server: &Server) -> Result<String> {
 
 #[test]
 fn a_target_follows_through_kills_of_all_that_is_between() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let mut source = Launch::mysql().option("--max-binlog-size=64K").start()?;
     let target = target("--skip-log-bin")?;
     let folder = TempDir::new()?;
@@ -115,15 +115,15 @@ fn wait_for(mut check: impl FnMut() -> Result<()>) -> Result<()> {
 /// A slice of `cargo xtask soak`.
 #[test]
 fn a_target_follows_through_restarts_of_everything() -> Result<()> {
-    let seed = seed("BINTIDE_E2E_SEED");
+    let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let soaked = Soak::new(&[])?.run(&mut Dice::new(seed), |blows| blows < 10)?;
+    let soaked = Soak::new(&[])?.run(&mut SeededRandom::new(seed), |blows| blows < 10)?;
     println!("{soaked:?}");
     ensure!(soaked.rounds > 0, "the source did nothing");
     Ok(())
 }
 
-fn catches_up(source: &Server, target: &Server, children: &mut [&mut Child]) -> Result<()> {
+fn catches_up(source: &TestServer, target: &TestServer, children: &mut [&mut Child]) -> Result<()> {
     let start = Instant::now();
     while sums(target).ok() != Some(sums(source)?) {
         ensure!(start.elapsed() < Duration::from_secs(60), "the target is behind");
@@ -181,7 +181,7 @@ fn one_command_follows_a_server() -> Result<()> {
     source.sql("flush binary logs; create database gone; flush binary logs; flush binary logs")?;
     let last = source.binlogs()?.last().and_then(|log| Some(log.file_name()?.to_string_lossy().into_owned()));
     source.sql(&format!("purge binary logs to '{}'", last.context("there is a log")?))?;
-    let fails = |source: &Server, code: i32, wanted: &str| -> Result<()> {
+    let fails = |source: &TestServer, code: i32, wanted: &str| -> Result<()> {
         let ran = replay_from(source, folder.path(), &target, &[])?.wait_with_output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
         ensure!(ran.status.code() == Some(code) && said.contains(wanted), "{:?} {said}", ran.status);
@@ -192,7 +192,7 @@ fn one_command_follows_a_server() -> Result<()> {
     fails(&source, 2, "no connection to the server")
 }
 
-fn catches_up_and_ends(source: &Server, target: &Server, relay: &Path) -> Result<()> {
+fn catches_up_and_ends(source: &TestServer, target: &TestServer, relay: &Path) -> Result<()> {
     let mut child = replay_from(source, relay, target, &[])?;
     catches_up(source, target, &mut [&mut child])?;
     ends_when_told(child)?;

@@ -7,16 +7,17 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use binlog::MAGIC;
 use e2e::received::same_logs;
-use logs::{AtRest, StoreWriter};
-use servers::{Address, LinkOptions, LiveSource};
+use logs::{LogEncryption, StoreWriter};
+use servers::{LinkOptions, LiveSource, ServerAddress};
 use tempfile::TempDir;
-use testkit::{Launch, Server};
-use wire::{Arrival, End, Origin, ReplicaOptions, SemiSync, Start};
+use testkit::{Launch, TestServer};
+use wire::{FormatOrigin, ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
 /// Receives what follows what the store has, up to the end or so many events.
-fn receive(server: &Server, folder: &Path, events_max: usize) -> Result<usize> {
-    let mut store = StoreWriter::open(folder, AtRest::Plain { keyring: None })?;
-    let (file, position) = store.place().map_or(("", MAGIC.len() as u64), |place| (place.log, place.next));
+fn receive(server: &TestServer, folder: &Path, events_max: usize) -> Result<usize> {
+    let mut store = StoreWriter::open(folder, LogEncryption::Plain { keyring: None })?;
+    let (file, position) =
+        store.store_end().map_or(("", MAGIC.len() as u64), |place| (place.log, place.next));
     let wishes = ReplicaOptions {
         server_id: 77,
         uuid: "0afe4a3e-5a5b-11ef-9f3a-000000000077".to_owned(),
@@ -24,23 +25,23 @@ fn receive(server: &Server, folder: &Path, events_max: usize) -> Result<usize> {
         report_port: 0,
         heartbeat: Duration::from_secs(1),
         semi_sync: SemiSync::Off,
-        start: Start::Position { file: file.as_bytes().to_vec(), position },
-        end: End::LastEvent,
+        start: ReplicaStart::Position { file: file.as_bytes().to_vec(), position },
+        end: ReplicaEnd::LastEvent,
     };
-    let address = Address::parse(&format!("mysql://root@127.0.0.1:{}/", server.port()))?;
+    let address = ServerAddress::parse(&format!("mysql://root@127.0.0.1:{}/", server.port()))?;
     let mut source = LiveSource::open(&address, &LinkOptions::default(), wishes)?;
     let mut count = 0;
     while let Some(live) = source.next()? {
         match live.arrival {
-            Arrival::File { file, position } => store.begin(str::from_utf8(file)?, position)?,
-            Arrival::Format { event, origin: Origin::File } => {
+            SourceEvent::File { file, position } => store.begin_log(str::from_utf8(file)?, position)?,
+            SourceEvent::Format { event, origin: FormatOrigin::File } => {
                 store.append(MAGIC.len() as u64, event.bytes())?;
             }
-            Arrival::Event { event, position } => {
+            SourceEvent::Event { event, position } => {
                 store.append(position, event.bytes())?;
                 count += 1;
             }
-            Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => {}
+            SourceEvent::Format { .. } | SourceEvent::Heartbeat { .. } | SourceEvent::Artificial(_) => {}
         }
         if count == events_max {
             break;
@@ -62,8 +63,8 @@ fn a_store_goes_on_where_it_ends_until_it_is_the_source() -> Result<()> {
         )?;
         // A few events at a time, with the tail of the last log torn off in between, as by a crash.
         while receive(&server, folder.path(), 4)? == 4 {
-            let store = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None })?;
-            let place = store.place().context("there is a log")?;
+            let store = StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None })?;
+            let place = store.store_end().context("there is a log")?;
             let log = fs::OpenOptions::new().write(true).open(folder.path().join(place.log))?;
             let end = place.next;
             drop(store);

@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use e2e::program::bintide;
 use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, source};
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 /// How long a replica may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn target() -> Result<Server> {
+fn target() -> Result<TestServer> {
     Launch::mysql().options(["--server-id=2", "--local-infile=1", "--log-bin=binlog"]).start()
 }
 
-fn replay(source: &Server, target: &Server, more: &[&str]) -> Result<Output> {
+fn replay(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<Output> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?).args(more);
     command.arg("--to").arg(format!("mysql://root@localhost/?socket={}", target.socket().display()));
     Ok(command.output()?)
 }
 
-fn replica_of(target: &Server) -> Result<Server> {
+fn replica_of(target: &TestServer) -> Result<TestServer> {
     let replica = Launch::mysql().option("--server-id=3").start()?;
     replica.sql(&format!(
         "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
@@ -35,7 +35,7 @@ fn replica_of(target: &Server) -> Result<Server> {
 }
 
 /// Waits until the replica has all of this, or says why not.
-fn follows(replica: &Server, all: &str) -> Result<()> {
+fn follows(replica: &TestServer, all: &str) -> Result<()> {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
         if replica.sql(&format!("select gtid_subset('{all}', @@global.gtid_executed)"))?.trim() == "1" {
@@ -53,7 +53,7 @@ fn follows(replica: &Server, all: &str) -> Result<()> {
 }
 
 /// Replays with a replica below the target: both end equal, and the target has logged nothing under GTIDs of its own.
-fn all_end_equal(source: &Server, target: &Server, options: &[&str]) -> Result<()> {
+fn all_end_equal(source: &TestServer, target: &TestServer, options: &[&str]) -> Result<()> {
     let replica = replica_of(target)?;
     let output = replay(source, target, options)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -114,7 +114,7 @@ fn logging_is_refused_where_it_cannot_be() -> Result<()> {
     let source = source(&Launch::mysql(), &["types"])?;
     let (logs, does_not) = (target()?, e2e::replays::target("--skip-log-bin")?);
     let without = e2e::replays::source(&Launch::mysql().option("--gtid-mode=OFF"), &["types"])?;
-    let check = |source: &Server, target: &Server, more: &[&str], wanted: &str| {
+    let check = |source: &TestServer, target: &TestServer, more: &[&str], wanted: &str| {
         let output = replay(source, target, more)?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(!output.status.success() && said.contains(wanted), "{more:?}: {said}");

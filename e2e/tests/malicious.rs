@@ -10,14 +10,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use binlog::{Checksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
+use binlog::{EventChecksum, HEADER_SIZE, MAGIC, NextPosition, move_event};
 use e2e::conversation::{KEPT, replica};
 use e2e::program::bintide;
-use logs::{AtRest, StoreWriter};
-use servers::{Address, Cancel, LinkOptions, LiveSource, PasswordSource, PublicKey, SslMode, TlsPolicy};
+use logs::{LogEncryption, StoreWriter};
+use servers::{
+    CancelToken, LinkOptions, LiveSource, PasswordSource, PublicKeySource, ServerAddress, SslMode, TlsPolicy,
+};
 use tempfile::TempDir;
-use testkit::{Dice, seed};
-use wire::{Arrival, Cleartext, Origin};
+use testkit::{SeededRandom, seed_from_env};
+use wire::{CleartextPolicy, FormatOrigin, SourceEvent};
 
 /// What the server said in a recorded conversation.
 fn recorded(name: &str) -> Result<Vec<u8>> {
@@ -40,7 +42,7 @@ fn packets(bytes: &[u8]) -> Vec<(usize, usize)> {
 }
 
 /// With up to three errors.
-fn mutated(good: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn mutated(good: &[u8], dice: &mut SeededRandom) -> Vec<u8> {
     let mut bytes = good.to_vec();
     for _ in 0..=dice.below(3) {
         let packets = packets(&bytes);
@@ -63,7 +65,7 @@ fn mutated(good: &[u8], dice: &mut Dice) -> Vec<u8> {
                 if is_event {
                     let event = &mut bytes[start + 1..end];
                     let next = u32::from_le_bytes([event[13], event[14], event[15], event[16]]);
-                    move_event(event, Checksum::Crc32, NextPosition::Is(next));
+                    move_event(event, EventChecksum::Crc32, NextPosition::Fixed(next));
                 }
             }
         }
@@ -88,33 +90,33 @@ fn serve(listener: &TcpListener, conversations: &[Vec<u8>], served: &AtomicUsize
 
 /// Receives into a new store; how many events came.
 fn receive(port: u16, folder: &Path) -> Result<usize> {
-    let address = Address {
+    let address = ServerAddress {
         user: "repl".to_owned(),
         password: PasswordSource::Text("secret".to_owned()),
         host: "127.0.0.1".to_owned(),
         port,
         socket: None,
         tls: TlsPolicy::with_mode(SslMode::Disabled),
-        public_key: PublicKey::OfServer,
+        public_key: PublicKeySource::Server,
         compressions: vec![None],
-        cleartext: Cleartext::Refuse,
+        cleartext: CleartextPolicy::Refuse,
         timeout: Duration::from_secs(5),
-        cancel: Cancel::default(),
+        cancel: CancelToken::default(),
     };
     let options = LinkOptions::default();
-    let mut store = StoreWriter::open(folder, AtRest::Plain { keyring: None })?;
+    let mut store = StoreWriter::open(folder, LogEncryption::Plain { keyring: None })?;
     let mut source = LiveSource::open(&address, &options, replica())?;
     let mut count = 0;
     while let Some(live) = source.next()? {
         match live.arrival {
-            Arrival::File { file, position } => store.begin(str::from_utf8(file)?, position)?,
-            Arrival::Format { event, origin: Origin::File } => {
+            SourceEvent::File { file, position } => store.begin_log(str::from_utf8(file)?, position)?,
+            SourceEvent::Format { event, origin: FormatOrigin::File } => {
                 store.append(MAGIC.len() as u64, event.bytes())?;
             }
-            Arrival::Event { event, position } => {
+            SourceEvent::Event { event, position } => {
                 store.append(position, event.bytes())?;
             }
-            Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => {}
+            SourceEvent::Format { .. } | SourceEvent::Heartbeat { .. } | SourceEvent::Artificial(_) => {}
         }
         count += 1;
     }
@@ -123,7 +125,7 @@ fn receive(port: u16, folder: &Path) -> Result<usize> {
 
 #[test]
 fn whatever_a_source_says_is_an_error_in_words() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     for (name, _) in KEPT {
         let good = recorded(name)?;
         let mut conversations = vec![good.clone()];
@@ -155,7 +157,7 @@ fn whatever_a_source_says_is_an_error_in_words() -> Result<()> {
 /// The command itself, through which a source's words reach a person.
 #[test]
 fn the_command_says_what_is_wrong() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let folder = TempDir::new()?;
     for (round, (name, _)) in (0..12).flat_map(|round| KEPT.map(|kept| (round, kept))) {
         let bytes = mutated(&recorded(name)?, &mut dice);

@@ -22,7 +22,7 @@ use e2e::replays::source;
 use e2e::warming::{Warming, has_no_errors};
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Flavour, Launch, Package, Server};
+use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
 
 fn bintide_on(arguments: &[&str], logs: &[PathBuf]) -> Result<Output> {
     let mut command = Command::new(bintide()?);
@@ -43,14 +43,14 @@ fn document(output: Output) -> Result<Value> {
 }
 
 /// The chosen servers of MySQL.
-fn mysql_servers() -> Result<Vec<Package>> {
-    let chosen = Package::chosen()?.into_iter();
-    Ok(chosen.filter(|package| package.flavour() == Some(Flavour::Mysql)).collect())
+fn mysql_servers() -> Result<Vec<TestPackage>> {
+    let chosen = TestPackage::from_env()?.into_iter();
+    Ok(chosen.filter(|package| package.flavour() == Some(ServerFlavour::Mysql)).collect())
 }
 
 #[test]
 fn dump_prints_what_mysqlbinlog_prints() -> Result<()> {
-    check_each(&Package::chosen()?, |server| {
+    check_each(&TestPackage::from_env()?, |server| {
         let mut runs = Vec::new();
         for log in &server.logs {
             let name = log.file_name().context("a log has a name")?.to_string_lossy().into_owned();
@@ -68,7 +68,7 @@ fn dump_prints_what_mysqlbinlog_prints() -> Result<()> {
 #[test]
 fn dump_makes_a_server_equal() -> Result<()> {
     // What mysqlbinlog 9.7 prints of MySQL 5.6 and of MariaDB does not run there.
-    let servers: Vec<Package> =
+    let servers: Vec<TestPackage> =
         mysql_servers()?.into_iter().filter(|package| package.version() >= (5, 7)).collect();
     check_each(&servers, |server| {
         let target = server.target()?;
@@ -80,12 +80,12 @@ fn dump_makes_a_server_equal() -> Result<()> {
 
 #[test]
 fn verify_finds_all_logs_sound() -> Result<()> {
-    check_each(&Package::chosen()?, |server| printed(bintide_on(&["verify"], &server.logs)?).map(drop))
+    check_each(&TestPackage::from_env()?, |server| printed(bintide_on(&["verify"], &server.logs)?).map(drop))
 }
 
 #[test]
 fn stats_counts_the_rows_that_mysqlbinlog_prints() -> Result<()> {
-    check_each(&Package::chosen()?, |server| {
+    check_each(&TestPackage::from_env()?, |server| {
         let report = document(bintide_on(&["stats", "--json"], &server.logs)?)?;
         let wanted = changes_shown(&shown_by(log_printer(server.package), &server.logs)?);
         let found = ["insert", "update", "delete"].map(|kind| report["totals"][kind]["rows"].as_u64());
@@ -122,7 +122,7 @@ fn left(records: &[u8], table: &str, column: &str) -> Result<Vec<String>> {
 /// Tables and columns whose values are the same text in SQL and in JSON.
 const STREAMED: [(&str, &str); 4] = [("n", "g"), ("n", "l"), ("account", "n"), ("larger", "t")];
 
-fn check_streamed(server: &Server, records: &[u8]) -> Result<()> {
+fn check_streamed(server: &TestServer, records: &[u8]) -> Result<()> {
     for (table, column) in STREAMED {
         let database = if table == "n" { "d" } else { "w" };
         let found = left(records, table, column)?;
@@ -137,7 +137,7 @@ fn check_streamed(server: &Server, records: &[u8]) -> Result<()> {
 
 #[test]
 fn stream_by_definitions_ends_at_the_rows_of_the_server() -> Result<()> {
-    check_each(&Package::chosen()?, |server| {
+    check_each(&TestPackage::from_env()?, |server| {
         let arguments = ["stream", "--format", "maxwell", "--schema", "ddl", "--skip-statements"];
         let records = printed(bintide_on(&arguments, &server.logs)?)?;
         check_streamed(&server.server, &records)
@@ -146,7 +146,7 @@ fn stream_by_definitions_ends_at_the_rows_of_the_server() -> Result<()> {
 
 #[test]
 fn receive_has_the_bytes_of_the_server() -> Result<()> {
-    check_each(&Package::chosen()?, |server| {
+    check_each(&TestPackage::from_env()?, |server| {
         let folder = TempDir::new()?;
         let from = command::address("root", &server.server) + "&timeout=8";
         // A MariaDB writes into a new log, some time later, that all of the old one is on disk.
@@ -161,7 +161,7 @@ fn receive_has_the_bytes_of_the_server() -> Result<()> {
 }
 
 /// MySQL 5.5 is a source for logs, but no target and no replica to be warmed.
-fn is_too_old(package: Package) -> bool {
+fn is_too_old(package: TestPackage) -> bool {
     package.version() < (5, 6)
 }
 
@@ -174,7 +174,7 @@ fn refused_by_name<T>(result: Result<T>) -> Result<()> {
 
 #[test]
 fn replay_into_the_same_version_ends_equal() -> Result<()> {
-    check_each(&Package::chosen()?, |server| {
+    check_each(&TestPackage::from_env()?, |server| {
         for order in [CommitOrder::Strict, CommitOrder::Grouped] {
             let target = server.target()?;
             let first = replay(&server.logs, address(&target, "root")?, ApplyAs::Auto, order);
@@ -243,7 +243,7 @@ fn compressed_logs_are_read_by_mysqlbinlog_8_0() -> Result<()> {
         let is_smaller = sizes(&logs)? < sizes(&server.logs)? / 2;
         ensure!(is_smaller == (server.package.version() >= (5, 7)), "{report}");
         let (before, after) =
-            (shown_by(Package::Mysql8_0, &server.logs)?, shown_by(Package::Mysql8_0, &logs)?);
+            (shown_by(TestPackage::Mysql8_0, &server.logs)?, shown_by(TestPackage::Mysql8_0, &logs)?);
         ensure!(rows_printed(&before) == rows_printed(&after), "other rows");
         ensure!(changes_shown(&after)[0] > 20, "too few rows");
         Ok(())
@@ -251,15 +251,15 @@ fn compressed_logs_are_read_by_mysqlbinlog_8_0() -> Result<()> {
 }
 
 /// Servers with GTIDs from before 8.0.20.
-fn without_payloads() -> Result<Vec<Package>> {
-    let old = [Package::Mysql8_0_15, Package::Mysql8_0_12, Package::Mysql5_7];
-    Ok(Package::chosen()?.into_iter().filter(|package| old.contains(package)).collect())
+fn without_payloads() -> Result<Vec<TestPackage>> {
+    let old = [TestPackage::Mysql8_0_15, TestPackage::Mysql8_0_12, TestPackage::Mysql5_7];
+    Ok(TestPackage::from_env()?.into_iter().filter(|package| old.contains(package)).collect())
 }
 
 #[test]
 fn upgraded_logs_are_served_to_a_replica_of_8_0() -> Result<()> {
     check_each(&without_payloads()?, |server| {
-        let mut source = Launch::of(Package::Mysql8_0).option("--server-id=1").start()?;
+        let mut source = Launch::of(TestPackage::Mysql8_0).option("--server-id=1").start()?;
         source.stop()?;
         for log in source.binlogs()? {
             fs::remove_file(log)?;
@@ -278,7 +278,7 @@ fn upgraded_logs_are_served_to_a_replica_of_8_0() -> Result<()> {
         printed(bintide_on(&["compress", "--upgrade-format"], &logs)?)?;
         printed(bintide_on(&["verify"], &logs)?)?;
         source.start_again(&[])?;
-        let replica = Launch::of(Package::Mysql8_0).option("--server-id=2").start()?;
+        let replica = Launch::of(TestPackage::Mysql8_0).option("--server-id=2").start()?;
         replica.sql(&format!(
             "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
                source_auto_position = 1, get_source_public_key = 1; start replica",
@@ -296,17 +296,18 @@ fn upgraded_logs_are_served_to_a_replica_of_8_0() -> Result<()> {
 #[test]
 fn decompressed_logs_are_read_by_old_mysqlbinlogs() -> Result<()> {
     let newest = Launch::mysql().option("--binlog-transaction-compression=ON").start()?;
-    newest.sql(&e2e::matrix::work(Package::Mysql))?;
+    newest.sql(&e2e::matrix::work(TestPackage::Mysql))?;
     newest.sql("flush binary logs")?;
     let folder = TempDir::new()?;
     let logs = copies(&newest.binlogs()?[..1], folder.path())?;
-    let wanted = shown_by(Package::Mysql, &logs)?;
+    let wanted = shown_by(TestPackage::Mysql, &logs)?;
     document(bintide_on(&["decompress", "--json"], &logs)?)?;
-    for package in Package::chosen()? {
-        let home = testkit::Home::find(package)?;
-        let name = if package.flavour() == Some(Flavour::MariaDb) { "mariadb-binlog" } else { "mysqlbinlog" };
+    for package in TestPackage::from_env()? {
+        let home = testkit::PackageHome::find(package)?;
+        let name =
+            if package.flavour() == Some(ServerFlavour::MariaDb) { "mariadb-binlog" } else { "mysqlbinlog" };
         // mysqlbinlog 5.5 stops at the first GTID event, and MariaDB's 10.5 at the collations of MySQL 8.0.
-        let is_too_old = is_too_old(package) || package == Package::MariaDb10_5;
+        let is_too_old = is_too_old(package) || package == TestPackage::MariaDb10_5;
         if home.has(name) && !is_too_old {
             let found = shown_by(package, &logs).with_context(|| package.name())?;
             ensure!(changes_shown(&found) == changes_shown(&wanted), "{}: other rows", package.name());
@@ -329,7 +330,7 @@ fn advise_asks_the_server() -> Result<()> {
 
 #[test]
 fn snapshots_have_the_rows_of_the_server() -> Result<()> {
-    check_each(&Package::chosen()?, |server| {
+    check_each(&TestPackage::from_env()?, |server| {
         let from = command::address("root", &server.server);
         let arguments = [
             "stream",
@@ -350,16 +351,16 @@ fn snapshots_have_the_rows_of_the_server() -> Result<()> {
 }
 
 /// The statement that makes a server a replica of another one, and starts it.
-fn follow(package: Package, port: u16) -> String {
+fn follow(package: TestPackage, port: u16) -> String {
     let key = match (package.flavour(), package.version()) {
-        (Some(Flavour::Mysql), version) if version >= (8, 4) => {
+        (Some(ServerFlavour::Mysql), version) if version >= (8, 4) => {
             let source = format!("source_host = '127.0.0.1', source_port = {port}, source_user = 'root'");
             return format!(
                 "change replication source to {source}, get_source_public_key = 1; start replica"
             );
         }
-        (Some(Flavour::Mysql), (8, 0)) => ", get_master_public_key = 1",
-        (Some(Flavour::MariaDb), _) => ", master_ssl_verify_server_cert = 0",
+        (Some(ServerFlavour::Mysql), (8, 0)) => ", get_master_public_key = 1",
+        (Some(ServerFlavour::MariaDb), _) => ", master_ssl_verify_server_cert = 0",
         _ => "",
     };
     let source = format!("master_host = '127.0.0.1', master_port = {port}, master_user = 'root'{key}");
@@ -368,7 +369,7 @@ fn follow(package: Package, port: u16) -> String {
 
 #[test]
 fn warm_searches_for_what_a_replica_will_change() -> Result<()> {
-    check_each(&Package::chosen()?, |server| {
+    check_each(&TestPackage::from_env()?, |server| {
         let package = server.package;
         let source = server.target()?;
         if is_too_old(package) {
@@ -379,9 +380,9 @@ fn warm_searches_for_what_a_replica_will_change() -> Result<()> {
         source.sql("create database w; create table w.t (id int primary key, n int) engine = innodb")?;
         source.sql("insert into w.t values (1, 1), (2, 2), (3, 3)")?;
         replica.sql(&follow(package, source.port()))?;
-        let count = |server: &Server| server.sql("select count(*) from w.t");
+        let count = |server: &TestServer| server.sql("select count(*) from w.t");
         wait_until("all rows", || Ok(count(&replica).is_ok_and(|found| found == "3\n")))?;
-        let is_new = package.flavour() == Some(Flavour::Mysql) && package.version() >= (8, 4);
+        let is_new = package.flavour() == Some(ServerFlavour::Mysql) && package.version() >= (8, 4);
         replica.sql(if is_new { "stop replica sql_thread" } else { "stop slave sql_thread" })?;
         source.sql(
             "update w.t set n = n + 1; set binlog_format = statement; update w.t set n = n - 1 where id = 1",

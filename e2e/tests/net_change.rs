@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, ensure};
 use base64_simd::STANDARD;
 use binlog::{
-    Event, Flags, Flavour, Format, Framed, Framer, KeyPart, MAGIC, Origin, RawEvent, RawEventBuf, Role,
+    Event, EventFlags, EventFormat, EventOrigin, EventRole, Flavour, Framer, FramerOutput, KeyPart, MAGIC,
+    RawEvent, RawEventBuf,
 };
-use replay::definition::{Definition, Engine, TableName, UniqueKey};
-use replay::net::{Changes, ChangesReport, NetForm};
-use testkit::{Dice, Launch, Server, seed};
+use replay::net::{ChangesReport, GroupChanges, NetForm};
+use replay::target_table::{StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 const SCHEMA: &str = "CREATE DATABASE d; USE d;
     CREATE TABLE counted (id INT PRIMARY KEY AUTO_INCREMENT, v INT, s VARCHAR(9));
@@ -18,7 +19,7 @@ const SCHEMA: &str = "CREATE DATABASE d; USE d;
     CREATE TABLE keyless (v INT);";
 
 /// What the target's catalogue would say; of `keyless`, nothing.
-fn definition(table: &[u8]) -> Option<Definition> {
+fn definition(table: &[u8]) -> Option<TargetTableDefinition> {
     let part = |column| KeyPart { column, prefix: 0 };
     let (key, unique_keys, auto_increment) = match table {
         b"counted" => (vec![part(0)], vec![], Some(0)),
@@ -26,18 +27,18 @@ fn definition(table: &[u8]) -> Option<Definition> {
         b"uniq" => (vec![part(0)], vec![UniqueKey::Columns(vec![part(1)])], None),
         _ => return None,
     };
-    Some(Definition {
-        name: TableName { database: b"d".as_slice().into(), table: table.into() },
-        engine: Engine::InnoDb,
+    Some(TargetTableDefinition {
+        name: TargetTableName { database: b"d".as_slice().into(), table: table.into() },
+        engine: StorageEngine::InnoDb,
         primary_key: Some(key),
         unique_keys,
         auto_increment,
-        ..Definition::default()
+        ..TargetTableDefinition::default()
     })
 }
 
 /// Statements that do much to few rows.
-fn script(dice: &mut Dice, statements: usize) -> Result<String> {
+fn script(dice: &mut SeededRandom, statements: usize) -> Result<String> {
     let mut script = "USE d; BEGIN;".to_owned();
     for _ in 0..statements {
         let (key, other, value) = (dice.below(12), dice.below(12), dice.below(4));
@@ -77,23 +78,23 @@ fn script(dice: &mut Dice, statements: usize) -> Result<String> {
 /// The source's transactions of rows, and its format description.
 struct Log {
     description: Vec<u8>,
-    format: Format,
+    format: EventFormat,
     transactions: Vec<Vec<RawEventBuf>>,
 }
 
-fn read(server: &Server) -> Result<Log> {
+fn read(server: &TestServer) -> Result<Log> {
     let path = server.binlogs()?.pop().context("a log")?;
     let bytes = std::fs::read(path)?;
     let mut rest = bytes.strip_prefix(&MAGIC).context("a binary log")?;
     let mut framer = Framer::new();
     let (mut description, mut transactions, mut open) = (Vec::new(), Vec::new(), Vec::new());
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         rest = &rest[raw.bytes().len()..];
         let format = framer.format().context("a format")?;
-        match Role::of(&raw, format)? {
-            Role::LogBoundary if description.is_empty() => description = raw.bytes().to_vec(),
-            Role::Statement => open.clear(),
-            Role::Commit => {
+        match EventRole::of(&raw, format)? {
+            EventRole::LogBoundary if description.is_empty() => description = raw.bytes().to_vec(),
+            EventRole::Statement => open.clear(),
+            EventRole::Commit => {
                 open.push(raw.to_buf());
                 transactions.push(std::mem::take(&mut open));
             }
@@ -111,11 +112,11 @@ fn binlog_statement(script: &mut String, events: &[u8]) -> Result<()> {
 
 /// The highest `counted.id` that was ever inserted.
 fn highest_inserted(log: &Log) -> Result<i32> {
-    let mut tables = binlog::Tables::new();
+    let mut tables = binlog::TableRegistry::new();
     let mut highest = 0;
     for raw in log.transactions.iter().flatten() {
         match raw.as_raw().decode(&log.format)? {
-            Event::TableMap(map) => drop(tables.map(&map)?),
+            Event::TableMap(map) => drop(tables.register(&map)?),
             Event::WriteRows(rows) => {
                 let decoder = tables.decoder(&rows)?;
                 for row in decoder.rows(&rows) {
@@ -136,16 +137,18 @@ fn highest_inserted(log: &Log) -> Result<i32> {
 fn net_changes_make_the_same_tables() -> Result<()> {
     let source = Launch::mysql().start()?;
     let target = Launch::mysql().option("--skip-log-bin").start()?;
-    let seed = seed("BINTIDE_SEED");
-    let mut dice = Dice::new(seed);
+    let seed = seed_from_env("BINTIDE_SEED");
+    let mut dice = SeededRandom::new(seed);
     source.sql(SCHEMA)?;
     target.sql(SCHEMA)?;
     source.sql(&script(&mut dice, 3000)?)?;
     let log = read(&source)?;
-    let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
-    let mut changes =
-        Changes::new(Flavour::MySql, NetForm { origin, format: log.format.clone(), rows_size_max: 4096 });
-    let definitions: Vec<Definition> =
+    let origin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
+    let mut changes = GroupChanges::new(
+        Flavour::MySql,
+        NetForm { origin, format: log.format.clone(), rows_size_max: 4096 },
+    );
+    let definitions: Vec<TargetTableDefinition> =
         ["counted", "named", "uniq"].iter().filter_map(|name| definition(name.as_bytes())).collect();
     let mut script = String::new();
     binlog_statement(&mut script, &log.description)?;

@@ -4,7 +4,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use binlog::{Checksum, Event, Framed, Framer, MAGIC, NextPosition, RawEvent};
+use binlog::{Event, EventChecksum, Framer, FramerOutput, MAGIC, NextPosition, RawEvent};
 use e2e::compare::{LOGS, Run};
 use e2e::identity;
 use e2e::logs::Logs;
@@ -45,10 +45,10 @@ fn what_old_servers_left_out_is_told_as_mysqlbinlog_tells_it() -> Result<()> {
 /// The same log, as a server of this version could have written it.
 fn older(log: &[u8], version: &str, knows: Knows) -> Result<Vec<u8>> {
     let (mut framer, mut rest, mut out) = (Framer::new(), &log[MAGIC.len()..], MAGIC.to_vec());
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         rest = &rest[raw.bytes().len()..];
         let format = framer.format().context("no format")?.clone();
-        let next = NextPosition::Behind(out.len() as u64);
+        let next = NextPosition::FromStart(out.len() as u64);
         let mut event = raw.decode(&format)?;
         let mut server_version = [0; 50];
         server_version[..version.len()].copy_from_slice(version.as_bytes());
@@ -78,6 +78,6 @@ fn older(log: &[u8], version: &str, knows: Knows) -> Result<Vec<u8>> {
 }
 
 fn move_to(raw: &RawEvent<'_>, next: NextPosition, out: &mut Vec<u8>) -> Result<()> {
-    let checksum: Checksum = raw.checksum();
+    let checksum: EventChecksum = raw.checksum();
     Ok(raw.rewrite(raw.header().origin(), next, checksum, out)?)
 }

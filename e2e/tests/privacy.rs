@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::{Ran, Running, wait_until};
 use e2e::program::bintide;
 use tempfile::TempDir;
-use testkit::{Deaf, Launch};
+use testkit::{Launch, UnresponsivePort};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -24,7 +24,7 @@ fn mode(path: &Path) -> Result<u32> {
 /// `ps` shows the arguments of all processes to all users.
 #[test]
 fn passwords_are_not_in_the_list_of_processes() -> Result<()> {
-    let deaf = Deaf::open()?;
+    let deaf = UnresponsivePort::open()?;
     let folder = TempDir::new()?;
     let store = folder.path().join("store");
     let store = store.to_str().context("a path is text")?;
@@ -81,7 +81,7 @@ fn copies_of_tables_and_logs_are_not_for_all() -> Result<()> {
     ensure!(ran.code == Some(0), "{ran:?}");
     ensure!(mode(&database)? & 0o137 == 0, "{:o}", mode(&database)?);
     // It waits for a connection, and has its folder already.
-    let deaf = Deaf::open()?;
+    let deaf = UnresponsivePort::open()?;
     let temporary = folder.path().join("temporary");
     fs::create_dir(&temporary)?;
     let from = format!("mysql://root@127.0.0.1:{}/", deaf.port());

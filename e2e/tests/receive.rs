@@ -15,11 +15,11 @@ use e2e::command::Running;
 use e2e::metrics::{number, scraped};
 use e2e::program::bintide;
 use e2e::received::{same_logs, same_logs_encrypted, write_keyring};
-use logs::{LogReader, Next};
+use logs::{LogReader, ReadOutcome};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
+use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext)";
 
@@ -31,7 +31,7 @@ fn receive(port: u16, folder: &Path, more: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-fn receive_all(server: &Server, folder: &Path, more: &[&str]) -> Result<String> {
+fn receive_all(server: &TestServer, folder: &Path, more: &[&str]) -> Result<String> {
     let ran = receive(server.port(), folder, more)?.arg("--stop-at-end").output()?;
     ensure!(ran.status.success(), "{}", stderr(&ran));
     Ok(String::from_utf8(ran.stdout)?)
@@ -43,7 +43,7 @@ fn stderr(ran: &Output) -> String {
 
 /// Receives until the directory has what the server has. A MariaDB writes into a new log, some time later, that all of
 /// the old one is on disk.
-fn receive_until_equal(server: &Server, folder: &Path) -> Result<()> {
+fn receive_until_equal(server: &TestServer, folder: &Path) -> Result<()> {
     wait_for(|| {
         receive_all(server, folder, &[])?;
         same_logs(server, folder)
@@ -94,7 +94,7 @@ fn logs_are_the_same_and_go_on_where_they_ended() -> Result<()> {
 /// Killed again and again while the server writes, it has the same bytes in the end.
 #[test]
 fn killed_at_any_moment_it_repeats_and_loses_nothing() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.options(["--max-binlog-size=256K", "--binlog-format=row"]).start()?;
         let folder = TempDir::new()?;
@@ -139,7 +139,7 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 fn kept_compressed(keyring: Option<&str>) -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
     let target = e2e::replays::target("--skip-log-bin")?;
     let (folder, opened) = (TempDir::new()?, TempDir::new()?);
@@ -203,7 +203,7 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
 /// Killed at any moment, what is kept is encrypted, and is the source's for whoever has the key.
 #[test]
 fn what_is_kept_can_be_encrypted() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
     let (folder, keys) = (TempDir::new()?, TempDir::new()?);
     let keyring = keys.path().join("keyring");
@@ -246,7 +246,7 @@ fn what_is_kept_can_be_encrypted() -> Result<()> {
 }
 
 /// Each command that reads a directory reads this one with its key, and says what it lacks without.
-fn readers_need_the_key(server: &Server, folder: &Path, keyring: &str) -> Result<()> {
+fn readers_need_the_key(server: &TestServer, folder: &Path, keyring: &str) -> Result<()> {
     let run = |command: &str, log: &Path, more: &[&str]| -> Result<Output> {
         let mut ran = Command::new(bintide()?);
         Ok(ran.env_clear().env("TZ", "UTC").arg(command).arg(log).args(more).output()?)
@@ -328,7 +328,7 @@ fn a_server_reads_encrypted_logs_of_ours() -> Result<()> {
     receive_all(&server, folder.path(), &["--encrypt", "--keyring", text(&keyring)?])?;
     let logs = server.binlogs()?;
     let Some((_, closed)) = logs.split_last() else { return Err(anyhow!("there are no logs")) };
-    let shown = |server: &Server| -> Result<Vec<String>> {
+    let shown = |server: &TestServer| -> Result<Vec<String>> {
         let names = closed.iter().filter_map(|log| log.file_name()?.to_str());
         names.map(|name| server.sql(&format!("show binlog events in '{name}'"))).collect()
     };
@@ -371,14 +371,14 @@ fn it_follows_a_server_that_is_started_again() -> Result<()> {
 /// Cut to the byte, in each way that a network can be, it connects again.
 #[test]
 fn a_network_that_is_cut_is_gone_through() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().option("--max-binlog-size=1M").start()?;
     server.sql(TABLE)?;
     server.sql(&"insert into d.t (b) values (repeat('x', 20000)); ".repeat(100))?;
     let proxy = Proxy::to(server.port())?;
     let folder = TempDir::new()?;
     // A silent network shows only after the 8 seconds of the address.
-    let cuts = [Cut::Close, Cut::Reset, Cut::Close, Cut::Reset, Cut::Silence];
+    let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset, CutMode::Silence];
     proxy.cut_after(5000 + dice.below(200_000) as u64, cuts[0]);
     let child = receive(proxy.port(), folder.path(), &[])?.spawn()?;
     for next in cuts.iter().skip(1).map(Some).chain([None]) {
@@ -617,7 +617,7 @@ fn it_can_be_stopped_while_the_source_writes() -> Result<()> {
 }
 
 /// Stops a receiver once it has received something; what it says then.
-fn stop_in_the_middle(server: &Server, folder: &Path) -> Result<String> {
+fn stop_in_the_middle(server: &TestServer, folder: &Path) -> Result<String> {
     let mut child = receive(server.port(), folder, &[])?.spawn()?;
     wait_for(|| {
         let size = fs::metadata(folder.join("binlog.000001"))?.len();
@@ -744,10 +744,10 @@ fn a_full_disk_is_waited_for() -> Result<()> {
 }
 
 fn waits_for_room(
-    server: &Server,
+    server: &TestServer,
     more: &[&str],
     mut meanwhile: impl FnMut(&Path) -> Result<()>,
-    mut in_the_end: impl FnMut(&Server, &Path) -> Result<()>,
+    mut in_the_end: impl FnMut(&TestServer, &Path) -> Result<()>,
 ) -> Result<()> {
     let folder = TempDir::new()?;
     let mut limited = Command::new("/bin/sh");
@@ -801,7 +801,7 @@ fn waits_for_room(
 fn fitting(log: &Path, size: u64) -> Result<(u32, u64)> {
     let mut reader = LogReader::open(log)?;
     let (mut transactions, mut end) = (0, 0);
-    while let Next::Some(event) = reader.next_event()? {
+    while let ReadOutcome::Some(event) = reader.next_event()? {
         if event.end() > size {
             break;
         }

@@ -14,7 +14,7 @@ use e2e::identity;
 use e2e::logs::Logs;
 use e2e::program::{Outcome, Program, Surroundings, bintide};
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 const SQL: &str = "create database d; use d;
     create table t (a int primary key auto_increment, b longtext, c datetime default '2026-11-22 10:00:00');
@@ -24,7 +24,7 @@ const SQL: &str = "create database d; use d;
     set binlog_transaction_compression = on; insert into t (b) select b from t; delete from t where a = 2;
     create database other; create table other.o (a int primary key); insert into other.o values (1)";
 
-fn server() -> Result<Server> {
+fn server() -> Result<TestServer> {
     let server = Launch::mysql().uuid("5ea5ca5e-0001-4000-8000-000000000001").start()?;
     server.sql(SQL)?;
     server.sql("create user s@'%' identified by 'secret'; grant replication slave on *.* to s@'%'")?;
@@ -32,7 +32,7 @@ fn server() -> Result<Server> {
 }
 
 /// Options that end before the log's name; `SOCKET` and `DATA` in them stand for the server's paths.
-fn check(server: &Server, name: &str, runs: &[&str]) -> Result<()> {
+fn check(server: &TestServer, name: &str, runs: &[&str]) -> Result<()> {
     let port = server.port();
     let runs: Vec<Run> = runs
         .iter()

@@ -5,10 +5,10 @@ use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, options, replay_to,
 use e2e::workload;
 use replay::order::CommitOrder;
 use tempfile::TempDir;
-use testkit::{Launch, Server, seed};
+use testkit::{Launch, TestServer, seed_from_env};
 
 /// Twice: the second time there is nothing left to do.
-fn applies(source: &Server, target: &Server, order: CommitOrder) -> Result<()> {
+fn applies(source: &TestServer, target: &TestServer, order: CommitOrder) -> Result<()> {
     let first = replay_to(&source.binlogs()?, target.socket(), &options(order))?;
     ensure!(first.transactions > 20 && first.skipped == 0, "{first:?}");
     ends_equal(source, target)?;
@@ -46,7 +46,7 @@ fn samples_end_equal_on_a_target_with_a_binary_log_which_stays_empty() -> Result
 #[test]
 fn random_sql_ends_equal() -> Result<()> {
     let folder = TempDir::new()?;
-    let first = seed("BINTIDE_E2E_SEED");
+    let first = seed_from_env("BINTIDE_E2E_SEED");
     for seed in first..first + 3 {
         let name = format!("random-{seed}");
         let source = workload::record_on(seed, &name, folder.path())?;

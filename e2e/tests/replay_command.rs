@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::command::{self, Ran, address};
 use e2e::program::bintide;
 use e2e::replays::checksums;
-use testkit::{Dice, Launch, Server};
+use testkit::{Launch, SeededRandom, TestServer};
 
 fn replay(logs: &[PathBuf], to: &str, more: &[&str]) -> Result<Ran> {
     let mut command = Command::new(bintide()?);
@@ -22,18 +22,18 @@ fn succeeds(ran: &Ran) -> Result<()> {
     Ok(())
 }
 
-fn source(options: &[&str], sql: &str) -> Result<Server> {
+fn source(options: &[&str], sql: &str) -> Result<TestServer> {
     let source = Launch::mysql().option("--server-id=1").options(options.iter().copied()).start()?;
     source.sql(sql)?;
     source.sql("flush binary logs")?;
     Ok(source)
 }
 
-fn target_of(options: &[&str]) -> Result<Server> {
+fn target_of(options: &[&str]) -> Result<TestServer> {
     Launch::mysql().option("--server-id=2").options(options.iter().copied()).start()
 }
 
-fn has_progress(target: &Server) -> Result<bool> {
+fn has_progress(target: &TestServer) -> Result<bool> {
     Ok(!target.sql("show databases like 'bintide'")?.is_empty())
 }
 
@@ -176,10 +176,10 @@ fn tables() -> String {
 }
 
 /// Changes drawn at random. Each row is of one database only, so that no rewrite makes two of them meet.
-fn changes(dice: &mut Dice) -> String {
+fn changes(dice: &mut SeededRandom) -> String {
     let (mut sql, mut id) = (String::new(), 0);
     for _ in 0..150 {
-        let pick = |dice: &mut Dice| *dice.pick(&["d", "e", "f"]);
+        let pick = |dice: &mut SeededRandom| *dice.pick(&["d", "e", "f"]);
         let (default, one, other) = (pick(dice), pick(dice), pick(dice));
         let number = dice.below(3) + 1;
         id += 10;
@@ -215,7 +215,7 @@ fn changes(dice: &mut Dice) -> String {
 }
 
 /// What is there: tables and views, and what is in the tables.
-fn contents(server: &Server) -> Result<Vec<String>> {
+fn contents(server: &TestServer) -> Result<Vec<String>> {
     let views = server.sql(
         "select concat(table_schema, '.', table_name) from information_schema.views
          where table_schema not in ('sys', 'information_schema', 'performance_schema') order by 1",
@@ -228,9 +228,9 @@ fn contents(server: &Server) -> Result<Vec<String>> {
 
 #[test]
 fn rules_on_databases_and_tables_are_a_replicas() -> Result<()> {
-    let seed = testkit::seed("BINTIDE_E2E_SEED");
+    let seed = testkit::seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let source = source(&[], &format!("set sql_log_bin = 0; {}", tables()))?;
     source.sql(&changes(&mut dice))?;
     source.sql("flush binary logs")?;
@@ -264,7 +264,7 @@ fn rules_on_databases_and_tables_are_a_replicas() -> Result<()> {
 }
 
 /// Lets a replica apply all that the source has.
-fn follow(replica: &Server, source: &Server) -> Result<()> {
+fn follow(replica: &TestServer, source: &TestServer) -> Result<()> {
     replica.sql(&format!(
         "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
            source_auto_position = 1; start replica",
@@ -321,7 +321,7 @@ fn nothing_is_in_the_way_of_logs_given_one_by_one() -> Result<()> {
 }
 
 /// Statements that delete some rows of each table.
-fn all_rows_again(server: &Server) -> Result<String> {
+fn all_rows_again(server: &TestServer) -> Result<String> {
     server.sql(
         "select concat('set foreign_key_checks = 0; delete from `', table_schema, '`.`', table_name, '` limit 1;')
          from information_schema.tables where table_type = 'BASE TABLE' and create_options not like '%partitioned%'
@@ -330,7 +330,7 @@ fn all_rows_again(server: &Server) -> Result<String> {
 }
 
 /// The log piped into it.
-fn piped(log: &Path, target: &Server, more: &[&str]) -> Result<Ran> {
+fn piped(log: &Path, target: &TestServer, more: &[&str]) -> Result<Ran> {
     let mut command = command::command(&[PathBuf::from("-")], target, more)?;
     Ok(command.stdin(fs::File::open(log)?).output()?.into())
 }

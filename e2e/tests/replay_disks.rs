@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use e2e::as_sql::are_equal;
 use e2e::program::bintide;
 use e2e::replays::{self, checksum};
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 /// A source with 20 transactions of 400 kB, and one of 8 MB.
-fn source() -> Result<Server> {
+fn source() -> Result<TestServer> {
     let source = replays::source(&Launch::mysql(), &[])?;
     source.sql("create database d; create table d.t (id int primary key auto_increment, v longblob)")?;
     source.sql(&"insert into d.t (v) values (random_bytes(1000)); update d.t set v = repeat(v, 400) where length(v) = 1000;".repeat(20))?;
@@ -18,12 +18,12 @@ fn source() -> Result<Server> {
     Ok(source)
 }
 
-fn arguments(command: &mut Command, source: &Server, target: &Server, order: &str) -> Result<Output> {
+fn arguments(command: &mut Command, source: &TestServer, target: &TestServer, order: &str) -> Result<Output> {
     command.args(["replay", "--memory", "8M", "--commit-order", order]).args(source.binlogs()?).arg("--to");
     Ok(command.arg(format!("mysql://root@localhost/?socket={}", target.socket().display())).output()?)
 }
 
-fn replay(source: &Server, target: &Server, order: &str) -> Result<Output> {
+fn replay(source: &TestServer, target: &TestServer, order: &str) -> Result<Output> {
     arguments(Command::new(bintide()?).env_clear(), source, target, order)
 }
 

@@ -7,14 +7,14 @@ use e2e::as_sql::{TYPES, address, are_equal, replay, replay_killed, rows};
 use e2e::replays::{checksum, run_what_is_killed, source, target};
 use e2e::workload;
 use tempfile::TempDir;
-use testkit::{Launch, Server, seed};
+use testkit::{Launch, TestServer, seed_from_env};
 
 /// A MySQL whose defaults MariaDB knows.
 fn mysql() -> Launch {
     Launch::mysql().options(["--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"])
 }
 
-fn mariadb() -> Result<Server> {
+fn mariadb() -> Result<TestServer> {
     Launch::mariadb().options(["--server-id=3", "--skip-log-bin"]).start()
 }
 
@@ -63,7 +63,7 @@ fn random_mysql_to_mariadb_ends_equal() -> Result<()> {
     const MORE: [&str; 3] =
         ["--binlog-format=ROW", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"];
     let folder = TempDir::new()?;
-    let first = seed("BINTIDE_E2E_SEED");
+    let first = seed_from_env("BINTIDE_E2E_SEED");
     for seed in first..first + 2 {
         let source =
             workload::record_some_on(seed, &format!("maria-{seed}"), folder.path(), &MORE, known_to_both)?;

@@ -7,7 +7,7 @@ use e2e::as_sql::are_equal;
 use e2e::chaos::source;
 use e2e::program::bintide;
 use e2e::replays::{checksum, target};
-use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
+use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
 /// Every way to apply: the options.
 const WAYS: [&[&str]; 4] = [
@@ -20,12 +20,12 @@ const WAYS: [&[&str]; 4] = [
 /// How often each way is cut.
 const CUTS: usize = 6;
 
-fn replay(source: &Server, proxy: &Proxy, way: &[&str]) -> Result<Output> {
+fn replay(source: &TestServer, proxy: &Proxy, way: &[&str]) -> Result<Output> {
     replay_for(source, proxy, way, "")
 }
 
 /// With these options in the target's address.
-fn replay_for(source: &Server, proxy: &Proxy, way: &[&str], options: &str) -> Result<Output> {
+fn replay_for(source: &TestServer, proxy: &Proxy, way: &[&str], options: &str) -> Result<Output> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?).args(way).arg("--to");
     Ok(command.arg(format!("mysql://root@127.0.0.1:{}/{options}", proxy.port())).output()?)
@@ -33,9 +33,9 @@ fn replay_for(source: &Server, proxy: &Proxy, way: &[&str], options: &str) -> Re
 
 #[test]
 fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
-    let first = seed("BINTIDE_E2E_SEED");
+    let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
-    let mut dice = Dice::new(first);
+    let mut dice = SeededRandom::new(first);
     let source = source(&Launch::mysql(), 10)?;
     for way in WAYS {
         let whole = target("--skip-log-bin")?;
@@ -47,7 +47,7 @@ fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
         let proxy = Proxy::to(target.port())?;
         for _ in 0..CUTS {
             let at = dice.below(bytes * 2 / CUTS) as u64;
-            proxy.cut_after(at, *dice.pick(&[Cut::Close, Cut::Reset]));
+            proxy.cut_after(at, *dice.pick(&[CutMode::Close, CutMode::Reset]));
             let output = replay(&source, &proxy, way)?;
             let said = String::from_utf8_lossy(&output.stderr);
             // One that was done before was not cut.
@@ -67,9 +67,9 @@ fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
 
 #[test]
 fn a_network_that_falls_silent_is_noticed_and_the_next_replay_takes_over() -> Result<()> {
-    let first = seed("BINTIDE_E2E_SEED");
+    let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
-    let mut dice = Dice::new(first);
+    let mut dice = SeededRandom::new(first);
     let source = source(&Launch::mysql(), 10)?;
     let target = target("--skip-log-bin")?;
     let proxy = Proxy::to(target.port())?;
@@ -77,7 +77,7 @@ fn a_network_that_falls_silent_is_noticed_and_the_next_replay_takes_over() -> Re
     for (silent_after, wanted) in
         [(0, "the login has taken longer than"), (60_000 + dice.below(20_000), "silent for")]
     {
-        proxy.cut_after(silent_after as u64, Cut::Silence);
+        proxy.cut_after(silent_after as u64, CutMode::Silence);
         let output = replay_for(&source, &proxy, WAYS[1], "?timeout=3")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(!output.status.success() && said.contains(wanted), "silent after {silent_after}: {said}");

@@ -5,7 +5,7 @@ use e2e::as_sql::rows;
 use e2e::command::{Ran, replay};
 use rusqlite::Connection;
 use tempfile::TempDir;
-use testkit::{Launch, Package, Server};
+use testkit::{Launch, TestPackage, TestServer};
 
 /// Statements and row changes of all kinds, in a database of its own.
 fn script(database: &str, charset: &str) -> String {
@@ -23,11 +23,11 @@ fn script(database: &str, charset: &str) -> String {
 /// The kernel has few asynchronous requests for all servers of a machine, and old ones take many.
 const SYNCHRONOUS: &str = "--innodb-use-native-aio=OFF";
 
-fn target(package: Package) -> Result<Server> {
+fn target(package: TestPackage) -> Result<TestServer> {
     Launch::of(package).options(["--server-id=2", "--local-infile=1", SYNCHRONOUS]).start()
 }
 
-fn source(package: Package, options: &[&str], sql: &str) -> Result<Server> {
+fn source(package: TestPackage, options: &[&str], sql: &str) -> Result<TestServer> {
     let source = Launch::of(package)
         .options(["--server-id=1", SYNCHRONOUS])
         .options(options.iter().copied())
@@ -39,7 +39,7 @@ fn source(package: Package, options: &[&str], sql: &str) -> Result<Server> {
 
 /// Applies a server's logs, twice: the second time there is nothing left to do. The target forgets its progress then,
 /// and can take another server's.
-fn applies(source: &Server, target: &Server, more: &[&str]) -> Result<Ran> {
+fn applies(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<Ran> {
     let first = replay(&source.binlogs()?, target, more)?;
     ensure!(first.code == Some(0), "{more:?}: {first:?}");
     let again = replay(&source.binlogs()?, target, more)?;
@@ -49,8 +49,8 @@ fn applies(source: &Server, target: &Server, more: &[&str]) -> Result<Ran> {
 }
 
 /// Compares the rows of all tables of a database.
-fn is_equal(source: &Server, target: &Server, database: &str) -> Result<()> {
-    let names = |server: &Server| {
+fn is_equal(source: &TestServer, target: &TestServer, database: &str) -> Result<()> {
+    let names = |server: &TestServer| {
         let names = format!("show tables in {database}");
         server.sql(&names)
     };
@@ -66,11 +66,11 @@ fn is_equal(source: &Server, target: &Server, database: &str) -> Result<()> {
 
 #[test]
 fn logs_of_new_servers_go_into_old_ones() -> Result<()> {
-    let targets = [target(Package::Mysql5_7)?, target(Package::Mysql8_0_15)?];
+    let targets = [target(TestPackage::Mysql5_7)?, target(TestPackage::Mysql8_0_15)?];
     let sources = [
-        (Package::Mysql, "newest", "", ""),
-        (Package::Mysql8_0, "eight", "", " character set latin1"),
-        (Package::MariaDb11_8, "maria", "", " character set latin1"),
+        (TestPackage::Mysql, "newest", "", ""),
+        (TestPackage::Mysql8_0, "eight", "", " character set latin1"),
+        (TestPackage::MariaDb11_8, "maria", "", " character set latin1"),
     ];
     for (package, database, option, charset) in sources {
         let options: Vec<&str> = option.split_whitespace().collect();
@@ -81,7 +81,7 @@ fn logs_of_new_servers_go_into_old_ones() -> Result<()> {
                 let is_old = target.sql("select @@version")?.starts_with("5.7");
                 let is_substituted = ran.stderr.contains("`newest` with utf8mb4_general_ci instead of");
                 ensure!(
-                    is_substituted == (is_old && package == Package::Mysql),
+                    is_substituted == (is_old && package == TestPackage::Mysql),
                     "{}: {ran:?}",
                     package.name()
                 );
@@ -106,11 +106,11 @@ const CHANGES: &str = "create database d character set latin1; use d;
 
 #[test]
 fn logs_of_old_servers_go_into_the_newest() -> Result<()> {
-    let target = target(Package::Mysql)?;
+    let target = target(TestPackage::Mysql)?;
     let sources = [
-        (Package::Mysql5_5, "--binlog-format=ROW"),
-        (Package::Mysql5_6, "--log-bin-use-v1-row-events=ON"),
-        (Package::Mysql5_7, "--log-bin-use-v1-row-events=ON"),
+        (TestPackage::Mysql5_5, "--binlog-format=ROW"),
+        (TestPackage::Mysql5_6, "--log-bin-use-v1-row-events=ON"),
+        (TestPackage::Mysql5_7, "--log-bin-use-v1-row-events=ON"),
     ];
     for (package, option) in sources {
         let source = source(package, &["--binlog-format=ROW", option], CHANGES)?;
@@ -132,8 +132,8 @@ fn hidden_columns_of_functional_indexes_are_passed_over() -> Result<()> {
         insert into f values (1, 2), (2, 3); update f set a = 5 where id = 1; delete from f where id = 2;
         insert into g values (1, 'x'), (2, 'y'); update g set b = 'z' where a = 1; delete from g where a = 2;
         set session binlog_row_image = minimal; insert into f values (3, 4); update f set a = 6 where id = 3;";
-    let source = source(Package::Mysql8_0_15, &[], changes)?;
-    let target = target(Package::Mysql)?;
+    let source = source(TestPackage::Mysql8_0_15, &[], changes)?;
+    let target = target(TestPackage::Mysql)?;
     for apply_as in ["binlog", "sql"] {
         for order in ["strict", "grouped"] {
             applies(&source, &target, &["--apply-as", apply_as, "--commit-order", order])?;
@@ -156,7 +156,7 @@ fn hidden_columns_of_functional_indexes_are_passed_over() -> Result<()> {
 }
 
 /// Replays a log from behind the definitions of its tables, which the target has.
-fn hidden_columns_of_tables_that_are_there(source: &Server, target: &Server) -> Result<()> {
+fn hidden_columns_of_tables_that_are_there(source: &TestServer, target: &TestServer) -> Result<()> {
     let definitions = "create database d; use d; create table f (id int primary key, a int, key ((a * 2)));
         create table g (a int, b varchar(10), key ((a * 2), b, (a + 3)));";
     let (logs, later) =
@@ -182,8 +182,8 @@ fn documents_with_generated_columns_go_into_5_7_as_sql() -> Result<()> {
           f varchar(30) as (concat('e', e)) stored, key (e));
         insert into g (id, d) values (1, '{\"n\": \"é\"}'), (2, '{}'), (3, '{\"n\": 1.5}');
         update g set d = '{\"n\": \"x\"}' where id = 2; delete from g where id = 1;";
-    let source = source(Package::Mysql5_7, &[], sql)?;
-    let target = target(Package::Mysql5_7)?;
+    let source = source(TestPackage::Mysql5_7, &[], sql)?;
+    let target = target(TestPackage::Mysql5_7)?;
     applies(&source, &target, &["--apply-as", "sql"])?;
     is_equal(&source, &target, "d")
 }

@@ -3,9 +3,9 @@
 use anyhow::{Result, ensure};
 use e2e::command::{Ran, replay};
 use e2e::replays::{ends_equal, target};
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
-fn source(options: &[&str], sql: &str) -> Result<Server> {
+fn source(options: &[&str], sql: &str) -> Result<TestServer> {
     let source = Launch::mysql().option("--server-id=1").options(options.iter().copied()).start()?;
     source.sql(sql)?;
     source.sql("flush binary logs")?;
@@ -113,7 +113,7 @@ fn transactions_behind_the_stop_that_were_committed_earlier_are_counted() -> Res
     // Logs of two servers, one behind the other, are not in the order of their times.
     let other = Launch::mysql().option("--server-id=3").start()?;
     other.sql("create database e; create table e.t (id int primary key)")?;
-    let now = |server: &Server| server.sql("select now(6) + interval 0 second");
+    let now = |server: &TestServer| server.sql("select now(6) + interval 0 second");
     source.sql("do sleep(0.01)")?;
     let limit = now(&source)?.trim().to_owned();
     source.sql("do sleep(0.01); insert into d.t values (2), (3); flush binary logs")?;

@@ -8,11 +8,11 @@ use e2e::command::{Ran, replay};
 use e2e::replays::{checksum, target};
 use rusqlite::Connection;
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 const ORDERS: [&str; 3] = ["grouped", "strict", "any"];
 
-fn source(sql: &str) -> Result<Server> {
+fn source(sql: &str) -> Result<TestServer> {
     let source = Launch::mysql().option("--server-id=1").start()?;
     source.sql(sql)?;
     source.sql("flush binary logs")?;
@@ -20,7 +20,7 @@ fn source(sql: &str) -> Result<Server> {
 }
 
 /// Replays all of a server's logs into an empty target, in each order.
-fn ends_equal(source: &Server, orders: &[&str], more: &[&str]) -> Result<()> {
+fn ends_equal(source: &TestServer, orders: &[&str], more: &[&str]) -> Result<()> {
     let target = target("--skip-log-bin")?;
     let databases =
         source.sql("select schema_name from information_schema.schemata where schema_name like 'd%'")?;

@@ -7,7 +7,7 @@ use e2e::as_sql::{address, are_equal, replay, replay_killed};
 use e2e::replays::{checksum, run_what_is_killed, source};
 use e2e::workload;
 use tempfile::TempDir;
-use testkit::{Launch, Server, seed};
+use testkit::{Launch, TestServer, seed_from_env};
 
 /// Sample scripts that say the same wherever they are run; those with triggers are refused.
 const SCRIPTS: [&str; 10] = [
@@ -28,14 +28,14 @@ const LOW: &str = "create user low@localhost identified by '';
     grant select, insert, update, delete, create, drop, references, index, alter, trigger, create view on *.*
       to low@localhost";
 
-fn target(options: &[&str]) -> Result<Server> {
+fn target(options: &[&str]) -> Result<TestServer> {
     Launch::mysql().options(["--server-id=2", "--local-infile=1"]).options(options.iter().copied()).start()
 }
 
 /// Twice: the second time there is nothing left to do.
 fn applies(
-    source: &Server,
-    target: &Server,
+    source: &TestServer,
+    target: &TestServer,
     user: &str,
     apply_as: ApplyAs,
     order: CommitOrder,
@@ -98,7 +98,7 @@ fn without_triggers(line: &str) -> Option<String> {
 #[test]
 fn random_sql_ends_equal() -> Result<()> {
     let folder = TempDir::new()?;
-    let first = seed("BINTIDE_E2E_SEED");
+    let first = seed_from_env("BINTIDE_E2E_SEED");
     for seed in first..first + 3 {
         let name = format!("random-{seed}");
         let source = workload::record_some_on(seed, &name, folder.path(), &[], without_triggers)?;

@@ -15,13 +15,13 @@ use e2e::program::bintide;
 use e2e::replays::{self, kill_and_go_on, replay_on};
 use e2e::workload;
 use replay::order::CommitOrder;
-use replay::schedule::Mode;
-use replay::{Options, Report, SqliteTarget};
+use replay::schedule::ParallelMode;
+use replay::{ReplayOptions, ReplayReport, SqliteTarget};
 use rusqlite::Connection as Sqlite;
 use rusqlite::types::Value;
-use servers::{Address, Connection};
+use servers::{ServerAddress, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Dice, Launch, Server, seed};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 /// Sample scripts whose tables are there in the end, or nearly so: what drops them is left out.
 const SCRIPTS: [&str; 13] = [
@@ -47,7 +47,7 @@ fn script(name: &str) -> Result<String> {
     Ok(sql.lines().filter(is_end).collect::<Vec<_>>().join("\n"))
 }
 
-fn source(options: &[&str], scripts: &[&str]) -> Result<Server> {
+fn source(options: &[&str], scripts: &[&str]) -> Result<TestServer> {
     let source = Launch::mysql().option("--server-id=1").options(options.iter().copied()).start()?;
     for name in scripts {
         source.sql(&script(name)?).with_context(|| format!("run {name}"))?;
@@ -56,11 +56,11 @@ fn source(options: &[&str], scripts: &[&str]) -> Result<Server> {
     Ok(source)
 }
 
-fn options(order: CommitOrder) -> Options {
-    Options { workers: NonZeroUsize::MIN, mode: Mode::None, ..replays::options(order) }
+fn options(order: CommitOrder) -> ReplayOptions {
+    ReplayOptions { workers: NonZeroUsize::MIN, mode: ParallelMode::None, ..replays::options(order) }
 }
 
-fn replay_all(logs: &[PathBuf], file: &Path, order: CommitOrder) -> Result<Report> {
+fn replay_all(logs: &[PathBuf], file: &Path, order: CommitOrder) -> Result<ReplayReport> {
     replay_on(&SqliteTarget::open(file)?, logs, &options(order))
 }
 
@@ -120,9 +120,9 @@ fn text(value: &Option<Vec<u8>>) -> String {
 }
 
 /// Every table of the server and its rows beside SQLite's: how many rows.
-fn compare(source: &Server, file: &Path) -> Result<usize> {
+fn compare(source: &TestServer, file: &Path) -> Result<usize> {
     let address = format!("mysql://root@localhost/?socket={}", source.socket().display());
-    let mut server = Connection::open(&Address::parse(&address)?)?;
+    let mut server = SqlConnection::open(&ServerAddress::parse(&address)?)?;
     server.run("SET NAMES utf8mb4")?;
     server.run("SET time_zone = '+00:00', sql_mode = ''")?;
     let sqlite = Sqlite::open(file)?;
@@ -148,7 +148,7 @@ fn compare(source: &Server, file: &Path) -> Result<usize> {
     Ok(count)
 }
 
-fn compare_table(server: &mut Connection, sqlite: &Sqlite, database: &str, table: &str) -> Result<usize> {
+fn compare_table(server: &mut SqlConnection, sqlite: &Sqlite, database: &str, table: &str) -> Result<usize> {
     let quoted = |text: &str| text.replace('\'', "''").replace('\\', "\\\\");
     let columns = server.rows(&format!(
         "select column_name, if(column_type like '%zerofill%', 'zerofill', data_type) from information_schema.columns where table_schema = '{}' and table_name = '{}'
@@ -204,7 +204,7 @@ fn compare_table(server: &mut Connection, sqlite: &Sqlite, database: &str, table
 }
 
 /// Twice: the second time there is nothing left to do.
-fn applies(source: &Server, order: CommitOrder) -> Result<()> {
+fn applies(source: &TestServer, order: CommitOrder) -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");
     let first = replay_all(&source.binlogs()?, &file, order)?;
@@ -314,7 +314,7 @@ fn tables_follow_their_definitions_with_minimal_images_and_foreign_keys_of_the_e
 #[test]
 fn random_sql_ends_with_the_same_rows() -> Result<()> {
     let folder = TempDir::new()?;
-    let first = seed("BINTIDE_E2E_SEED");
+    let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={first}");
     for seed in first..first + 3 {
         let name = format!("random-{seed}");
@@ -331,10 +331,10 @@ fn random_sql_ends_with_the_same_rows() -> Result<()> {
 /// Rows that refer to each other, in both kinds of logs.
 #[test]
 fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
-    let seed = seed("BINTIDE_E2E_SEED");
+    let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={seed}");
     for option in ["--innodb-native-foreign-keys=ON", "--innodb-native-foreign-keys=OFF"] {
-        let mut dice = Dice::new(seed);
+        let mut dice = SeededRandom::new(seed);
         let source = source(&[option], &[])?;
         let mut sql = "create database d; use d;
             create table a (id int primary key, u int unique);
@@ -545,9 +545,9 @@ fn names_that_are_one_to_sqlite_stay_two() -> Result<()> {
 
 #[test]
 fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
-    let seed = seed("BINTIDE_E2E_SEED");
+    let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     for options in [&[][..], &["--gtid-mode=OFF"]] {
         let source = source(options, &[])?;
         source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;

@@ -11,7 +11,7 @@ use e2e::replays::{self, checksum};
 use rcgen::DnType::CommonName;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -27,7 +27,7 @@ fn authority(folder: &Path, name: &str) -> Result<(Authority, PathBuf)> {
 }
 
 /// A server that takes encrypted connections only, with a certificate for these names, good until the end of a year.
-fn target(folder: &Path, authority: &Authority, names: &[&str], until: i32) -> Result<Server> {
+fn target(folder: &Path, authority: &Authority, names: &[&str], until: i32) -> Result<TestServer> {
     let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
     (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(until, 12, 31));
     let key = KeyPair::generate()?;
@@ -41,19 +41,19 @@ fn target(folder: &Path, authority: &Authority, names: &[&str], until: i32) -> R
     Launch::mysql().options(options).options(files).start()
 }
 
-fn replay(source: &Server, to: &str, more: &[&str]) -> Result<Output> {
+fn replay(source: &TestServer, to: &str, more: &[&str]) -> Result<Output> {
     let mut command = Command::new(bintide()?);
     Ok(command.env_clear().arg("replay").args(source.binlogs()?).args(["--to", to]).args(more).output()?)
 }
 
-fn source() -> Result<Server> {
+fn source() -> Result<TestServer> {
     let source = replays::source(&Launch::mysql(), &[])?;
     source.sql("create database d; create table d.t (id int primary key); insert into d.t values (1), (2); flush binary logs")?;
     Ok(source)
 }
 
 /// Is it refused, in these words, before anything is applied?
-fn refused(source: &Server, target: &Server, options: &str, wanted: &str) -> Result<()> {
+fn refused(source: &TestServer, target: &TestServer, options: &str, wanted: &str) -> Result<()> {
     let output = replay(source, &format!("mysql://root@127.0.0.1:{}/{options}", target.port()), &[])?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(2) && said.contains(wanted), "{options}: wanted {wanted}: {said}");

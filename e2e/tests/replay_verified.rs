@@ -10,7 +10,7 @@ use e2e::program::bintide;
 use e2e::replays::{source, target};
 use rusqlite::Connection as Sqlite;
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 const SCRIPTS: [&str; 8] = [
     "types",
@@ -23,13 +23,13 @@ const SCRIPTS: [&str; 8] = [
     "mixed-engines",
 ];
 
-fn verified(source: &Server, target: &Server, more: &[&str]) -> Result<Ran> {
+fn verified(source: &TestServer, target: &TestServer, more: &[&str]) -> Result<Ran> {
     let with = address("root", source);
     replay(&source.binlogs()?, target, &[&["--verify", &with], more].concat())
 }
 
 /// Into a SQLite database.
-fn verified_file(source: &Server, file: &Path, more: &[&str]) -> Result<Ran> {
+fn verified_file(source: &TestServer, file: &Path, more: &[&str]) -> Result<Ran> {
     let mut command = Command::new(bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?);
     command.args(["--to", &format!("sqlite:{}", file.display()), "--verify", &address("root", source)]);

@@ -12,8 +12,8 @@ use e2e::warming::{cold, has_no_errors, pages_cached, pair, wait_until_applied};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use servers::{Address, Connection};
-use testkit::{Dice, Launch, Server, seed};
+use servers::{ServerAddress, SqlConnection};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 /// Rows of a few to a page.
 const ROWS: usize = 6000;
@@ -25,7 +25,7 @@ const TABLE: &str = "create database d; create table d.none (id int primary key)
       select i, i, repeat('x', 3000) from n;";
 
 /// A source, and a data directory that has all of it up to the last log, which begins now.
-fn source_and_data() -> Result<(Server, Server, PathBuf)> {
+fn source_and_data() -> Result<(TestServer, TestServer, PathBuf)> {
     let (source, mut copy) = pair(&Launch::mysql(), &Launch::mysql(), TABLE)?;
     wait_until_applied(&source, &copy)?;
     copy.sql("stop replica; reset replica all")?;
@@ -35,7 +35,7 @@ fn source_and_data() -> Result<(Server, Server, PathBuf)> {
     Ok((source, copy, data))
 }
 
-fn last_log(source: &Server) -> Result<PathBuf> {
+fn last_log(source: &TestServer) -> Result<PathBuf> {
     source.binlogs()?.pop().context("the source has a log")
 }
 
@@ -66,7 +66,7 @@ fn outcome(mut child: Child, code: i32) -> Result<Value> {
 
 #[test]
 fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (source, _copy, data) = source_and_data()?;
     let others: String = (0..400)
         .map(|_| format!("update d.t set n = n + 1 where id = {};", 2 + dice.below(ROWS - 1)))
@@ -76,7 +76,7 @@ fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
     let before = pages_cached(&target, "d.t.PRIMARY")?;
     ensure!(before < 50, "{before} pages are in memory at once");
     // The replay comes no farther than to its first row, as somebody else has it.
-    let mut holder = Connection::open(&Address::parse(&address("root", &target))?)?;
+    let mut holder = SqlConnection::open(&ServerAddress::parse(&address("root", &target))?)?;
     holder.run("begin; select n from d.t where id = 1 for update")?;
     let options = ["--warm", "--json", "--workers", "1", "--metrics", "127.0.0.1:0"];
     let mut child = begin(&[last_log(&source)?], &target, &options)?;
@@ -101,7 +101,7 @@ fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
 /// What is searched for is what the target will need: nothing that filters leave out, and all under its own names.
 #[test]
 fn filters_and_new_names_count() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (source, _copy, data) = source_and_data()?;
     let others: String = (0..300)
         .map(|_| format!("update d.t set n = n + 1 where id = {};", 2 + dice.below(ROWS - 1)))
@@ -116,7 +116,7 @@ fn filters_and_new_names_count() -> Result<()> {
     ))?;
     let target = cold(&data, &[])?;
     target.sql("create database x; rename table d.t to x.t")?;
-    let mut holder = Connection::open(&Address::parse(&address("root", &target))?)?;
+    let mut holder = SqlConnection::open(&ServerAddress::parse(&address("root", &target))?)?;
     holder.run("begin; select n from x.t where id = 1 for update")?;
     let options = ["--rewrite-db", "d->x", "--ignore-table", "x.none", "--wild-ignore-table", "x.e%"];
     let more = ["--warm", "--json", "--workers", "1"];

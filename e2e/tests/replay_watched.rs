@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use anyhow::{Context, Result, ensure};
-use binlog::Assembler;
+use binlog::TransactionAssembler;
 use e2e::command::{Ran, address, begin, replay, wait_until};
 use e2e::metrics::{number, scraped};
 use e2e::replays::{ends_equal, target};
-use logs::{LogReader, Next};
+use logs::{LogReader, ReadOutcome};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use servers::{Address, Connection};
-use testkit::{Cut, Launch, Proxy, Server};
+use servers::{ServerAddress, SqlConnection};
+use testkit::{CutMode, Launch, Proxy, TestServer};
 
 /// A source with a table, and so many transactions behind a log of their own: two logs.
-fn source_of(transactions: u32) -> Result<Server> {
+fn source_of(transactions: u32) -> Result<TestServer> {
     let source = Launch::mysql().option("--server-id=1").start()?;
     source.sql("create database d; create table d.t (id int primary key, n int); flush binary logs")?;
     let inserts: String = (1..=transactions).map(|id| format!("insert into d.t values ({id}, 0);")).collect();
@@ -36,17 +36,17 @@ fn ended(child: Child) -> Result<Ran> {
 }
 
 /// Somebody else's row of the target, not committed: whoever inserts the same waits for it.
-fn in_the_way(target: &Server, id: u32) -> Result<Connection> {
-    let mut connection = Connection::open(&Address::parse(&address("root", target))?)?;
+fn in_the_way(target: &TestServer, id: u32) -> Result<SqlConnection> {
+    let mut connection = SqlConnection::open(&ServerAddress::parse(&address("root", target))?)?;
     connection.run(&format!("begin; insert into d.t values ({id}, -1)"))?;
     Ok(connection)
 }
 
-fn rows(target: &Server) -> Result<String> {
+fn rows(target: &TestServer) -> Result<String> {
     Ok(target.sql("select count(*) from d.t")?.trim().to_owned())
 }
 
-fn waits(target: &Server) -> Result<bool> {
+fn waits(target: &TestServer) -> Result<bool> {
     Ok(target.sql("select count(*) from performance_schema.data_lock_waits")?.trim() != "0")
 }
 
@@ -88,7 +88,7 @@ fn the_first_interrupt_ends_it_in_order_and_the_second_at_once() -> Result<()> {
 }
 
 /// Has the target the rows that the source has?
-fn has_caught_up(source: &Server, target: &Server) -> Result<bool> {
+fn has_caught_up(source: &TestServer, target: &TestServer) -> Result<bool> {
     let count = "select concat(count(*), ' ', coalesce(sum(n), 0)) from d.t";
     let there = target.sql("select count(*) from information_schema.tables where table_name = 't'")?;
     Ok(there.trim() == "1" && target.sql(count)? == source.sql(count)?)
@@ -194,12 +194,13 @@ fn relay_logs_are_followed() -> Result<()> {
 /// Does a relay log end within a transaction?
 fn ends_within(log: &Path) -> Result<bool> {
     let (mut reader, mut assembler) = (LogReader::open(log)?, None);
-    while let Next::Some(chunk) = reader.next_chunk(1 << 20)? {
+    while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20)? {
         let mut index = 0;
         while let Some(event) = chunk.get(index) {
             index += 1;
             let format = chunk.format();
-            let assembler = assembler.get_or_insert_with(|| Assembler::new((**format).clone(), usize::MAX));
+            let assembler =
+                assembler.get_or_insert_with(|| TransactionAssembler::new((**format).clone(), usize::MAX));
             // One that goes on here is not whole.
             let _ = assembler.push(event.offset, &event.raw, format);
         }
@@ -208,7 +209,7 @@ fn ends_within(log: &Path) -> Result<bool> {
 }
 
 /// A replica's relay logs, in order.
-fn relay_logs(replica: &Server) -> Result<Vec<PathBuf>> {
+fn relay_logs(replica: &TestServer) -> Result<Vec<PathBuf>> {
     let index = fs::read_to_string(replica.datadir().join("relay.index"))?;
     Ok(index.lines().map(|line| replica.datadir().join(line)).collect())
 }
@@ -242,7 +243,7 @@ fn a_transaction_that_a_replica_received_in_parts_is_applied_once() -> Result<()
         let target = Launch::mysql().options(["--server-id=2", "--skip-log-bin", &mode]).start()?;
         let child = begin(&[replica.datadir().join("relay.index")], &target, &["--follow"])?;
         wait_until("what is small", || has_caught_up(&source, &target))?;
-        proxy.cut_after(300_000, Cut::Close);
+        proxy.cut_after(300_000, CutMode::Close);
         source.sql(
             "set cte_max_recursion_depth = 50000; insert into d.t with recursive
                s as (select 1 as id union all select id + 1 from s where id < 50000) select id, 1 from s",

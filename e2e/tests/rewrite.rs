@@ -9,18 +9,18 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use binlog::Level;
+use binlog::ZstdLevel;
 use e2e::program::bintide;
 use rewrite::{
-    Action, Check, Compressed, Compression, FileJob, FileOutcome, Keep, OldFormat, Plan, Sealing, Tally,
-    Trial, rewrite_file,
+    CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, MinimumGain, OldFormatPolicy,
+    OutputEncryption, ResourcePlan, RewriteAction, RewriteTally, WriteMode, rewrite_file,
 };
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 /// Sample scripts whose transactions are of many kinds.
 const SCRIPTS: [&str; 6] = ["types", "json", "triggers", "savepoints", "foreign-keys", "partitions"];
 
-fn run_scripts(server: &Server) -> Result<()> {
+fn run_scripts(server: &TestServer) -> Result<()> {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     for script in SCRIPTS {
         let path = samples.join(script).with_extension("sql");
@@ -31,32 +31,32 @@ fn run_scripts(server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn compress(level: u8, keep: Keep) -> Result<Action> {
-    let level = Level::new(level).context("a level")?;
-    Ok(Action::Compress(Compression {
+fn compress(level: u8, keep: MinimumGain) -> Result<RewriteAction> {
+    let level = ZstdLevel::new(level).context("a level")?;
+    Ok(RewriteAction::Compress(CompressSettings {
         level,
-        keep,
-        compressed: Compressed::Pass,
+        minimum_gain: keep,
+        compressed: CompressedPolicy::Pass,
         event_size_max: 1 << 30,
-        old_format: OldFormat::Refuse,
+        old_format: OldFormatPolicy::Refuse,
     }))
 }
 
-fn rewrite_all(logs: &[PathBuf], action: Action, keyring: Option<&Path>) -> Result<Tally> {
+fn rewrite_all(logs: &[PathBuf], action: RewriteAction, keyring: Option<&Path>) -> Result<RewriteTally> {
     let keyring = keyring.map(logs::read_keyring).transpose()?.map(Arc::new);
-    let mut sum = Tally::default();
+    let mut sum = RewriteTally::default();
     for log in logs {
         let before = fs::metadata(log)?.modified()?;
-        let plan = Plan::new(action, NonZeroUsize::new(2).context("two")?, 300_000_000, u64::MAX);
+        let plan = ResourcePlan::new(action, NonZeroUsize::new(2).context("two")?, 300_000_000, u64::MAX);
         let job = FileJob {
             source: log,
             target: log,
             action,
             plan,
             keyring: keyring.clone(),
-            sealing: Sealing::AsBefore,
-            check: Check::Meaning,
-            trial: Trial::No,
+            encryption: OutputEncryption::Preserve,
+            check: ContentCheck::Compare,
+            write_mode: WriteMode::Write,
             may_replace: |_| true,
         };
         let file = rewrite_file(&job, &mut |_| ControlFlow::Continue(()))?;
@@ -67,7 +67,7 @@ fn rewrite_all(logs: &[PathBuf], action: Action, keyring: Option<&Path>) -> Resu
     Ok(sum)
 }
 
-fn read_with_mysqlbinlog(server: &Server, logs: &[PathBuf]) -> Result<()> {
+fn read_with_mysqlbinlog(server: &TestServer, logs: &[PathBuf]) -> Result<()> {
     for log in logs {
         let name = log.display().to_string();
         let output =
@@ -78,7 +78,7 @@ fn read_with_mysqlbinlog(server: &Server, logs: &[PathBuf]) -> Result<()> {
 }
 
 /// What a replica and its source must agree on: every table of every database.
-fn checksums(server: &Server) -> Result<String> {
+fn checksums(server: &TestServer) -> Result<String> {
     let tables = server.sql(
         "select group_concat('`', table_schema, '`.`', table_name, '`' order by table_schema, table_name)
          from information_schema.tables where table_type = 'BASE TABLE'
@@ -88,17 +88,17 @@ fn checksums(server: &Server) -> Result<String> {
     server.sql(&format!("checksum table {}", tables.trim()))
 }
 
-fn executed(server: &Server) -> Result<String> {
+fn executed(server: &TestServer) -> Result<String> {
     Ok(server.sql("select replace(@@global.gtid_executed, '\\n', '')")?.trim().to_owned())
 }
 
-fn replica() -> Result<Server> {
+fn replica() -> Result<TestServer> {
     Launch::mysql()
         .options(["--server-id=2", "--relay-log=relay", "--relay-log-purge=OFF", "--skip-replica-start"])
         .start()
 }
 
-fn point(replica: &Server, source: &Server) -> Result<()> {
+fn point(replica: &TestServer, source: &TestServer) -> Result<()> {
     replica.sql(&format!(
         "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
            source_auto_position = 1",
@@ -107,7 +107,7 @@ fn point(replica: &Server, source: &Server) -> Result<()> {
     Ok(())
 }
 
-fn ends_equal(source: &Server, replica: &Server) -> Result<()> {
+fn ends_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
     let all = executed(source)?;
     let late = replica.sql(&format!("select wait_for_executed_gtid_set('{all}', 120)"))?;
     let why = || {
@@ -119,14 +119,18 @@ fn ends_equal(source: &Server, replica: &Server) -> Result<()> {
 }
 
 /// A source whose logs are rewritten while it is down serves them to a replica that has nothing yet.
-fn served(launch: &Launch, action: Action, is_encrypted: bool) -> Result<Tally> {
+fn served(launch: &Launch, action: RewriteAction, is_encrypted: bool) -> Result<RewriteTally> {
     let mut source = launch.clone().option("--server-id=1").start()?;
     run_scripts(&source)?;
     source.stop()?;
     serve_rewritten(source, action, is_encrypted)
 }
 
-fn serve_rewritten(mut source: Server, action: Action, is_encrypted: bool) -> Result<Tally> {
+fn serve_rewritten(
+    mut source: TestServer,
+    action: RewriteAction,
+    is_encrypted: bool,
+) -> Result<RewriteTally> {
     let keyring = is_encrypted.then(|| source.datadir().join("keyring"));
     let logs = source.binlogs()?;
     let tally = rewrite_all(&logs, action, keyring.as_deref())?;
@@ -143,7 +147,7 @@ fn serve_rewritten(mut source: Server, action: Action, is_encrypted: bool) -> Re
 
 #[test]
 fn a_source_serves_compressed_logs_to_a_replica() -> Result<()> {
-    let tally = served(&Launch::mysql(), compress(9, Keep::GainBelow(0))?, false)?;
+    let tally = served(&Launch::mysql(), compress(9, MinimumGain::Percent(0))?, false)?;
     ensure!(tally.compressed > 50 && tally.bytes_after < tally.bytes_before, "{tally:?}");
     Ok(())
 }
@@ -151,7 +155,7 @@ fn a_source_serves_compressed_logs_to_a_replica() -> Result<()> {
 #[test]
 fn a_source_serves_decompressed_logs_to_a_replica() -> Result<()> {
     let launch = Launch::mysql().option("--binlog-transaction-compression=ON");
-    let tally = served(&launch, Action::Decompress, false)?;
+    let tally = served(&launch, RewriteAction::Decompress, false)?;
     ensure!(tally.opened > 50 && tally.bytes_after > tally.bytes_before, "{tally:?}");
     Ok(())
 }
@@ -159,7 +163,7 @@ fn a_source_serves_decompressed_logs_to_a_replica() -> Result<()> {
 #[test]
 fn a_source_serves_encrypted_logs_that_were_compressed() -> Result<()> {
     let launch = Launch::mysql().keyring().option("--binlog-encryption=ON");
-    let tally = served(&launch, compress(3, Keep::None)?, true)?;
+    let tally = served(&launch, compress(3, MinimumGain::None)?, true)?;
     ensure!(tally.compressed > 50, "{tally:?}");
     Ok(())
 }
@@ -185,8 +189,8 @@ fn a_replica_applies_relay_logs_that_were_compressed() -> Result<()> {
     }
     ensure!(received.trim() == "1", "the replica did not receive all");
     replica.stop()?;
-    let logs = replica.indexed("relay.index")?;
-    let tally = rewrite_all(&logs, compress(3, Keep::None)?, None)?;
+    let logs = replica.indexed_logs("relay.index")?;
+    let tally = rewrite_all(&logs, compress(3, MinimumGain::None)?, None)?;
     ensure!(tally.compressed > 50, "{tally:?}");
     read_with_mysqlbinlog(&replica, &logs)?;
     replica.start_again(&[])?;
@@ -204,7 +208,7 @@ fn a_running_servers_logs_are_left_alone_unless_told() -> Result<()> {
     let mut source = Launch::mysql().option("--server-id=1").start()?;
     run_scripts(&source)?;
     let datadir = source.datadir().display().to_string();
-    let read = |source: &Server| -> Result<Vec<Vec<u8>>> {
+    let read = |source: &TestServer| -> Result<Vec<Vec<u8>>> {
         source.binlogs()?.iter().map(|log| Ok(fs::read(log)?)).collect()
     };
     let before = read(&source)?;
@@ -231,7 +235,7 @@ fn a_running_servers_logs_are_left_alone_unless_told() -> Result<()> {
     Ok(())
 }
 
-fn run_scripts_again(server: &Server) -> Result<()> {
+fn run_scripts_again(server: &TestServer) -> Result<()> {
     server.sql(
         "create database again; create table again.t (id int primary key); insert into again.t values (1)",
     )?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use binlog::Flavour;
 use e2e::rows::{self, Change, same, select};
-use testkit::{Dice, Launch, Server};
+use testkit::{Launch, SeededRandom, TestServer};
 
 /// A column type, and values worth trying: a column each, a row a value.
 type Case = (&'static str, &'static [&'static str]);
@@ -185,7 +185,7 @@ const MARIADB_ONLY: &[Case] = &[
     ("POINT", &["POINT(1, -2)"]),
 ];
 
-fn launch(flavour: Flavour, options: &[&str]) -> Result<Server> {
+fn launch(flavour: Flavour, options: &[&str]) -> Result<TestServer> {
     let launch = match flavour {
         Flavour::MySql => Launch::mysql(),
         Flavour::MariaDb => Launch::mariadb().option("--binlog-format=ROW"),
@@ -196,12 +196,12 @@ fn launch(flavour: Flavour, options: &[&str]) -> Result<Server> {
 }
 
 /// The rows of the newest log.
-fn changes(server: &Server, flavour: Flavour) -> Result<Vec<Change>> {
+fn changes(server: &TestServer, flavour: Flavour) -> Result<Vec<Change>> {
     rows::read(server.binlogs()?.last().context("a log")?, flavour)
 }
 
 /// Inserts, updates and deletes each value; every image must be what SELECT gave.
-fn check(server: &Server, cases: &[Case], flavour: Flavour) -> Result<()> {
+fn check(server: &TestServer, cases: &[Case], flavour: Flavour) -> Result<()> {
     let mut faults = String::new();
     for case in cases {
         if let Err(fault) = check_type(server, case, flavour) {
@@ -212,7 +212,7 @@ fn check(server: &Server, cases: &[Case], flavour: Flavour) -> Result<()> {
     Ok(())
 }
 
-fn check_type(server: &Server, (sql_type, values): &Case, flavour: Flavour) -> Result<()> {
+fn check_type(server: &TestServer, (sql_type, values): &Case, flavour: Flavour) -> Result<()> {
     let mut script = format!(
         "FLUSH BINARY LOGS; SET sql_mode = ''; DROP TABLE IF EXISTS d.t;
          CREATE TABLE d.t (id INT PRIMARY KEY AUTO_INCREMENT, v {sql_type} NULL);\n"
@@ -343,9 +343,9 @@ fn show(change: &Change) -> String {
 #[test]
 fn partial_updates_rebuild_the_document() -> Result<()> {
     let server = launch(Flavour::MySql, &["--binlog-row-value-options=PARTIAL_JSON"])?;
-    let seed = testkit::seed("BINTIDE_E2E_SEED");
+    let seed = testkit::seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let mut script = "CREATE TABLE d.t (id INT PRIMARY KEY, x JSON, n INT, j JSON);\n".to_owned();
     const ROWS: usize = 8;
     const UPDATES: usize = 1500;
@@ -381,7 +381,7 @@ fn partial_updates_rebuild_the_document() -> Result<()> {
 }
 
 /// An expression that changes the document that another one gives.
-fn json_change(dice: &mut Dice, document: &str, depth: usize) -> String {
+fn json_change(dice: &mut SeededRandom, document: &str, depth: usize) -> String {
     let document = match depth > 0 && dice.once_in(3) {
         true => json_change(dice, document, depth - 1),
         false => document.to_owned(),
@@ -397,7 +397,7 @@ fn json_change(dice: &mut Dice, document: &str, depth: usize) -> String {
     format!("{function}({document}{arguments})")
 }
 
-fn json_path(dice: &mut Dice) -> String {
+fn json_path(dice: &mut SeededRandom) -> String {
     let mut path = "$".to_owned();
     for _ in 0..=dice.below(3) {
         path += *dice.pick(JSON_STEPS);

@@ -13,7 +13,7 @@ use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Deaf, Launch, Server};
+use testkit::{Launch, TestServer, UnresponsivePort};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -126,7 +126,7 @@ fn is_waited_for(port: u16) -> Result<bool> {
 /// Nothing can be heard of a host that drops packets; its name is looked up and its answer waited for beside.
 #[test]
 fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
-    let deaf = Deaf::open()?;
+    let deaf = UnresponsivePort::open()?;
     let (folder, logs, port) = (TempDir::new()?, store()?, deaf.port().to_string());
     let mut lines = connecting(deaf.port(), folder.path(), &logs.path().join("binlog.000001"))?;
     let from = format!("mysql://root@127.0.0.1:{port}/");
@@ -154,7 +154,7 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
 /// The next of some sources has its turn after seconds.
 #[test]
 fn a_source_that_drops_packets_is_passed_over() -> Result<()> {
-    let (deaf, server) = (Deaf::open()?, Launch::mysql().start()?);
+    let (deaf, server) = (UnresponsivePort::open()?, Launch::mysql().start()?);
     let [deaf, server] = [deaf.port(), server.port()].map(|port| format!("mysql://root@127.0.0.1:{port}/"));
     let folder = TempDir::new()?;
     let receive = ["receive", text(folder.path())?, "--stop-at-end", "--from", &deaf, "--from", &server];
@@ -351,7 +351,7 @@ fn a_mariadb_is_no_source_among_several() -> Result<()> {
     says(&[&receive[..], &["--from", lost, "--from", &mariadb]].concat(), 2, &wanted)
 }
 
-fn receives(server: &Server, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
+fn receives(server: &TestServer, folder: &Path, code: i32, wanted: &[&str]) -> Result<()> {
     let from = format!("mysql://root@127.0.0.1:{}/", server.port());
     says(&["receive", text(folder)?, "--from", &from, "--stop-at-end"], code, wanted)
 }

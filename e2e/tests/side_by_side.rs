@@ -10,29 +10,29 @@ use e2e::as_sql::address;
 use e2e::replays::{SCRIPTS, checksums, ends_equal, options, replay_to, source, target};
 use e2e::workload;
 use replay::order::CommitOrder;
-use replay::schedule::Mode;
-use replay::{MysqlTarget, Options, Progress, Session, Target as _};
-use servers::Connection;
+use replay::schedule::ParallelMode;
+use replay::{MysqlTarget, ReplayOptions, ReplayProgress, ReplayTarget as _, TargetSession};
+use servers::SqlConnection;
 use tempfile::TempDir;
-use testkit::{Launch, Server, seed};
+use testkit::{Launch, TestServer, seed_from_env};
 
 /// Every order with every mode that means something for it.
-const WAYS: [(CommitOrder, Mode); 9] = [
-    (CommitOrder::Grouped, Mode::Writeset),
-    (CommitOrder::Grouped, Mode::Database),
-    (CommitOrder::Strict, Mode::LogicalClock),
-    (CommitOrder::Strict, Mode::Writeset),
-    (CommitOrder::Strict, Mode::WritesetSession),
-    (CommitOrder::Strict, Mode::Database),
-    (CommitOrder::Any, Mode::LogicalClock),
-    (CommitOrder::Any, Mode::Writeset),
-    (CommitOrder::Any, Mode::None),
+const WAYS: [(CommitOrder, ParallelMode); 9] = [
+    (CommitOrder::Grouped, ParallelMode::Writeset),
+    (CommitOrder::Grouped, ParallelMode::Database),
+    (CommitOrder::Strict, ParallelMode::LogicalClock),
+    (CommitOrder::Strict, ParallelMode::Writeset),
+    (CommitOrder::Strict, ParallelMode::WritesetSession),
+    (CommitOrder::Strict, ParallelMode::Database),
+    (CommitOrder::Any, ParallelMode::LogicalClock),
+    (CommitOrder::Any, ParallelMode::Writeset),
+    (CommitOrder::Any, ParallelMode::None),
 ];
 
 /// Small groups, so that there are many.
-fn small(order: CommitOrder, mode: Mode) -> Options {
+fn small(order: CommitOrder, mode: ParallelMode) -> ReplayOptions {
     let workers = NonZeroUsize::MIN.saturating_add(3);
-    Options { group_max: 4, workers, mode, ..options(order) }
+    ReplayOptions { group_max: 4, workers, mode, ..options(order) }
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn samples_end_equal_in_every_order_and_mode() -> Result<()> {
 #[test]
 fn random_sql_ends_equal() -> Result<()> {
     let folder = TempDir::new()?;
-    let ways = WAYS.into_iter().filter(|(_, mode)| *mode == Mode::Writeset);
-    for (seed, (order, mode)) in (seed("BINTIDE_E2E_SEED")..).zip(ways) {
+    let ways = WAYS.into_iter().filter(|(_, mode)| *mode == ParallelMode::Writeset);
+    for (seed, (order, mode)) in (seed_from_env("BINTIDE_E2E_SEED")..).zip(ways) {
         // Without GTIDs, `any` refuses: see any_order_is_refused_without_gtids.
         let more: &[&str] = if order == CommitOrder::Any { &["--gtid-mode=ON"] } else { &[] };
         let name = format!("random-{seed}");
@@ -73,7 +73,7 @@ const COUNTERS: i64 = 60;
 
 /// A source whose transactions set one counter after the other to their own number: whatever two of them are next to
 /// each other may run at once, and a state says exactly which transactions it has.
-fn counters() -> Result<Server> {
+fn counters() -> Result<TestServer> {
     let source = source(&Launch::mysql(), &[])?;
     let rows: Vec<String> = (0..COUNTERS).map(|id| format!("({id}, 0)")).collect();
     source.sql(&format!(
@@ -92,7 +92,7 @@ fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
     for (order, mode) in WAYS.into_iter().filter(|(order, _)| *order != CommitOrder::Any) {
         let target = target("--skip-log-bin")?;
         let (report, seen) = watched(&source, &target, &small(order, mode))?;
-        let at_once = matches!(mode, Mode::Writeset);
+        let at_once = matches!(mode, ParallelMode::Writeset);
         ensure!(!at_once || report.at_once > 1, "{order:?} by {mode:?}: {report:?}");
         ensure!(seen.len() > 2, "{order:?} by {mode:?}: the reader saw {} states", seen.len());
         for state in &seen {
@@ -111,7 +111,7 @@ fn a_reader_sees_only_states_that_the_source_had() -> Result<()> {
 fn what_depends_on_each_other_keeps_its_order_in_any_order() -> Result<()> {
     let source = counters()?;
     let target = target("--skip-log-bin")?;
-    let (report, seen) = watched(&source, &target, &small(CommitOrder::Any, Mode::Writeset))?;
+    let (report, seen) = watched(&source, &target, &small(CommitOrder::Any, ParallelMode::Writeset))?;
     ensure!(report.at_once > 1 && seen.len() > 2, "{report:?}, {} states", seen.len());
     for pair in seen.windows(2) {
         for (id, n) in &pair[1] {
@@ -143,9 +143,12 @@ fn what_follows_a_commit_that_failed_is_not_committed() -> Result<()> {
             server.sql(&format!("set global sql_mode = '{sql_mode}'; drop database if exists bintide"))?;
             let opened = MysqlTarget::open(address(&server, "root")?)?;
             let (mut first, mut second) = (opened.session()?, opened.session()?);
-            let commit = |session: &mut Box<dyn Session>, commits| {
+            let commit = |session: &mut Box<dyn TargetSession>, commits| {
                 session.begin()?;
-                session.commit(&Progress { commits: Some(commits), ..Progress::default() }, &mut || ())
+                session.commit(
+                    &ReplayProgress { commits: Some(commits), ..ReplayProgress::default() },
+                    &mut || (),
+                )
             };
             let refused = commit(&mut second, 2).err().context("it is refused")?;
             ensure!(refused.message.contains("the previous transaction was not committed"), "{refused}");
@@ -161,10 +164,10 @@ fn what_follows_a_commit_that_failed_is_not_committed() -> Result<()> {
 
 /// Replays while a reader looks; what was done, and the states that were seen.
 fn watched(
-    source: &Server,
-    target: &Server,
-    options: &Options,
-) -> Result<(replay::Report, Vec<BTreeMap<i64, i64>>)> {
+    source: &TestServer,
+    target: &TestServer,
+    options: &ReplayOptions,
+) -> Result<(replay::ReplayReport, Vec<BTreeMap<i64, i64>>)> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let reader = scope.spawn(|| read(target, &over));
@@ -175,8 +178,8 @@ fn watched(
     })
 }
 
-fn read(target: &Server, over: &AtomicBool) -> Result<Vec<BTreeMap<i64, i64>>> {
-    let mut connection = Connection::open(&address(target, "root")?)?;
+fn read(target: &TestServer, over: &AtomicBool) -> Result<Vec<BTreeMap<i64, i64>>> {
+    let mut connection = SqlConnection::open(&address(target, "root")?)?;
     let mut seen: Vec<BTreeMap<i64, i64>> = Vec::new();
     while !over.load(Ordering::SeqCst) {
         // The table may not be there yet.

@@ -4,17 +4,17 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, Result, bail, ensure};
 use servers::{
-    Address, Cancel, Connection, Error, Facts, Link, LinkOptions, Parameter, PasswordSource, PublicKey,
-    SslMode, TlsPolicy, fit,
+    CancelToken, ConnectionError, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerFacts,
+    ServerLink, SqlConnection, SslMode, StatementParameter, TlsPolicy, check_fit,
 };
-use testkit::{Flavour, Launch, Package, Server};
-use wire::Cleartext;
+use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
+use wire::CleartextPolicy;
 
 const PASSWORD: &str = "secret";
 /// What the server takes in a packet.
 const PACKET_MAX: usize = 32 << 20;
 
-fn start(package: Package) -> Result<Server> {
+fn start(package: TestPackage) -> Result<TestServer> {
     let options = ["--server-id=1", "--local-infile=1", "--max-allowed-packet=32M"];
     let server = Launch::of(package).options(options).start()?;
     server.sql(
@@ -24,26 +24,26 @@ fn start(package: Package) -> Result<Server> {
     Ok(server)
 }
 
-fn address(server: &Server, mode: SslMode) -> Address {
-    Address {
+fn address(server: &TestServer, mode: SslMode) -> ServerAddress {
+    ServerAddress {
         user: "sql_client".to_owned(),
         password: PasswordSource::Text(PASSWORD.to_owned()),
         host: "127.0.0.1".to_owned(),
         port: server.port(),
         socket: None,
         tls: TlsPolicy::with_mode(mode),
-        public_key: PublicKey::OfServer,
+        public_key: PublicKeySource::Server,
         compressions: vec![None],
-        cleartext: Cleartext::Refuse,
-        timeout: Address::TIMEOUT,
-        cancel: Cancel::default(),
+        cleartext: CleartextPolicy::Refuse,
+        timeout: ServerAddress::DEFAULT_TIMEOUT,
+        cancel: CancelToken::default(),
     }
 }
 
 #[test]
 fn every_server_is_spoken_with() -> Result<()> {
-    let mut packages = Package::chosen()?;
-    packages.extend([Package::Mysql, Package::MariaDb]);
+    let mut packages = TestPackage::from_env()?;
+    packages.extend([TestPackage::Mysql, TestPackage::MariaDb]);
     packages.sort();
     packages.dedup();
     for package in packages {
@@ -52,15 +52,15 @@ fn every_server_is_spoken_with() -> Result<()> {
     Ok(())
 }
 
-fn check_server(package: Package) -> Result<()> {
+fn check_server(package: TestPackage) -> Result<()> {
     let server = start(package)?;
     login(&server, package)?;
-    let mut connection = Connection::open(&address(&server, SslMode::Disabled))?;
+    let mut connection = SqlConnection::open(&address(&server, SslMode::Disabled))?;
     several_statements(&mut connection)?;
     rows(&mut connection)?;
     prepared(&mut connection)?;
     // Packets are cut in the same way for all.
-    if matches!(package, Package::Mysql | Package::MariaDb) {
+    if matches!(package, TestPackage::Mysql | TestPackage::MariaDb) {
         large(&mut connection)?;
         small_packets(&server)?;
     }
@@ -69,23 +69,23 @@ fn check_server(package: Package) -> Result<()> {
     drop(connection);
     // As mysql and the others: by the socket, too.
     let by_socket =
-        Address { socket: Some(server.socket().to_path_buf()), ..address(&server, SslMode::Preferred) };
+        ServerAddress { socket: Some(server.socket().to_path_buf()), ..address(&server, SslMode::Preferred) };
     server.sql("create user sql_client@localhost identified by 'secret'")?;
-    ensure!(Connection::open(&by_socket)?.value("SELECT 1")?.as_deref() == Some("1"));
+    ensure!(SqlConnection::open(&by_socket)?.value("SELECT 1")?.as_deref() == Some("1"));
     Ok(())
 }
 
 /// Servers that offer TLS are encrypted by default; those that speak only what is not known here are named.
-fn login(server: &Server, package: Package) -> Result<()> {
+fn login(server: &TestServer, package: TestPackage) -> Result<()> {
     let preferred = address(server, SslMode::Preferred);
-    let has_only_dhe = matches!(package, Package::Mysql8_0_15 | Package::Mysql8_0_12);
-    match Connection::open(&preferred) {
+    let has_only_dhe = matches!(package, TestPackage::Mysql8_0_15 | TestPackage::Mysql8_0_12);
+    match SqlConnection::open(&preferred) {
         Ok(mut connection) => {
             ensure!(!has_only_dhe, "it speaks a TLS that bintide knows");
             let cipher = connection.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
             let cipher = cipher.into_iter().flatten().nth(1).flatten().unwrap_or_default();
-            let offers = package.flavour() == Some(Flavour::Mysql) && package.version() >= (8, 0)
-                || package.flavour() == Some(Flavour::MariaDb) && package.version() >= (11, 4);
+            let offers = package.flavour() == Some(ServerFlavour::Mysql) && package.version() >= (8, 0)
+                || package.flavour() == Some(ServerFlavour::MariaDb) && package.version() >= (11, 4);
             ensure!(cipher.is_empty() != offers, "the cipher is {:?}", String::from_utf8_lossy(&cipher));
         }
         Err(error) if has_only_dhe => {
@@ -94,26 +94,29 @@ fn login(server: &Server, package: Package) -> Result<()> {
         }
         Err(error) => bail!("{error}"),
     }
-    let wrong =
-        Address { password: PasswordSource::Text("wrong".to_owned()), ..address(server, SslMode::Disabled) };
-    for refused in [Connection::open(&wrong).map(drop), Link::open(&wrong, &LinkOptions::default()).map(drop)]
+    let wrong = ServerAddress {
+        password: PasswordSource::Text("wrong".to_owned()),
+        ..address(server, SslMode::Disabled)
+    };
+    for refused in
+        [SqlConnection::open(&wrong).map(drop), ServerLink::open(&wrong, &LinkOptions::default()).map(drop)]
     {
-        ensure!(matches!(refused, Err(Error::Refused { code: 1045, .. })), "{refused:?}");
+        ensure!(matches!(refused, Err(ConnectionError::Refused { code: 1045, .. })), "{refused:?}");
     }
     Ok(())
 }
 
-fn several_statements(connection: &mut Connection) -> Result<()> {
+fn several_statements(connection: &mut SqlConnection) -> Result<()> {
     connection.run("CREATE TABLE d.t (a INT PRIMARY KEY, b VARCHAR(20)); INSERT INTO d.t VALUES (1, 'x')")?;
     let mut is_first_done = false;
     let error = connection
-        .run_and("UPDATE d.t SET b = 'y'; SELECT 1; SELECT nonsense; DELETE FROM d.t", || {
+        .run_then("UPDATE d.t SET b = 'y'; SELECT 1; SELECT nonsense; DELETE FROM d.t", || {
             is_first_done = true
         });
-    ensure!(matches!(error, Err(Error::Refused { code: 1054, .. })), "{error:?}");
+    ensure!(matches!(error, Err(ConnectionError::Refused { code: 1054, .. })), "{error:?}");
     ensure!(is_first_done, "the first statement was not reported");
     let mut is_called = false;
-    let error = connection.run_and("SELECT nonsense; SELECT 1", || is_called = true);
+    let error = connection.run_then("SELECT nonsense; SELECT 1", || is_called = true);
     ensure!(error.is_err() && !is_called, "a statement that failed was reported as done");
     // Those behind the one that failed were not run, and the connection goes on.
     let left = connection.rows("SELECT a, b, NULL, '' FROM d.t")?;
@@ -124,7 +127,7 @@ fn several_statements(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-fn rows(connection: &mut Connection) -> Result<()> {
+fn rows(connection: &mut SqlConnection) -> Result<()> {
     let named = connection.named_rows("SELECT 1 AS one, NULL AS none UNION SELECT 2, 'x'")?;
     let names: Vec<&str> = named.iter().flatten().map(|(name, _)| name.as_str()).collect();
     ensure!(names == ["one", "none", "one", "none"], "{names:?}");
@@ -141,22 +144,22 @@ fn rows(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-fn prepared(connection: &mut Connection) -> Result<()> {
+fn prepared(connection: &mut SqlConnection) -> Result<()> {
     connection.run(
         "CREATE TABLE d.p (id INT PRIMARY KEY, i BIGINT, u BIGINT UNSIGNED, f FLOAT, g DOUBLE,
          s VARCHAR(20) CHARACTER SET utf8mb4, b LONGBLOB)",
     )?;
     let insert = "INSERT INTO d.p VALUES (?, ?, ?, ?, ?, ?, ?)";
     let row = |id: i64| {
-        let text = |text: &str| Parameter::Bytes(text.as_bytes().to_vec());
+        let text = |text: &str| StatementParameter::Bytes(text.as_bytes().to_vec());
         vec![
-            Parameter::Int(id),
-            Parameter::Int(i64::MIN),
-            Parameter::UInt(u64::MAX),
-            Parameter::Float(1.5),
-            Parameter::Double(-2.25),
+            StatementParameter::Int(id),
+            StatementParameter::Int(i64::MIN),
+            StatementParameter::UInt(u64::MAX),
+            StatementParameter::Float(1.5),
+            StatementParameter::Double(-2.25),
             text("grün"),
-            Parameter::Null,
+            StatementParameter::Null,
         ]
     };
     for id in 0..3 {
@@ -167,21 +170,23 @@ fn prepared(connection: &mut Connection) -> Result<()> {
     let wanted = ["-9223372036854775808", "18446744073709551615", "1.5", "-2.25", "6772C3BC6E"];
     ensure!(text == wanted && found[0][5].is_none(), "{text:?}");
     // Rows that are found count, changed or not.
-    ensure!(connection.execute("UPDATE d.p SET f = 1.5 WHERE id < ?", vec![Parameter::UInt(2)])? == 2);
-    let error = connection.execute(insert, row(2));
-    ensure!(matches!(error, Err(Error::Refused { code: 1062, .. })), "{error:?}");
-    let error = connection.execute("INSERT INTO d.nowhere VALUES (?)", vec![Parameter::Null]);
-    ensure!(matches!(error, Err(Error::Refused { code: 1146, .. })), "{error:?}");
-    let error = connection.execute(insert, vec![Parameter::Null]);
     ensure!(
-        matches!(error, Err(Error::StatementShape { parameters: 7, columns: 0, values: 1 })),
+        connection.execute("UPDATE d.p SET f = 1.5 WHERE id < ?", vec![StatementParameter::UInt(2)])? == 2
+    );
+    let error = connection.execute(insert, row(2));
+    ensure!(matches!(error, Err(ConnectionError::Refused { code: 1062, .. })), "{error:?}");
+    let error = connection.execute("INSERT INTO d.nowhere VALUES (?)", vec![StatementParameter::Null]);
+    ensure!(matches!(error, Err(ConnectionError::Refused { code: 1146, .. })), "{error:?}");
+    let error = connection.execute(insert, vec![StatementParameter::Null]);
+    ensure!(
+        matches!(error, Err(ConnectionError::StatementShape { parameters: 7, columns: 0, values: 1 })),
         "{error:?}"
     );
     // More than are kept: old ones are closed, and prepared again.
     for _ in 0..2 {
         for number in 0..100 {
             let sql = format!("UPDATE d.p SET i = ? WHERE id = {number}");
-            let changed = connection.execute(&sql, vec![Parameter::Int(number)])?;
+            let changed = connection.execute(&sql, vec![StatementParameter::Int(number)])?;
             ensure!(changed == u64::from(number < 3), "{changed} of {number}");
         }
     }
@@ -193,26 +198,26 @@ fn prepared(connection: &mut Connection) -> Result<()> {
 }
 
 /// Packets of more than 16 MiB, there and back, and parameters that go in pieces.
-fn large(connection: &mut Connection) -> Result<()> {
+fn large(connection: &mut SqlConnection) -> Result<()> {
     let size = 17_000_000;
     let sql = format!("SELECT '{}'", "x".repeat(size));
     ensure!(connection.value(&sql)?.is_some_and(|text| text.len() == size), "not as large as it was sent");
-    let bytes = |size: usize, byte: u8| Parameter::Bytes(vec![byte; size]);
+    let bytes = |size: usize, byte: u8| StatementParameter::Bytes(vec![byte; size]);
     connection.run("CREATE TABLE d.l (id INT PRIMARY KEY, a LONGBLOB, b LONGBLOB, c LONGTEXT, d INT)")?;
     let insert = "INSERT INTO d.l VALUES (?, ?, ?, ?, ?)";
     // 3 are less than 16 MiB together, 9 are more than the server takes in one packet: each goes by itself.
     for (id, millions) in [(1, 3), (2, 9)] {
         let row = vec![
-            Parameter::Int(id),
+            StatementParameter::Int(id),
             bytes(millions * 2_000_000, 0),
             bytes(0, 0),
             bytes(millions * 2_000_000, b'x'),
-            Parameter::Null,
+            StatementParameter::Null,
         ];
-        ensure!(fit(&row, PACKET_MAX).is_ok());
+        ensure!(check_fit(&row, PACKET_MAX).is_ok());
         ensure!(connection.execute(insert, row.clone())? == 1);
         let error = connection.execute(insert, row);
-        ensure!(matches!(error, Err(Error::Refused { code: 1062, .. })), "{error:?}");
+        ensure!(matches!(error, Err(ConnectionError::Refused { code: 1062, .. })), "{error:?}");
         let found = connection.rows(&format!(
             "SELECT LENGTH(a), LENGTH(b), LENGTH(c), d IS NULL, c = REPEAT('x', LENGTH(c)) FROM d.l WHERE id = {id}"
         ))?;
@@ -225,16 +230,19 @@ fn large(connection: &mut Connection) -> Result<()> {
 }
 
 /// Values that fit into a packet each, and not together; and pieces of less than the usual size.
-fn small_packets(server: &Server) -> Result<()> {
+fn small_packets(server: &TestServer) -> Result<()> {
     let load = b"LOAD DATA LOCAL INFILE 'any' INTO TABLE d.s FIELDS TERMINATED BY ',' (a, b)";
     for (id, packet_max, size) in [(1, 4 << 20, 3 << 20), (2, 256 << 10, 200 << 10)] {
         server.sql(&format!("set global max_allowed_packet = {packet_max}"))?;
-        let mut connection = Connection::open(&address(server, SslMode::Disabled))?;
-        ensure!(Facts::of(&mut connection)?.packet_max == packet_max);
+        let mut connection = SqlConnection::open(&address(server, SslMode::Disabled))?;
+        ensure!(ServerFacts::query(&mut connection)?.packet_max == packet_max);
         connection.run("CREATE TABLE IF NOT EXISTS d.s (id INT, a LONGBLOB, b LONGBLOB)")?;
-        let row =
-            vec![Parameter::Int(id), Parameter::Bytes(vec![b'x'; size]), Parameter::Bytes(vec![b'y'; size])];
-        ensure!(fit(&row, packet_max).is_ok());
+        let row = vec![
+            StatementParameter::Int(id),
+            StatementParameter::Bytes(vec![b'x'; size]),
+            StatementParameter::Bytes(vec![b'y'; size]),
+        ];
+        ensure!(check_fit(&row, packet_max).is_ok());
         ensure!(connection.execute("INSERT INTO d.s VALUES (?, ?, ?)", row)? == 1);
         connection.load(load, "some,text\n".repeat(80_000).into_bytes())?;
         let found = connection.value(&format!(
@@ -246,7 +254,7 @@ fn small_packets(server: &Server) -> Result<()> {
     server.sql(&format!("set global max_allowed_packet = {PACKET_MAX}")).map(drop)
 }
 
-fn files(connection: &mut Connection) -> Result<()> {
+fn files(connection: &mut SqlConnection) -> Result<()> {
     connection.run("CREATE TABLE d.f (a INT PRIMARY KEY, b TEXT)")?;
     let mut file = Vec::new();
     for number in 0..60_000 {
@@ -257,13 +265,13 @@ fn files(connection: &mut Connection) -> Result<()> {
     ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
     // No statement of ours that is to load one: nothing of this machine is read.
     let error = connection.run_bytes(load);
-    ensure!(matches!(error, Err(Error::FileRequest { .. })), "{error:?}");
+    ensure!(matches!(error, Err(ConnectionError::FileRequest { .. })), "{error:?}");
     ensure!(connection.value("SELECT COUNT(*) FROM d.f")?.as_deref() == Some("60000"));
     Ok(())
 }
 
 /// Statements as logs have them, also those that cannot be prepared.
-fn bytes_of_other_character_sets(connection: &mut Connection) -> Result<()> {
+fn bytes_of_other_character_sets(connection: &mut SqlConnection) -> Result<()> {
     connection.run("SET NAMES latin1")?;
     connection.run_bytes(b"CREATE TABLE d.b (a VARCHAR(20) CHARACTER SET utf8)")?;
     connection.run_bytes(b"INSERT INTO d.b VALUES ('gr\xfcn')")?;

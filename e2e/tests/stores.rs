@@ -7,13 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use logs::{End, Follower, LogReader, Next, Store, read_keyring};
-use testkit::{Launch, Server};
+use logs::{EndOfLog, LogReader, ReadOutcome, Store, StoreFollower, read_keyring};
+use testkit::{Launch, TestServer};
 
 const TABLE: &str = "create database d; create table d.t (a int primary key auto_increment, b longtext);";
 
 /// What happens to a log while it is followed.
-fn live(server: &mut Server) -> Result<()> {
+fn live(server: &mut TestServer) -> Result<()> {
     server.sql(TABLE)?;
     for step in 0..12 {
         server.sql(&format!(
@@ -40,7 +40,7 @@ fn live(server: &mut Server) -> Result<()> {
 }
 
 /// Follows until `over` says that nothing more is written, and then to the end.
-fn follow(follower: &mut Follower, over: &AtomicBool) -> Result<Vec<u8>> {
+fn follow(follower: &mut StoreFollower, over: &AtomicBool) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
         let is_over = over.load(Ordering::SeqCst);
@@ -65,12 +65,12 @@ fn all_events(logs: &[PathBuf], keyring: &PathBuf) -> Result<Vec<u8>> {
         let mut reader = LogReader::open(log)?.with_keyring(Arc::clone(&keyring));
         let end = loop {
             match reader.next_chunk(1 << 20)? {
-                Next::Some(chunk) => bytes.extend_from_slice(chunk.bytes()),
-                Next::End(end) => break end,
+                ReadOutcome::Some(chunk) => bytes.extend_from_slice(chunk.bytes()),
+                ReadOutcome::End(end) => break end,
             }
         };
         ensure!(reader.is_encrypted(), "{} is not encrypted", log.display());
-        ensure!(matches!(end, End::Closed | End::Open { .. }), "{} ends {end:?}", log.display());
+        ensure!(matches!(end, EndOfLog::Closed | EndOfLog::Open { .. }), "{} ends {end:?}", log.display());
     }
     Ok(bytes)
 }
@@ -84,7 +84,7 @@ fn encrypted_logs_are_followed_through_rotation_key_rotation_and_crash() -> Resu
     let over = AtomicBool::new(false);
     let (followed, done) = thread::scope(|scope| {
         let follower = scope.spawn(|| -> Result<Vec<u8>> {
-            let mut follower = Follower::new(store, first, Some(keyring.clone()))?;
+            let mut follower = StoreFollower::new(store, first, Some(keyring.clone()))?;
             follow(&mut follower, &over)
         });
         let done = live(&mut server);

@@ -13,9 +13,9 @@ use e2e::command::{Running, address};
 use e2e::program::bintide;
 use e2e::received::write_keyring;
 use serde_json::Value;
-use servers::{Address, Connection};
+use servers::{ServerAddress, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Dice, Launch, Package, Server, seed};
+use testkit::{Launch, SeededRandom, TestPackage, TestServer, seed_from_env};
 
 fn command(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -30,8 +30,8 @@ fn printed(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn connect(server: &Server) -> Result<Connection> {
-    Ok(Connection::open(&Address::parse(&address("root", server))?)?)
+fn connect(server: &TestServer) -> Result<SqlConnection> {
+    Ok(SqlConnection::open(&ServerAddress::parse(&address("root", server))?)?)
 }
 
 fn sample(name: &str) -> Result<String> {
@@ -128,7 +128,7 @@ fn same(data_type: &str, server: &Value, told: &Value) -> bool {
 }
 
 /// Compares the rows of a table; gives how many values were compared.
-fn compare(connection: &mut Connection, name: &str, told: &[Value]) -> Result<usize> {
+fn compare(connection: &mut SqlConnection, name: &str, told: &[Value]) -> Result<usize> {
     let (database, table) = name.split_once('.').context("a table has a database")?;
     let columns = connection.rows(&format!(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = '{database}' AND table_name = '{table}'"
@@ -181,7 +181,7 @@ fn records_say_what_the_server_selects() -> Result<()> {
 }
 
 /// A server with so many transactions, and its logs.
-fn busy(transactions: usize) -> Result<(Server, PathBuf)> {
+fn busy(transactions: usize) -> Result<(TestServer, PathBuf)> {
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("create database d; create table d.t (a int primary key auto_increment, b text)")?;
     let insert = "insert into d.t (b) values (repeat('x', 300)), ('two'), ('three');\n";
@@ -202,9 +202,9 @@ fn each_transaction_is_in_the_files_once_whenever_it_is_killed() -> Result<()> {
         ["--format", "maxwell", &index, "--file-size", "100000", "--out", &out.display().to_string()]
             .map(str::to_owned);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let seed = seed("BINTIDE_E2E_SEED");
+    let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let mut kills = 0;
     loop {
         let mut child = Running::start(&mut command(&arguments)?)?;
@@ -244,7 +244,7 @@ impl Rested {
     }
 
     /// Receives what there is.
-    fn receive(&self, server: &Server) -> Result<()> {
+    fn receive(&self, server: &TestServer) -> Result<()> {
         let mut command = Command::new(bintide()?);
         command.env_clear().arg("receive").arg(self.folder.path().join("logs"));
         command.args(["--compress", "3", "--stop-at-end", "-q", "--from", &address("root", server)]);
@@ -301,9 +301,9 @@ fn it_goes_on_within_a_log_that_was_compressed_meanwhile() -> Result<()> {
     }
     let wanted =
         printed(&["--format", "maxwell", &server.datadir().join("binlog.index").display().to_string()])?;
-    let seed = seed("BINTIDE_E2E_SEED");
+    let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let places: Vec<_> = wanted.match_indices("\"resume\":\"").collect();
     for store in &stores {
         rest(store)?;
@@ -469,7 +469,7 @@ fn a_server_says_what_columns_are_called() -> Result<()> {
 }
 
 /// Tables that are no longer as they were.
-fn changed_since(server: &Server, from: &str, index: &str) -> Result<()> {
+fn changed_since(server: &TestServer, from: &str, index: &str) -> Result<()> {
     server.sql(
         "set global binlog_row_metadata = default; create table d.u (a int, b int); insert into d.u values (1, 2);
          alter table d.u change b c int",
@@ -526,7 +526,7 @@ const FUNCTIONAL: &str = "create database f; use f; create table one (id int pri
 /// MySQL 8.0.15 lists the hidden columns of functional indexes in table maps, and names them in full metadata.
 #[test]
 fn hidden_columns_of_functional_indexes_are_in_no_record() -> Result<()> {
-    let server = Launch::of(Package::Mysql8_0_15).start()?;
+    let server = Launch::of(TestPackage::Mysql8_0_15).start()?;
     let mut told = Vec::new();
     for metadata in ["full", "minimal"] {
         server.sql(&format!("set global binlog_row_metadata = {metadata}"))?;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use e2e::command::Running;
 use e2e::program::bintide;
 use tempfile::TempDir;
-use testkit::{Cut, Dice, Launch, Proxy, Server, seed};
+use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
 /// How long something that has to happen may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ fn said(ran: &Output) -> String {
 }
 
 /// What the server's logs say.
-fn wanted(server: &Server) -> Result<String> {
+fn wanted(server: &TestServer) -> Result<String> {
     printed(&[&server.datadir().join("binlog.index").display().to_string()])
 }
 
@@ -76,9 +76,9 @@ fn records(folder: &Path) -> Result<String> {
 /// Cut off in each way that a network can be, and through a restart of the server, each transaction is there once.
 #[test]
 fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
-    let seed = seed("BINTIDE_E2E_SEED");
+    let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let mut server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(TABLE)?;
     let insert = "insert into d.t (b) values (repeat('x', 9000)), ('two'), (repeat('z', 9000));";
@@ -86,7 +86,7 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     let proxy = Proxy::to(server.port())?;
     let folder = TempDir::new()?;
     let out = folder.path().join("out").display().to_string();
-    let cuts = [Cut::Close, Cut::Reset, Cut::Close, Cut::Reset];
+    let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset];
     // Logging in takes some thousand bytes: the first connection has to be made.
     proxy.cut_after(30_000 + dice.below(300_000) as u64, cuts[0]);
     let arguments = ["--from", &from(proxy.port()), "--out", &out, "--file-size", "100000"];
@@ -120,7 +120,7 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
 }
 
 /// A source, and a replica of it that writes a log of its own with the same GTIDs.
-fn pair(mysql: bool) -> Result<[Server; 2]> {
+fn pair(mysql: bool) -> Result<[TestServer; 2]> {
     let launch = |id: u8| {
         let options = ["--binlog-row-metadata=FULL".to_owned(), format!("--server-id={id}")];
         match mysql {
@@ -146,7 +146,7 @@ fn pair(mysql: bool) -> Result<[Server; 2]> {
     Ok([source, replica])
 }
 
-fn count(server: &Server, rows: usize) -> Result<()> {
+fn count(server: &TestServer, rows: usize) -> Result<()> {
     let found = server.sql("select count(*) from d.t")?;
     ensure!(found.trim() == rows.to_string(), "{found} rows, not {rows}");
     Ok(())
@@ -194,8 +194,8 @@ fn behind_a_failover_it_goes_on_by_gtids() -> Result<()> {
 }
 
 /// A server that is no copy, and one whose logs were reset.
-fn refused(progress: &str, replica: &Server) -> Result<()> {
-    let check = |server: &Server, wanted: &str| {
+fn refused(progress: &str, replica: &TestServer) -> Result<()> {
+    let check = |server: &TestServer, wanted: &str| {
         let ran = stream(&["--from", &from(server.port()), "--progress", progress])?.output()?;
         match ran.status.code() == Some(2) && said(&ran).contains(wanted) {
             true => Ok(()),
@@ -222,7 +222,7 @@ fn without_gtids_no_other_server_is_gone_on_with() -> Result<()> {
     for (more, rows) in [(&[][..], 1), (&["--snapshot"], 2)] {
         let folder = TempDir::new()?;
         let out = folder.path().join("out").display().to_string();
-        let run = |server: &Server, more: &[&str]| -> Result<Output> {
+        let run = |server: &TestServer, more: &[&str]| -> Result<Output> {
             let from = from(server.port());
             Ok(stream(&[&["--from", &from, "--out", &out, "--stop-at-end"], more].concat())?.output()?)
         };

@@ -14,9 +14,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use e2e::command::{Running, address, wait_until};
 use e2e::program::bintide;
 use serde_json::{Value, json};
-use servers::{Address, Connection};
+use servers::{ServerAddress, SqlConnection};
 use tempfile::TempDir;
-use testkit::{Dice, Launch, Proxy, Server, seed};
+use testkit::{Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
 fn stream(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(bintide()?);
@@ -28,8 +28,8 @@ fn said(ran: &Output) -> String {
     String::from_utf8_lossy(&ran.stderr).into_owned()
 }
 
-fn connect(user: &str, server: &Server) -> Result<Connection> {
-    Ok(Connection::open(&Address::parse(&address(user, server))?)?)
+fn connect(user: &str, server: &TestServer) -> Result<SqlConnection> {
+    Ok(SqlConnection::open(&ServerAddress::parse(&address(user, server))?)?)
 }
 
 /// All records in a folder's files, whole or growing, up to the last whole one.
@@ -102,7 +102,7 @@ const ROWS: u64 = 400;
 /// The server has rolled back a transaction that another one waited for.
 const DEADLOCK: u16 = 1213;
 
-fn fill(server: &Server) -> Result<()> {
+fn fill(server: &TestServer) -> Result<()> {
     server.sql(
         "create database d; create table d.t (id int primary key, n int, b text); create table d.u like d.t",
     )?;
@@ -118,7 +118,11 @@ fn fill(server: &Server) -> Result<()> {
 /// Moves something from one table to the other, or a row to another place, until it is told to stop.
 ///
 /// The pauses in between grow: however slow the machine is, in one of them whoever needs a moment without commits is done.
-fn write(server: &Server, dice: &mut Dice, (mut pause, is_over): (Duration, &AtomicBool)) -> Result<()> {
+fn write(
+    server: &TestServer,
+    dice: &mut SeededRandom,
+    (mut pause, is_over): (Duration, &AtomicBool),
+) -> Result<()> {
     let mut connection = connect("root", server)?;
     while !is_over.load(Ordering::Relaxed) {
         let [one, other] = [0; 2].map(|_| 1 + dice.below(ROWS as usize));
@@ -139,7 +143,7 @@ fn write(server: &Server, dice: &mut Dice, (mut pause, is_over): (Duration, &Ato
     Ok(())
 }
 
-fn rows_of(server: &Server, table: &str) -> Result<Vec<String>> {
+fn rows_of(server: &TestServer, table: &str) -> Result<Vec<String>> {
     let rows = connect("root", server)?.rows(&format!("select id, n, b from {table} order by id"))?;
     let word = |cell: Option<Vec<u8>>| String::from_utf8_lossy(&cell.unwrap_or_default()).into_owned();
     Ok(rows.into_iter().map(|row| row.into_iter().map(word).collect::<Vec<_>>().join(" ")).collect())
@@ -147,12 +151,12 @@ fn rows_of(server: &Server, table: &str) -> Result<Vec<String>> {
 
 /// Takes a snapshot while others write, as this account, and follows what they go on to write; gives what was said.
 fn beside_writers(
-    server: &Server,
+    server: &TestServer,
     user: &str,
     form: &str,
     (writers, pause): (usize, Duration),
 ) -> Result<String> {
-    let seed = seed("BINTIDE_E2E_SEED");
+    let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
     let folder = TempDir::new()?;
     let out = folder.path().join("out");
@@ -162,7 +166,7 @@ fn beside_writers(
     let child = thread::scope(|scope| -> Result<Running> {
         let mut write_all = Vec::new();
         for number in 0..writers {
-            let (mut dice, is_over) = (Dice::new(seed + number as u64), &is_over);
+            let (mut dice, is_over) = (SeededRandom::new(seed + number as u64), &is_over);
             write_all.push(scope.spawn(move || write(server, &mut dice, (pause, is_over))));
         }
         thread::sleep(Duration::from_millis(200));
@@ -261,7 +265,7 @@ fn a_transaction_that_is_prepared_and_committed_meanwhile_is_not_lost() -> Resul
         ("XA RECOVER", "xa commit 'x'"),
         ("START TRANSACTION WITH", "xa start 'x'; insert into d.t values (2); xa end 'x'; xa prepare 'x'"),
     ];
-    proxy.overhear(move |said| {
+    proxy.tap_client(move |said| {
         if let Some((words, sql)) = steps.last()
             && said.windows(words.len()).any(|found| found == words.as_bytes())
         {

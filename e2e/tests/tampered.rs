@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use binlog::{CHECKSUM_SIZE, Checksum, NextPosition, move_event};
+use binlog::{CHECKSUM_SIZE, EventChecksum, NextPosition, move_event};
 use e2e::bounded::{Bounded, run_interrupted};
 use e2e::identity::DRAWS;
 use e2e::program::bintide;
 use tempfile::TempDir;
-use testkit::{Behind, Dice, Launch, Server, ServerPacket, TamperProxy, seed};
+use testkit::{AfterPacket, Launch, SeededRandom, ServerPacket, TamperProxy, TestServer, seed_from_env};
 
 /// Runs without more being asked for: about twenty seconds.
 const DRAWS_USUAL: usize = 32;
@@ -81,18 +81,18 @@ const CHANGES: [Change; 16] = [
 ];
 
 impl Tampering {
-    fn draw(dice: &mut Dice) -> Self {
+    fn draw(dice: &mut SeededRandom) -> Self {
         // Most of what is said is said at the start, and much of it in the first connection.
         let span = *dice.pick(&[4, 12, 40, 120]);
         let at = (dice.below(3).saturating_sub(1), dice.below(span));
-        Self { at, change: *dice.pick(&CHANGES), seed: dice.roll() }
+        Self { at, change: *dice.pick(&CHANGES), seed: dice.next_u64() }
     }
 
-    fn apply(&self, packet: ServerPacket<'_>) -> Behind {
+    fn apply(&self, packet: ServerPacket<'_>) -> AfterPacket {
         if (packet.connection, packet.number) != self.at {
-            return Behind::More;
+            return AfterPacket::More;
         }
-        let (mut dice, bytes) = (Dice::new(self.seed), packet.bytes);
+        let (mut dice, bytes) = (SeededRandom::new(self.seed), packet.bytes);
         let at = HEADER_SIZE + dice.below(bytes.len() - HEADER_SIZE);
         match self.change {
             Change::FlipBit if at < bytes.len() => bytes[at] ^= 1 << dice.below(8),
@@ -108,7 +108,11 @@ impl Tampering {
             }
             Change::CutAndClose | Change::CutAndSilence => {
                 bytes.truncate(dice.below(bytes.len()));
-                return if self.change == Change::CutAndClose { Behind::Close } else { Behind::Silence };
+                return if self.change == Change::CutAndClose {
+                    AfterPacket::Close
+                } else {
+                    AfterPacket::Silence
+                };
             }
             Change::Twice => bytes.extend_from_within(..),
             Change::ManyTimes => *bytes = bytes.repeat(1000),
@@ -119,7 +123,7 @@ impl Tampering {
             Change::EventByte => change_event(bytes, at, &mut dice),
             Change::HugeAndSilence => {
                 bytes[..3].fill(0xff);
-                return Behind::Silence;
+                return AfterPacket::Silence;
             }
         }
         let is_of_its_size =
@@ -128,12 +132,12 @@ impl Tampering {
             let size = ((bytes.len() - HEADER_SIZE) as u32).to_le_bytes();
             bytes[..3].copy_from_slice(&size[..3]);
         }
-        Behind::More
+        AfterPacket::More
     }
 }
 
 /// Changes a byte of an event, and makes its checksum right.
-fn change_event(bytes: &mut [u8], at: usize, dice: &mut Dice) {
+fn change_event(bytes: &mut [u8], at: usize, dice: &mut SeededRandom) {
     let Some((0, event)) = bytes[HEADER_SIZE..].split_first_mut().map(|(first, event)| (*first, event))
     else {
         return;
@@ -144,7 +148,7 @@ fn change_event(bytes: &mut [u8], at: usize, dice: &mut Dice) {
     }
     event[within] = dice.below(256) as u8;
     let next = u32::from_le_bytes([event[13], event[14], event[15], event[16]]);
-    move_event(event, Checksum::Crc32, NextPosition::Is(next));
+    move_event(event, EventChecksum::Crc32, NextPosition::Fixed(next));
 }
 
 /// Bytes of a packet's header.
@@ -152,7 +156,7 @@ const HEADER_SIZE: usize = 4;
 
 /// A server, and what changes its words.
 struct Tampered {
-    server: Server,
+    server: TestServer,
     proxy: TamperProxy,
     tampering: Arc<Mutex<Tampering>>,
     /// The connections of earlier runs.
@@ -171,7 +175,7 @@ impl Tampered {
             if *first == usize::MAX {
                 *first = packet.connection;
             }
-            let Some(connection) = packet.connection.checked_sub(*first) else { return Behind::More };
+            let Some(connection) = packet.connection.checked_sub(*first) else { return AfterPacket::More };
             let tampering = now.lock().unwrap_or_else(PoisonError::into_inner).clone();
             tampering.apply(ServerPacket { connection, ..packet })
         })?;
@@ -247,10 +251,10 @@ fn whatever_is_changed_on_the_way_ends_in_words() -> Result<()> {
     let source = Tampered::start(&Launch::mysql().option("--binlog-row-metadata=FULL"))?;
     let target = Tampered::start(&Launch::mysql().option("--server-id=2"))?;
     source.server.sql(SETUP)?;
-    let seed = seed("BINTIDE_E2E_SEED");
+    let seed = seed_from_env("BINTIDE_E2E_SEED");
     let draws = env::var(DRAWS).ok().and_then(|text| text.parse().ok()).unwrap_or(DRAWS_USUAL);
     println!("{draws} runs, BINTIDE_E2E_SEED={seed}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let mut codes = Vec::new();
     for (number, arguments) in COMMANDS.iter().cycle().take(draws.max(COMMANDS.len())).enumerate() {
         let folder = TempDir::new()?;

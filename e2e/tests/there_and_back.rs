@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use binlog::{EventType, Framed, Framer, MAGIC};
+use binlog::{EventType, Framer, FramerOutput, MAGIC};
 use e2e::identity::SEED;
 use e2e::program::bintide;
 use e2e::workload;
 use tempfile::TempDir;
-use testkit::Dice;
+use testkit::SeededRandom;
 
 /// Logs of so many servers, whose options are drawn: payloads or none, row images, checksums, formats.
 const SERVERS: u64 = 4;
@@ -41,7 +41,7 @@ fn has_payloads(log: &Path) -> Result<bool> {
     let log = fs::read(log)?;
     let mut rest = log.strip_prefix(&MAGIC).context("a log")?;
     let mut framer = Framer::new();
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         if raw.event_type() == EventType::TransactionPayload {
             return Ok(true);
         }
@@ -57,7 +57,7 @@ fn logs(folder: &Path) -> Result<Vec<PathBuf>> {
 
 #[test]
 fn logs_of_random_sql_come_back() -> Result<()> {
-    let seed = testkit::seed(SEED);
+    let seed = testkit::seed_from_env(SEED);
     let scratch = TempDir::new()?;
     for number in 0..SERVERS {
         let name = format!("workload-{number}");
@@ -65,7 +65,7 @@ fn logs_of_random_sql_come_back() -> Result<()> {
         let folder = scratch.path().join(name);
         let written = logs(&folder)?;
         ensure!(!written.is_empty(), "the server has logs");
-        let level = (1 + Dice::new(seed + number).below(12)).to_string();
+        let level = (1 + SeededRandom::new(seed + number).below(12)).to_string();
         println!("workload {number} at level {level}");
 
         let plain = rewrite(&["decompress"], &written, &folder.join("plain"))?;

@@ -16,11 +16,12 @@ use rcgen::{
     KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use servers::{
-    Address, Cancel, Connection, Link, LinkOptions, PasswordSource, PublicKey, SslMode, TlsPolicy,
+    CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SqlConnection,
+    SslMode, TlsPolicy,
 };
 use tempfile::TempDir;
-use testkit::{Launch, Proxy, Server};
-use wire::Cleartext;
+use testkit::{Launch, Proxy, TestServer};
+use wire::CleartextPolicy;
 
 /// The account, which nobody may read where the connection is to be encrypted.
 const USER: &str = "matrix_user";
@@ -162,7 +163,7 @@ impl Certificates {
     }
 
     /// Has the server show this certificate from here on.
-    fn install(&self, server: &Server, certificate: Certificate) -> Result<()> {
+    fn install(&self, server: &TestServer, certificate: Certificate) -> Result<()> {
         let file = |kind: &str| self.text(&format!("{certificate:?}.{kind}"));
         // The server wants to know who has signed its own.
         let authority = if certificate == Certificate::UnknownAuthority { "other-ca.pem" } else { "ca.pem" };
@@ -193,11 +194,11 @@ fn serial(certificate: Certificate) -> SerialNumber {
 }
 
 /// A server with an account of ours, and a table in its log.
-fn server() -> Result<Server> {
+fn server() -> Result<TestServer> {
     server_by(&Launch::mysql())
 }
 
-fn server_by(launch: &Launch) -> Result<Server> {
+fn server_by(launch: &Launch) -> Result<TestServer> {
     let server = replays::source(launch, &[])?;
     server.sql(&format!(
         "create user {USER}@'%' identified by '{PASSWORD}'; grant all on *.* to {USER}@'%' with grant option;
@@ -206,24 +207,24 @@ fn server_by(launch: &Launch) -> Result<Server> {
     Ok(server)
 }
 
-fn address(port: u16, tls: TlsPolicy) -> Address {
-    Address {
+fn address(port: u16, tls: TlsPolicy) -> ServerAddress {
+    ServerAddress {
         user: USER.to_owned(),
         password: PasswordSource::Text(PASSWORD.to_owned()),
         host: "127.0.0.1".to_owned(),
         port,
         socket: None,
         tls,
-        public_key: PublicKey::OfServer,
+        public_key: PublicKeySource::Server,
         compressions: vec![None],
-        cleartext: Cleartext::Refuse,
-        timeout: Address::TIMEOUT,
-        cancel: Cancel::default(),
+        cleartext: CleartextPolicy::Refuse,
+        timeout: ServerAddress::DEFAULT_TIMEOUT,
+        cancel: CancelToken::default(),
     }
 }
 
 /// A connection that asks for something, and says whether it is encrypted.
-type Connects = fn(&Address) -> Result<ConnectionOutcome, servers::Error>;
+type Connects = fn(&ServerAddress) -> Result<ConnectionOutcome, servers::ConnectionError>;
 
 fn outcome(cipher: Option<Vec<u8>>) -> ConnectionOutcome {
     if cipher.unwrap_or_default().is_empty() {
@@ -233,13 +234,13 @@ fn outcome(cipher: Option<Vec<u8>>) -> ConnectionOutcome {
     }
 }
 
-fn by_sql(address: &Address) -> Result<ConnectionOutcome, servers::Error> {
-    let rows = Connection::open(address)?.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
+fn by_sql(address: &ServerAddress) -> Result<ConnectionOutcome, servers::ConnectionError> {
+    let rows = SqlConnection::open(address)?.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
     Ok(outcome(rows.into_iter().flatten().nth(1).flatten()))
 }
 
-fn by_link(address: &Address) -> Result<ConnectionOutcome, servers::Error> {
-    let mut link = Link::open(address, &LinkOptions::default())?;
+fn by_link(address: &ServerAddress) -> Result<ConnectionOutcome, servers::ConnectionError> {
+    let mut link = ServerLink::open(address, &LinkOptions::default())?;
     let rows = link.query("SHOW SESSION STATUS LIKE 'Ssl_cipher'")?;
     Ok(outcome(rows.into_iter().flatten().nth(1).flatten()))
 }
@@ -281,8 +282,8 @@ fn every_mode_meets_every_certificate() -> Result<()> {
 
 fn check(
     proxy: &Proxy,
-    found: Result<ConnectionOutcome, servers::Error>,
-    address: &Address,
+    found: Result<ConnectionOutcome, servers::ConnectionError>,
+    address: &ServerAddress,
     wanted: ConnectionOutcome,
 ) -> Result<()> {
     let readable = readable(proxy);
@@ -341,7 +342,7 @@ fn what_cannot_be_had_is_refused_before_anything_is_sent() -> Result<()> {
 fn sockets_folders_and_client_certificates() -> Result<()> {
     let (certificates, server) = (Certificates::new()?, server()?);
     certificates.install(&server, Certificate::Right)?;
-    let by_socket = |policy: TlsPolicy| Address {
+    let by_socket = |policy: TlsPolicy| ServerAddress {
         socket: Some(server.socket().to_path_buf()),
         ..address(server.port(), policy)
     };
@@ -369,7 +370,7 @@ fn sockets_folders_and_client_certificates() -> Result<()> {
         ensure!(connect(&address(server.port(), hashed))? == ConnectionOutcome::Encrypted);
         server.sql(&format!("alter user {USER}@'%' require x509"))?;
         let error = connect(&address(server.port(), TlsPolicy::default()));
-        ensure!(matches!(error, Err(servers::Error::Refused { code: 1045, .. })), "{error:?}");
+        ensure!(matches!(error, Err(servers::ConnectionError::Refused { code: 1045, .. })), "{error:?}");
         let own = TlsPolicy {
             certificate: Some(certificates.path("client.pem")),
             key: Some(certificates.path("client.key")),
@@ -546,7 +547,7 @@ fn servers_without_tls() -> Result<()> {
     let certificates = Certificates::new()?;
     let server = Launch::mysql().options(["--server-id=2", "--tls-version="]).start()?;
     for connect in [by_sql as Connects, by_link] {
-        let address = |mode| Address {
+        let address = |mode| ServerAddress {
             user: "root".to_owned(),
             password: PasswordSource::None,
             ..address(server.port(), certificates.policy(mode))
@@ -559,7 +560,7 @@ fn servers_without_tls() -> Result<()> {
     }
     // One that lets in nobody else, and a client that does not encrypt.
     let strict = Launch::mysql().option("--require-secure-transport=ON").start()?;
-    let plain = Address {
+    let plain = ServerAddress {
         user: "root".to_owned(),
         password: PasswordSource::None,
         ..address(strict.port(), TlsPolicy::with_mode(SslMode::Disabled))
@@ -579,7 +580,7 @@ fn nothing_in_common() -> Result<()> {
         .start()?;
     for connect in [by_sql as Connects, by_link] {
         for (mode, advises_plain) in [(SslMode::Preferred, true), (SslMode::Required, false)] {
-            let address = Address {
+            let address = ServerAddress {
                 user: "root".to_owned(),
                 password: PasswordSource::None,
                 ..address(server.port(), TlsPolicy::with_mode(mode))

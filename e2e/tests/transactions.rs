@@ -5,7 +5,8 @@ use std::fs;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use binlog::{
-    Event, Format, Framed, Framer, Grammar, MAGIC, NextPosition, PayloadOpener, RawEvent, Role, Tracker,
+    Event, EventFormat, EventRole, Framer, FramerOutput, MAGIC, NextPosition, PayloadOpener, RawEvent,
+    TransactionGrammar, TransactionTracker,
 };
 use e2e::workload;
 use tempfile::TempDir;
@@ -31,9 +32,9 @@ fn transactions_of_random_sql() -> Result<()> {
 
 /// Checks one log, and gives the number of its transactions.
 fn check(log: &[u8]) -> Result<u64> {
-    let (mut framer, mut tracker, mut count) = (Framer::new(), Tracker::new(), 0);
+    let (mut framer, mut tracker, mut count) = (Framer::new(), TransactionTracker::new(), 0);
     let mut rest = &log[MAGIC.len()..];
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         let position = (log.len() - rest.len()) as u64;
         let format = framer.format().context("no format")?;
         check_event(&raw, format).with_context(|| format!("at {position}"))?;
@@ -49,21 +50,21 @@ fn check(log: &[u8]) -> Result<u64> {
     Ok(count)
 }
 
-fn check_event(raw: &RawEvent<'_>, format: &Format) -> Result<()> {
+fn check_event(raw: &RawEvent<'_>, format: &EventFormat) -> Result<()> {
     raw.verify()?;
     let (event, mut again) = (raw.decode(format)?, Vec::new());
-    let next = NextPosition::Is(raw.header().next_position);
+    let next = NextPosition::Fixed(raw.header().next_position);
     // Inside a payload, events have no checksum.
     let inner = format.inside_payload();
     let format_written = if raw.checksum_stored().is_some() { format } else { &inner };
     event.write(raw.header().origin(), next, format_written, &mut again)?;
     ensure!(again == raw.bytes(), "{event:?}");
     if let Event::TransactionPayload(payload) = event {
-        let (mut opener, mut grammar) = (PayloadOpener::new(), Grammar::inside_payload());
+        let (mut opener, mut grammar) = (PayloadOpener::new(), TransactionGrammar::inside_payload());
         let mut events = opener.open(&payload)?;
         while let Some(raw) = events.next_event()? {
             check_event(&raw, &inner)?;
-            grammar.step(Role::of(&raw, &inner)?).map_err(|fault| anyhow!("inside: {fault}"))?;
+            grammar.step(EventRole::of(&raw, &inner)?).map_err(|fault| anyhow!("inside: {fault}"))?;
         }
         ensure!(!grammar.is_open(), "the payload has no commit");
     }

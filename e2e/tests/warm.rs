@@ -10,8 +10,8 @@ use e2e::warming::{
     Warming, cold, cold_as, command, has_no_errors, leave_behind, pages_by_applier, pages_cached, pair,
     wait_until_applied,
 };
-use servers::{Address, Connection};
-use testkit::{Dice, Launch, Server, seed};
+use servers::{ServerAddress, SqlConnection};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 /// Rows of a few to a page.
 const ROWS: usize = 6000;
@@ -32,7 +32,7 @@ const EXAMINED: &str = "select ifnull(sum(sum_rows_examined), 0)
     from performance_schema.events_statements_summary_by_digest where digest_text like 'SELECT ? FROM `d` . `t` FORCE%'";
 
 /// Pages that the applier of a cold replica reads until it has all that the source has.
-fn apply(source: &Server, replica: &Server) -> Result<u64> {
+fn apply(source: &TestServer, replica: &TestServer) -> Result<u64> {
     replica.sql("start replica sql_thread")?;
     wait_until_applied(source, replica)?;
     let pages = pages_by_applier(replica)?;
@@ -42,7 +42,7 @@ fn apply(source: &Server, replica: &Server) -> Result<u64> {
 
 #[test]
 fn pages_are_in_memory_before_the_applier_needs_them() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (source, mut replica) = pair(&Launch::mysql(), &Launch::mysql(), TABLE)?;
     let updates: String =
         (0..400).map(|_| format!("update d.t set n = n + 1 where id = {};", 1 + dice.below(ROWS))).collect();
@@ -84,7 +84,7 @@ const INDEXES: &str = "create database d;
 const CHANGES: usize = 100;
 
 /// Updates of secondary indexes, rows that are added between others and refer to others, and rows that go.
-fn changes_of_indexes(dice: &mut Dice) -> String {
+fn changes_of_indexes(dice: &mut SeededRandom) -> String {
     let (mut sql, first) = (String::new(), dice.below(4000));
     for number in 0..CHANGES {
         let id = |kind: usize| 10 * (1 + (first + number * 33 + kind * 11) % 4000);
@@ -100,7 +100,7 @@ fn changes_of_indexes(dice: &mut Dice) -> String {
 
 #[test]
 fn secondary_indexes_neighbours_and_parents_are_in_memory_of_compressed_and_encrypted_logs() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let compressed = Launch::mysql().option("--binlog-transaction-compression=ON");
     let encrypted = Launch::mysql().keyring().option("--binlog-encryption=ON");
     let (source, mut replica) = pair(&compressed, &encrypted, INDEXES)?;
@@ -147,7 +147,7 @@ const STATEMENTS: &str = "create database d;
       select i, repeat('x', 3000) from n;";
 
 /// Statements of each kind that is made a search, each of rows far from those of the others.
-fn statements(dice: &mut Dice) -> String {
+fn statements(dice: &mut SeededRandom) -> String {
     let (mut sql, first) = (String::from("set sql_log_bin = 1; use d;"), dice.below(ROWS));
     for number in 0..CHANGES {
         let id = |kind: usize| 1 + (first + number * 49 + kind * 12) % ROWS;
@@ -162,7 +162,7 @@ fn statements(dice: &mut Dice) -> String {
 
 #[test]
 fn statements_in_the_log_are_read_ahead_of() -> Result<()> {
-    let mut dice = Dice::new(seed("BINTIDE_E2E_SEED"));
+    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let source = Launch::mysql().option("--binlog-format=STATEMENT");
     let (source, mut replica) = pair(&source, &Launch::mysql(), STATEMENTS)?;
     let data = leave_behind(&source, &mut replica, &statements(&mut dice))?;
@@ -259,7 +259,7 @@ fn within_a_large_transaction_it_begins_where_the_applier_is() -> Result<()> {
         // 1,200 rows, each in a page of its own.
         let data = leave_behind(&source, &mut replica, "update d.t set n = n + 1 where id % 5 = 0")?;
         let replica = cold(&data, &["--innodb-buffer-pool-size=32M", "--innodb-lru-scan-depth=128"])?;
-        let mut holder = Connection::open(&Address::parse(&address("root", &replica))?)?;
+        let mut holder = SqlConnection::open(&ServerAddress::parse(&address("root", &replica))?)?;
         holder.run("begin; select n from d.t where id = 3000 for update")?;
         replica.sql("start replica sql_thread")?;
         wait_until("the rows in front of that one", || {

@@ -12,7 +12,7 @@ use e2e::warming::{
     wait_until_received,
 };
 use serde_json::Value;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 /// Each search is made, though all is in memory.
 const ALL: [&str; 2] = ["--offset-events=0", "--seconds-prefetch=86400"];
@@ -28,7 +28,7 @@ fn tables(database: &str) -> String {
 }
 
 /// Has the replica follow this source in a channel of its own, with this filter.
-fn follow(replica: &Server, source: &Server, channel: &str, filter: &str) -> Result<()> {
+fn follow(replica: &TestServer, source: &TestServer, channel: &str, filter: &str) -> Result<()> {
     let port = source.port();
     replica.sql(&format!(
         "change replication source to source_host = '127.0.0.1', source_port = {port}, source_user = 'root',
@@ -40,7 +40,7 @@ fn follow(replica: &Server, source: &Server, channel: &str, filter: &str) -> Res
 }
 
 /// Searches in this table that the server has run.
-fn searches(server: &Server, table: &str) -> Result<u64> {
+fn searches(server: &TestServer, table: &str) -> Result<u64> {
     let searches = server.sql(&format!(
         "select ifnull(sum(count_star), 0) from performance_schema.events_statements_summary_by_digest
          where digest_text like 'SELECT ? FROM {table} FORCE%'"

@@ -5,7 +5,7 @@ use e2e::command::wait_until;
 use e2e::replays::ends_equal;
 use e2e::warming::{Warming, pair, wait_until_applied, wait_until_received};
 use nix::sys::signal::Signal;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
 const TABLES: &str = "create database d;
     create table d.t (id int primary key, n int not null, pad varchar(300) not null, key n (n));
@@ -18,8 +18,8 @@ const TABLES: &str = "create database d;
 
 /// A replica, and what is run beside it.
 struct Scene {
-    source: Server,
-    replica: Server,
+    source: TestServer,
+    replica: TestServer,
     warming: Warming,
     /// Rows that were changed.
     changed: usize,
@@ -267,7 +267,7 @@ fn a_mariadb_is_a_replica_too() -> Result<()> {
          insert into d.t with recursive n as (select 1 i union all select i + 1 from n where i < 2000)
            select i, concat('key', i) from n",
     )?;
-    let rows = |server: &Server| server.sql("select count(*), sum(crc32(k)) from d.t");
+    let rows = |server: &TestServer| server.sql("select count(*), sum(crc32(k)) from d.t");
     wait_until("the rows", || {
         Ok(rows(&replica).is_ok_and(|found| rows(&source).is_ok_and(|all| all == found)))
     })?;

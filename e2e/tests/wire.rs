@@ -11,41 +11,42 @@ use binlog::EventType;
 use binlog::gtid::GtidSet;
 use e2e::conversation;
 use servers::{
-    Address, Cancel, Error, Link, LinkOptions, LiveSource, PasswordSource, PublicKey, SslMode, TlsPolicy,
+    CancelToken, ConnectionError, LinkOptions, LiveSource, PasswordSource, PublicKeySource, ServerAddress,
+    ServerLink, SslMode, TlsPolicy,
 };
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 use wire::{
-    Acknowledge, Arrival, BinlogDumpGtid, Cleartext, Command, Compression, DumpFlags, End, Origin,
-    ReplicaOptions, SemiSync, Start,
+    AckRequest, BinlogDumpGtid, CleartextPolicy, ClientCommand, DumpFlags, FormatOrigin, PacketCompression,
+    ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent,
 };
 
 /// `user` on this server, by TCP.
-fn address(server: &Server, user: &str, password: &str, mode: SslMode) -> Address {
-    Address {
+fn address(server: &TestServer, user: &str, password: &str, mode: SslMode) -> ServerAddress {
+    ServerAddress {
         user: user.to_owned(),
         password: PasswordSource::Text(password.to_owned()),
         host: "127.0.0.1".to_owned(),
         port: server.port(),
         socket: None,
         tls: TlsPolicy::with_mode(mode),
-        public_key: PublicKey::Unknown,
+        public_key: PublicKeySource::Unknown,
         compressions: vec![None],
-        cleartext: Cleartext::Refuse,
-        timeout: Address::TIMEOUT,
-        cancel: Cancel::default(),
+        cleartext: CleartextPolicy::Refuse,
+        timeout: ServerAddress::DEFAULT_TIMEOUT,
+        cancel: CancelToken::default(),
     }
 }
 
-fn by_socket(server: &Server, user: &str, password: &str) -> Address {
-    Address {
+fn by_socket(server: &TestServer, user: &str, password: &str) -> ServerAddress {
+    ServerAddress {
         socket: Some(server.socket().to_path_buf()),
         ..address(server, user, password, SslMode::Disabled)
     }
 }
 
 /// Logs in and runs something: how the password was proved.
-fn log_in(address: &Address, options: &LinkOptions) -> Result<&'static str> {
-    let mut link = Link::open(address, options)?;
+fn log_in(address: &ServerAddress, options: &LinkOptions) -> Result<&'static str> {
+    let mut link = ServerLink::open(address, options)?;
     let rows = link.query("SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1), NULL, REPEAT('x', 100000)")?;
     let wanted = vec![Some(address.user.clone().into_bytes()), None, Some(vec![b'x'; 100_000])];
     ensure!(rows == [wanted], "not the row that was asked for");
@@ -53,18 +54,18 @@ fn log_in(address: &Address, options: &LinkOptions) -> Result<&'static str> {
 }
 
 /// Logs in with the right password, and is refused with a wrong one.
-fn check(address: &Address, options: &LinkOptions, plugin: &str) -> Result<()> {
+fn check(address: &ServerAddress, options: &LinkOptions, plugin: &str) -> Result<()> {
     let found = log_in(address, options).with_context(|| format!("{address} by {plugin}"))?;
     ensure!(found == plugin, "the password of {address} was proved by {found}, not {plugin}");
-    let wrong = Address { password: PasswordSource::Text("wrong".to_owned()), ..address.clone() };
-    match Link::open(&wrong, options).map(drop) {
-        Err(Error::Refused { code: 1045, .. }) => Ok(()),
+    let wrong = ServerAddress { password: PasswordSource::Text("wrong".to_owned()), ..address.clone() };
+    match ServerLink::open(&wrong, options).map(drop) {
+        Err(ConnectionError::Refused { code: 1045, .. }) => Ok(()),
         other => bail!("{address} was let in with a wrong password, or not refused for it: {other:?}"),
     }
 }
 
-fn with_key(address: &Address, public_key: PublicKey) -> Address {
-    Address { public_key, ..address.clone() }
+fn with_key(address: &ServerAddress, public_key: PublicKeySource) -> ServerAddress {
+    ServerAddress { public_key, ..address.clone() }
 }
 
 #[test]
@@ -76,17 +77,17 @@ fn mysql_lets_in() -> Result<()> {
     let forget = || server.sql("flush privileges").map(drop);
 
     let plain = address(&server, "c", "secret", SslMode::Disabled);
-    let error = Link::open(&plain, &LinkOptions::default()).map(drop);
-    let Err(error @ Error::PasswordInTheOpen { .. }) = error else { bail!("{error:?}") };
+    let error = ServerLink::open(&plain, &LinkOptions::default()).map(drop);
+    let Err(error @ ConnectionError::PlaintextPassword { .. }) = error else { bail!("{error:?}") };
     ensure!(error.to_string().contains("--ssl-mode=REQUIRED"), "{error}");
-    check(&with_key(&plain, PublicKey::OfServer), &LinkOptions::default(), caching)?;
+    check(&with_key(&plain, PublicKeySource::Server), &LinkOptions::default(), caching)?;
     // Now the server remembers the password, and no key is needed.
     ensure!(log_in(&plain, &LinkOptions::default())? == caching);
     forget()?;
-    check(&with_key(&plain, PublicKey::File(key)), &LinkOptions::default(), caching)?;
-    let no_key = with_key(&plain, PublicKey::File(server.datadir().join("ca.pem")));
-    let error = Link::open(&no_key, &LinkOptions::default()).map(drop);
-    ensure!(matches!(error, Err(Error::PublicKey { .. })), "{error:?}");
+    check(&with_key(&plain, PublicKeySource::File(key)), &LinkOptions::default(), caching)?;
+    let no_key = with_key(&plain, PublicKeySource::File(server.datadir().join("ca.pem")));
+    let error = ServerLink::open(&no_key, &LinkOptions::default()).map(drop);
+    ensure!(matches!(error, Err(ConnectionError::PublicKey { .. })), "{error:?}");
     forget()?;
     check(&by_socket(&server, "c", "secret"), &LinkOptions::default(), caching)?;
     forget()?;
@@ -94,13 +95,13 @@ fn mysql_lets_in() -> Result<()> {
     check(&address(&server, "c", "secret", SslMode::Required), &LinkOptions::default(), caching)?;
     // No password at all.
     let root = address(&server, "root", "", SslMode::Disabled);
-    check(&with_key(&root, PublicKey::OfServer), &LinkOptions::default(), caching)?;
+    check(&with_key(&root, PublicKeySource::Server), &LinkOptions::default(), caching)?;
     // Proved in another way than the server proposes.
     let plugin = "sha256_password";
     server.sql("create user s@'%' identified with sha256_password by 'secret'")?;
     check(&address(&server, "s", "secret", SslMode::Required), &LinkOptions::default(), plugin)?;
     let open = address(&server, "s", "secret", SslMode::Disabled);
-    check(&with_key(&open, PublicKey::OfServer), &LinkOptions::default(), plugin)?;
+    check(&with_key(&open, PublicKeySource::Server), &LinkOptions::default(), plugin)?;
     Ok(())
 }
 
@@ -118,13 +119,13 @@ fn mariadb_lets_in() -> Result<()> {
     check(&by_socket(&server, "n", "secret"), &LinkOptions::default(), native)?;
     check(
         &address(&server, "n", "secret", SslMode::Disabled),
-        &compressed(Compression::Zlib { level: 6 }),
+        &compressed(PacketCompression::Zlib { level: 6 }),
         native,
     )?;
     Ok(())
 }
 
-fn compressed(compression: Compression) -> LinkOptions {
+fn compressed(compression: PacketCompression) -> LinkOptions {
     LinkOptions { compressions: vec![Some(compression)], ..LinkOptions::default() }
 }
 
@@ -137,7 +138,7 @@ struct Received {
     artificial: usize,
 }
 
-fn replica(start: Start, end: End) -> ReplicaOptions {
+fn replica(start: ReplicaStart, end: ReplicaEnd) -> ReplicaOptions {
     ReplicaOptions {
         server_id: 77,
         uuid: "0afe4a3e-5a5b-11ef-9f3a-000000000077".to_owned(),
@@ -150,29 +151,29 @@ fn replica(start: Start, end: End) -> ReplicaOptions {
     }
 }
 
-fn first_file() -> Start {
-    Start::Position { file: b"binlog.000001".to_vec(), position: 4 }
+fn first_file() -> ReplicaStart {
+    ReplicaStart::Position { file: b"binlog.000001".to_vec(), position: 4 }
 }
 
 /// Everything from there to the end.
-fn receive(address: &Address, options: &LinkOptions, start: Start) -> Result<Received> {
-    let mut source = LiveSource::open(address, options, replica(start, End::LastEvent))?;
+fn receive(address: &ServerAddress, options: &LinkOptions, start: ReplicaStart) -> Result<Received> {
+    let mut source = LiveSource::open(address, options, replica(start, ReplicaEnd::LastEvent))?;
     let mut received = Received::default();
     loop {
         let file = String::from_utf8_lossy(source.reader().file()).into_owned();
         let Some(live) = source.next()? else { return Ok(received) };
         let (position, event) = match live.arrival {
-            Arrival::Format { event, origin: Origin::File } => (4, event),
-            Arrival::Event { event, position } => (position, event),
-            Arrival::Format { .. } => {
+            SourceEvent::Format { event, origin: FormatOrigin::File } => (4, event),
+            SourceEvent::Event { event, position } => (position, event),
+            SourceEvent::Format { .. } => {
                 received.repeated += 1;
                 continue;
             }
-            Arrival::Artificial(_) => {
+            SourceEvent::Artificial(_) => {
                 received.artificial += 1;
                 continue;
             }
-            Arrival::File { .. } | Arrival::Heartbeat { .. } => continue,
+            SourceEvent::File { .. } | SourceEvent::Heartbeat { .. } => continue,
         };
         received.types.push(event.event_type());
         let events = received.files.entry(file).or_default();
@@ -181,7 +182,7 @@ fn receive(address: &Address, options: &LinkOptions, start: Start) -> Result<Rec
 }
 
 /// Each event is what the source's file has at its place. Gives how many bytes of each file came.
-fn compare(server: &Server, received: &Received) -> Result<Vec<usize>> {
+fn compare(server: &TestServer, received: &Received) -> Result<Vec<usize>> {
     let mut sizes = Vec::new();
     for path in server.binlogs()? {
         let name = path.file_name().context("a log has a name")?.to_string_lossy().into_owned();
@@ -198,7 +199,7 @@ fn compare(server: &Server, received: &Received) -> Result<Vec<usize>> {
 }
 
 /// All of it came.
-fn compare_whole(server: &Server, received: &Received) -> Result<()> {
+fn compare_whole(server: &TestServer, received: &Received) -> Result<()> {
     let sizes = compare(server, received)?;
     for (path, size) in server.binlogs()?.iter().zip(sizes) {
         let wanted = fs::metadata(path)?.len() as usize - 4;
@@ -208,7 +209,7 @@ fn compare_whole(server: &Server, received: &Received) -> Result<()> {
 }
 
 /// Transactions of all sizes, one of them larger than a packet's largest piece, in two files and the start of a third.
-fn write(server: &Server) -> Result<()> {
+fn write(server: &TestServer) -> Result<()> {
     server.sql(
         "create database d; create table d.t (a int primary key auto_increment, b longtext);
          insert into d.t (b) values ('one'), (repeat('two', 1000));
@@ -228,10 +229,10 @@ fn mysql_sends_its_log() -> Result<()> {
     for (mode, options) in [
         (SslMode::Disabled, LinkOptions::default()),
         (SslMode::Required, LinkOptions::default()),
-        (SslMode::Disabled, compressed(Compression::Zlib { level: 6 })),
-        (SslMode::Required, compressed(Compression::Zstd { level: 3 })),
+        (SslMode::Disabled, compressed(PacketCompression::Zlib { level: 6 })),
+        (SslMode::Required, compressed(PacketCompression::Zstd { level: 3 })),
     ] {
-        let address = Address { tls: TlsPolicy::with_mode(mode), ..plain.clone() };
+        let address = ServerAddress { tls: TlsPolicy::with_mode(mode), ..plain.clone() };
         compare_whole(&server, &receive(&address, &options, first_file())?)?;
     }
 
@@ -239,7 +240,7 @@ fn mysql_sends_its_log() -> Result<()> {
     let status = server.sql("show binary log status")?;
     let position: u64 = status.split_whitespace().nth(1).context("a position")?.parse()?;
     server.sql("insert into d.t (b) values ('six')")?;
-    let start = Start::Position { file: b"binlog.000003".to_vec(), position };
+    let start = ReplicaStart::Position { file: b"binlog.000003".to_vec(), position };
     let received = receive(&plain, &LinkOptions::default(), start)?;
     let size = fs::metadata(&server.binlogs()?[2])?.len() as usize - position as usize;
     ensure!(compare(&server, &received)? == [0, 0, size] && received.repeated == 1);
@@ -256,7 +257,7 @@ fn mysql_sends_its_log() -> Result<()> {
         let gtids: GtidSet = text.trim().replace("\\n", "").parse()?;
         let mut set = Vec::new();
         gtids.encode(gtids.format(), &mut set);
-        let received = receive(&plain, &LinkOptions::default(), Start::Gtids { set })?;
+        let received = receive(&plain, &LinkOptions::default(), ReplicaStart::Gtids { set })?;
         compare(&server, &received)?;
         let found = received.types.iter().filter(|one| **one == EventType::Xid).count();
         ensure!(found == transactions, "{found} transactions came, and not {transactions}");
@@ -265,10 +266,10 @@ fn mysql_sends_its_log() -> Result<()> {
 }
 
 /// The command for GTIDs takes a file and a position too, of 64 bits: a replica that has none is sent all from there on.
-fn by_the_other_command(plain: &Address, wanted: &[u8], position: u64) -> Result<()> {
-    let mut link = Link::open(plain, &LinkOptions::default())?;
+fn by_the_other_command(plain: &ServerAddress, wanted: &[u8], position: u64) -> Result<()> {
+    let mut link = ServerLink::open(plain, &LinkOptions::default())?;
     link.query("set @source_binlog_checksum = 'CRC32'")?;
-    link.send(&Command::BinlogDumpGtid(BinlogDumpGtid {
+    link.send(&ClientCommand::BinlogDumpGtid(BinlogDumpGtid {
         flags: DumpFlags::NON_BLOCK,
         server_id: 4712,
         file: b"binlog.000003",
@@ -291,22 +292,25 @@ fn by_the_other_command(plain: &Address, wanted: &[u8], position: u64) -> Result
 }
 
 /// What a source cannot send.
-fn refusals(server: &Server, plain: &Address) -> Result<()> {
+fn refusals(server: &TestServer, plain: &ServerAddress) -> Result<()> {
     server.sql("purge binary logs to 'binlog.000003'")?;
     for start in [
-        Start::Position { file: b"nothing.000001".to_vec(), position: 4 },
-        Start::Position { file: b"binlog.000003".to_vec(), position: 100_000_000 },
-        Start::Position { file: b"binlog.000003".to_vec(), position: 3 },
-        Start::Gtids { set: vec![0; 8] },
+        ReplicaStart::Position { file: b"nothing.000001".to_vec(), position: 4 },
+        ReplicaStart::Position { file: b"binlog.000003".to_vec(), position: 100_000_000 },
+        ReplicaStart::Position { file: b"binlog.000003".to_vec(), position: 3 },
+        ReplicaStart::Gtids { set: vec![0; 8] },
     ] {
         match receive(plain, &LinkOptions::default(), start.clone()).map(drop) {
-            Err(error) if error.downcast_ref::<Error>().and_then(Error::code) == Some(1236) => {}
+            Err(error)
+                if error.downcast_ref::<ConnectionError>().and_then(ConnectionError::code) == Some(1236) => {}
             other => bail!("{start:?}: {other:?}"),
         }
     }
-    let own = ReplicaOptions { server_id: 1, ..replica(first_file(), End::Never) };
+    let own = ReplicaOptions { server_id: 1, ..replica(first_file(), ReplicaEnd::Never) };
     match LiveSource::open(plain, &LinkOptions::default(), own).map(drop) {
-        Err(Error::Protocol(wire::WireError::Same { what: "server_id", .. })) => Ok(()),
+        Err(ConnectionError::Protocol(wire::WireError::DuplicateIdentity { what: "server_id", .. })) => {
+            Ok(())
+        }
         other => bail!("{other:?}"),
     }
 }
@@ -316,12 +320,12 @@ fn mariadb_sends_its_log() -> Result<()> {
     let server = Launch::mariadb().start()?;
     write(&server)?;
     let plain = address(&server, "root", "", SslMode::Disabled);
-    for options in [LinkOptions::default(), compressed(Compression::Zlib { level: 6 })] {
+    for options in [LinkOptions::default(), compressed(PacketCompression::Zlib { level: 6 })] {
         compare_whole(&server, &receive(&plain, &options, first_file())?)?;
     }
     let state = server.sql("select @@global.gtid_binlog_pos")?.trim().to_owned();
     server.sql("insert into d.t (b) values ('six'); insert into d.t (b) values ('seven')")?;
-    let received = receive(&plain, &LinkOptions::default(), Start::MariadbGtids { state })?;
+    let received = receive(&plain, &LinkOptions::default(), ReplicaStart::MariadbGtids { state })?;
     compare(&server, &received)?;
     let found = received.types.iter().filter(|one| **one == EventType::Xid).count();
     ensure!(found == 2, "{found} transactions came, and not 2");
@@ -333,20 +337,20 @@ fn mariadb_sends_its_log() -> Result<()> {
 fn heartbeats_and_calling_off() -> Result<()> {
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.start()?;
-        let cancel = Cancel::default();
+        let cancel = CancelToken::default();
         let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
         let plain = address(&server, "root", "", SslMode::Disabled);
-        let mut source = LiveSource::open(&plain, &options, replica(first_file(), End::Never))?;
+        let mut source = LiveSource::open(&plain, &options, replica(first_file(), ReplicaEnd::Never))?;
         let mut count = 0;
         while count < 3 {
             let live = source.next()?.context("the log has no end")?;
-            count += u32::from(matches!(live.arrival, Arrival::Heartbeat { .. }));
+            count += u32::from(matches!(live.arrival, SourceEvent::Heartbeat { .. }));
         }
         cancel.cancel();
         loop {
             match source.next().map(drop) {
                 Ok(()) => {}
-                Err(Error::Cancelled) => break,
+                Err(ConnectionError::Cancelled) => break,
                 Err(error) => bail!("{error}"),
             }
         }
@@ -367,16 +371,21 @@ fn commits_wait_for_acknowledgements() -> Result<()> {
         "set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on";
     let plain = LinkOptions::default();
     semi_sync(&mysql, &plain, mysql_on, "Rpl_semi_sync_source")?;
-    semi_sync(&mysql, &compressed(Compression::Zstd { level: 3 }), "set @x = 1", "Rpl_semi_sync_source")?;
+    semi_sync(
+        &mysql,
+        &compressed(PacketCompression::Zstd { level: 3 }),
+        "set @x = 1",
+        "Rpl_semi_sync_source",
+    )?;
     let mariadb_on =
         "set global rpl_semi_sync_master_timeout = 100000; set global rpl_semi_sync_master_enabled = on";
     semi_sync(&mariadb, &plain, mariadb_on, "Rpl_semi_sync_master")
 }
 
-fn semi_sync(server: &Server, options: &LinkOptions, on: &str, status: &str) -> Result<()> {
+fn semi_sync(server: &TestServer, options: &LinkOptions, on: &str, status: &str) -> Result<()> {
     const COMMITS: usize = 5;
     server.sql(on)?;
-    let wishes = ReplicaOptions { semi_sync: SemiSync::On, ..replica(first_file(), End::Never) };
+    let wishes = ReplicaOptions { semi_sync: SemiSync::On, ..replica(first_file(), ReplicaEnd::Never) };
     let mut source = LiveSource::open(&address(server, "root", "", SslMode::Disabled), options, wishes)?;
     ensure!(source.facts().semi_sync == SemiSync::On);
     let before = acknowledged(server, status)?;
@@ -386,7 +395,7 @@ fn semi_sync(server: &Server, options: &LinkOptions, on: &str, status: &str) -> 
         let client = scope.spawn(|| server.sql(&inserts));
         while !client.is_finished() {
             let live = source.next()?.context("the log has no end")?;
-            if live.acknowledge == Acknowledge::Wanted {
+            if live.acknowledge == AckRequest::Wanted {
                 source.acknowledge()?;
                 acknowledgements += 1;
             }
@@ -402,7 +411,7 @@ fn semi_sync(server: &Server, options: &LinkOptions, on: &str, status: &str) -> 
 }
 
 /// Commits that were acknowledged in time.
-fn acknowledged(server: &Server, status: &str) -> Result<usize> {
+fn acknowledged(server: &TestServer, status: &str) -> Result<usize> {
     let shown = server.sql(&format!("show global status like '{status}_yes_tx'"))?;
     Ok(shown.split_whitespace().nth(1).context("a value")?.parse()?)
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, ensure};
 use binlog::events::Rows;
-use binlog::{Event, Flavour, Format, Framed, Framer, KeyPart, MAGIC, RowDecoder, Tables};
-use replay::definition::{Definition, Engine, UniqueKey};
+use binlog::{Event, EventFormat, Flavour, Framer, FramerOutput, KeyPart, MAGIC, RowDecoder, TableRegistry};
 use replay::keys::{KeyReader, weights};
 use replay::schedule::KeySet;
-use testkit::{Dice, Launch, Server, seed};
+use replay::target_table::{StorageEngine, TargetTableDefinition, UniqueKey};
+use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 /// Every character whose weights we know, and most of those that we do not.
 #[test]
@@ -41,8 +41,8 @@ fn weights_of_texts_are_those_of_their_characters() -> Result<()> {
     let known: Vec<char> = ('\0'..='\u{ffff}').filter(|c| weights(&c.to_string()).is_some()).collect();
     let common = known.iter().filter(|c| !('\u{3400}'..'\u{e000}').contains(*c));
     let common: Vec<char> = common.copied().collect();
-    let seed = seed("BINTIDE_SEED");
-    let mut dice = Dice::new(seed);
+    let seed = seed_from_env("BINTIDE_SEED");
+    let mut dice = SeededRandom::new(seed);
     let mut texts: Vec<String> = Vec::new();
     for index in 0..20_000 {
         let from = if index % 4 == 0 { &known } else { &common };
@@ -159,7 +159,7 @@ fn values_equal_on_the_server_are_equal_here() -> Result<()> {
     Ok(())
 }
 
-fn equal_pairs(server: &Server, index: usize, prefix: u64) -> Result<BTreeSet<(i32, i32)>> {
+fn equal_pairs(server: &TestServer, index: usize, prefix: u64) -> Result<BTreeSet<(i32, i32)>> {
     let value = |alias: &str| match prefix {
         0 => format!("{alias}.v"),
         prefix => format!("LEFT({alias}.v, {prefix})"),
@@ -179,28 +179,28 @@ fn equal_pairs(server: &Server, index: usize, prefix: u64) -> Result<BTreeSet<(i
 
 /// The keys of each row of each table, by its number.
 fn hashes(
-    server: &Server,
+    server: &TestServer,
     columns: &[(String, u64, &str)],
 ) -> Result<BTreeMap<usize, BTreeMap<i32, KeySet>>> {
     let mut all: BTreeMap<usize, BTreeMap<i32, KeySet>> = BTreeMap::new();
     for log in server.binlogs()? {
         let bytes = std::fs::read(log)?;
         let mut rest = bytes.strip_prefix(&MAGIC).context("a log")?;
-        let (mut framer, mut tables) = (Framer::new(), Tables::new());
-        while let Framed::Event(raw) = framer.next(rest)? {
-            let format: &Format = framer.format().context("a format")?;
+        let (mut framer, mut tables) = (Framer::new(), TableRegistry::new());
+        while let FramerOutput::Event(raw) = framer.next(rest)? {
+            let format: &EventFormat = framer.format().context("a format")?;
             match raw.decode(format)? {
-                Event::TableMap(map) => drop(tables.map(&map)?),
+                Event::TableMap(map) => drop(tables.register(&map)?),
                 Event::WriteRows(rows) => {
                     let decoder = tables.decoder(&rows)?;
                     let table = tables.table(rows.table_id).context("a table")?;
                     let index: usize = std::str::from_utf8(&table.name[1..])?.parse()?;
                     let part = KeyPart { column: 1, prefix: columns[index].1 };
-                    let definition = Definition {
-                        engine: Engine::InnoDb,
+                    let definition = TargetTableDefinition {
+                        engine: StorageEngine::InnoDb,
                         primary_key: Some(vec![KeyPart { column: 0, prefix: 0 }]),
                         unique_keys: vec![UniqueKey::Columns(vec![part])],
-                        ..Definition::default()
+                        ..TargetTableDefinition::default()
                     };
                     let reader = KeyReader::new(&table, Some(&definition), Flavour::MySql);
                     let mut keys = KeySet::default();

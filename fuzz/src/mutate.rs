@@ -1,6 +1,6 @@
 //! Small damage to real bytes, the same each time for the same seed.
 
-use testkit::Dice;
+use testkit::SeededRandom;
 
 /// Numbers at the edge of what fields hold.
 const EDGES: [u64; 16] = [
@@ -23,7 +23,7 @@ const EDGES: [u64; 16] = [
 ];
 
 /// A damaged copy of one of `seeds`: one to four changes, each of a byte, a number or a stretch.
-pub fn mutate(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
+pub fn mutate(seeds: &[Vec<u8>], dice: &mut SeededRandom) -> Vec<u8> {
     let Some(seed) = seeds.get(dice.below(seeds.len())) else { return Vec::new() };
     let mut bytes = seed.clone();
     for _ in 0..=dice.below(4) {
@@ -32,11 +32,11 @@ pub fn mutate(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dice: &mut Dice) {
+fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dice: &mut SeededRandom) {
     let at = dice.below(bytes.len());
     match dice.below(9) {
         0 => xor(bytes, at, 1 << dice.below(8)),
-        1 => xor(bytes, at, dice.roll() as u8),
+        1 => xor(bytes, at, dice.next_u64() as u8),
         2 => put_edge(bytes, at, dice),
         3 => add(bytes, at, dice.below(35) as u8),
         4 => bytes.truncate(at),
@@ -52,7 +52,7 @@ fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dice: &mut Dice) {
             let end = bytes.len().min(at + copy.len());
             bytes.splice(at..end, copy.iter().copied());
         }
-        _ => bytes.insert(at, dice.roll() as u8),
+        _ => bytes.insert(at, dice.next_u64() as u8),
     }
 }
 
@@ -69,7 +69,7 @@ fn add(bytes: &mut [u8], at: usize, amount: u8) {
     }
 }
 
-fn put_edge(bytes: &mut [u8], at: usize, dice: &mut Dice) {
+fn put_edge(bytes: &mut [u8], at: usize, dice: &mut SeededRandom) {
     let size = 1 << dice.below(4);
     let edge = EDGES[dice.below(EDGES.len())].to_le_bytes();
     for (byte, edge) in bytes.iter_mut().skip(at).zip(edge.into_iter().take(size)) {
@@ -78,7 +78,7 @@ fn put_edge(bytes: &mut [u8], at: usize, dice: &mut Dice) {
 }
 
 /// Stretches are short, mostly.
-fn stretch_end(bytes: &[u8], at: usize, dice: &mut Dice) -> usize {
+fn stretch_end(bytes: &[u8], at: usize, dice: &mut SeededRandom) -> usize {
     let size = match dice.below(4) {
         0 => dice.below(bytes.len() - at),
         _ => dice.below(16),

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use binlog::{ChecksumAlgorithm, EventType, Flavour, Format, Framed, Framer, MAGIC, RawEvent};
+use binlog::{ChecksumAlgorithm, EventFormat, EventType, Flavour, Framer, FramerOutput, MAGIC, RawEvent};
 
 use crate::checks::Target;
 
@@ -80,7 +80,7 @@ pub(crate) fn raw_events(sample: &Sample) -> impl Iterator<Item = RawEvent<'_>> 
     let mut framer = Framer::new();
     let mut rest = sample.bytes.strip_prefix(&MAGIC).unwrap_or(&sample.bytes);
     std::iter::from_fn(move || match framer.next(rest) {
-        Ok(Framed::Event(raw)) => {
+        Ok(FramerOutput::Event(raw)) => {
             rest = &rest[raw.bytes().len()..];
             Some(raw)
         }
@@ -89,14 +89,14 @@ pub(crate) fn raw_events(sample: &Sample) -> impl Iterator<Item = RawEvent<'_>> 
 }
 
 /// A format description's promises: `rows_head` bytes in front of the bodies of table maps and rows.
-pub(crate) fn format_of(server_version: &str, rows_head: u8) -> Format {
+pub(crate) fn format_of(server_version: &str, rows_head: u8) -> EventFormat {
     let head = |code: u8| match EventType::from_code(code) {
         EventType::TableMap => rows_head,
         EventType::WriteRowsV1 | EventType::UpdateRowsV1 | EventType::DeleteRowsV1 => rows_head,
         EventType::WriteRows | EventType::UpdateRows | EventType::DeleteRows => rows_head + 2,
         _ => 0,
     };
-    Format {
+    EventFormat {
         server_version: server_version.into(),
         post_header_sizes: (1..=171).map(head).collect(),
         checksum: ChecksumAlgorithm::Off,

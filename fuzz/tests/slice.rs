@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use fuzz::{TARGETS, Target, findings, mutate, samples, seeds};
-use testkit::Dice;
+use testkit::SeededRandom;
 
 #[test]
 fn nothing_that_was_found_breaks_again() {
@@ -24,7 +24,7 @@ fn nothing_breaks_under_fixed_seeds() {
             run(target, seed, &format!("seed {number} itself"));
         }
         for round in 0..target.rounds {
-            let bytes = mutate(&seeds, &mut Dice::new(round));
+            let bytes = mutate(&seeds, &mut SeededRandom::new(round));
             run(target, &bytes, &format!("round {round}"));
         }
     }

@@ -1,17 +1,16 @@
 //! Benchmarks against other programs: contenders do the same job on the same input, in turns, several times. The tables
 //! have the medians.
 //!
-//! Each bench is a list of [`Case`]s. A case is one job and its contenders, with ours first. All inputs are real logs,
+//! Each bench is a list of [`BenchCase`]s. A case is one job and its contenders, with ours first. All inputs are real logs,
 //! created if they are missing (`cargo xtask workloads`).
 
 mod cases;
 mod chart;
 mod compression;
-mod lab;
+mod doc_page;
 mod lag;
 mod large;
 mod measure;
-mod page;
 mod prediction;
 mod replay;
 mod replay_sqlite;
@@ -19,6 +18,7 @@ mod rewriting;
 mod streaming;
 mod table;
 mod warm;
+mod workload_runs;
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,35 +28,35 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 
-use crate::bench::measure::{Measured, run_measured};
-pub(crate) use crate::bench::measure::{Measuring, measure_once};
+pub(crate) use crate::bench::measure::{MeasureOptions, measure_once};
+use crate::bench::measure::{RunMeasurement, run_measured};
 use crate::checks;
 
 /// Bench to run, with its options.
 #[derive(Args)]
-pub(crate) struct Benching {
+pub(crate) struct BenchOptions {
     #[command(subcommand)]
-    which: Which,
+    which: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum Which {
+enum BenchCommand {
     /// `bintide dump` and mysqlbinlog, with `-vv` and without `-v`, to /dev/null and to a file
-    Dump(Racing),
+    Dump(RaceOptions),
     /// `bintide stats`, mysqlbinlog with a perl one-liner, and a go-mysql program
-    Stats(Racing),
+    Stats(RaceOptions),
     /// `bintide compress` at level 3 and `zstd -3 -T2`
-    Compress(Racing),
+    Compress(RaceOptions),
     /// `bintide decompress` and `zstd -d`
-    Decompress(Racing),
+    Decompress(RaceOptions),
     /// Peak memory of dump, stats, verify, compress and decompress on one transaction of 1 GiB
-    Memory(Racing),
+    Memory(RaceOptions),
     /// `bintide stream` and a go-mysql program that writes the same JSON, in Debezium's form and Maxwell's
-    Stream(Racing),
+    Stream(RaceOptions),
     /// The library's row decoding, in rows and bytes a second
     Rows,
     /// `bintide replay`, MySQL's own replica, and `mysqlbinlog | mysql`; writes docs/replay-speed.md
-    Replay(replay::Replaying),
+    Replay(replay::ReplayBenchOptions),
     /// `bintide replay` of the load workload into a SQLite database, in row changes a second
     ReplaySqlite {
         /// Number of runs
@@ -64,18 +64,18 @@ enum Which {
         runs: usize,
     },
     /// Replication lag of `bintide replay --from` and of MySQL's replica; writes docs/live.md
-    Lag(lag::Lagging),
+    Lag(lag::LagBenchOptions),
     /// A replica with ten times more data than memory, with and without `bintide warm`; writes docs/warm.md
-    Warm(warm::Warming),
+    Warm(warm::WarmBenchOptions),
     /// Savings and costs of compression by a real server and by bintide; writes docs/compression.md
-    Compression(compression::Compression),
+    Compression(compression::CompressionBenchOptions),
     /// Predictions of `bintide advise`, compared with the results of real servers
-    Prediction(prediction::Prediction),
+    Prediction(prediction::PredictionBenchOptions),
 }
 
 /// Options of a race between contenders.
 #[derive(Args)]
-struct Racing {
+struct RaceOptions {
     /// Number of runs of each contender in each case
     #[arg(long, default_value_t = 5)]
     runs: usize,
@@ -89,26 +89,26 @@ struct Racing {
 }
 
 /// Job that all contenders do.
-struct Case {
+struct BenchCase {
     name: String,
     /// Size of the job's input in bytes, for the rate.
     bytes: u64,
     /// Contenders, with ours first.
-    contenders: Vec<Contender>,
+    contenders: Vec<CaseContender>,
     /// Directory for the contenders' outputs, which must be the same; `None` discards them.
     output: Option<PathBuf>,
-    goal: Goal,
+    goal: CaseGoal,
 }
 
 /// Program that does the job.
-struct Contender {
+struct CaseContender {
     name: &'static str,
     command: Vec<OsString>,
 }
 
 /// Goal that ours must reach.
 #[derive(Clone, Copy)]
-enum Goal {
+enum CaseGoal {
     /// Minimum speed relative to each other contender, in their order.
     Faster(&'static [f64]),
     /// Limit of peak memory in bytes.
@@ -116,31 +116,31 @@ enum Goal {
 }
 
 /// Runs a bench and prints its table.
-pub(crate) fn bench(benching: &Benching) -> Result<()> {
+pub(crate) fn run_bench(benching: &BenchOptions) -> Result<()> {
     match &benching.which {
-        Which::Dump(racing) => race(cases::dump()?, racing),
-        Which::Stats(racing) => race(cases::stats()?, racing),
-        Which::Compress(racing) => race(rewriting::compress()?, racing),
-        Which::Decompress(racing) => race(rewriting::decompress()?, racing),
-        Which::Memory(racing) => {
-            let mut cases = cases::memory()?;
-            cases.extend(rewriting::memory()?);
-            race(cases, racing)
+        BenchCommand::Dump(racing) => run_race(cases::dump_cases()?, racing),
+        BenchCommand::Stats(racing) => run_race(cases::stats_cases()?, racing),
+        BenchCommand::Compress(racing) => run_race(rewriting::compress_cases()?, racing),
+        BenchCommand::Decompress(racing) => run_race(rewriting::decompress_cases()?, racing),
+        BenchCommand::Memory(racing) => {
+            let mut cases = cases::memory_cases()?;
+            cases.extend(rewriting::memory_cases()?);
+            run_race(cases, racing)
         }
-        Which::Lag(options) => lag::lag(options),
-        Which::Stream(racing) => streaming::run(racing),
-        Which::Warm(options) => warm::warm(options),
-        Which::Rows => rows(),
-        Which::Replay(options) => replay::replay(options),
-        Which::ReplaySqlite { runs } => replay_sqlite::run(*runs),
-        Which::Compression(options) => compression::compression(options),
-        Which::Prediction(options) => prediction::prediction(options),
+        BenchCommand::Lag(options) => lag::measure_lag(options),
+        BenchCommand::Stream(racing) => streaming::run(racing),
+        BenchCommand::Warm(options) => warm::measure_warm(options),
+        BenchCommand::Rows => run_rows_bench(),
+        BenchCommand::Replay(options) => replay::measure_replay(options),
+        BenchCommand::ReplaySqlite { runs } => replay_sqlite::run(*runs),
+        BenchCommand::Compression(options) => compression::measure_compression(options),
+        BenchCommand::Prediction(options) => prediction::measure_prediction(options),
     }
 }
 
-fn race(cases: Vec<Case>, racing: &Racing) -> Result<()> {
+fn run_race(cases: Vec<BenchCase>, racing: &RaceOptions) -> Result<()> {
     ensure!(racing.runs > 0, "--runs must be at least 1");
-    let wanted = |case: &Case| racing.only.iter().all(|text| case.name.contains(text.as_str()));
+    let wanted = |case: &BenchCase| racing.only.iter().all(|text| case.name.contains(text.as_str()));
     let mut results = Vec::new();
     for case in cases.into_iter().filter(wanted) {
         let measured = run_case(&case, racing.runs).with_context(|| format!("in case {}", case.name))?;
@@ -153,8 +153,8 @@ fn race(cases: Vec<Case>, racing: &Racing) -> Result<()> {
 }
 
 /// Runs a case. Returns a list of runs for each contender.
-fn run_case(case: &Case, runs: usize) -> Result<Vec<Vec<Measured>>> {
-    let mut measured: Vec<Vec<Measured>> = case.contenders.iter().map(|_| Vec::new()).collect();
+fn run_case(case: &BenchCase, runs: usize) -> Result<Vec<Vec<RunMeasurement>>> {
+    let mut measured: Vec<Vec<RunMeasurement>> = case.contenders.iter().map(|_| Vec::new()).collect();
     for _ in 0..runs {
         for (contender, measured) in case.contenders.iter().zip(&mut measured) {
             let output = case.output.as_ref().map(|folder| folder.join(contender.name));
@@ -169,7 +169,7 @@ fn run_case(case: &Case, runs: usize) -> Result<Vec<Vec<Measured>>> {
 }
 
 /// Checks that all contenders have the same output, and removes the outputs.
-fn compare_outputs(case: &Case, folder: &Path) -> Result<()> {
+fn compare_outputs(case: &BenchCase, folder: &Path) -> Result<()> {
     let files: Vec<PathBuf> = case.contenders.iter().map(|contender| folder.join(contender.name)).collect();
     for other in &files[1..] {
         let status = Command::new("cmp").arg(&files[0]).arg(other).status().context("could not run cmp")?;
@@ -179,12 +179,16 @@ fn compare_outputs(case: &Case, folder: &Path) -> Result<()> {
 }
 
 /// Runs the library's own bench on two workloads: the one with the smallest rows, and one with ordinary rows.
-fn rows() -> Result<()> {
+fn run_rows_bench() -> Result<()> {
     let mut logs = Vec::new();
     for workload in [crate::workloads::Workload::Load, crate::workloads::Workload::Prepare] {
-        logs.push(crate::workloads::log(workload, crate::workloads::Form::Plain)?.display().to_string());
+        logs.push(
+            crate::workloads::workload_log(workload, crate::workloads::LogCompression::Plain)?
+                .display()
+                .to_string(),
+        );
     }
     let mut arguments = vec!["bench", "--quiet", "--package", "bintide-binlog", "--bench", "rows", "--"];
     arguments.extend(logs.iter().map(String::as_str));
-    checks::cargo(&arguments)
+    checks::run_cargo(&arguments)
 }

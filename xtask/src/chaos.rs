@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use clap::Args;
-use testkit::seed;
+use testkit::seed_from_env;
 
 use crate::checks;
 
 #[derive(Args)]
-pub(crate) struct Chaos {
+pub(crate) struct ChaosOptions {
     /// Number of interruptions of a replay: kill -9 of bintide or of the target, a restart of the target, or a network
     /// that closes or resets connections
     #[arg(long, default_value_t = 100)]
@@ -17,7 +17,7 @@ pub(crate) struct Chaos {
     seed: Option<u64>,
 }
 
-pub(crate) fn chaos(chaos: &Chaos) -> Result<()> {
-    let seed = chaos.seed.unwrap_or_else(|| seed("BINTIDE_E2E_SEED"));
-    checks::example("chaos", [chaos.kills, seed])
+pub(crate) fn run_chaos(chaos: &ChaosOptions) -> Result<()> {
+    let seed = chaos.seed.unwrap_or_else(|| seed_from_env("BINTIDE_E2E_SEED"));
+    checks::run_example("chaos", [chaos.kills, seed])
 }

@@ -6,19 +6,19 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use testkit::{Home, Package, SERVERS_VARIABLE};
+use testkit::{PackageHome, SERVERS_VARIABLE, TestPackage};
 
 use crate::workspace;
 
 /// Fetches the servers, builds the command, and runs every test of the workspace. `filters` go to the test programs;
 /// `servers` are for the tests that run on many servers.
-pub(crate) fn test(filters: &[String], servers: Option<&str>) -> Result<()> {
-    let chosen = servers.map_or_else(Package::chosen, Package::listed)?;
-    for package in crate::servers::needed(&chosen) {
-        Home::find(package)?;
+pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()> {
+    let chosen = servers.map_or_else(TestPackage::from_env, TestPackage::parse_list)?;
+    for package in crate::servers::needed_packages(&chosen) {
+        PackageHome::find(package)?;
     }
     // Building the whole workspace selects the same features of dependencies as the tests.
-    cargo(&["build", "--workspace", "--bin", "bintide"])?;
+    run_cargo(&["build", "--workspace", "--bin", "bintide"])?;
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
     if !filters.is_empty() {
         arguments.push("--");
@@ -28,49 +28,49 @@ pub(crate) fn test(filters: &[String], servers: Option<&str>) -> Result<()> {
     tests.env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide"));
     tests.envs(servers.map(|servers| (SERVERS_VARIABLE, servers)));
     // Most tests wait for servers part of their time, so more of them run than there are cores.
-    if env::var_os(TEST_THREADS).is_none() {
+    if env::var_os(TEST_THREADS_VARIABLE).is_none() {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        tests.env(TEST_THREADS, (cores + cores.div_ceil(2)).to_string());
+        tests.env(TEST_THREADS_VARIABLE, (cores + cores.div_ceil(2)).to_string());
     }
     run(&mut tests, &arguments)
 }
 
 /// Environment variable with the number of tests that run at once.
-const TEST_THREADS: &str = "RUST_TEST_THREADS";
+const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 
 /// Features of the format crate.
 const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
 
 /// Checks that each feature of the format crate works alone and can be disabled, and tests all of them together.
-pub(crate) fn features() -> Result<()> {
+pub(crate) fn check_features() -> Result<()> {
     lint_with("")?;
     for feature in FEATURES {
         lint_with(feature)?;
         let others: Vec<&str> = FEATURES.into_iter().filter(|other| *other != feature).collect();
         lint_with(&others.join(","))?;
     }
-    cargo(&["test", "--quiet", "--package", "bintide-binlog", "--all-features"])
+    run_cargo(&["test", "--quiet", "--package", "bintide-binlog", "--all-features"])
 }
 
 fn lint_with(features: &str) -> Result<()> {
     let package = ["clippy", "--quiet", "--package", "bintide-binlog", "--no-default-features"];
-    cargo(&[&package[..], &["--features", features, "--", "-D", "warnings"]].concat())
+    run_cargo(&[&package[..], &["--features", features, "--", "-D", "warnings"]].concat())
 }
 
 /// Runs cargo in the workspace.
-pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
+pub(crate) fn run_cargo(arguments: &[&str]) -> Result<()> {
     run(&mut command(arguments), arguments)
 }
 
 /// Builds bintide, and runs one of the end-to-end examples with it.
-pub(crate) fn example(name: &str, numbers: [u64; 2]) -> Result<()> {
-    cargo(&["build", "--quiet", "--package", "bintide"])?;
+pub(crate) fn run_example(name: &str, numbers: [u64; 2]) -> Result<()> {
+    run_cargo(&["build", "--quiet", "--package", "bintide"])?;
     let [first, second] = numbers.map(|number| number.to_string());
-    cargo(&["run", "--quiet", "--package", "bintide-e2e", "--example", name, "--", &first, &second])
+    run_cargo(&["run", "--quiet", "--package", "bintide-e2e", "--example", name, "--", &first, &second])
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = testkit::cargo(&workspace::root());
+    let mut command = testkit::cargo_command(&workspace::root());
     command.args(arguments);
     command
 }

@@ -10,48 +10,48 @@ use crate::samples::rows;
 use crate::{checks, workspace};
 
 /// Command of the demo.
-struct Step<'s> {
+struct DemoStep<'s> {
     /// Title, in one line.
-    shows: &'static str,
+    title: &'static str,
     arguments: &'s [&'s str],
     /// Number of output lines skipped before the shown ones.
-    skipped: usize,
+    lines_skipped: usize,
     /// Number of output lines shown; the others are only counted.
-    lines: usize,
+    lines_shown: usize,
     /// Expected exit code.
-    code: i32,
+    exit_code: i32,
 }
 
 /// Directory for the files that the demo writes.
-const FOLDER: &str = "target/demo";
+const DEMO_FOLDER: &str = "target/demo";
 
 /// Names of the logs that are compressed and decompressed.
-const LOGS: [&str; 6] = ["types", "json", "charsets", "partitions", "foreign-keys", "triggers"];
+const SAMPLE_LOGS: [&str; 6] = ["types", "json", "charsets", "partitions", "foreign-keys", "triggers"];
 
 /// Directories of the compressed and the decompressed copies.
 const COMPRESSED: &str = "target/demo/compressed";
-const OPENED: &str = "target/demo/opened";
+const DECOMPRESSED: &str = "target/demo/opened";
 
 /// Chart of the logs' sizes.
-const PICTURE: &str = "target/demo/sizes.html";
+const SIZES_CHART: &str = "target/demo/sizes.html";
 
 /// Page with the compression advice.
-const ADVICE: &str = "target/demo/advice.html";
+const ADVICE_PAGE: &str = "target/demo/advice.html";
 
 /// Path of the damaged copy of a sample, and the offset of the damage.
 const DAMAGED: &str = "target/demo/damaged.binlog";
 const DAMAGED_AT: usize = 5000;
 
-const STEPS: [Step<'static>; 6] = [
-    Step {
-        shows: "Statistics of a log: transactions, rows and bytes by table and kind of change",
+const STEPS: [DemoStep<'static>; 6] = [
+    DemoStep {
+        title: "Statistics of a log: transactions, rows and bytes by table and kind of change",
         arguments: &["stats", "samples/triggers.binlog"],
-        skipped: 0,
-        lines: 34,
-        code: 0,
+        lines_skipped: 0,
+        lines_shown: 34,
+        exit_code: 0,
     },
-    Step {
-        shows: "The same output as mysqlbinlog, byte for byte, also for compressed transactions",
+    DemoStep {
+        title: "The same output as mysqlbinlog, byte for byte, also for compressed transactions",
         arguments: &[
             "dump",
             "-vv",
@@ -59,71 +59,71 @@ const STEPS: [Step<'static>; 6] = [
             "--skip-gtids",
             "samples/triggers-compressed.binlog",
         ],
-        skipped: 94,
-        lines: 40,
-        code: 0,
+        lines_skipped: 94,
+        lines_shown: 40,
+        exit_code: 0,
     },
-    Step {
-        shows: "One line for each transaction",
+    DemoStep {
+        title: "One line for each transaction",
         arguments: &["dump", "--transactions", "samples/gtids/binlog.000001"],
-        skipped: 0,
-        lines: 20,
-        code: 0,
+        lines_skipped: 0,
+        lines_shown: 20,
+        exit_code: 0,
     },
-    Step {
-        shows: "One line of JSON for each event",
+    DemoStep {
+        title: "One line of JSON for each event",
         arguments: &["dump", "--json", "samples/json-partial.binlog"],
-        skipped: 14,
-        lines: 5,
-        code: 0,
+        lines_skipped: 14,
+        lines_shown: 5,
+        exit_code: 0,
     },
-    Step {
-        shows: "Verification of a server's logs: checksums, grammar, positions, GTIDs, rows",
+    DemoStep {
+        title: "Verification of a server's logs: checksums, grammar, positions, GTIDs, rows",
         arguments: &["verify", "samples/rotation"],
-        skipped: 0,
-        lines: 30,
-        code: 0,
+        lines_skipped: 0,
+        lines_shown: 30,
+        exit_code: 0,
     },
-    Step {
-        shows: "Verification of a log with one flipped bit",
+    DemoStep {
+        title: "Verification of a log with one flipped bit",
         arguments: &["verify", DAMAGED],
-        skipped: 0,
-        lines: 30,
-        code: 1,
+        lines_skipped: 0,
+        lines_shown: 30,
+        exit_code: 1,
     },
 ];
 
 /// Builds the command and demonstrates it.
-pub(crate) fn demo() -> Result<()> {
+pub(crate) fn run_demo() -> Result<()> {
     eprintln!("building bintide");
-    checks::cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
-    let folder = workspace::root().join(FOLDER);
+    checks::run_cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
+    let folder = workspace::root().join(DEMO_FOLDER);
     if folder.exists() {
         fs::remove_dir_all(&folder).context("could not remove the files of an earlier demo")?;
     }
-    damage().context("could not damage a copy of a sample")?;
+    write_damaged_copy().context("could not damage a copy of a sample")?;
     for step in &STEPS {
         show(step).with_context(|| format!("could not show bintide {}", step.arguments.join(" ")))?;
     }
-    there_and_back()?;
-    replayed()
+    compress_and_decompress()?;
+    replay_to_sqlite()
 }
 
 /// Replays the samples into SQLite databases, and compares the row counts with those of the servers that ran the same
 /// scripts.
-fn replayed() -> Result<()> {
-    let counted = rows::read(&workspace::root().join("samples"))?;
+fn replay_to_sqlite() -> Result<()> {
+    let counted = rows::read_counts(&workspace::root().join("samples"))?;
     println!("\n# Replay of logs into SQLite databases, without any server");
     let mut lines = Vec::new();
-    for name in LOGS {
-        let (log, file) = (format!("samples/{name}.binlog"), format!("{FOLDER}/{name}.db"));
+    for name in SAMPLE_LOGS {
+        let (log, file) = (format!("samples/{name}.binlog"), format!("{DEMO_FOLDER}/{name}.db"));
         let to = format!("sqlite:{file}");
         let arguments = ["replay", "--quiet", &log, "--to", &to];
         println!("\n$ bintide {}\n", arguments.join(" "));
-        run(&Step { shows: "", arguments: &arguments, skipped: 0, lines: 5, code: 0 })?;
+        run(&DemoStep { title: "", arguments: &arguments, lines_skipped: 0, lines_shown: 5, exit_code: 0 })?;
         let source =
             counted.get(&format!("{name}.binlog")).with_context(|| format!("{log} has no row counts"))?;
-        let own = rows::of_sqlite(&workspace::root().join(&file))?;
+        let own = rows::count_sqlite_rows(&workspace::root().join(&file))?;
         ensure!(own == *source, "{file} has the row counts {own:?}; expected {source:?}");
         lines.extend(own.into_iter().map(|(table, count)| (file.clone(), table, count)));
     }
@@ -135,47 +135,48 @@ fn replayed() -> Result<()> {
 }
 
 /// Runs advise on the samples, compresses them, verifies the result, decompresses it, and compares.
-fn there_and_back() -> Result<()> {
-    let paths = |folder: &str| LOGS.map(|name| format!("{folder}/{name}.binlog"));
-    let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(OPENED));
+fn compress_and_decompress() -> Result<()> {
+    let paths = |folder: &str| SAMPLE_LOGS.map(|name| format!("{folder}/{name}.binlog"));
+    let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(DECOMPRESSED));
     let run = |shows, before: &[&str], logs: &[String]| {
         let arguments: Vec<&str> = before.iter().copied().chain(logs.iter().map(String::as_str)).collect();
-        let step = Step { shows, arguments: &arguments, skipped: 0, lines: 30, code: 0 };
+        let step =
+            DemoStep { title: shows, arguments: &arguments, lines_skipped: 0, lines_shown: 30, exit_code: 0 };
         show(&step).with_context(|| format!("could not show bintide {}", arguments.join(" ")))
     };
     run("Savings and costs of compression, by level", &["advise", "--all"], &samples)?;
-    run("The same as an HTML page with charts", &["advise", "--all", "--html", ADVICE], &samples)?;
+    run("The same as an HTML page with charts", &["advise", "--all", "--html", ADVICE_PAGE], &samples)?;
     let shows =
         "Compression as a server does it: the result is still binary logs, for mysqlbinlog and for replicas";
     run(shows, &["compress", "--verify", "--output", COMPRESSED], &samples)?;
     run("Verification of the compressed logs", &["verify"], &compressed)?;
-    run("Decompression", &["decompress", "--output", OPENED], &compressed)?;
+    run("Decompression", &["decompress", "--output", DECOMPRESSED], &compressed)?;
     let mut sizes = Vec::new();
     for ((name, sample), (compressed, opened)) in
-        LOGS.iter().zip(&samples).zip(compressed.iter().zip(&opened))
+        SAMPLE_LOGS.iter().zip(&samples).zip(compressed.iter().zip(&opened))
     {
         let read = |path: &str| fs::read(workspace::root().join(path)).with_context(|| format!("no {path}"));
         let before = read(sample)?;
         ensure!(read(opened)? == before, "{opened} differs from {sample}");
         sizes.push((*name, before.len(), read(compressed)?.len()));
     }
-    fs::write(workspace::root().join(PICTURE), picture(&sizes))?;
-    println!("\nAll {} logs are the same byte for byte after decompression.", LOGS.len());
-    println!("Chart of their sizes: {PICTURE}. Advice: {ADVICE}.");
+    fs::write(workspace::root().join(SIZES_CHART), draw_sizes(&sizes))?;
+    println!("\nAll {} logs are the same byte for byte after decompression.", SAMPLE_LOGS.len());
+    println!("Chart of their sizes: {SIZES_CHART}. Advice: {ADVICE_PAGE}.");
     Ok(())
 }
 
 /// Height of a log's two bars with the space around them, and width of the longest bar, in pixels.
-const BAND: usize = 48;
-const BAR: usize = 480;
+const BAND_HEIGHT: usize = 48;
+const BAR_WIDTH_MAX: usize = 480;
 
 /// Draws two bars for each log: before and after compression.
-fn picture(sizes: &[(&str, usize, usize)]) -> String {
+fn draw_sizes(sizes: &[(&str, usize, usize)]) -> String {
     let largest = sizes.iter().map(|(_, before, after)| *before.max(after)).max().unwrap_or(1).max(1);
     let bars = sizes.iter().enumerate().map(|(index, (name, before, after))| {
-        let top = 40 + index * BAND;
+        let top = 40 + index * BAND_HEIGHT;
         let bar = |top: usize, bytes: usize, class: &str| {
-            let (width, text) = (bytes * BAR / largest, 160 + bytes * BAR / largest);
+            let (width, text) = (bytes * BAR_WIDTH_MAX / largest, 160 + bytes * BAR_WIDTH_MAX / largest);
             format!(
                 "<rect class=\"{class}\" x=\"150\" y=\"{top}\" width=\"{width}\" height=\"16\"/>\
                  <text x=\"{text}\" y=\"{}\">{:.1} kB</text>\n",
@@ -186,7 +187,7 @@ fn picture(sizes: &[(&str, usize, usize)]) -> String {
         let label = format!("<text x=\"140\" y=\"{}\" text-anchor=\"end\">{name}</text>\n", top + 22);
         label + &bar(top, *before, "before") + &bar(top + 18, *after, "after")
     });
-    let (width, height) = (BAR + 240, 50 + sizes.len() * BAND);
+    let (width, height) = (BAR_WIDTH_MAX + 240, 50 + sizes.len() * BAND_HEIGHT);
     format!(
         "<!doctype html><meta charset=\"utf-8\"><title>Sizes of the sample logs</title>\n<svg viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
          font-size=\"13\">\n<style>rect.before {{ fill: #9aa5b1 }} rect.after {{ fill: #2f7ed8 }} text {{ fill: #222 }}\n\
@@ -197,7 +198,7 @@ fn picture(sizes: &[(&str, usize, usize)]) -> String {
 }
 
 /// Writes a copy of a sample with one bit flipped.
-fn damage() -> Result<()> {
+fn write_damaged_copy() -> Result<()> {
     let root = workspace::root();
     let mut bytes = fs::read(root.join("samples/triggers.binlog"))?;
     *bytes.get_mut(DAMAGED_AT).context("the sample is too short")? ^= 1;
@@ -206,12 +207,12 @@ fn damage() -> Result<()> {
     Ok(fs::write(path, bytes)?)
 }
 
-fn show(step: &Step<'_>) -> Result<()> {
-    println!("\n# {}\n$ bintide {}\n", step.shows, step.arguments.join(" "));
+fn show(step: &DemoStep<'_>) -> Result<()> {
+    println!("\n# {}\n$ bintide {}\n", step.title, step.arguments.join(" "));
     run(step)
 }
 
-fn run(step: &Step<'_>) -> Result<()> {
+fn run(step: &DemoStep<'_>) -> Result<()> {
     let program = testkit::target_dir().join("release/bintide");
     let mut command = Command::new(program);
     command.args(step.arguments).current_dir(workspace::root()).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -220,8 +221,8 @@ fn run(step: &Step<'_>) -> Result<()> {
     let mut more = 0;
     for (number, line) in BufReader::new(output).split(b'\n').enumerate() {
         let line = line?;
-        match number.checked_sub(step.skipped) {
-            Some(shown) if shown < step.lines => println!("{}", String::from_utf8_lossy(&line)),
+        match number.checked_sub(step.lines_skipped) {
+            Some(shown) if shown < step.lines_shown => println!("{}", String::from_utf8_lossy(&line)),
             _ => more += 1,
         }
     }
@@ -229,6 +230,10 @@ fn run(step: &Step<'_>) -> Result<()> {
         println!("… {more} more lines before and after these");
     }
     let status = child.wait()?;
-    ensure!(status.code() == Some(step.code), "it ended with {status}; expected exit code {}", step.code);
+    ensure!(
+        status.code() == Some(step.exit_code),
+        "it ended with {status}; expected exit code {}",
+        step.exit_code
+    );
     Ok(())
 }

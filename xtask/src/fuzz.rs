@@ -10,7 +10,7 @@ use clap::Args;
 use crate::workspace::root;
 
 #[derive(Args)]
-pub(crate) struct Fuzzing {
+pub(crate) struct FuzzOptions {
     /// Fuzz target [default: all, one after the other]
     target: Option<String>,
     /// Minutes for each target
@@ -19,7 +19,7 @@ pub(crate) struct Fuzzing {
 }
 
 /// Runs the fuzz targets. A failure names the directory of the input that caused it.
-pub(crate) fn fuzz(fuzzing: &Fuzzing) -> Result<()> {
+pub(crate) fn fuzz(fuzzing: &FuzzOptions) -> Result<()> {
     ensure_cargo_fuzz()?;
     let all = write_seeds()?;
     let targets = match &fuzzing.target {
@@ -35,14 +35,14 @@ pub(crate) fn fuzz(fuzzing: &Fuzzing) -> Result<()> {
 }
 
 fn run(target: &str, minutes: u32) -> Result<()> {
-    let artifacts = home().join("artifacts").join(target);
+    let artifacts = fuzz_folder().join("artifacts").join(target);
     fs::create_dir_all(&artifacts).with_context(|| format!("create {}", artifacts.display()))?;
     let status = cargo()
         // Instrumentation needs unstable options. This variable enables them in the stable compiler, so that no nightly
         // compiler is needed.
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["fuzz", "run", "--fuzz-dir", "fuzz/libfuzzer", "--target-dir"])
-        .args([&home().join("build"), Path::new(target), &corpus().join(target)])
+        .args([&fuzz_folder().join("build"), Path::new(target), &corpus_folder().join(target)])
         .arg("--")
         .arg(format!("-max_total_time={}", minutes * 60))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
@@ -61,7 +61,7 @@ fn run(target: &str, minutes: u32) -> Result<()> {
 fn write_seeds() -> Result<Vec<String>> {
     let output = cargo()
         .args(["run", "--quiet", "--package", "bintide-fuzz", "--bin", "seeds", "--"])
-        .arg(corpus())
+        .arg(corpus_folder())
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("write the seeds")?;
@@ -76,15 +76,15 @@ fn ensure_cargo_fuzz() -> Result<()> {
 }
 
 fn cargo() -> Command {
-    testkit::cargo(&root())
+    testkit::cargo_command(&root())
 }
 
-fn corpus() -> PathBuf {
-    home().join("corpus")
+fn corpus_folder() -> PathBuf {
+    fuzz_folder().join("corpus")
 }
 
 /// Returns the directory of all fuzzing results: inputs that reach new code are kept from run to run.
-fn home() -> PathBuf {
+fn fuzz_folder() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     target.join("fuzz")
 }

@@ -13,17 +13,17 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use testkit::{Server, target_dir};
+use testkit::{TestServer, target_dir};
 
 use crate::checks;
 use crate::workspace::root;
 
 /// Value of the last row, which no other record has.
-const LAST: &str = "424242";
+const LAST_VALUE: &str = "424242";
 
 /// Compares with both tools, one after the other.
-pub(crate) fn judge() -> Result<()> {
-    checks::cargo(&["build", "--quiet", "--package", "bintide"])?;
+pub(crate) fn run_judges() -> Result<()> {
+    checks::run_cargo(&["build", "--quiet", "--package", "bintide"])?;
     let folder = |name: &str| -> Result<PathBuf> {
         let folder = target_dir().join("judge").join(name);
         fs::create_dir_all(&folder)?;
@@ -35,7 +35,7 @@ pub(crate) fn judge() -> Result<()> {
 
 /// Fetches the dependencies of `bench/NAME/pom.xml` with Maven into the target directory, and compiles the Java
 /// program.
-fn fetch(folder: &Path, name: &str, sources: &[&str]) -> Result<()> {
+fn fetch_jars(folder: &Path, name: &str, sources: &[&str]) -> Result<()> {
     let bench = root().join("bench").join(name);
     let jars = folder.join("jars");
     if !jars.exists() {
@@ -67,9 +67,9 @@ fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Java process, which is killed on drop.
-struct Engine(Child);
+struct JavaProcess(Child);
 
-impl Drop for Engine {
+impl Drop for JavaProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -89,9 +89,9 @@ fn wait_for(log: &Path, text: &str) -> Result<()> {
 }
 
 /// Waits until the records include the last row.
-fn wait_for_end(engine: &mut Engine, records: &Path, log: &Path) -> Result<()> {
+fn wait_for_end(engine: &mut JavaProcess, records: &Path, log: &Path) -> Result<()> {
     let began = Instant::now();
-    while !fs::read_to_string(records)?.contains(LAST) {
+    while !fs::read_to_string(records)?.contains(LAST_VALUE) {
         let is_running = engine.0.try_wait()?.is_none() && began.elapsed() < Duration::from_secs(120);
         ensure!(is_running, "it stopped before the end: see {}", log.display());
         thread::sleep(Duration::from_millis(50));
@@ -101,7 +101,7 @@ fn wait_for_end(engine: &mut Engine, records: &Path, log: &Path) -> Result<()> {
 
 /// Returns the scripts of two samples, without the parts that stop the tools: spatial references and vectors in
 /// definitions, and SETs whose every bit is set.
-fn samples() -> Result<[String; 2]> {
+fn sample_scripts() -> Result<[String; 2]> {
     let samples = root().join("samples");
     let mut types = fs::read_to_string(samples.join("types.sql"))?;
     for (from, to) in [
@@ -119,15 +119,15 @@ fn samples() -> Result<[String; 2]> {
 }
 
 /// Returns bintide's records of the same log.
-fn bintide(server: &Server, arguments: &[&str]) -> Result<Vec<Value>> {
+fn bintide_records(server: &TestServer, arguments: &[&str]) -> Result<Vec<Value>> {
     let program =
         env::var_os("BINTIDE_BIN").map_or_else(|| target_dir().join("debug/bintide"), PathBuf::from);
     let index = server.datadir().join("binlog.index");
     let output = Command::new(program).arg("stream").args(arguments).arg(index).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    lines(&String::from_utf8(output.stdout)?)
+    parse_lines(&String::from_utf8(output.stdout)?)
 }
 
-fn lines(text: &str) -> Result<Vec<Value>> {
+fn parse_lines(text: &str) -> Result<Vec<Value>> {
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }

@@ -19,25 +19,25 @@ use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tasks of the bintide workspace")]
-struct Arguments {
+struct XtaskArgs {
     #[command(subcommand)]
-    chore: Chore,
+    chore: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum XtaskCommand {
     /// Fetch the real servers that tests and benches use
     Servers {
         #[command(subcommand)]
-        command: servers::Fetching,
+        command: servers::ServersCommand,
     },
     /// Start, use and stop a real server manually
     Server {
         #[command(subcommand)]
-        command: servers::ByHand,
+        command: servers::ServerCommand,
     },
     /// Fuzz the decoders, guided by coverage (needs cargo-fuzz)
-    Fuzz(fuzz::Fuzzing),
+    Fuzz(fuzz::FuzzOptions),
     /// Record the sample logs again, with real servers
     Samples {
         /// Samples to record, by the name of their SQL file without `.sql` [default: all]
@@ -58,9 +58,9 @@ enum Chore {
         servers: Option<String>,
     },
     /// Stop replays repeatedly at random points, and compare the resulting target data
-    Chaos(chaos::Chaos),
+    Chaos(chaos::ChaosOptions),
     /// Replicate from a busy source while processes are stopped at random
-    Soak(soak::Soak),
+    Soak(soak::SoakOptions),
     /// Compare the records of `bintide stream` with those of Debezium and Maxwell, fetched with Maven and run on the
     /// same server
     Judge,
@@ -71,27 +71,27 @@ enum Chore {
     /// Create the logs that the benches read, by running five workloads on a real server
     Workloads,
     /// Benchmark bintide against other programs
-    Bench(bench::Benching),
+    Bench(bench::BenchOptions),
     #[command(hide = true)]
-    Measure(bench::Measuring),
+    Measure(bench::MeasureOptions),
 }
 
 fn main() -> Result<()> {
-    match Arguments::parse().chore {
-        Chore::Servers { command } => servers::fetch(command),
-        Chore::Server { command } => servers::by_hand(command),
-        Chore::Fuzz(fuzzing) => fuzz::fuzz(&fuzzing),
-        Chore::Samples { names, rows: true } => samples::count_rows(&names),
-        Chore::Samples { names, rows: false } => samples::record(&names),
-        Chore::Demo => demo::demo(),
-        Chore::Test { filters, servers } => checks::test(&filters, servers.as_deref()),
-        Chore::Chaos(chaos) => chaos::chaos(&chaos),
-        Chore::Soak(soak) => soak::soak(&soak),
-        Chore::Judge => judge::judge(),
-        Chore::Tidy => tidy::check(),
-        Chore::Features => checks::features(),
-        Chore::Workloads => workloads::make_all(),
-        Chore::Bench(benching) => bench::bench(&benching),
-        Chore::Measure(measuring) => bench::measure_once(&measuring),
+    match XtaskArgs::parse().chore {
+        XtaskCommand::Servers { command } => servers::fetch_servers(command),
+        XtaskCommand::Server { command } => servers::run_server_command(command),
+        XtaskCommand::Fuzz(fuzzing) => fuzz::fuzz(&fuzzing),
+        XtaskCommand::Samples { names, rows: true } => samples::count_rows(&names),
+        XtaskCommand::Samples { names, rows: false } => samples::record_samples(&names),
+        XtaskCommand::Demo => demo::run_demo(),
+        XtaskCommand::Test { filters, servers } => checks::run_tests(&filters, servers.as_deref()),
+        XtaskCommand::Chaos(chaos) => chaos::run_chaos(&chaos),
+        XtaskCommand::Soak(soak) => soak::run_soak(&soak),
+        XtaskCommand::Judge => judge::run_judges(),
+        XtaskCommand::Tidy => tidy::check(),
+        XtaskCommand::Features => checks::check_features(),
+        XtaskCommand::Workloads => workloads::make_all_logs(),
+        XtaskCommand::Bench(benching) => bench::run_bench(&benching),
+        XtaskCommand::Measure(measuring) => bench::measure_once(&measuring),
     }
 }

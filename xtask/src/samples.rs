@@ -9,9 +9,9 @@
 //! In the text, `-- new session` closes the session and opens another, and `-- fails` precedes a statement that must
 //! fail.
 
+mod record_sample;
 pub(crate) mod rows;
-mod script;
-mod take;
+mod sample_script;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,52 +19,52 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::samples::script::Script;
+use crate::samples::sample_script::SampleScript;
 use crate::workspace;
 
 /// Largest total size of the samples, which are part of every clone.
-const BYTES_MAX: u64 = 4 << 20;
+const SAMPLES_SIZE_MAX: u64 = 4 << 20;
 
 /// Lines of the samples' README around the table that this module writes.
 const TABLE_BEGIN: &str = "<!-- table: cargo xtask samples -->";
 const TABLE_END: &str = "<!-- end of table -->";
 
 /// Records the samples of the named scripts, or of all, and writes the README's table.
-pub(crate) fn record(names: &[String]) -> Result<()> {
+pub(crate) fn record_samples(names: &[String]) -> Result<()> {
     let folder = workspace::root().join("samples");
-    let scripts = Script::read_all(&folder)?;
+    let scripts = SampleScript::read_all(&folder)?;
     for name in names {
         ensure!(scripts.iter().any(|script| script.name == *name), "there is no samples/{name}.sql");
     }
     for script in scripts.iter().filter(|script| names.is_empty() || names.contains(&script.name)) {
         for recipe in &script.recipes {
-            let counts = take::take(script, recipe, &folder)
+            let counts = record_sample::record_sample(script, recipe, &folder)
                 .with_context(|| format!("could not record {}", recipe.name))?;
             println!("{:8} {}", size(&folder.join(&recipe.name))?, recipe.name);
-            rows::note(&recipe.name, &counts, &folder)?;
+            rows::write_counts(&recipe.name, &counts, &folder)?;
         }
     }
     write_table(&folder, &scripts)?;
     let bytes = fs::read_dir(&folder)?.map(|entry| size(&entry?.path())).sum::<Result<u64>>()?;
-    ensure!(bytes < BYTES_MAX, "the samples take {bytes} bytes; {BYTES_MAX} are allowed");
+    ensure!(bytes < SAMPLES_SIZE_MAX, "the samples take {bytes} bytes; {SAMPLES_SIZE_MAX} are allowed");
     Ok(())
 }
 
 /// Runs the named scripts, or all, and writes the final row counts of their servers to `samples/rows.tsv`.
 pub(crate) fn count_rows(names: &[String]) -> Result<()> {
     let folder = workspace::root().join("samples");
-    let scripts = Script::read_all(&folder)?;
+    let scripts = SampleScript::read_all(&folder)?;
     for script in scripts.iter().filter(|script| names.is_empty() || names.contains(&script.name)) {
         for recipe in script.recipes.iter().filter(|recipe| recipe.kind.is_one_log()) {
-            let counts = take::count(script, recipe, &folder)
+            let counts = record_sample::count_sample_rows(script, recipe, &folder)
                 .with_context(|| format!("could not count the rows of {}", recipe.name))?;
-            rows::note(&recipe.name, &counts, &folder)?;
+            rows::write_counts(&recipe.name, &counts, &folder)?;
         }
     }
     Ok(())
 }
 
-fn write_table(folder: &Path, scripts: &[Script]) -> Result<()> {
+fn write_table(folder: &Path, scripts: &[SampleScript]) -> Result<()> {
     let path = folder.join("README.md");
     let readme = fs::read_to_string(&path).context("could not read samples/README.md")?;
     let marks =
@@ -75,7 +75,7 @@ fn write_table(folder: &Path, scripts: &[Script]) -> Result<()> {
         for recipe in script.recipes.iter().filter(|recipe| folder.join(&recipe.name).exists()) {
             let (name, made_by, bytes) = (&recipe.name, &script.name, size(&folder.join(&recipe.name))?);
             let options = recipe.options.iter().map(|option| format!(" `{option}`")).collect::<String>();
-            let how = format!("{}{options}", recipe.kind.words());
+            let how = format!("{}{options}", recipe.kind.description());
             writeln!(table, "| [{name}]({name}) | [{made_by}.sql]({made_by}.sql) | {bytes} | {how} |")?;
         }
     }

@@ -6,10 +6,10 @@ use std::{fs, io};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use testkit::{Client, Home, Launch, Package};
+use testkit::{Launch, PackageHome, ServerClient, TestPackage};
 
 #[derive(Subcommand)]
-pub(crate) enum Fetching {
+pub(crate) enum ServersCommand {
     /// Fetch missing servers into the user's cache
     Fetch {
         /// Names such as mysql-5.7.22, or "all" [default: those that the tests need]
@@ -18,14 +18,14 @@ pub(crate) enum Fetching {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum ByHand {
+pub(crate) enum ServerCommand {
     /// Start a server that runs until it is stopped
     Start {
         #[command(flatten)]
-        which: Which,
+        which: ServerSelection,
         /// Name of the server, as for `cargo xtask servers fetch`
         #[arg(long, default_value = "mysql", value_parser = server_named)]
-        server: Package,
+        server: TestPackage,
         /// TCP port [default: a free one]
         #[arg(long)]
         port: Option<u16>,
@@ -36,7 +36,7 @@ pub(crate) enum ByHand {
     /// Open the command line client on the server, or run it with the given arguments
     Sql {
         #[command(flatten)]
-        which: Which,
+        which: ServerSelection,
         /// Arguments of the client, after `--`
         #[arg(last = true)]
         arguments: Vec<String>,
@@ -44,57 +44,63 @@ pub(crate) enum ByHand {
     /// Stop the server, and remove its data
     Stop {
         #[command(flatten)]
-        which: Which,
+        which: ServerSelection,
     },
 }
 
 #[derive(Args)]
-pub(crate) struct Which {
+pub(crate) struct ServerSelection {
     /// Name that you choose, to run several servers at once
     #[arg(long, default_value = "default")]
     name: String,
 }
 
 /// Parses the name of one server.
-fn server_named(name: &str) -> Result<Package> {
-    let servers = Package::listed(name)?;
+fn server_named(name: &str) -> Result<TestPackage> {
+    let servers = TestPackage::parse_list(name)?;
     servers.first().copied().filter(|_| servers.len() == 1).context("expected one server")
 }
 
 /// Fetches the missing packages, and prints the paths of all.
-pub(crate) fn fetch(command: Fetching) -> Result<()> {
-    let Fetching::Fetch { names } = command;
-    let named =
-        |name: &String| Package::named(name).map_or_else(|| Package::listed(name), |one| Ok(vec![one]));
+pub(crate) fn fetch_servers(command: ServersCommand) -> Result<()> {
+    let ServersCommand::Fetch { names } = command;
+    let named = |name: &String| {
+        TestPackage::from_name(name).map_or_else(|| TestPackage::parse_list(name), |one| Ok(vec![one]))
+    };
     let packages = match &names[..] {
-        [] => needed(&Package::chosen()?),
+        [] => needed_packages(&TestPackage::from_env()?),
         names => names.iter().map(named).collect::<Result<Vec<_>>>()?.concat(),
     };
     for package in packages {
-        let home = Home::find(package)?;
+        let home = PackageHome::find(package)?;
         println!("{:14} {}  {}", package.name(), home.version()?, home.prefix().display());
     }
     Ok(())
 }
 
 /// Returns the packages that all tests need, if the tests of many servers run on these servers.
-pub(crate) fn needed(chosen: &[Package]) -> Vec<Package> {
-    let mut packages = [&Package::USUAL, chosen, &Package::TELLING].concat();
+pub(crate) fn needed_packages(chosen: &[TestPackage]) -> Vec<TestPackage> {
+    let mut packages = [&TestPackage::USUAL, chosen, &TestPackage::REPRESENTATIVE].concat();
     packages.sort_unstable();
     packages.dedup();
     packages
 }
 
 /// Starts, uses or stops a server manually.
-pub(crate) fn by_hand(command: ByHand) -> Result<()> {
+pub(crate) fn run_server_command(command: ServerCommand) -> Result<()> {
     match command {
-        ByHand::Start { which, server, port, options } => start(&which, server, port, options),
-        ByHand::Sql { which, arguments } => sql(&which, &arguments),
-        ByHand::Stop { which } => testkit::server::stop_lasting(&which.folder()),
+        ServerCommand::Start { which, server, port, options } => start(&which, server, port, options),
+        ServerCommand::Sql { which, arguments } => sql(&which, &arguments),
+        ServerCommand::Stop { which } => testkit::server::stop_lasting(&which.folder()),
     }
 }
 
-fn start(which: &Which, package: Package, port: Option<u16>, options: Vec<String>) -> Result<()> {
+fn start(
+    which: &ServerSelection,
+    package: TestPackage,
+    port: Option<u16>,
+    options: Vec<String>,
+) -> Result<()> {
     let folder = which.folder();
     let launch = Launch::of(package).options(options).lasting(&folder);
     let server = port.into_iter().fold(launch, Launch::port).start()?;
@@ -108,18 +114,19 @@ fn start(which: &Which, package: Package, port: Option<u16>, options: Vec<String
     Ok(())
 }
 
-fn sql(which: &Which, arguments: &[String]) -> Result<()> {
+fn sql(which: &ServerSelection, arguments: &[String]) -> Result<()> {
     let text = fs::read_to_string(which.folder().join("client")).with_context(|| {
         format!("server {} is not running; start it with: cargo xtask server start", which.name)
     })?;
     let (name, socket) = text.trim().split_once('\n').context("the notes about the server are damaged")?;
-    let home = Home::find(Package::named(name).context("the notes about the server are damaged")?)?;
-    let client = Client::new(home, PathBuf::from(socket));
+    let home =
+        PackageHome::find(TestPackage::from_name(name).context("the notes about the server are damaged")?)?;
+    let client = ServerClient::new(home, PathBuf::from(socket));
     let error: io::Error = client.command()?.args(arguments).exec();
     Err(error).context("could not run the client")
 }
 
-impl Which {
+impl ServerSelection {
     fn folder(&self) -> PathBuf {
         testkit::target_dir().join("servers/by-hand").join(&self.name)
     }

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use clap::Args;
-use testkit::seed;
+use testkit::seed_from_env;
 
 use crate::checks;
 
 #[derive(Args)]
-pub(crate) struct Soak {
+pub(crate) struct SoakOptions {
     /// Duration of the source's load, in minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Soak {
     seed: Option<u64>,
 }
 
-pub(crate) fn soak(soak: &Soak) -> Result<()> {
-    let seed = soak.seed.unwrap_or_else(|| seed("BINTIDE_E2E_SEED"));
-    checks::example("soak", [soak.minutes, seed])
+pub(crate) fn run_soak(soak: &SoakOptions) -> Result<()> {
+    let seed = soak.seed.unwrap_or_else(|| seed_from_env("BINTIDE_E2E_SEED"));
+    checks::run_example("soak", [soak.minutes, seed])
 }

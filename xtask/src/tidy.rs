@@ -26,7 +26,7 @@ struct File {
     text: String,
 }
 
-/// What is wrong, and where.
+/// A broken rule and its location.
 struct Finding {
     path: PathBuf,
     /// From 1; 0 for the file as a whole.

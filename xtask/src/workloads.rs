@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use testkit::{Home, Launch, Package, Server};
+use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
 /// Revision of the workloads. Increase it when a workload changes, so that existing logs are created again.
 pub(crate) const REVISION: u32 = 2;
@@ -27,7 +27,7 @@ const SERVER_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
 /// Number of employees, as in MySQL's employees sample database.
 const EMPLOYEES: usize = 300_024;
 /// Number of rows that the delete workload deletes, one by one.
-const DELETES: usize = 100_000;
+const DELETED_ROWS: usize = 100_000;
 
 /// One of the five workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) enum Workload {
 
 /// Compression of the transactions by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum LogCompression {
     Plain,
     Compressed,
 }
@@ -60,7 +60,7 @@ impl Workload {
     }
 }
 
-impl Form {
+impl LogCompression {
     pub(crate) const ALL: [Self; 2] = [Self::Plain, Self::Compressed];
 
     pub(crate) fn name(self) -> &'static str {
@@ -79,10 +79,10 @@ impl Form {
 }
 
 /// Creates all missing logs, and prints the paths of all.
-pub(crate) fn make_all() -> Result<()> {
-    for form in Form::ALL {
+pub(crate) fn make_all_logs() -> Result<()> {
+    for form in LogCompression::ALL {
         for workload in Workload::ALL {
-            let path = log(workload, form)?;
+            let path = workload_log(workload, form)?;
             println!("{:>11}  {}", fs::metadata(&path)?.len(), path.display());
         }
     }
@@ -90,7 +90,7 @@ pub(crate) fn make_all() -> Result<()> {
 }
 
 /// Returns the log of a workload, and creates it if it is missing.
-pub(crate) fn log(workload: Workload, form: Form) -> Result<PathBuf> {
+pub(crate) fn workload_log(workload: Workload, form: LogCompression) -> Result<PathBuf> {
     let folder = testkit::target_dir().join(format!("workloads/{REVISION}-{}", form.name()));
     if !folder.exists() {
         let part = folder.with_extension("part");
@@ -105,8 +105,8 @@ pub(crate) fn log(workload: Workload, form: Form) -> Result<PathBuf> {
     Ok(folder.join(workload.name()).with_extension("binlog"))
 }
 
-fn run_all(form: Form, folder: &Path) -> Result<()> {
-    let server = launch().option(form.option()).start()?;
+fn run_all(form: LogCompression, folder: &Path) -> Result<()> {
+    let server = launch_server().option(form.option()).start()?;
     run_each(&server, |workload, log| {
         fs::copy(log, folder.join(workload.name()).with_extension("binlog"))?;
         Ok(())
@@ -114,13 +114,16 @@ fn run_all(form: Form, folder: &Path) -> Result<()> {
 }
 
 /// Returns the launch of a server with enough memory for the workloads.
-pub(crate) fn launch() -> Launch {
+pub(crate) fn launch_server() -> Launch {
     let options = ["--max-binlog-size=1G", "--innodb-buffer-pool-size=2G", "--innodb-redo-log-capacity=2G"];
     Launch::mysql().options(options).uuid(SERVER_UUID)
 }
 
 /// Runs the workloads one after the other, each into its own log. `taken` gets the log once the server has closed it.
-pub(crate) fn run_each(server: &Server, mut taken: impl FnMut(Workload, &Path) -> Result<()>) -> Result<()> {
+pub(crate) fn run_each(
+    server: &TestServer,
+    mut taken: impl FnMut(Workload, &Path) -> Result<()>,
+) -> Result<()> {
     server.sql("create database sbtest; flush binary logs")?;
     for workload in Workload::ALL {
         run(workload, server)?;
@@ -132,7 +135,7 @@ pub(crate) fn run_each(server: &Server, mut taken: impl FnMut(Workload, &Path) -
 }
 
 /// Runs one workload; each needs the earlier ones.
-pub(crate) fn run(workload: Workload, server: &Server) -> Result<()> {
+pub(crate) fn run(workload: Workload, server: &TestServer) -> Result<()> {
     match workload {
         Workload::Load => server.sql(&employees::sql(EMPLOYEES))?,
         Workload::Update => server.sql("update employees.salaries set salary = salary + 1")?,
@@ -143,7 +146,8 @@ pub(crate) fn run(workload: Workload, server: &Server) -> Result<()> {
             return sysbench(server, "oltp_read_write", &arguments);
         }
         Workload::Delete => {
-            let deletes = (1..=DELETES).map(|id| format!("delete from sbtest.sbtest1 where id = {id};\n"));
+            let deletes =
+                (1..=DELETED_ROWS).map(|id| format!("delete from sbtest.sbtest1 where id = {id};\n"));
             server.sql(&deletes.collect::<String>())?
         }
     };
@@ -151,8 +155,8 @@ pub(crate) fn run(workload: Workload, server: &Server) -> Result<()> {
 }
 
 /// Runs one of sysbench's scripts on the database `sbtest`: 4 tables of 100,000 rows.
-pub(crate) fn sysbench(server: &Server, script: &str, arguments: &[&str]) -> Result<()> {
-    let home = Home::find(Package::Sysbench)?;
+pub(crate) fn sysbench(server: &TestServer, script: &str, arguments: &[&str]) -> Result<()> {
+    let home = PackageHome::find(TestPackage::Sysbench)?;
     let mut command: Command = home.command("sysbench")?;
     command.arg(script).args(["--db-driver=mysql", "--mysql-user=root", "--mysql-db=sbtest"]);
     command.arg(format!("--mysql-socket={}", server.socket().display()));
@@ -169,7 +173,7 @@ pub(crate) fn sysbench(server: &Server, script: &str, arguments: &[&str]) -> Res
     Ok(())
 }
 
-fn client_plugins(home: &Home) -> Option<PathBuf> {
+fn client_plugins(home: &PackageHome) -> Option<PathBuf> {
     let folders = fs::read_dir(home.prefix().join("lib")).ok()?.flatten();
     folders.map(|entry| entry.path().join("libmariadb3/plugin")).find(|path| path.is_dir())
 }

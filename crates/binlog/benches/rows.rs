@@ -19,14 +19,15 @@ use std::time::Duration;
 
 use bintide_binlog::events::Rows;
 use bintide_binlog::{
-    DecodeError, Event, Format, Framed, Framer, MAGIC, RawEvent, RawEventBuf, RowDecoder, Table, Value,
+    DecodeError, Event, EventFormat, Framer, FramerOutput, MAGIC, RawEvent, RawEventBuf, RowDecoder, Table,
+    Value,
 };
 
 /// Number of runs per way of reading; the median counts.
 const RUNS: usize = 9;
 
 /// One event with its decoder.
-struct Prepared {
+struct BenchEvents {
     event: RawEventBuf,
     decoder: Arc<RowDecoder>,
 }
@@ -53,7 +54,9 @@ fn measure(name: &str, log: &[u8], only: Option<&str>) -> Result<(), DecodeError
         }
     }
     let bytes: usize = events.iter().map(|(rows, _)| rows.rows.len()).sum();
-    for (way, read) in [("values", values as Read), ("fields", fields), ("rows", split), ("count", count)] {
+    for (way, read) in
+        [("values", values as ReadRowsFn), ("fields", fields), ("rows", split), ("count", count)]
+    {
         if only.is_some_and(|only| only != way) {
             continue;
         }
@@ -81,7 +84,7 @@ fn report(name: &str, way: &str, rows: u64, bytes: usize, time: Duration) {
     println!("{name} {way}: {rows} rows, {:.1} M rows/s, {:.0} MB/s", rate(rows as f64), rate(bytes as f64));
 }
 
-type Read = fn(&[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError>;
+type ReadRowsFn = fn(&[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError>;
 
 fn values(events: &[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError> {
     let (mut count, mut sum) = (0, 0_u64);
@@ -150,13 +153,13 @@ fn count(events: &[(Rows<'_>, &RowDecoder)]) -> Result<u64, DecodeError> {
     events.iter().map(|(rows, decoder)| decoder.count(rows)).sum()
 }
 
-fn prepare(log: &[u8]) -> Result<(Vec<Prepared>, Format), DecodeError> {
+fn prepare(log: &[u8]) -> Result<(Vec<BenchEvents>, EventFormat), DecodeError> {
     let mut rest = log.strip_prefix(&MAGIC).expect("a plain log");
     let mut framer = Framer::new();
     let mut tables = HashMap::new();
     let mut decoders: HashMap<u64, Arc<RowDecoder>> = HashMap::new();
     let mut prepared = Vec::new();
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         rest = &rest[raw.bytes().len()..];
         let format = framer.format().expect("the first event is a format description");
         if let Event::TableMap(map) = raw.decode(format)? {
@@ -169,12 +172,12 @@ fn prepare(log: &[u8]) -> Result<(Vec<Prepared>, Format), DecodeError> {
             None => Arc::new(RowDecoder::new(Arc::clone(&tables[&rows.table_id]), &rows)?),
         };
         decoders.insert(rows.table_id, Arc::clone(&decoder));
-        prepared.push(Prepared { event: raw.to_buf(), decoder });
+        prepared.push(BenchEvents { event: raw.to_buf(), decoder });
     }
     Ok((prepared, framer.format().expect("the log has events").clone()))
 }
 
-fn rows_of<'a>(raw: RawEvent<'a>, format: &Format) -> Result<Option<Rows<'a>>, DecodeError> {
+fn rows_of<'a>(raw: RawEvent<'a>, format: &EventFormat) -> Result<Option<Rows<'a>>, DecodeError> {
     Ok(match raw.decode(format)? {
         Event::WriteRows(rows)
         | Event::UpdateRows(rows)

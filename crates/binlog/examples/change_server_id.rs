@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::io::{Write, stdout};
 use std::{env, fs};
 
-use bintide_binlog::{Framed, Framer, MAGIC, NextPosition, Origin};
+use bintide_binlog::{EventOrigin, Framer, FramerOutput, MAGIC, NextPosition};
 
 fn main() -> Result<(), Box<dyn Error>> {
     run(&env::args_os().skip(1).collect::<Vec<_>>(), &mut stdout().lock())
@@ -26,12 +26,12 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
     let mut framer = Framer::new();
     let mut changed = MAGIC.to_vec();
     let mut count = 0;
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         let format = framer.format().ok_or("the first event must be a format description")?;
         let event = raw.decode(format)?;
         // `RawEvent::rewrite` would keep the body without decoding it.
-        let origin = Origin { server_id, ..raw.header().origin() };
-        let next = NextPosition::Behind(changed.len() as u64);
+        let origin = EventOrigin { server_id, ..raw.header().origin() };
+        let next = NextPosition::FromStart(changed.len() as u64);
         event.write(origin, next, format, &mut changed)?;
         count += 1;
         rest = &rest[raw.bytes().len()..];

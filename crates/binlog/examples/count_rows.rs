@@ -11,22 +11,24 @@ use std::io::{Write, stdout};
 use std::{env, fs};
 
 use bintide_binlog::events::RowsKind;
-use bintide_binlog::{DecodeError, Event, Format, Framed, Framer, MAGIC, PayloadOpener, RawEvent, Tables};
+use bintide_binlog::{
+    DecodeError, Event, EventFormat, Framer, FramerOutput, MAGIC, PayloadOpener, RawEvent, TableRegistry,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     run(&env::args_os().skip(1).collect::<Vec<_>>(), &mut stdout().lock())
 }
 
 /// Number of changed rows by table and kind of change.
-type Counts = BTreeMap<(String, RowsKind), u64>;
+type RowCounts = BTreeMap<(String, RowsKind), u64>;
 
 pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let [path] = arguments else { return Err("usage: count_rows LOG".into()) };
     let log = fs::read(path)?;
     let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
     let (mut framer, mut opener) = (Framer::new(), PayloadOpener::new());
-    let (mut tables, mut counts) = (Tables::new(), Counts::new());
-    while let Framed::Event(raw) = framer.next(rest)? {
+    let (mut tables, mut counts) = (TableRegistry::new(), RowCounts::new());
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         let format = framer.format().ok_or("the first event must be a format description")?;
         if let Event::TransactionPayload(payload) = raw.decode(format)? {
             let mut inner = opener.open(&payload)?;
@@ -46,13 +48,13 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
 
 fn count(
     raw: &RawEvent<'_>,
-    format: &Format,
-    tables: &mut Tables,
-    counts: &mut Counts,
+    format: &EventFormat,
+    tables: &mut TableRegistry,
+    counts: &mut RowCounts,
 ) -> Result<(), DecodeError> {
     let event = raw.decode(format)?;
     if let Event::TableMap(map) = &event {
-        tables.map(map)?;
+        tables.register(map)?;
     }
     if let Some(rows) = event.rows() {
         let name = tables.table(rows.table_id).map(|table| {

@@ -10,7 +10,7 @@ use std::io::{Write, stdout};
 use std::{env, fs};
 
 use bintide_binlog::gtid::GtidSet;
-use bintide_binlog::{Framed, Framer, MAGIC, Outline, Tracker, TransactionId};
+use bintide_binlog::{Framer, FramerOutput, MAGIC, TransactionId, TransactionOutline, TransactionTracker};
 
 fn main() -> Result<(), Box<dyn Error>> {
     run(&env::args_os().skip(1).collect::<Vec<_>>(), &mut stdout().lock())
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     // One tracker for all logs: in relay logs, a transaction can continue in the next log.
-    let mut tracker = Tracker::new();
+    let mut tracker = TransactionTracker::new();
     let mut executed = GtidSet::new();
     for path in arguments {
         let log = fs::read(path)?;
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
             if let TransactionId::Gtid(gtid) = outline.id {
                 executed.add(gtid);
             }
-            let Outline { position, size, kind, id, .. } = outline;
+            let TransactionOutline { position, size, kind, id, .. } = outline;
             writeln!(out, "{position:>10}  {size:>8} bytes  {kind:?}  {id}")
         })?;
     }
@@ -39,12 +39,12 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
 
 fn follow(
     log: &[u8],
-    tracker: &mut Tracker,
-    mut see: impl FnMut(&Outline) -> std::io::Result<()>,
+    tracker: &mut TransactionTracker,
+    mut see: impl FnMut(&TransactionOutline) -> std::io::Result<()>,
 ) -> Result<(), Box<dyn Error>> {
     let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
     let mut framer = Framer::new();
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         let position = (log.len() - rest.len()) as u64;
         let format = framer.format().ok_or("the first event must be a format description")?;
         // A fault tells what was found and expected, and what must be skipped to continue. This example stops there.

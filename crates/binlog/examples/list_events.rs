@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io::{Write, stdout};
 use std::{env, fs};
 
-use bintide_binlog::{Event, Framed, Framer, MAGIC};
+use bintide_binlog::{Event, Framer, FramerOutput, MAGIC};
 
 fn main() -> Result<(), Box<dyn Error>> {
     run(&env::args_os().skip(1).collect::<Vec<_>>(), &mut stdout().lock())
@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
     let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
     let mut framer = Framer::new();
     // The file is complete, so an incomplete event at its end is torn.
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         let position = log.len() - rest.len();
         raw.verify().map_err(|error| format!("the event at {position}: {error}"))?;
         let format = framer.format().ok_or("the first event must be a format description")?;

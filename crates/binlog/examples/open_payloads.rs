@@ -10,7 +10,7 @@ use std::io::{Write, stdout};
 use std::{env, fs};
 
 use bintide_binlog::events::TransactionPayload;
-use bintide_binlog::{Event, Framed, Framer, MAGIC, PayloadOpener};
+use bintide_binlog::{Event, Framer, FramerOutput, MAGIC, PayloadOpener};
 
 fn main() -> Result<(), Box<dyn Error>> {
     run(&env::args_os().skip(1).collect::<Vec<_>>(), &mut stdout().lock())
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Box
     let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
     // One opener for all payloads, to reuse its buffers.
     let (mut framer, mut opener) = (Framer::new(), PayloadOpener::new());
-    while let Framed::Event(raw) = framer.next(rest)? {
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
         let format = framer.format().ok_or("the first event must be a format description")?;
         if let Event::TransactionPayload(payload) = raw.decode(format)? {
             writeln!(out, "at {}:", log.len() - rest.len())?;

@@ -1,7 +1,7 @@
 //! One column of a table map: its type and how its values are stored.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 
 /// One column of a table, as described by its table map.
 ///
@@ -191,11 +191,11 @@ impl GeometryType {
 
 /// Number of bytes a value takes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storage {
+pub(crate) enum ValueSize {
     /// Fixed number of bytes.
     Fixed(u8),
     /// Length prefix of this many bytes, little-endian, then the value.
-    Sized(u8),
+    Prefixed(u8),
     /// Unknown size.
     Unknown,
 }
@@ -275,30 +275,30 @@ impl ColumnType {
         number.cast_unsigned() << unused >> unused
     }
 
-    pub(crate) const fn storage(self) -> Storage {
+    pub(crate) const fn value_size(self) -> ValueSize {
         match self {
-            Self::Null => Storage::Fixed(0),
-            Self::TinyInt | Self::Year => Storage::Fixed(1),
-            Self::SmallInt => Storage::Fixed(2),
-            Self::MediumInt | Self::Date | Self::OldTime => Storage::Fixed(3),
-            Self::Int | Self::Float | Self::OldTimestamp => Storage::Fixed(4),
-            Self::BigInt | Self::Double | Self::OldDateTime => Storage::Fixed(8),
-            Self::Decimal { precision, scale } => Storage::Fixed(decimal_size(precision, scale)),
-            Self::Timestamp { fraction } => Storage::Fixed(4 + fraction_size(fraction)),
-            Self::DateTime { fraction } => Storage::Fixed(5 + fraction_size(fraction)),
-            Self::Time { fraction } => Storage::Fixed(3 + fraction_size(fraction)),
-            Self::Enum { size } | Self::Set { size } => Storage::Fixed(size),
-            Self::Bit { bits } => Storage::Fixed(bits.div_ceil(8)),
+            Self::Null => ValueSize::Fixed(0),
+            Self::TinyInt | Self::Year => ValueSize::Fixed(1),
+            Self::SmallInt => ValueSize::Fixed(2),
+            Self::MediumInt | Self::Date | Self::OldTime => ValueSize::Fixed(3),
+            Self::Int | Self::Float | Self::OldTimestamp => ValueSize::Fixed(4),
+            Self::BigInt | Self::Double | Self::OldDateTime => ValueSize::Fixed(8),
+            Self::Decimal { precision, scale } => ValueSize::Fixed(decimal_size(precision, scale)),
+            Self::Timestamp { fraction } => ValueSize::Fixed(4 + fraction_size(fraction)),
+            Self::DateTime { fraction } => ValueSize::Fixed(5 + fraction_size(fraction)),
+            Self::Time { fraction } => ValueSize::Fixed(3 + fraction_size(fraction)),
+            Self::Enum { size } | Self::Set { size } => ValueSize::Fixed(size),
+            Self::Bit { bits } => ValueSize::Fixed(bits.div_ceil(8)),
             Self::Char { size_max } | Self::Varchar { size_max } | Self::CompressedVarchar { size_max } => {
-                Storage::Sized(if size_max > 255 { 2 } else { 1 })
+                ValueSize::Prefixed(if size_max > 255 { 2 } else { 1 })
             }
             Self::Blob { prefix }
             | Self::Json { prefix }
             | Self::Geometry { prefix }
             | Self::Vector { prefix }
-            | Self::CompressedBlob { prefix } => Storage::Sized(prefix),
-            Self::TypedArray => Storage::Sized(4),
-            Self::Unknown => Storage::Unknown,
+            | Self::CompressedBlob { prefix } => ValueSize::Prefixed(prefix),
+            Self::TypedArray => ValueSize::Prefixed(4),
+            Self::Unknown => ValueSize::Unknown,
         }
     }
 }
@@ -316,7 +316,7 @@ pub(crate) const fn decimal_size(precision: u8, scale: u8) -> u8 {
 }
 
 /// A column's type, resolved from its type code and its metadata.
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedType {
     pub(crate) column_type: ColumnType,
     pub(crate) metadata: u32,
 }
@@ -338,8 +338,8 @@ pub(crate) struct Resolved {
 //  249-252  1  prefix
 //  253,254  2  real type and size_max, see `string`
 //  255      1  prefix
-pub(crate) fn resolve(type_code: u8, cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
-    let plain = |column_type| Ok(Resolved { column_type, metadata: 0 });
+pub(crate) fn resolve(type_code: u8, cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
+    let plain = |column_type| Ok(ResolvedType { column_type, metadata: 0 });
     match type_code {
         1 => plain(ColumnType::TinyInt),
         2 => plain(ColumnType::SmallInt),
@@ -377,74 +377,78 @@ fn small(
     field: &'static str,
     range: std::ops::RangeInclusive<u8>,
     make: impl FnOnce(u8) -> ColumnType,
-) -> Result<Resolved, DecodeError> {
+) -> Result<ResolvedType, DecodeError> {
     let offset = cursor.offset();
     let byte = cursor.u8()?;
     if !range.contains(&byte) {
         let found = u64::from(byte);
         let reason = match byte > *range.end() {
-            true => Reason::OutOfRange { field, found, max: u64::from(*range.end()) },
-            false => Reason::Differs { field, found, wanted: u64::from(*range.start()) },
+            true => DecodeReason::OutOfRange { field, found, max: u64::from(*range.end()) },
+            false => DecodeReason::Differs { field, found, wanted: u64::from(*range.start()) },
         };
         return Err(DecodeError::new(offset, reason));
     }
-    Ok(Resolved { column_type: make(byte), metadata: u32::from(byte) })
+    Ok(ResolvedType { column_type: make(byte), metadata: u32::from(byte) })
 }
 
-fn varchar(cursor: &mut Cursor<'_>, make: impl FnOnce(u16) -> ColumnType) -> Result<Resolved, DecodeError> {
+fn varchar(
+    cursor: &mut Cursor<'_>,
+    make: impl FnOnce(u16) -> ColumnType,
+) -> Result<ResolvedType, DecodeError> {
     let size_max = cursor.u16()?;
-    Ok(Resolved { column_type: make(size_max), metadata: u32::from(size_max) })
+    Ok(ResolvedType { column_type: make(size_max), metadata: u32::from(size_max) })
 }
 
-fn bit(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+fn bit(cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
     let offset = cursor.offset();
     let metadata = cursor.u16()?;
     let [bits, bytes] = metadata.to_le_bytes();
     let total = u64::from(bytes) * 8 + u64::from(bits);
     match u8::try_from(total) {
         Ok(total @ 0..=64) if bits < 8 => {
-            Ok(Resolved { column_type: ColumnType::Bit { bits: total }, metadata: u32::from(metadata) })
+            Ok(ResolvedType { column_type: ColumnType::Bit { bits: total }, metadata: u32::from(metadata) })
         }
-        _ => {
-            Err(DecodeError::new(offset, Reason::OutOfRange { field: "bits of BIT", found: total, max: 64 }))
-        }
+        _ => Err(DecodeError::new(
+            offset,
+            DecodeReason::OutOfRange { field: "bits of BIT", found: total, max: 64 },
+        )),
     }
 }
 
-fn typed_array(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+fn typed_array(cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
     match cursor.u8()? {
         15 => {
             cursor.u24()?;
         }
         // Arrays of arrays do not exist; without this arm, corrupt input could recurse.
-        20 => return Ok(Resolved { column_type: ColumnType::Unknown, metadata: 0 }),
+        20 => return Ok(ResolvedType { column_type: ColumnType::Unknown, metadata: 0 }),
         element => {
             resolve(element, cursor)?;
         }
     }
-    Ok(Resolved { column_type: ColumnType::TypedArray, metadata: 0 })
+    Ok(ResolvedType { column_type: ColumnType::TypedArray, metadata: 0 })
 }
 
-fn decimal(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+fn decimal(cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
     let offset = cursor.offset();
     let [precision, scale] = cursor.array()?;
     if precision > 65 {
         let reason =
-            Reason::OutOfRange { field: "precision of DECIMAL", found: u64::from(precision), max: 65 };
+            DecodeReason::OutOfRange { field: "precision of DECIMAL", found: u64::from(precision), max: 65 };
         return Err(DecodeError::new(offset, reason));
     }
     if scale > precision {
         let max = u64::from(precision);
-        let reason = Reason::OutOfRange { field: "scale of DECIMAL", found: u64::from(scale), max };
+        let reason = DecodeReason::OutOfRange { field: "scale of DECIMAL", found: u64::from(scale), max };
         return Err(DecodeError::new(offset + 1, reason));
     }
     let metadata = u32::from(u16::from_be_bytes([precision, scale]));
-    Ok(Resolved { column_type: ColumnType::Decimal { precision, scale }, metadata })
+    Ok(ResolvedType { column_type: ColumnType::Decimal { precision, scale }, metadata })
 }
 
 /// Reads the metadata of CHAR, BINARY, ENUM and SET. The first byte is the real type. It also holds two bits of sizes
 /// above 255, inverted, in two positions that are 1 in each of these type codes.
-fn string(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
+fn string(cursor: &mut Cursor<'_>) -> Result<ResolvedType, DecodeError> {
     const SHARED: u8 = 0x30;
     let offset = cursor.offset();
     let [first, second] = cursor.array()?;
@@ -460,12 +464,12 @@ fn string(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
         (247 | 248, _) => {
             let found = u64::from(size);
             let max = if real_type == 247 { 2 } else { 8 };
-            let reason = Reason::OutOfRange { field: "size of ENUM or SET", found, max };
+            let reason = DecodeReason::OutOfRange { field: "size of ENUM or SET", found, max };
             return Err(DecodeError::new(offset + 1, reason));
         }
         (253 | 254, size_max) => ColumnType::Char { size_max },
         _ => {
-            let reason = Reason::Unexpected {
+            let reason = DecodeReason::Unexpected {
                 field: "real type of a column",
                 found: u64::from(real_type),
                 wanted: "247, 248, 253 or 254",
@@ -473,5 +477,5 @@ fn string(cursor: &mut Cursor<'_>) -> Result<Resolved, DecodeError> {
             return Err(DecodeError::new(offset, reason));
         }
     };
-    Ok(Resolved { column_type, metadata })
+    Ok(ResolvedType { column_type, metadata })
 }

@@ -1,6 +1,6 @@
 //! Cursor that reads fields from the front of a slice and tracks the offset.
 
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 
 /// Read position in a slice. All integers are little-endian unless the name says otherwise.
 #[derive(Clone, Debug)]
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
             0xfc => Ok(u64::from(self.u16()?)),
             0xfd => Ok(u64::from(self.u24()?)),
             0xfe => self.u64(),
-            byte => Err(DecodeError::new(start, Reason::LengthEncoding { byte })),
+            byte => Err(DecodeError::new(start, DecodeReason::LengthEncoding { byte })),
         }
     }
 
@@ -180,17 +180,17 @@ impl<'a> Cursor<'a> {
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.rest.len() {
             0 => Ok(()),
-            count => Err(DecodeError::new(self.offset, Reason::Trailing { count })),
+            count => Err(DecodeError::new(self.offset, DecodeReason::Trailing { count })),
         }
     }
 
     /// Creates an error at the current offset.
-    pub const fn error(&self, reason: Reason) -> DecodeError {
+    pub const fn error(&self, reason: DecodeReason) -> DecodeError {
         DecodeError::new(self.offset, reason)
     }
 
     const fn short(&self, wanted: u64) -> DecodeError {
-        self.error(Reason::Short { wanted, found: self.rest.len() })
+        self.error(DecodeReason::Short { wanted, found: self.rest.len() })
     }
 }
 
@@ -249,7 +249,7 @@ pub(crate) fn put_varlen_signed(out: &mut Vec<u8>, value: i64) {
 #[cfg(test)]
 mod tests {
     use super::{Cursor, put_lenenc, put_varlen, put_varlen_signed};
-    use crate::error::{DecodeError, Reason};
+    use crate::error::{DecodeError, DecodeReason};
 
     fn check(bytes: &[u8], wanted: Result<u64, DecodeError>) {
         assert_eq!(Cursor::new(bytes).lenenc(), wanted, "{bytes:?}");
@@ -269,10 +269,10 @@ mod tests {
         check(&[0xfd, 0, 0, 1], Ok(0x1_0000));
         check(&[0xfe, 0, 0, 0, 1, 0, 0, 0, 0], Ok(0x100_0000));
         check(&[0xfe, 255, 255, 255, 255, 255, 255, 255, 255], Ok(u64::MAX));
-        check(&[], Err(DecodeError::new(0, Reason::Short { wanted: 1, found: 0 })));
-        check(&[0xfc, 1], Err(DecodeError::new(1, Reason::Short { wanted: 2, found: 1 })));
-        check(&[0xfb], Err(DecodeError::new(0, Reason::LengthEncoding { byte: 0xfb })));
-        check(&[0xff], Err(DecodeError::new(0, Reason::LengthEncoding { byte: 0xff })));
+        check(&[], Err(DecodeError::new(0, DecodeReason::Short { wanted: 1, found: 0 })));
+        check(&[0xfc, 1], Err(DecodeError::new(1, DecodeReason::Short { wanted: 2, found: 1 })));
+        check(&[0xfb], Err(DecodeError::new(0, DecodeReason::LengthEncoding { byte: 0xfb })));
+        check(&[0xff], Err(DecodeError::new(0, DecodeReason::LengthEncoding { byte: 0xff })));
     }
 
     fn check_varlen(bytes: &[u8], wanted: u64) {
@@ -296,7 +296,7 @@ mod tests {
         check_varlen(&[0xff, 0, 0, 0, 0, 0, 0, 0, 1], 1 << 56);
         check_varlen(&[0xff, 255, 255, 255, 255, 255, 255, 255, 255], u64::MAX);
         let short = Cursor::new(&[0x03, 0]).varlen();
-        assert_eq!(short, Err(DecodeError::new(1, Reason::Short { wanted: 2, found: 1 })));
+        assert_eq!(short, Err(DecodeError::new(1, DecodeReason::Short { wanted: 2, found: 1 })));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::column::decimal_size;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 
 /// Largest precision in a server's arithmetic. Columns have at most 65 digits; JSON rounds the digits before the
 /// point up to groups of nine.
@@ -29,20 +29,23 @@ impl<'a> Decimal<'a> {
     pub fn new(bytes: &'a [u8], precision: u8, scale: u8) -> Result<Self, DecodeError> {
         if precision > PRECISION_MAX || scale > precision {
             let (found, max) = (u64::from(precision), u64::from(PRECISION_MAX));
-            let reason = Reason::OutOfRange { field: "precision of DECIMAL", found, max };
+            let reason = DecodeReason::OutOfRange { field: "precision of DECIMAL", found, max };
             return Err(DecodeError::new(0, reason));
         }
         let (found, wanted) = (bytes.len(), usize::from(decimal_size(precision, scale)));
         if found != wanted {
             let (found, wanted) = (found as u64, wanted as u64);
-            return Err(DecodeError::new(0, Reason::Differs { field: "size of DECIMAL", found, wanted }));
+            return Err(DecodeError::new(
+                0,
+                DecodeReason::Differs { field: "size of DECIMAL", found, wanted },
+            ));
         }
         let decimal = Self { bytes, precision, scale };
         for group in decimal.groups() {
             let max = 10_u32.pow(u32::from(group.digits)) - 1;
             if group.number > max {
                 let (found, max) = (u64::from(group.number), u64::from(max));
-                let reason = Reason::OutOfRange { field: "digits of DECIMAL", found, max };
+                let reason = DecodeReason::OutOfRange { field: "digits of DECIMAL", found, max };
                 return Err(DecodeError::new(group.offset, reason));
             }
         }
@@ -78,7 +81,7 @@ impl<'a> Decimal<'a> {
         let mut point = None;
         for group in self.groups() {
             if group.is_fraction && point.is_none() {
-                zero_if_nothing(out, whole_start);
+                put_zero_if_empty(out, whole_start);
                 point = Some(out.len());
                 out.push(b'.');
             }
@@ -86,16 +89,16 @@ impl<'a> Decimal<'a> {
             put_group(out, group.number, usize::from(group.digits), leads);
         }
         if point.is_none() {
-            zero_if_nothing(out, whole_start);
+            put_zero_if_empty(out, whole_start);
         }
     }
 
-    fn groups(&self) -> Groups<'a> {
+    fn groups(&self) -> DigitGroups<'a> {
         let mask = match self.is_negative() {
             true => 0xff,
             false => 0,
         };
-        Groups {
+        DigitGroups {
             bytes: self.bytes,
             offset: 0,
             mask,
@@ -105,7 +108,7 @@ impl<'a> Decimal<'a> {
     }
 }
 
-fn zero_if_nothing(out: &mut Vec<u8>, start: usize) {
+fn put_zero_if_empty(out: &mut Vec<u8>, start: usize) {
     if out.len() == start {
         out.push(b'0');
     }
@@ -125,14 +128,14 @@ fn put_group(out: &mut Vec<u8>, mut number: u32, width: usize, leads: bool) {
 }
 
 /// A group of digits, stored as one number.
-struct Group {
+struct DigitGroup {
     number: u32,
     digits: u8,
     is_fraction: bool,
     offset: usize,
 }
 
-struct Groups<'a> {
+struct DigitGroups<'a> {
     bytes: &'a [u8],
     offset: usize,
     mask: u8,
@@ -140,10 +143,10 @@ struct Groups<'a> {
     fraction: u8,
 }
 
-impl Iterator for Groups<'_> {
-    type Item = Group;
+impl Iterator for DigitGroups<'_> {
+    type Item = DigitGroup;
 
-    fn next(&mut self) -> Option<Group> {
+    fn next(&mut self) -> Option<DigitGroup> {
         const DIGITS: u8 = 9;
         // The incomplete group comes first before the decimal point, and last after it.
         let is_fraction = self.whole == 0;
@@ -161,7 +164,7 @@ impl Iterator for Groups<'_> {
             let sign = if self.offset + index == 0 { 0x80 } else { 0 };
             number = number << 8 | u32::from(byte ^ sign ^ self.mask);
         }
-        let group = Group { number, digits, is_fraction, offset: self.offset };
+        let group = DigitGroup { number, digits, is_fraction, offset: self.offset };
         self.bytes = rest;
         self.offset += size;
         match is_fraction {
@@ -185,14 +188,14 @@ mod tests {
     use proptest::prelude::{any, proptest};
 
     use super::Decimal;
-    use crate::error::{DecodeError, Reason};
+    use crate::error::{DecodeError, DecodeReason};
 
     fn check(precision: u8, scale: u8, bytes: &[u8], wanted: &str) {
         let text = Decimal::new(bytes, precision, scale).map(|decimal| decimal.to_string());
         assert_eq!(text.as_deref(), Ok(wanted), "DECIMAL({precision},{scale}) {bytes:02x?}");
     }
 
-    fn check_error(precision: u8, scale: u8, bytes: &[u8], offset: usize, reason: Reason) {
+    fn check_error(precision: u8, scale: u8, bytes: &[u8], offset: usize, reason: DecodeReason) {
         assert_eq!(Decimal::new(bytes, precision, scale), Err(DecodeError::new(offset, reason)));
     }
 
@@ -244,13 +247,13 @@ mod tests {
 
     #[test]
     fn corrupt_bytes() {
-        let size = |found, wanted| Reason::Differs { field: "size of DECIMAL", found, wanted };
+        let size = |found, wanted| DecodeReason::Differs { field: "size of DECIMAL", found, wanted };
         check_error(4, 2, &[0x80], 0, size(1, 2));
         check_error(4, 2, &[0x80, 0, 0], 0, size(3, 2));
-        let digits = |found, max| Reason::OutOfRange { field: "digits of DECIMAL", found, max };
+        let digits = |found, max| DecodeReason::OutOfRange { field: "digits of DECIMAL", found, max };
         check_error(4, 2, &[0x80, 100], 1, digits(100, 99));
         check_error(9, 0, &[0xbb, 0x9a, 0xca, 0x00], 0, digits(1_000_000_000, 999_999_999));
-        let precision = Reason::OutOfRange { field: "precision of DECIMAL", found: 82, max: 81 };
+        let precision = DecodeReason::OutOfRange { field: "precision of DECIMAL", found: 82, max: 81 };
         check_error(82, 0, &[0; 37], 0, precision);
     }
 

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha512};
 
 pub use self::keyring::{Keyring, KeyringError, KeyringKey, NoLogKey};
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 use crate::framer::MAGIC_ENCRYPTED;
 
 /// Size of the header of an encrypted log in bytes.
@@ -42,7 +42,7 @@ pub struct EncryptedHeader {
 /// Key problem that keeps an encrypted log from being opened or created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum EncryptionKeyError {
     /// The keyring has no key with this name.
     MissingKey {
         /// Name of the missing key.
@@ -59,7 +59,7 @@ pub enum OpenError {
     },
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for EncryptionKeyError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingKey { key_id, known } if known.is_empty() => {
@@ -75,7 +75,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for EncryptionKeyError {}
 
 const VERSION: u8 = 1;
 const FIELD_END: u8 = 0;
@@ -104,11 +104,11 @@ impl EncryptedHeader {
         if magic != MAGIC_ENCRYPTED {
             let (field, found) = ("magic", u64::from(u32::from_be_bytes(magic)));
             let wanted = "fd 62 69 6e (an encrypted log)";
-            return Err(DecodeError::new(0, Reason::Unexpected { field, found, wanted }));
+            return Err(DecodeError::new(0, DecodeReason::Unexpected { field, found, wanted }));
         }
         if cursor.u8()? != VERSION {
             let what = "an encrypted log whose version is not 1";
-            return Err(DecodeError::new(MAGIC_ENCRYPTED.len(), Reason::Unsupported { what }));
+            return Err(DecodeError::new(MAGIC_ENCRYPTED.len(), DecodeReason::Unsupported { what }));
         }
         let (mut key_id, mut password, mut iv) = (None, None, None);
         while !cursor.is_empty() {
@@ -122,7 +122,7 @@ impl EncryptedHeader {
                 FIELD_PASSWORD => password = Some(cursor.array()?),
                 FIELD_IV => iv = Some(cursor.array()?),
                 _ => {
-                    return Err(at.error(Reason::Unsupported {
+                    return Err(at.error(DecodeReason::Unsupported {
                         what: "an unknown field in the header of an encrypted log",
                     }));
                 }
@@ -131,11 +131,11 @@ impl EncryptedHeader {
         let padding = cursor.rest();
         if let Some(index) = padding.iter().position(|byte| *byte != 0) {
             let (field, found) = ("padding", u64::from(padding[index]));
-            let reason = Reason::Unexpected { field, found, wanted: "zeros to the header's end" };
+            let reason = DecodeReason::Unexpected { field, found, wanted: "zeros to the header's end" };
             return Err(DecodeError::new(cursor.offset() + index, reason));
         }
         let missing =
-            |field| cursor.error(Reason::Unexpected { field, found: 0, wanted: "a mandatory field" });
+            |field| cursor.error(DecodeReason::Unexpected { field, found: 0, wanted: "a mandatory field" });
         Ok(Self {
             key_id: key_id.ok_or_else(|| missing("key name"))?,
             password: password.ok_or_else(|| missing("password"))?,
@@ -166,11 +166,15 @@ impl EncryptedHeader {
     /// # Errors
     ///
     /// Fails if the key is no AES-256 key, or if its name is longer than 255 bytes.
-    pub fn seal(key: &KeyringKey, password: &FilePassword, iv: [u8; IV_SIZE]) -> Result<Self, OpenError> {
+    pub fn seal(
+        key: &KeyringKey,
+        password: &FilePassword,
+        iv: [u8; IV_SIZE],
+    ) -> Result<Self, EncryptionKeyError> {
         let key_bytes = aes_key(key)?;
         let key_id = key.id.clone();
         if key_id.len() > usize::from(u8::MAX) {
-            return Err(OpenError::MissingKey { key_id: key.name(), known: Vec::new() });
+            return Err(EncryptionKeyError::MissingKey { key_id: key.name(), known: Vec::new() });
         }
         let mut sealed = password.0;
         let mut cipher = cbc::Encryptor::<Aes256>::new(key_bytes.into(), &iv.into());
@@ -190,11 +194,11 @@ impl EncryptedHeader {
     /// # Errors
     ///
     /// Fails if the keyring lacks the key, or if it is no AES-256 key.
-    pub fn open(&self, keyring: &Keyring) -> Result<FilePassword, OpenError> {
+    pub fn open(&self, keyring: &Keyring) -> Result<FilePassword, EncryptionKeyError> {
         let Some(key) = keyring.key(&self.key_id) else {
             let key_id = String::from_utf8_lossy(&self.key_id).into_owned();
             let known = keyring.keys().iter().filter(|key| key.bytes.len() == KEY_SIZE).map(KeyringKey::name);
-            return Err(OpenError::MissingKey { key_id, known: known.collect() });
+            return Err(EncryptionKeyError::MissingKey { key_id, known: known.collect() });
         };
         let mut password = self.password;
         let mut cipher = cbc::Decryptor::<Aes256>::new(aes_key(key)?.into(), &self.iv.into());
@@ -204,9 +208,9 @@ impl EncryptedHeader {
     }
 }
 
-fn aes_key(key: &KeyringKey) -> Result<&[u8; KEY_SIZE], OpenError> {
+fn aes_key(key: &KeyringKey) -> Result<&[u8; KEY_SIZE], EncryptionKeyError> {
     let found = key.bytes.len();
-    key.bytes.as_slice().try_into().map_err(|_| OpenError::KeySize { key_id: key.name(), found })
+    key.bytes.as_slice().try_into().map_err(|_| EncryptionKeyError::KeySize { key_id: key.name(), found })
 }
 
 /// Password of one log, from which its key is derived.
@@ -264,11 +268,11 @@ mod tests {
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     use super::{
-        ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, IV_SIZE, KEY_SIZE, Keyring, KeyringKey,
-        OpenError,
+        ENCRYPTED_HEADER_SIZE, EncryptedHeader, EncryptionKeyError, FilePassword, IV_SIZE, KEY_SIZE, Keyring,
+        KeyringKey,
     };
-    use crate::error::{DecodeError, Reason};
-    use crate::framer::{Framed, Framer, MAGIC};
+    use crate::error::{DecodeError, DecodeReason};
+    use crate::framer::{Framer, FramerOutput, MAGIC};
 
     fn samples() -> impl Iterator<Item = (PathBuf, Keyring)> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
@@ -297,7 +301,7 @@ mod tests {
             head.open(&keyring).unwrap().cipher().apply(0, log);
             assert_eq!(log[..4], MAGIC);
             let (mut framer, mut rest, mut count) = (Framer::new(), &log[4..], 0);
-            while let Framed::Event(raw) = framer.next(rest).unwrap() {
+            while let FramerOutput::Event(raw) = framer.next(rest).unwrap() {
                 raw.verify().unwrap();
                 rest = &rest[raw.bytes().len()..];
                 count += 1;
@@ -320,7 +324,10 @@ mod tests {
         let missing =
             header.open(&Keyring::new(vec![key(b"b", KEY_SIZE), key(b"c", KEY_SIZE), key(b"d", 16)]));
         let error = missing.unwrap_err();
-        assert_eq!(error, OpenError::MissingKey { key_id: "a".into(), known: vec!["b".into(), "c".into()] });
+        assert_eq!(
+            error,
+            EncryptionKeyError::MissingKey { key_id: "a".into(), known: vec!["b".into(), "c".into()] }
+        );
         assert_eq!(error.to_string(), "the key a is not in the keyring: it has b, c");
         let error = header.open(&Keyring::default()).unwrap_err().to_string();
         assert_eq!(error, "the key a is not in the keyring: it has no keys for logs");
@@ -337,23 +344,23 @@ mod tests {
     fn faults_in_headers() {
         let (path, _) = samples().next().unwrap();
         let good = header(&std::fs::read(path).unwrap());
-        let check = |at: usize, byte: u8, offset: usize, what: fn(&Reason) -> bool| {
+        let check = |at: usize, byte: u8, offset: usize, what: fn(&DecodeReason) -> bool| {
             let mut bad = good;
             bad[at] = byte;
             let DecodeError { offset: found, reason } = EncryptedHeader::decode(&bad).unwrap_err();
             assert!(found == offset && what(&reason), "byte {found}: {reason}");
         };
-        check(0, 0xfe, 0, |reason| matches!(reason, Reason::Unexpected { field: "magic", .. }));
-        check(4, 2, 4, |reason| matches!(reason, Reason::Unsupported { .. }));
-        check(5, 9, 5, |reason| matches!(reason, Reason::Unsupported { .. }));
+        check(0, 0xfe, 0, |reason| matches!(reason, DecodeReason::Unexpected { field: "magic", .. }));
+        check(4, 2, 4, |reason| matches!(reason, DecodeReason::Unsupported { .. }));
+        check(5, 9, 5, |reason| matches!(reason, DecodeReason::Unsupported { .. }));
         // The size of the name: the next field then has an unknown type.
-        check(6, 57, 64, |reason| matches!(reason, Reason::Unsupported { .. }));
-        check(5, 0, 6, |reason| matches!(reason, Reason::Unexpected { field: "padding", .. }));
-        check(511, 1, 511, |reason| matches!(reason, Reason::Unexpected { field: "padding", .. }));
+        check(6, 57, 64, |reason| matches!(reason, DecodeReason::Unsupported { .. }));
+        check(5, 0, 6, |reason| matches!(reason, DecodeReason::Unexpected { field: "padding", .. }));
+        check(511, 1, 511, |reason| matches!(reason, DecodeReason::Unexpected { field: "padding", .. }));
         let mut empty = [0; ENCRYPTED_HEADER_SIZE];
         empty[..5].copy_from_slice(&good[..5]);
         let error = EncryptedHeader::decode(&empty).unwrap_err();
-        assert!(matches!(error.reason, Reason::Unexpected { field: "key name", .. }));
+        assert!(matches!(error.reason, DecodeReason::Unexpected { field: "key name", .. }));
     }
 
     proptest! {

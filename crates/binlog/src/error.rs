@@ -8,13 +8,13 @@ pub struct DecodeError {
     /// Offset in bytes from the start of the input: usually of the event, header included.
     pub offset: usize,
     /// Kind of the error, with the found and expected values.
-    pub reason: Reason,
+    pub reason: DecodeReason,
 }
 
 /// Kind of a decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum DecodeReason {
     /// The input ends before the field does.
     Short {
         /// Number of bytes that the field needs.
@@ -85,7 +85,7 @@ pub enum Reason {
     },
 }
 
-impl Reason {
+impl DecodeReason {
     /// Error for a zstd frame that is cut off.
     pub(crate) const TORN_FRAME: Self = Self::Zstd { message: "the frame is cut off" };
 }
@@ -93,11 +93,11 @@ impl Reason {
 impl DecodeError {
     /// Returns true if the input is cut off rather than wrong.
     pub fn is_short(&self) -> bool {
-        matches!(self.reason, Reason::Short { .. }) || self.reason == Reason::TORN_FRAME
+        matches!(self.reason, DecodeReason::Short { .. }) || self.reason == DecodeReason::TORN_FRAME
     }
 
     /// Creates an error at `offset`.
-    pub const fn new(offset: usize, reason: Reason) -> Self {
+    pub const fn new(offset: usize, reason: DecodeReason) -> Self {
         Self { offset, reason }
     }
 
@@ -115,7 +115,7 @@ impl fmt::Display for DecodeError {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for DecodeReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { wanted, found } => write!(out, "wanted {wanted} more bytes, found {found}"),
@@ -192,7 +192,7 @@ impl fmt::Display for EncodeError {
 impl std::error::Error for EncodeError {}
 
 /// Returns `found` as a `T`, if it is at most `max`.
-pub(crate) fn narrow<T>(field: &'static str, found: u64, max: T) -> Result<T, EncodeError>
+pub(crate) fn checked_number<T>(field: &'static str, found: u64, max: T) -> Result<T, EncodeError>
 where
     T: TryFrom<u64> + Into<u64>,
 {
@@ -204,7 +204,7 @@ where
 }
 
 /// Checks that a part has `wanted` bytes.
-pub(crate) fn same_size(field: &'static str, found: usize, wanted: usize) -> Result<(), EncodeError> {
+pub(crate) fn check_size(field: &'static str, found: usize, wanted: usize) -> Result<(), EncodeError> {
     match found == wanted {
         true => Ok(()),
         false => Err(EncodeError::Mismatch { field, found: found as u64, wanted: wanted as u64 }),
@@ -212,7 +212,7 @@ pub(crate) fn same_size(field: &'static str, found: usize, wanted: usize) -> Res
 }
 
 /// Returns the value of a field that must be present because `behind`, the field after it, is present.
-pub(crate) fn present<T>(
+pub(crate) fn require_field<T>(
     field: &'static str,
     value: Option<T>,
     behind: &'static str,

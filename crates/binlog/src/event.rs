@@ -3,22 +3,22 @@
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
 use crate::events;
-use crate::format::Format;
+use crate::format::EventFormat;
 use crate::gtid::Gtid;
 use crate::header::HEADER_SIZE;
 use crate::raw::RawEvent;
 
 /// Input of a body's decoder and encoder that is not in the body itself.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Context<'f> {
+pub(crate) struct BodyContext<'f> {
     pub(crate) event_type: EventType,
-    pub(crate) format: &'f Format,
+    pub(crate) format: &'f EventFormat,
 }
 
 /// A decodable and encodable event body. `encode` returns the bytes that `decode` was given.
-pub(crate) trait Body<'a>: Sized {
-    fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError>;
-    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+pub(crate) trait EventBody<'a>: Sized {
+    fn decode(cursor: &mut Cursor<'a>, context: BodyContext<'_>) -> Result<Self, DecodeError>;
+    fn encode(&self, context: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 }
 
 macro_rules! events {
@@ -78,13 +78,13 @@ macro_rules! events {
 
         impl<'a> Event<'a> {
             /// Decodes a raw event's body. Offsets in errors count from the event's first byte.
-            pub(crate) fn decode(raw: &RawEvent<'a>, format: &Format) -> Result<Self, DecodeError> {
+            pub(crate) fn decode(raw: &RawEvent<'a>, format: &EventFormat) -> Result<Self, DecodeError> {
                 let event_type = raw.event_type();
-                let context = Context { event_type, format };
+                let context = BodyContext { event_type, format };
                 let mut cursor = Cursor::at(raw.body(), HEADER_SIZE);
                 let event = match event_type {
-                    $(EventType::$name => Self::$name(Body::decode(&mut cursor, context)?),)*
-                    EventType::Unknown(_) => Self::Unknown(Body::decode(&mut cursor, context)?),
+                    $(EventType::$name => Self::$name(EventBody::decode(&mut cursor, context)?),)*
+                    EventType::Unknown(_) => Self::Unknown(EventBody::decode(&mut cursor, context)?),
                 };
                 cursor.finish()?;
                 Ok(event)
@@ -107,11 +107,11 @@ macro_rules! events {
             ///
             /// Fails if a field exceeds its maximum or two fields contradict each other. A decoded event always
             /// encodes.
-            pub fn encode(&self, format: &Format, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-                let context = Context { event_type: self.event_type(), format };
+            pub fn encode(&self, format: &EventFormat, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+                let context = BodyContext { event_type: self.event_type(), format };
                 match self {
-                    $(Self::$name(body) => Body::encode(body, context, out),)*
-                    Self::Unknown(body) => Body::encode(body, context, out),
+                    $(Self::$name(body) => EventBody::encode(body, context, out),)*
+                    Self::Unknown(body) => EventBody::encode(body, context, out),
                 }
             }
         }

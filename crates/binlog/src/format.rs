@@ -2,11 +2,11 @@
 
 use crate::event::EventType;
 use crate::events::format_description::{has_checksum, version_numbers};
-use crate::raw::Checksum;
+use crate::raw::EventChecksum;
 
 /// Format of a log's events, as stated by its format description event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Format {
+pub struct EventFormat {
     /// Version as written, without the padding: `9.7.4`, `10.11.6-MariaDB-log`.
     pub server_version: Vec<u8>,
     /// Sizes of the fixed part of each event body: entry i belongs to event type i + 1.
@@ -41,10 +41,10 @@ pub enum ChecksumAlgorithm {
 
 impl ChecksumAlgorithm {
     /// Returns the checksum of all events except the format description.
-    pub const fn for_events(self) -> Checksum {
+    pub const fn for_events(self) -> EventChecksum {
         match self {
-            Self::Crc32 => Checksum::Crc32,
-            Self::Off | Self::Undefined => Checksum::Absent,
+            Self::Crc32 => EventChecksum::Crc32,
+            Self::Off | Self::Undefined => EventChecksum::Absent,
         }
     }
 }
@@ -56,7 +56,7 @@ const TYPES_OF_5_5: usize = 27;
 /// Write_rows, Update_rows, Delete_rows.
 const SIZES_SINCE_5_6: [u8; 5] = [0, 0, 10, 10, 10];
 
-impl Format {
+impl EventFormat {
     /// Returns the size in bytes of the fixed part of an event's body; `None` for a type that the description does
     /// not list.
     pub fn post_header_size(&self, event_type: EventType) -> Option<u8> {
@@ -104,13 +104,13 @@ impl Format {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChecksumAlgorithm, Flavour, Format};
+    use super::{ChecksumAlgorithm, EventFormat, Flavour};
 
     #[test]
     fn servers_with_old_temporals() {
         let check = |version: &str, flavour, wanted| {
             let (server_version, checksum) = (version.as_bytes().to_vec(), ChecksumAlgorithm::Off);
-            let format = Format { server_version, post_header_sizes: Vec::new(), checksum, flavour };
+            let format = EventFormat { server_version, post_header_sizes: Vec::new(), checksum, flavour };
             assert_eq!(format.has_old_temporals(), wanted, "{version}");
         };
         check("5.5.34-log", Flavour::MySql, true);
@@ -123,7 +123,7 @@ mod tests {
     fn servers_that_show_hidden_columns() {
         let check = |version: &str, flavour, wanted| {
             let (server_version, checksum) = (version.as_bytes().to_vec(), ChecksumAlgorithm::Crc32);
-            let format = Format { server_version, post_header_sizes: Vec::new(), checksum, flavour };
+            let format = EventFormat { server_version, post_header_sizes: Vec::new(), checksum, flavour };
             assert_eq!(format.shows_hidden_columns(), wanted, "{version}");
         };
         check("8.0.12", Flavour::MySql, false);
@@ -139,7 +139,7 @@ mod tests {
             let sizes = (0..listed).map(|number| number as u8 + 100).collect();
             let (server_version, checksum) = (b"5.5.34-log".to_vec(), ChecksumAlgorithm::Undefined);
             let format =
-                Format { server_version, post_header_sizes: sizes, checksum, flavour: Flavour::MySql };
+                EventFormat { server_version, post_header_sizes: sizes, checksum, flavour: Flavour::MySql };
             assert_eq!(&format.with_rows_v2().post_header_sizes[listed..], wanted, "{listed} types");
         };
         check(27, &[0, 0, 10, 10, 10]);

@@ -1,12 +1,12 @@
 //! Splits a log into events.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 use crate::event::EventType;
 use crate::events::FormatDescription;
-use crate::format::Format;
-use crate::header::{HEADER_SIZE, Header};
-use crate::raw::{Checksum, RawEvent};
+use crate::format::EventFormat;
+use crate::header::{EventHeader, HEADER_SIZE};
+use crate::raw::{EventChecksum, RawEvent};
 
 /// The first four bytes of a log.
 pub const MAGIC: [u8; 4] = [0xfe, b'b', b'i', b'n'];
@@ -19,17 +19,17 @@ pub const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Splits a log into events and keeps the format from the last format description.
 ///
-/// The framer does not know whether more bytes will come. [`Framed::NeedMore`] means *not yet* at the end of a
+/// The framer does not know whether more bytes will come. [`FramerOutput::NeedMore`] means *not yet* at the end of a
 /// growing log and *torn* at the end of a closed one; the caller decides.
 #[derive(Clone, Debug, Default)]
 pub struct Framer {
-    format: Option<Format>,
-    behind: Behind,
+    format: Option<EventFormat>,
+    behind: FollowingBytes,
 }
 
 /// Kind of the bytes after the events read so far.
 #[derive(Clone, Copy, Debug, Default)]
-enum Behind {
+enum FollowingBytes {
     #[default]
     Events,
     /// Encrypted events of MariaDB. Each event is encrypted separately, except for its size.
@@ -38,7 +38,7 @@ enum Behind {
 
 /// Result of looking at the front of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Framed<'a> {
+pub enum FramerOutput<'a> {
     /// A whole event; the next event starts after its bytes.
     Event(RawEvent<'a>),
     /// Only a part of an event.
@@ -51,16 +51,16 @@ pub enum Framed<'a> {
 impl Framer {
     /// Creates a framer for a log from its first event (after the magic); the format is not yet known.
     pub const fn new() -> Self {
-        Self { format: None, behind: Behind::Events }
+        Self { format: None, behind: FollowingBytes::Events }
     }
 
-    /// Creates a framer for events of a known format, or for events of a payload ([`Format::inside_payload`]).
-    pub const fn with_format(format: Format) -> Self {
-        Self { format: Some(format), behind: Behind::Events }
+    /// Creates a framer for events of a known format, or for events of a payload ([`EventFormat::inside_payload`]).
+    pub const fn with_format(format: EventFormat) -> Self {
+        Self { format: Some(format), behind: FollowingBytes::Events }
     }
 
     /// Returns the format from the last format description.
-    pub const fn format(&self) -> Option<&Format> {
+    pub const fn format(&self) -> Option<&EventFormat> {
         self.format.as_ref()
     }
 
@@ -71,26 +71,29 @@ impl Framer {
     ///
     /// Fails if the header states an impossible size, if the first event is no format description, or if a format
     /// description cannot be decoded. Also fails after an event that starts MariaDB's encryption.
-    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Framed<'a>, DecodeError> {
+    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<FramerOutput<'a>, DecodeError> {
         let Some(head) = bytes.first_chunk::<HEADER_SIZE>() else {
-            return Ok(Framed::NeedMore { wanted: HEADER_SIZE });
+            return Ok(FramerOutput::NeedMore { wanted: HEADER_SIZE });
         };
-        if let Behind::MariadbCiphertext = self.behind {
-            return Err(DecodeError::new(0, Reason::Unsupported { what: "an event encrypted by MariaDB" }));
+        if let FollowingBytes::MariadbCiphertext = self.behind {
+            return Err(DecodeError::new(
+                0,
+                DecodeReason::Unsupported { what: "an event encrypted by MariaDB" },
+            ));
         }
-        let header = Header::decode(&mut Cursor::new(head))?;
+        let header = EventHeader::decode(&mut Cursor::new(head))?;
         let size = size_checked(&header)?;
         let Some(bytes) = bytes.get(..size) else {
-            return Ok(Framed::NeedMore { wanted: size });
+            return Ok(FramerOutput::NeedMore { wanted: size });
         };
         let raw = match header.event_type {
             EventType::FormatDescription => self.take_format(bytes)?,
             _ => RawEvent::new(bytes, self.checksum(&header)?)?,
         };
         if header.event_type == EventType::MariadbStartEncryption {
-            self.behind = Behind::MariadbCiphertext;
+            self.behind = FollowingBytes::MariadbCiphertext;
         }
-        Ok(Framed::Event(raw))
+        Ok(FramerOutput::Event(raw))
     }
 
     fn take_format<'a>(&mut self, bytes: &'a [u8]) -> Result<RawEvent<'a>, DecodeError> {
@@ -100,12 +103,12 @@ impl Framer {
         Ok(raw)
     }
 
-    fn checksum(&self, header: &Header) -> Result<Checksum, DecodeError> {
+    fn checksum(&self, header: &EventHeader) -> Result<EventChecksum, DecodeError> {
         match &self.format {
             Some(format) => Ok(format.checksum.for_events()),
             None => Err(DecodeError::new(
                 4,
-                Reason::Unexpected {
+                DecodeReason::Unexpected {
                     field: "event type",
                     found: u64::from(header.event_type.code()),
                     wanted: "15 (a format description) as the first event",
@@ -115,15 +118,18 @@ impl Framer {
     }
 }
 
-fn size_checked(header: &Header) -> Result<usize, DecodeError> {
+fn size_checked(header: &EventHeader) -> Result<usize, DecodeError> {
     let size = header.size;
     if size < HEADER_SIZE as u32 {
-        let reason =
-            Reason::Unexpected { field: "event size", found: u64::from(size), wanted: "19 bytes or more" };
+        let reason = DecodeReason::Unexpected {
+            field: "event size",
+            found: u64::from(size),
+            wanted: "19 bytes or more",
+        };
         return Err(DecodeError::new(9, reason));
     }
     if size > EVENT_SIZE_MAX {
-        let reason = Reason::OutOfRange {
+        let reason = DecodeReason::OutOfRange {
             field: "event size",
             found: u64::from(size),
             max: u64::from(EVENT_SIZE_MAX),
@@ -135,24 +141,24 @@ fn size_checked(header: &Header) -> Result<usize, DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{EVENT_SIZE_MAX, Framed, Framer};
-    use crate::error::{DecodeError, Reason};
+    use super::{EVENT_SIZE_MAX, Framer, FramerOutput};
+    use crate::error::{DecodeError, DecodeReason};
     use crate::event::{Event, EventType};
     use crate::events::{FormatDescription, MariadbStartEncryption, Rotate, Xid};
-    use crate::format::{ChecksumAlgorithm, Flavour, Format};
-    use crate::header::{Flags, Origin};
+    use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
+    use crate::header::{EventFlags, EventOrigin};
     use crate::write::NextPosition;
 
-    const ORIGIN: Origin = Origin { timestamp: 0, server_id: 1, flags: Flags(0) };
+    const ORIGIN: EventOrigin = EventOrigin { timestamp: 0, server_id: 1, flags: EventFlags(0) };
 
-    fn format(checksum: ChecksumAlgorithm) -> Format {
+    fn format(checksum: ChecksumAlgorithm) -> EventFormat {
         let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), vec![0; 42]);
-        Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
+        EventFormat { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
     }
 
     fn whole(event: &Event<'_>, checksum: ChecksumAlgorithm) -> Vec<u8> {
         let mut out = Vec::new();
-        event.write(ORIGIN, NextPosition::Is(0), &format(checksum), &mut out).unwrap();
+        event.write(ORIGIN, NextPosition::Fixed(0), &format(checksum), &mut out).unwrap();
         out
     }
 
@@ -175,13 +181,15 @@ mod tests {
         let (mut events, mut position) = (Vec::new(), 0);
         loop {
             match framer.next(&log[position..]).map_err(|error| (position, error))? {
-                Framed::Event(raw) => {
+                FramerOutput::Event(raw) => {
                     raw.verify().map_err(|error| (position, error))?;
                     events.push((raw.event_type(), raw.body().len()));
                     position += raw.bytes().len();
                 }
-                Framed::NeedMore { wanted } if position == log.len() && wanted == 19 => return Ok(events),
-                Framed::NeedMore { wanted } => panic!("wanted {wanted} at {position} of {}", log.len()),
+                FramerOutput::NeedMore { wanted } if position == log.len() && wanted == 19 => {
+                    return Ok(events);
+                }
+                FramerOutput::NeedMore { wanted } => panic!("wanted {wanted} at {position} of {}", log.len()),
             }
         }
     }
@@ -203,47 +211,48 @@ mod tests {
     }
 
     #[test]
-    fn a_version_too_old_for_the_event_types_is_none() {
+    fn too_many_event_types_for_a_version_without_checksums_are_refused() {
         let mut description = description(b"9.7.4", Some(1));
         description[19 + 2] = b'\xb9';
         let (field, found) = ("number of event types", 42 + 1 + 4);
         let wanted = "at most 40, because servers of this version write no checksums";
-        let error = DecodeError::new(76, Reason::Unexpected { field, found, wanted });
+        let error = DecodeError::new(76, DecodeReason::Unexpected { field, found, wanted });
         assert_eq!(events(Framer::new(), &description), Err((0, error)));
     }
 
     #[test]
-    fn less_than_an_event_is_not_yet_one() {
+    fn incomplete_event_needs_more_bytes() {
         let event = description(b"9.7.4", Some(1));
         for size in 0..event.len() {
             let wanted = if size < 19 { 19 } else { event.len() };
-            assert_eq!(Framer::new().next(&event[..size]), Ok(Framed::NeedMore { wanted }));
+            assert_eq!(Framer::new().next(&event[..size]), Ok(FramerOutput::NeedMore { wanted }));
         }
-        assert!(matches!(Framer::new().next(&event), Ok(Framed::Event(_))));
+        assert!(matches!(Framer::new().next(&event), Ok(FramerOutput::Event(_))));
     }
 
     #[test]
-    fn sizes_that_cannot_be() {
-        let check = |size: u32, wanted: Result<Framed<'_>, DecodeError>| {
+    fn impossible_event_sizes_are_refused() {
+        let check = |size: u32, wanted: Result<FramerOutput<'_>, DecodeError>| {
             let mut event = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Crc32);
             event[9..13].copy_from_slice(&size.to_le_bytes());
             assert_eq!(Framer::with_format(format(ChecksumAlgorithm::Crc32)).next(&event), wanted, "{size}");
         };
-        let small = |found| Reason::Unexpected { field: "event size", found, wanted: "19 bytes or more" };
+        let small =
+            |found| DecodeReason::Unexpected { field: "event size", found, wanted: "19 bytes or more" };
         check(0, Err(DecodeError::new(9, small(0))));
         check(18, Err(DecodeError::new(9, small(18))));
-        check(20, Err(DecodeError::new(20, Reason::Short { wanted: 3, found: 0 })));
-        check(32, Ok(Framed::NeedMore { wanted: 32 }));
-        check(EVENT_SIZE_MAX, Ok(Framed::NeedMore { wanted: EVENT_SIZE_MAX as usize }));
+        check(20, Err(DecodeError::new(20, DecodeReason::Short { wanted: 3, found: 0 })));
+        check(32, Ok(FramerOutput::NeedMore { wanted: 32 }));
+        check(EVENT_SIZE_MAX, Ok(FramerOutput::NeedMore { wanted: EVENT_SIZE_MAX as usize }));
         let (found, max) = (u64::from(EVENT_SIZE_MAX) + 1, u64::from(EVENT_SIZE_MAX));
-        let large = Reason::OutOfRange { field: "event size", found, max };
+        let large = DecodeReason::OutOfRange { field: "event size", found, max };
         check(EVENT_SIZE_MAX + 1, Err(DecodeError::new(9, large)));
     }
 
     #[test]
     fn a_log_starts_with_a_format_description() {
         let (field, wanted) = ("event type", "15 (a format description) as the first event");
-        let error = DecodeError::new(4, Reason::Unexpected { field, found: 16, wanted });
+        let error = DecodeError::new(4, DecodeReason::Unexpected { field, found: 16, wanted });
         let xid = whole(&Event::Xid(Xid { xid: 1 }), ChecksumAlgorithm::Crc32);
         assert_eq!(events(Framer::new(), &xid), Err((0, error)));
     }
@@ -261,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_of_what_mariadb_encrypted() {
+    fn events_encrypted_by_mariadb_are_refused() {
         let start = MariadbStartEncryption { scheme: 1, key_version: 1, nonce: &[7; 12] };
         let start = whole(&Event::MariadbStartEncryption(start), ChecksumAlgorithm::Off);
         let first = description(b"10.11.18-MariaDB", Some(0));
         let log = [first.as_slice(), &start, &[0x55; 29]].concat();
         let what = "an event encrypted by MariaDB";
-        let error = DecodeError::new(0, Reason::Unsupported { what });
+        let error = DecodeError::new(0, DecodeReason::Unsupported { what });
         assert_eq!(events(Framer::new(), &log), Err((first.len() + start.len(), error)));
     }
 
@@ -276,7 +285,7 @@ mod tests {
         let check = |offset: usize, byte: u8, at: usize, field, wanted| {
             let mut event = description(b"9.7.4", Some(1));
             event[offset] = byte;
-            let reason = Reason::Unexpected { field, found: u64::from(byte), wanted };
+            let reason = DecodeReason::Unexpected { field, found: u64::from(byte), wanted };
             assert_eq!(Framer::new().next(&event), Err(DecodeError::new(at, reason)));
         };
         check(19, 3, 19, "binary log version", "4");

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 pub use uuid::Uuid;
 
-pub use crate::gtid_set::{Commented, GtidSet, GtidSetFormat, GtidTextError, Interval};
+pub use crate::gtid_set::{GtidInterval, GtidSet, GtidSetComment, GtidSetFormat, GtidTextError};
 
 /// Number of a transaction on its source: 1 to 2^63 - 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,19 +37,19 @@ impl fmt::Display for Gno {
 ///
 /// The empty tag means no tag.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Tag {
+pub struct GtidTag {
     bytes: [u8; Self::SIZE_MAX],
     size: u8,
 }
 
-impl Tag {
+impl GtidTag {
     /// Maximum size in bytes.
     pub const SIZE_MAX: usize = 32;
 
     /// No tag.
     pub const NONE: Self = Self { bytes: [0; Self::SIZE_MAX], size: 0 };
 
-    /// Checks the syntax and converts to lower case. The empty text is [`Tag::NONE`].
+    /// Checks the syntax and converts to lower case. The empty text is [`GtidTag::NONE`].
     pub fn new(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; Self::SIZE_MAX];
         let place = bytes.get_mut(..text.len())?;
@@ -71,20 +71,20 @@ impl Tag {
     }
 }
 
-impl fmt::Debug for Tag {
+impl fmt::Debug for GtidTag {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Tag({:?})", self.as_str())
     }
 }
 
-impl fmt::Display for Tag {
+impl fmt::Display for GtidTag {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.as_str())
     }
 }
 
 #[cfg(feature = "serde")]
-impl serde::Serialize for Tag {
+impl serde::Serialize for GtidTag {
     fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         out.serialize_str(self.as_str())
     }
@@ -95,8 +95,8 @@ impl serde::Serialize for Tag {
 pub struct Tsid {
     /// UUID of the source.
     pub uuid: Uuid,
-    /// Tag; usually [`Tag::NONE`].
-    pub tag: Tag,
+    /// Tag; usually [`GtidTag::NONE`].
+    pub tag: GtidTag,
 }
 
 impl fmt::Display for Tsid {

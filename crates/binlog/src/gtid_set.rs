@@ -10,25 +10,25 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 pub use self::encoding::GtidSetFormat;
-pub use self::text::{Commented, GtidTextError};
+pub use self::text::{GtidSetComment, GtidTextError};
 use crate::gtid::{Gno, Gtid, Tsid};
 
 /// Set of GTIDs, of any number of transactions and sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GtidSet {
     /// Intervals by source and tag. No list is empty.
-    lists: BTreeMap<Tsid, Vec<Interval>>,
+    lists: BTreeMap<Tsid, Vec<GtidInterval>>,
 }
 
 /// Range of consecutive transaction numbers, never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Interval {
+pub struct GtidInterval {
     start: u64,
     /// First number after the interval: at most 2^63 - 1.
     end: u64,
 }
 
-impl Interval {
+impl GtidInterval {
     /// Returns the interval from `first` to `last`, both included; `None` if `last` is less than `first`.
     pub const fn new(first: Gno, last: Gno) -> Option<Self> {
         match first.get() <= last.get() {
@@ -53,7 +53,7 @@ impl Interval {
     }
 }
 
-impl From<Gno> for Interval {
+impl From<Gno> for GtidInterval {
     fn from(gno: Gno) -> Self {
         Self { start: gno.get(), end: gno.get() + 1 }
     }
@@ -76,12 +76,12 @@ impl GtidSet {
     }
 
     /// Returns each source and tag with its intervals, in order. The intervals neither overlap nor touch.
-    pub fn iter(&self) -> impl Iterator<Item = (Tsid, &[Interval])> {
+    pub fn iter(&self) -> impl Iterator<Item = (Tsid, &[GtidInterval])> {
         self.lists.iter().map(|(tsid, list)| (*tsid, list.as_slice()))
     }
 
     /// Returns all intervals in order.
-    pub fn intervals(&self) -> impl Iterator<Item = (Tsid, Interval)> {
+    pub fn intervals(&self) -> impl Iterator<Item = (Tsid, GtidInterval)> {
         self.lists.iter().flat_map(|(tsid, list)| list.iter().map(|interval| (*tsid, *interval)))
     }
 
@@ -107,7 +107,7 @@ impl GtidSet {
     }
 
     /// Adds an interval and returns true if any of it was new.
-    pub fn add_interval(&mut self, tsid: Tsid, interval: Interval) -> bool {
+    pub fn add_interval(&mut self, tsid: Tsid, interval: GtidInterval) -> bool {
         let list = self.lists.entry(tsid).or_default();
         // Intervals that overlap or touch the new one.
         let from = match list.last() {
@@ -124,7 +124,7 @@ impl GtidSet {
         if first.start <= interval.start && interval.end <= first.end {
             return false;
         }
-        let joined = Interval { start: first.start.min(interval.start), end: last.end.max(interval.end) };
+        let joined = GtidInterval { start: first.start.min(interval.start), end: last.end.max(interval.end) };
         list[from] = joined;
         list.drain(from + 1..from + touching);
         true
@@ -191,7 +191,7 @@ impl GtidSet {
     #[must_use]
     pub fn gaps(&self) -> Self {
         self.map_lists(|_, list| {
-            list.windows(2).map(|pair| Interval { start: pair[0].end, end: pair[1].start }).collect()
+            list.windows(2).map(|pair| GtidInterval { start: pair[0].end, end: pair[1].start }).collect()
         })
     }
 
@@ -214,7 +214,7 @@ impl GtidSet {
     }
 
     /// Creates a set from intervals in any order, which may overlap.
-    fn of_lists(mut lists: BTreeMap<Tsid, Vec<Interval>>) -> Self {
+    fn from_lists(mut lists: BTreeMap<Tsid, Vec<GtidInterval>>) -> Self {
         lists.retain(|_, list| !list.is_empty());
         for list in lists.values_mut() {
             if !list.is_sorted_by(|one, next| one.end < next.start) {
@@ -225,7 +225,7 @@ impl GtidSet {
         Self { lists }
     }
 
-    fn map_lists(&self, map: impl Fn(&Tsid, &[Interval]) -> Vec<Interval>) -> Self {
+    fn map_lists(&self, map: impl Fn(&Tsid, &[GtidInterval]) -> Vec<GtidInterval>) -> Self {
         let lists = self.lists.iter().map(|(tsid, list)| (*tsid, map(tsid, list)));
         Self { lists: lists.filter(|(_, list)| !list.is_empty()).collect() }
     }
@@ -234,7 +234,7 @@ impl GtidSet {
 impl Extend<Gtid> for GtidSet {
     /// Adds many transactions at once, in any order.
     fn extend<I: IntoIterator<Item = Gtid>>(&mut self, gtids: I) {
-        let mut lists: BTreeMap<Tsid, Vec<Interval>> = BTreeMap::new();
+        let mut lists: BTreeMap<Tsid, Vec<GtidInterval>> = BTreeMap::new();
         for gtid in gtids {
             let list = lists.entry(gtid.tsid).or_default();
             match list.last_mut() {
@@ -242,7 +242,7 @@ impl Extend<Gtid> for GtidSet {
                 _ => list.push(gtid.gno.into()),
             }
         }
-        self.add_all(&Self::of_lists(lists));
+        self.add_all(&Self::from_lists(lists));
     }
 }
 
@@ -256,7 +256,7 @@ impl FromIterator<Gtid> for GtidSet {
 
 /// Returns the index of the first interval, from `index` on, that ends after `start`. The search starts next to
 /// `index` and doubles its steps.
-fn seek(list: &[Interval], index: usize, start: u64) -> usize {
+fn seek(list: &[GtidInterval], index: usize, start: u64) -> usize {
     let mut step = 1;
     let mut low = index;
     while list.get(low + step - 1).is_some_and(|interval| interval.end <= start) {
@@ -268,25 +268,25 @@ fn seek(list: &[Interval], index: usize, start: u64) -> usize {
 }
 
 /// Appends an interval that does not start before the last one.
-fn put(list: &mut Vec<Interval>, interval: Interval) {
+fn push_interval(list: &mut Vec<GtidInterval>, interval: GtidInterval) {
     match list.last_mut() {
         Some(last) if interval.start <= last.end => last.end = last.end.max(interval.end),
         _ => list.push(interval),
     }
 }
 
-fn union(one: &[Interval], two: &[Interval]) -> Vec<Interval> {
+fn union(one: &[GtidInterval], two: &[GtidInterval]) -> Vec<GtidInterval> {
     let mut list = Vec::with_capacity(one.len() + two.len());
     let (mut one, mut two) = (one.iter().copied().peekable(), two.iter().copied().peekable());
     while let (Some(first), Some(second)) = (one.peek(), two.peek()) {
         let from = if first.start <= second.start { &mut one } else { &mut two };
-        from.next().into_iter().for_each(|interval| put(&mut list, interval));
+        from.next().into_iter().for_each(|interval| push_interval(&mut list, interval));
     }
-    one.chain(two).for_each(|interval| put(&mut list, interval));
+    one.chain(two).for_each(|interval| push_interval(&mut list, interval));
     list
 }
 
-fn difference(list: &[Interval], less: &[Interval]) -> Vec<Interval> {
+fn difference(list: &[GtidInterval], less: &[GtidInterval]) -> Vec<GtidInterval> {
     let mut rest = Vec::with_capacity(list.len());
     let mut index = 0;
     for interval in list {
@@ -294,24 +294,24 @@ fn difference(list: &[Interval], less: &[Interval]) -> Vec<Interval> {
         index = seek(less, index, start);
         for cut in less[index..].iter().take_while(|cut| cut.start < interval.end) {
             if start < cut.start {
-                rest.push(Interval { start, end: cut.start });
+                rest.push(GtidInterval { start, end: cut.start });
             }
             start = cut.end;
         }
         if start < interval.end {
-            rest.push(Interval { start, end: interval.end });
+            rest.push(GtidInterval { start, end: interval.end });
         }
     }
     rest
 }
 
-fn intersection(one: &[Interval], two: &[Interval]) -> Vec<Interval> {
+fn intersection(one: &[GtidInterval], two: &[GtidInterval]) -> Vec<GtidInterval> {
     let mut both = Vec::new();
     let mut index = 0;
     for interval in one {
         index = seek(two, index, interval.start);
         let overlapping = two[index..].iter().take_while(|other| other.start < interval.end);
-        both.extend(overlapping.map(|other| Interval {
+        both.extend(overlapping.map(|other| GtidInterval {
             start: interval.start.max(other.start),
             end: interval.end.min(other.end),
         }));
@@ -326,16 +326,16 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::{Just, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
-    use super::{GtidSet, Interval};
-    use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
+    use super::{GtidInterval, GtidSet};
+    use crate::gtid::{Gno, Gtid, GtidTag, Tsid, Uuid};
 
     fn tsid(source: u8) -> Tsid {
-        let tag = if source.is_multiple_of(2) { Tag::NONE } else { Tag::new(b"tag").unwrap() };
+        let tag = if source.is_multiple_of(2) { GtidTag::NONE } else { GtidTag::new(b"tag").unwrap() };
         Tsid { uuid: Uuid::from_bytes([source / 2; 16]), tag }
     }
 
-    fn interval(first: u64, last: u64) -> Interval {
-        Interval::new(Gno::new(first).unwrap(), Gno::new(last).unwrap()).unwrap()
+    fn interval(first: u64, last: u64) -> GtidInterval {
+        GtidInterval::new(Gno::new(first).unwrap(), Gno::new(last).unwrap()).unwrap()
     }
 
     /// Returns a set, and the same transactions as a plain set.

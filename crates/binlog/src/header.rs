@@ -19,7 +19,7 @@ pub const HEADER_SIZE: usize = 19;
 /// | 2 | `flags` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Header {
+pub struct EventHeader {
     /// Start time of the statement, in seconds since 1970.
     pub timestamp: u32,
     /// Type of the event.
@@ -30,11 +30,11 @@ pub struct Header {
     pub size: u32,
     /// `end_log_pos`: position of the next event, modulo 2^32. 0 in artificial and compressed events.
     pub next_position: u32,
-    /// See [`Flags`].
-    pub flags: Flags,
+    /// See [`EventFlags`].
+    pub flags: EventFlags,
 }
 
-impl Header {
+impl EventHeader {
     /// Decodes a header. All values are accepted.
     #[inline]
     pub fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
@@ -51,7 +51,7 @@ impl Header {
             server_id: u32::from_le_bytes([e, f, g, h]),
             size: u32::from_le_bytes([i, j, k, l]),
             next_position: u32::from_le_bytes([m, n, o, p]),
-            flags: Flags(u16::from_le_bytes([q, r])),
+            flags: EventFlags(u16::from_le_bytes([q, r])),
         }
     }
 
@@ -70,28 +70,28 @@ impl Header {
 
 /// The fields of a header that do not follow from the event's body and position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct EventOrigin {
     /// Start time of the statement, in seconds since 1970.
     pub timestamp: u32,
     /// Server where the event originated.
     pub server_id: u32,
-    /// See [`Flags`].
-    pub flags: Flags,
+    /// See [`EventFlags`].
+    pub flags: EventFlags,
 }
 
-impl Header {
+impl EventHeader {
     /// Returns timestamp, server and flags of the header.
-    pub const fn origin(&self) -> Origin {
-        Origin { timestamp: self.timestamp, server_id: self.server_id, flags: self.flags }
+    pub const fn origin(&self) -> EventOrigin {
+        EventOrigin { timestamp: self.timestamp, server_id: self.server_id, flags: self.flags }
     }
 }
 
 /// The header's sixteen flags. Unknown flags are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Flags(pub u16);
+pub struct EventFlags(pub u16);
 
-impl Flags {
+impl EventFlags {
     /// The file is being written, or its server crashed. Only in format descriptions, where the checksum does not
     /// cover it.
     pub const IN_USE: Self = Self(0x0001);

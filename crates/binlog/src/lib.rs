@@ -45,15 +45,15 @@
 //! | step | from | to |
 //! |---|---|---|
 //! | [`Framer`] | the bytes of a log, in pieces of any size | [`RawEvent`]: header, body, checksum |
-//! | [`RawEvent::decode`] | one raw event and the log's [`Format`] | [`Event`]: a view with named fields |
+//! | [`RawEvent::decode`] | one raw event and the log's [`EventFormat`] | [`Event`]: a view with named fields |
 //! | [`PayloadOpener`] | a compressed transaction | the events inside, one at a time |
 //! | [`gtid::GtidSet`] | text or bytes | a set of transactions, with set operations |
 //! | `encryption` | an encrypted log and a keyring | the decrypted log |
-//! | [`Tables`] | table maps and rows events | [`RowDecoder`]: rows, fields, [`Value`]s |
-//! | [`Tracker`] | events in order | start and end of each transaction, and its [`Outline`] |
-//! | [`Assembler`] | events in order | whole [`Transaction`]s |
+//! | [`TableRegistry`] | table maps and rows events | [`RowDecoder`]: rows, fields, [`Value`]s |
+//! | [`TransactionTracker`] | events in order | start and end of each transaction, and its [`TransactionOutline`] |
+//! | [`TransactionAssembler`] | events in order | whole [`Transaction`]s |
 //! | [`Event::encode`] | an event | its original body, byte for byte |
-//! | [`Event::write`] | an event and its [`Origin`] | the whole event: header, body, checksum |
+//! | [`Event::write`] | an event and its [`EventOrigin`] | the whole event: header, body, checksum |
 //! | [`RawEvent::rewrite`] | a raw event | the event with another header or position |
 //!
 //! # Borrowing and owning
@@ -78,7 +78,7 @@
 //! # Guarantees
 //!
 //! - Unknown events, flags, session variables and metadata fields are kept, not dropped. Readers may skip unknown
-//!   events only if [`Flags::IGNORABLE`] is set.
+//!   events only if [`EventFlags::IGNORABLE`] is set.
 //! - Errors have an offset, and the found and expected values.
 //! - Rust 1.88 or later. A release that needs a later Rust increments the minor version.
 //!
@@ -110,7 +110,7 @@ mod row;
 mod serial;
 pub mod sql_mode;
 mod table;
-mod tables;
+mod table_registry;
 mod temporal;
 mod transaction;
 mod value;
@@ -121,29 +121,30 @@ pub use crate::collation::Collation;
 pub use crate::column::{Column, ColumnType, GeometryType};
 pub use crate::cursor::{Cursor, put_lenenc};
 pub use crate::decimal::Decimal;
-pub use crate::error::{DecodeError, EncodeError, Reason};
+pub use crate::error::{DecodeError, DecodeReason, EncodeError};
 pub use crate::event::{Event, EventType};
-pub use crate::format::{ChecksumAlgorithm, Flavour, Format};
-pub use crate::framer::{EVENT_SIZE_MAX, Framed, Framer, MAGIC, MAGIC_ENCRYPTED};
-pub use crate::header::{Flags, HEADER_SIZE, Header, Origin};
+pub use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
+pub use crate::framer::{EVENT_SIZE_MAX, Framer, FramerOutput, MAGIC, MAGIC_ENCRYPTED};
+pub use crate::header::{EventFlags, EventHeader, EventOrigin, HEADER_SIZE};
 pub use crate::json::{
-    Json, JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonPathLeg, JsonQuotes, JsonValue,
+    JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonDocument, JsonPathLeg, JsonQuotes, JsonValue,
 };
 #[cfg(feature = "zstd")]
-pub use crate::payload::{CompressError, Level, PayloadWriter};
+pub use crate::payload::{CompressError, PayloadWriter, ZstdLevel};
 pub use crate::payload::{
-    InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary, SizeClaim,
+    InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary, SizeClaimPolicy,
     inner_size, put_inner,
 };
-pub use crate::raw::{CHECKSUM_SIZE, Checksum, RawEvent, RawEventBuf};
-pub use crate::row::{Field, FieldIter, Image, ImageDecoder, Row, RowDecoder, RowIter};
+pub use crate::raw::{CHECKSUM_SIZE, EventChecksum, RawEvent, RawEventBuf};
+pub use crate::row::{FieldIter, ImageDecoder, RowChange, RowDecoder, RowField, RowImage, RowIter};
 pub use crate::table::{KeyPart, Table, UnknownField};
-pub use crate::tables::Tables;
+pub use crate::table_registry::TableRegistry;
 pub use crate::temporal::{Date, DateTime, Time, Timestamp};
 pub use crate::transaction::{
-    AssembleError, Assembler, Candidate, ClockShift, Fault, Grammar, Lost, Outline, Place, Refusal,
-    ResizeError, Role, Step, TrackError, TrackFault, Tracked, Tracker, Transaction, TransactionId,
-    TransactionKind, Verb, put_gtid_renumbered, put_gtid_resized,
+    AssembleError, ClockShift, CompressionCheck, CompressionRefusal, EventPlace, EventRole, GrammarFault,
+    GrammarLoss, GrammarStep, GtidRewriteError, TrackError, TrackFault, TrackedEvent, Transaction,
+    TransactionAssembler, TransactionGrammar, TransactionId, TransactionKind, TransactionOutline,
+    TransactionTracker, TransactionVerb, put_gtid_renumbered, put_gtid_resized,
 };
-pub use crate::value::{Bit, Bytes, Compressed, Geometry, Text, Value, Vector};
+pub use crate::value::{BitValue, BytesValue, CompressedValue, GeometryValue, TextValue, Value, VectorValue};
 pub use crate::write::{NextPosition, move_event};

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 use crate::event::{Event, EventType};
-use crate::format::Format;
+use crate::format::EventFormat;
 use crate::framer::EVENT_SIZE_MAX;
 use crate::header::HEADER_SIZE;
 use crate::raw::RawEvent;
@@ -40,7 +40,7 @@ impl RawEvent<'_> {
     /// that is unknown or not in this build. `out` is then unchanged.
     pub fn decompress_mariadb(
         &self,
-        format: &Format,
+        format: &EventFormat,
         size_max: u32,
         out: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
@@ -57,14 +57,15 @@ impl RawEvent<'_> {
         let size_max = size_max.min(EVENT_SIZE_MAX) as usize;
         let plain = decompress(compressed, size_max.saturating_sub(around))
             .map_err(|error| error.within(HEADER_SIZE + before.len()))?;
-        let (origin, next) = (self.header().origin(), NextPosition::Is(self.header().next_position));
+        let (origin, next) = (self.header().origin(), NextPosition::Fixed(self.header().next_position));
         let body = |out: &mut Vec<u8>| {
             out.extend_from_slice(before);
             out.extend_from_slice(&plain);
             Ok(())
         };
-        write(event_type, origin, next, self.checksum(), out, body)
-            .map_err(|_| DecodeError::new(0, Reason::Unsupported { what: "an event of more than 1 GiB" }))
+        write(event_type, origin, next, self.checksum(), out, body).map_err(|_| {
+            DecodeError::new(0, DecodeReason::Unsupported { what: "an event of more than 1 GiB" })
+        })
     }
 }
 
@@ -92,7 +93,7 @@ pub(crate) fn decompress(compressed: &[u8], size_max: usize) -> Result<Vec<u8>, 
             let (field, found) = ("head of a compressed part", u64::from(head));
             return Err(DecodeError::new(
                 0,
-                Reason::Unexpected { field, found, wanted: "0x81 to 0x84 (zlib)" },
+                DecodeReason::Unexpected { field, found, wanted: "0x81 to 0x84 (zlib)" },
             ));
         }
     };
@@ -100,10 +101,10 @@ pub(crate) fn decompress(compressed: &[u8], size_max: usize) -> Result<Vec<u8>, 
     let size = cursor.bytes(size_bytes)?.iter().fold(0, big_endian);
     if size > size_max {
         let (field, found, max) = ("size of a decompressed part", size as u64, size_max as u64);
-        return Err(DecodeError::new(1, Reason::OutOfRange { field, found, max }));
+        return Err(DecodeError::new(1, DecodeReason::OutOfRange { field, found, max }));
     }
     let start = cursor.offset();
-    inflate(cursor.rest(), size, Wrapping::Zlib).map_err(|reason| DecodeError::new(start, reason))
+    inflate(cursor.rest(), size, DeflateWrapping::Zlib).map_err(|reason| DecodeError::new(start, reason))
 }
 
 /// Decompresses a value of a compressed column.
@@ -116,8 +117,8 @@ pub(crate) fn decompress_value(stored: &[u8], size_max: usize) -> Result<Cow<'_,
     // Empty values take no bytes at all.
     let Some((head, plain)) = stored.split_first() else { return Ok(Cow::Borrowed(stored)) };
     let wrapping = match head & 0x08 {
-        0 => Wrapping::Zlib,
-        _ => Wrapping::Absent,
+        0 => DeflateWrapping::Zlib,
+        _ => DeflateWrapping::Absent,
     };
     let size_bytes = match (head >> 4, head & 0x07) {
         (0, _) => return Ok(Cow::Borrowed(plain)),
@@ -125,7 +126,7 @@ pub(crate) fn decompress_value(stored: &[u8], size_max: usize) -> Result<Cow<'_,
         _ => {
             let (field, found) = ("head of a compressed value", u64::from(*head));
             let wanted = "0, or 0x80 or 0x88 and a size of 1 to 4 bytes";
-            return Err(DecodeError::new(0, Reason::Unexpected { field, found, wanted }));
+            return Err(DecodeError::new(0, DecodeReason::Unexpected { field, found, wanted }));
         }
     };
     let mut cursor = Cursor::at(plain, 1);
@@ -134,7 +135,7 @@ pub(crate) fn decompress_value(stored: &[u8], size_max: usize) -> Result<Cow<'_,
     let max = size_max as u64;
     if found > max {
         let field = "size of a decompressed value";
-        return Err(DecodeError::new(1, Reason::OutOfRange { field, found, max }));
+        return Err(DecodeError::new(1, DecodeReason::OutOfRange { field, found, max }));
     }
     let start = cursor.offset();
     let value = inflate(cursor.rest(), found as usize, wrapping);
@@ -143,42 +144,42 @@ pub(crate) fn decompress_value(stored: &[u8], size_max: usize) -> Result<Cow<'_,
 
 /// Wrapping around a deflate stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wrapping {
+enum DeflateWrapping {
     Absent,
     Zlib,
 }
 
 /// Decompresses a stream of exactly `size` bytes. Memory grows with the output, not with the stated size.
 #[cfg(feature = "zlib")]
-fn inflate(stream: &[u8], size: usize, wrapping: Wrapping) -> Result<Vec<u8>, Reason> {
+fn inflate(stream: &[u8], size: usize, wrapping: DeflateWrapping) -> Result<Vec<u8>, DecodeReason> {
     use miniz_oxide::inflate::{
         TINFLStatus, decompress_to_vec_with_limit, decompress_to_vec_zlib_with_limit,
     };
 
     let result = match wrapping {
-        Wrapping::Absent => decompress_to_vec_with_limit(stream, size),
-        Wrapping::Zlib => decompress_to_vec_zlib_with_limit(stream, size),
+        DeflateWrapping::Absent => decompress_to_vec_with_limit(stream, size),
+        DeflateWrapping::Zlib => decompress_to_vec_zlib_with_limit(stream, size),
     };
     let found = match result {
         Ok(plain) if plain.len() == size => return Ok(plain),
         Ok(plain) => plain.len() as u64,
         // The limit is reached, and the stream continues.
         Err(error) if error.status == TINFLStatus::HasMoreOutput => error.output.len() as u64 + 1,
-        Err(_) => return Err(Reason::Unsupported { what: "a corrupt zlib stream" }),
+        Err(_) => return Err(DecodeReason::Unsupported { what: "a corrupt zlib stream" }),
     };
     let field = "size of a decompressed stream";
-    Err(Reason::Unexpected { field, found, wanted: "the stated size" })
+    Err(DecodeReason::Unexpected { field, found, wanted: "the stated size" })
 }
 
 #[cfg(not(feature = "zlib"))]
-fn inflate(_: &[u8], _: usize, _: Wrapping) -> Result<Vec<u8>, Reason> {
-    Err(Reason::Unsupported { what: "zlib data in a build without zlib" })
+fn inflate(_: &[u8], _: usize, _: DeflateWrapping) -> Result<Vec<u8>, DecodeReason> {
+    Err(DecodeReason::Unsupported { what: "zlib data in a build without zlib" })
 }
 
 #[cfg(all(test, feature = "zlib"))]
 mod tests {
     use super::decompress;
-    use crate::error::{DecodeError, Reason};
+    use crate::error::{DecodeError, DecodeReason};
 
     /// `hello hello`, as compressed by Python's `zlib.compress`.
     const HELLO: [u8; 16] =
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn sizes_are_not_believed() {
         let field = "size of a decompressed stream";
-        let not = |found| Reason::Unexpected { field, found, wanted: "the stated size" };
+        let not = |found| DecodeReason::Unexpected { field, found, wanted: "the stated size" };
         check(&part(&[0x81, 12]), 100, Err(DecodeError::new(2, not(11))));
         check(&part(&[0x81, 10]), 100, Err(DecodeError::new(2, not(11))));
         check(&part(&[0x84, 0x7f, 0xff, 0xff, 0xff]), usize::MAX, Err(DecodeError::new(5, not(11))));
@@ -209,7 +210,7 @@ mod tests {
         check(
             &part(&[0x81, 11]),
             10,
-            Err(DecodeError::new(1, Reason::OutOfRange { field, found: 11, max: 10 })),
+            Err(DecodeError::new(1, DecodeReason::OutOfRange { field, found: 11, max: 10 })),
         );
     }
 
@@ -217,11 +218,11 @@ mod tests {
     fn corrupt_parts() {
         let (field, wanted) = ("head of a compressed part", "0x81 to 0x84 (zlib)");
         for found in [0x00, 0x80, 0x85, 0x89, 0x91, 0xff] {
-            let reason = Reason::Unexpected { field, found: u64::from(found), wanted };
+            let reason = DecodeReason::Unexpected { field, found: u64::from(found), wanted };
             check(&part(&[found, 11]), 100, Err(DecodeError::new(0, reason)));
         }
-        check(&[], 100, Err(DecodeError::new(0, Reason::Short { wanted: 1, found: 0 })));
-        check(&[0x82, 1], 100, Err(DecodeError::new(1, Reason::Short { wanted: 2, found: 1 })));
+        check(&[], 100, Err(DecodeError::new(0, DecodeReason::Short { wanted: 1, found: 0 })));
+        check(&[0x82, 1], 100, Err(DecodeError::new(1, DecodeReason::Short { wanted: 2, found: 1 })));
         let mut corrupt = part(&[0x81, 11]);
         corrupt[5] ^= 0x55;
         assert!(decompress(&corrupt, 100).is_err());

@@ -2,10 +2,10 @@
 //!
 //! The size of the largest event bounds memory, whatever sizes the headers claim.
 
-mod flow;
 mod inner;
 #[cfg(feature = "zstd")]
 mod memory;
+mod reader;
 #[cfg(feature = "zstd")]
 mod write;
 #[cfg_attr(not(feature = "zstd"), path = "payload/no_zstd.rs")]
@@ -13,11 +13,11 @@ mod zstd;
 
 use std::fmt;
 
-use self::flow::{Ending, Flow, Input, Source};
 pub use self::inner::{inner_size, put_inner};
+use self::reader::{PayloadDecompressor, PayloadEnding, PayloadInput, PayloadReader};
 #[cfg(feature = "zstd")]
-pub use self::write::{CompressError, Level, PayloadWriter};
-use crate::error::{DecodeError, Reason};
+pub use self::write::{CompressError, PayloadWriter, ZstdLevel};
+use crate::error::{DecodeError, DecodeReason};
 use crate::events::{PayloadCompression, TransactionPayload};
 use crate::framer::EVENT_SIZE_MAX;
 use crate::raw::RawEvent;
@@ -30,12 +30,12 @@ pub struct PayloadLimits {
     /// Maximum size of all inner events in bytes.
     pub total_size_max: u64,
     /// Treatment of the size that the payload states.
-    pub claim: SizeClaim,
+    pub claim_policy: SizeClaimPolicy,
 }
 
 /// Treatment of [`TransactionPayload::uncompressed_size`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SizeClaim {
+pub enum SizeClaimPolicy {
     /// Payloads of another size are corrupt. A few kilobytes can decompress to any size; readers can rely on the
     /// stated one.
     #[default]
@@ -48,7 +48,11 @@ impl Default for PayloadLimits {
     /// Returns limits that allow all events that a server writes. The total is not limited: payloads are decompressed
     /// as a stream, so their total size needs no memory.
     fn default() -> Self {
-        Self { event_size_max: EVENT_SIZE_MAX, total_size_max: u64::MAX, claim: SizeClaim::Binding }
+        Self {
+            event_size_max: EVENT_SIZE_MAX,
+            total_size_max: u64::MAX,
+            claim_policy: SizeClaimPolicy::Binding,
+        }
     }
 }
 
@@ -57,7 +61,7 @@ impl Default for PayloadLimits {
 pub struct PayloadOpener {
     limits: PayloadLimits,
     buffer: Vec<u8>,
-    zstd: zstd::Context,
+    zstd: zstd::ZstdContext,
 }
 
 impl PayloadOpener {
@@ -72,7 +76,7 @@ impl PayloadOpener {
     }
 
     /// Opens a payload. Its events have no checksums, whatever the format of the log: decode them with
-    /// [`Format::inside_payload`](crate::Format::inside_payload).
+    /// [`EventFormat::inside_payload`](crate::EventFormat::inside_payload).
     ///
     /// Bytes after the payload ([`TransactionPayload::rest`]) are ignored.
     ///
@@ -80,8 +84,8 @@ impl PayloadOpener {
     ///
     /// Fails if the compression is unknown or not in this build.
     pub fn open<'o>(&'o mut self, payload: &TransactionPayload<'o>) -> Result<InnerEvents<'o>, PayloadError> {
-        let input = Input { bytes: payload.payload, position: 0, ending: Ending::Here };
-        let flow = self.flow(payload.compression, payload.uncompressed_size, Pace::AtOnce)?;
+        let input = PayloadInput { bytes: payload.payload, position: 0, ending: PayloadEnding::Here };
+        let flow = self.flow(payload.compression, payload.uncompressed_size, PayloadDelivery::AtOnce)?;
         Ok(InnerEvents { flow, input })
     }
 
@@ -95,34 +99,36 @@ impl PayloadOpener {
         compression: PayloadCompression,
         claimed_size: Option<u64>,
     ) -> Result<PayloadStream<'_>, PayloadError> {
-        Ok(PayloadStream { flow: self.flow(compression, claimed_size, Pace::InPieces)? })
+        Ok(PayloadStream { flow: self.flow(compression, claimed_size, PayloadDelivery::InPieces)? })
     }
 
     fn flow(
         &mut self,
         compression: PayloadCompression,
         claimed_size: Option<u64>,
-        pace: Pace,
-    ) -> Result<Flow<'_>, PayloadError> {
+        pace: PayloadDelivery,
+    ) -> Result<PayloadReader<'_>, PayloadError> {
         self.buffer.clear();
         if self.buffer.capacity() > BUFFER_KEPT_MAX {
             // One huge event must not keep its memory forever.
             self.buffer = Vec::new();
         }
         let source = match compression {
-            PayloadCompression::Zstd => Source::Zstd(zstd::Frames::new(&mut self.zstd, pace)?),
-            PayloadCompression::None => Source::Plain,
+            PayloadCompression::Zstd => {
+                PayloadDecompressor::Zstd(zstd::ZstdFrames::new(&mut self.zstd, pace)?)
+            }
+            PayloadCompression::None => PayloadDecompressor::Plain,
             PayloadCompression::Unknown(_) => {
                 return Err(unsupported("a payload of unknown compression"));
             }
         };
-        Ok(Flow::new(source, &mut self.buffer, self.limits, claimed_size))
+        Ok(PayloadReader::new(source, &mut self.buffer, self.limits, claimed_size))
     }
 }
 
 /// Arrival of a payload: all at once, or in pieces.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Pace {
+enum PayloadDelivery {
     AtOnce,
     InPieces,
 }
@@ -131,15 +137,15 @@ enum Pace {
 const BUFFER_KEPT_MAX: usize = 8 << 20;
 
 fn unsupported(what: &'static str) -> PayloadError {
-    let error = DecodeError::new(0, Reason::Unsupported { what });
+    let error = DecodeError::new(0, DecodeReason::Unsupported { what });
     PayloadError { inner_offset: 0, payload_offset: 0, error }
 }
 
 /// Events inside one payload.
 #[derive(Debug)]
 pub struct InnerEvents<'o> {
-    flow: Flow<'o>,
-    input: Input<'o>,
+    flow: PayloadReader<'o>,
+    input: PayloadInput<'o>,
 }
 
 impl InnerEvents<'_> {
@@ -174,7 +180,7 @@ impl InnerEvents<'_> {
 /// Events inside one payload that arrives in pieces of any size.
 #[derive(Debug)]
 pub struct PayloadStream<'o> {
-    flow: Flow<'o>,
+    flow: PayloadReader<'o>,
 }
 
 impl PayloadStream<'_> {
@@ -184,10 +190,10 @@ impl PayloadStream<'_> {
     ///
     /// As [`InnerEvents::next_event`].
     pub fn next_event(&mut self, input: &mut &[u8]) -> Result<Option<RawEvent<'_>>, PayloadError> {
-        let mut piece = Input { bytes: input, position: 0, ending: Ending::Later };
-        let result = self.flow.whole_event(&mut piece);
+        let mut piece = PayloadInput { bytes: input, position: 0, ending: PayloadEnding::Later };
+        let result = self.flow.buffer_event(&mut piece);
         self.take_piece(input, piece.position);
-        Ok(result?.map(|size| self.flow.lend(size)))
+        Ok(result?.map(|size| self.flow.take_event(size)))
     }
 
     /// Appends whole events to `out`: at least one, and as many as fit in `size` bytes. Returns their number, 0 if
@@ -202,7 +208,7 @@ impl PayloadStream<'_> {
         size: usize,
         out: &mut Vec<u8>,
     ) -> Result<usize, PayloadError> {
-        let mut piece = Input { bytes: input, position: 0, ending: Ending::Later };
+        let mut piece = PayloadInput { bytes: input, position: 0, ending: PayloadEnding::Later };
         let result = self.flow.next_chunk(&mut piece, size, out);
         self.take_piece(input, piece.position);
         result
@@ -210,7 +216,7 @@ impl PayloadStream<'_> {
 
     fn take_piece(&mut self, input: &mut &[u8], size: usize) {
         *input = &input[size..];
-        self.flow.note_taken(size);
+        self.flow.add_earlier(size);
     }
 
     /// Checks that the payload ends here. Call this after all input was consumed and all events were taken.
@@ -223,8 +229,8 @@ impl PayloadStream<'_> {
     ///
     /// Panics if an event could still be taken.
     pub fn finish(&mut self) -> Result<&PayloadSummary, PayloadError> {
-        let mut nothing = Input { bytes: &[], position: 0, ending: Ending::Here };
-        match self.flow.whole_event(&mut nothing)? {
+        let mut nothing = PayloadInput { bytes: &[], position: 0, ending: PayloadEnding::Here };
+        match self.flow.buffer_event(&mut nothing)? {
             None => Ok(self.flow.summary()),
             Some(_) => panic!("ours: events are left"),
         }
@@ -292,11 +298,12 @@ mod tests {
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
     use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-    use super::flow::READ_SIZE;
+    use super::reader::READ_SIZE;
     use super::{
-        InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary, SizeClaim,
+        InnerEvents, PayloadError, PayloadLimits, PayloadOpener, PayloadStream, PayloadSummary,
+        SizeClaimPolicy,
     };
-    use crate::error::{DecodeError, Reason};
+    use crate::error::{DecodeError, DecodeReason};
     use crate::events::{PayloadCompression, TransactionPayload};
     use crate::header::HEADER_SIZE;
 
@@ -359,7 +366,7 @@ mod tests {
     fn check(
         input: &TransactionPayload<'_>,
         plain: &[u8],
-        wanted: Option<(usize, Reason)>,
+        wanted: Option<(usize, DecodeReason)>,
     ) -> PayloadSummary {
         check_within(PayloadLimits::default(), input, plain, wanted)
     }
@@ -368,18 +375,20 @@ mod tests {
         limits: PayloadLimits,
         input: &TransactionPayload<'_>,
         plain: &[u8],
-        wanted: Option<(usize, Reason)>,
+        wanted: Option<(usize, DecodeReason)>,
     ) -> PayloadSummary {
         let mut opener = PayloadOpener::with_limits(limits);
         let mut summary = None;
         // Twice, because an earlier payload, valid or not, must have no effect.
         for how in
-            [How::Events, How::Events, How::Chunks(100), How::Chunks(READ_SIZE * 2)].into_iter().chain([
-                How::Pieces(7, 0),
-                How::Pieces(1000, 0),
-                How::Pieces(1000, 300),
-                How::Pieces(1 << 20, 1 << 20),
-            ])
+            [OpenMode::Events, OpenMode::Events, OpenMode::Chunks(100), OpenMode::Chunks(READ_SIZE * 2)]
+                .into_iter()
+                .chain([
+                    OpenMode::Pieces(7, 0),
+                    OpenMode::Pieces(1000, 0),
+                    OpenMode::Pieces(1000, 300),
+                    OpenMode::Pieces(1 << 20, 1 << 20),
+                ])
         {
             let (bytes, error, found) = drain_so(&mut opener, input, how);
             assert!(bytes == plain, "{} bytes, {} wanted, {error:?}", bytes.len(), plain.len());
@@ -395,7 +404,7 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum How {
+    enum OpenMode {
         Events,
         Chunks(usize),
         /// Pieces of this size in bytes; then the size of a chunk in bytes, or 0 for one event at a time.
@@ -405,18 +414,18 @@ mod tests {
     fn drain_so(
         opener: &mut PayloadOpener,
         input: &TransactionPayload<'_>,
-        how: How,
+        how: OpenMode,
     ) -> (Vec<u8>, Option<PayloadError>, PayloadSummary) {
         match how {
-            How::Events | How::Chunks(_) => {
+            OpenMode::Events | OpenMode::Chunks(_) => {
                 let mut events = opener.open(input).unwrap();
                 let (bytes, error) = match how {
-                    How::Chunks(size) => drain_chunks(&mut events, size),
+                    OpenMode::Chunks(size) => drain_chunks(&mut events, size),
                     _ => drain(&mut events),
                 };
                 (bytes, error, *events.summary())
             }
-            How::Pieces(size, chunk) => {
+            OpenMode::Pieces(size, chunk) => {
                 let mut stream = opener.open_stream(input.compression, input.uncompressed_size).unwrap();
                 let (mut bytes, mut error) = (Vec::new(), None);
                 for mut piece in input.payload.chunks(size) {
@@ -498,7 +507,7 @@ mod tests {
             [(None, true), (Some(300), true), (Some(299), false), (Some(u64::MAX), false)]
         {
             let claim = TransactionPayload { uncompressed_size: claimed_size, ..payload(&input) };
-            let limits = PayloadLimits { claim: SizeClaim::Ignored, ..PayloadLimits::default() };
+            let limits = PayloadLimits { claim_policy: SizeClaimPolicy::Ignored, ..PayloadLimits::default() };
             let summary = check_within(limits, &claim, &plain, None);
             assert_eq!((summary.claimed_size, summary.is_claim_true()), (claimed_size, is_true));
         }
@@ -510,22 +519,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event() {
+    fn invalid_inner_events_are_refused() {
         let good = events(&[100, 70]);
-        let short = |wanted, found| Some((found, Reason::Short { wanted, found: 0 }));
+        let short = |wanted, found| Some((found, DecodeReason::Short { wanted, found: 0 }));
         let with = |bad: &[u8]| [&good, bad].concat();
         check(&payload(&zstd(&with(&[7]))), &good, short(18, 1));
         check(&payload(&zstd(&with(&event(30, 50, 0)[..49]))), &good, short(1, 49));
         let wanted = "19 bytes or more";
-        let small = Reason::Unexpected { field: "event size", found: 18, wanted };
+        let small = DecodeReason::Unexpected { field: "event size", found: 18, wanted };
         check(&payload(&zstd(&with(&event(30, 18, 0)))), &good, Some((9, small)));
         let mut large = event(30, 19, 0);
         large[9..13].copy_from_slice(&((1_u32 << 30) + 1).to_le_bytes());
         let (field, found, max) = ("event size", (1 << 30) + 1, 1 << 30);
-        check(&payload(&zstd(&with(&large))), &good, Some((9, Reason::OutOfRange { field, found, max })));
+        check(
+            &payload(&zstd(&with(&large))),
+            &good,
+            Some((9, DecodeReason::OutOfRange { field, found, max })),
+        );
         let wanted = "any but 15 and 40, which cannot be inside a payload";
         for found in [15, 40] {
-            let nested = Reason::Unexpected { field: "event type", found, wanted };
+            let nested = DecodeReason::Unexpected { field: "event type", found, wanted };
             check(&payload(&zstd(&with(&event(found as u8, 30, 0)))), &good, Some((4, nested)));
         }
     }
@@ -537,13 +550,14 @@ mod tests {
         let plain = events(&[100, 200, 300]);
         let input = zstd(&plain);
         let claiming = |claimed| TransactionPayload { uncompressed_size: Some(claimed), ..payload(&input) };
-        let wrong = |found, wanted| Reason::Differs { field: "uncompressed payload size", found, wanted };
+        let wrong =
+            |found, wanted| DecodeReason::Differs { field: "uncompressed payload size", found, wanted };
         check(&claiming(600), &plain, None);
         check(&claiming(601), &plain, Some((0, wrong(600, 601))));
         check(&claiming(599), &plain[..300], Some((0, wrong(600, 599))));
         check(&claiming(299), &plain[..100], Some((0, wrong(300, 299))));
         check(&claiming(0), &[], Some((0, wrong(100, 0))));
-        let limits = PayloadLimits { claim: SizeClaim::Ignored, ..PayloadLimits::default() };
+        let limits = PayloadLimits { claim_policy: SizeClaimPolicy::Ignored, ..PayloadLimits::default() };
         assert!(!check_within(limits, &claiming(601), &plain, None).is_claim_true());
         assert!(!check_within(limits, &claiming(0), &plain, None).is_claim_true());
         let mut huge = events(&[100, 1000]);
@@ -563,9 +577,9 @@ mod tests {
             ..PayloadLimits::default()
         };
         check_within(limits(300, 600), &payload(&input), &plain, None);
-        let reason = Reason::OutOfRange { field: "event size", found: 200, max: 199 };
+        let reason = DecodeReason::OutOfRange { field: "event size", found: 200, max: 199 };
         check_within(limits(199, 600), &payload(&input), &plain[..100], Some((9, reason)));
-        let reason = Reason::OutOfRange { field: "uncompressed payload size", found: 600, max: 599 };
+        let reason = DecodeReason::OutOfRange { field: "uncompressed payload size", found: 600, max: 599 };
         check_within(limits(300, 599), &payload(&input), &plain[..300], Some((0, reason)));
     }
 
@@ -574,7 +588,7 @@ mod tests {
         let unknown = TransactionPayload { compression: PayloadCompression::Unknown(7), ..payload(&[]) };
         let what = "a payload of unknown compression";
         let error = PayloadOpener::new().open(&unknown).unwrap_err().error;
-        assert_eq!(error, DecodeError::new(0, Reason::Unsupported { what }));
+        assert_eq!(error, DecodeError::new(0, DecodeReason::Unsupported { what }));
     }
 
     #[test]
@@ -584,18 +598,18 @@ mod tests {
         check(
             &payload(&[&zstd(&plain), &b"garbage"[..]].concat()),
             &plain,
-            Some((0, Reason::Zstd { message })),
+            Some((0, DecodeReason::Zstd { message })),
         );
-        let torn = Reason::Zstd { message: "the frame is cut off" };
+        let torn = DecodeReason::Zstd { message: "the frame is cut off" };
         check(&payload(&[&zstd(&plain), &[0x28, 0xb5][..]].concat()), &plain, Some((0, torn)));
     }
 
     #[test]
-    fn window_that_no_server_writes() {
+    fn window_above_the_limit_is_refused() {
         // A frame without content size, with a window of 256 MiB and one block of one byte.
         let input = [0x28, 0xb5, 0x2f, 0xfd, 0x00, (28 - 10) << 3, 0x09, 0x00, 0x00, 0x00];
         let message = "Frame requires too much memory for decoding";
-        check(&payload(&input), &[], Some((0, Reason::Zstd { message })));
+        check(&payload(&input), &[], Some((0, DecodeReason::Zstd { message })));
     }
 
     #[test]

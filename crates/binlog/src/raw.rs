@@ -1,24 +1,24 @@
 //! Events that are framed but not decoded.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 use crate::event::{Event, EventType};
-use crate::format::Format;
-use crate::header::{Flags, HEADER_SIZE, Header};
+use crate::format::EventFormat;
+use crate::header::{EventFlags, EventHeader, HEADER_SIZE};
 
 /// Size of the checksum after an event.
 pub const CHECKSUM_SIZE: usize = 4;
 
 /// Checksum of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checksum {
+pub enum EventChecksum {
     /// None: the log has no checksums, or the event is inside a transaction payload.
     Absent,
     /// CRC32 in the last four bytes, over all bytes before them.
     Crc32,
 }
 
-impl Checksum {
+impl EventChecksum {
     /// Returns the size in bytes.
     pub const fn size(self) -> usize {
         match self {
@@ -32,8 +32,8 @@ impl Checksum {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawEvent<'a> {
     bytes: &'a [u8],
-    header: Header,
-    checksum: Checksum,
+    header: EventHeader,
+    checksum: EventChecksum,
 }
 
 impl<'a> RawEvent<'a> {
@@ -43,17 +43,17 @@ impl<'a> RawEvent<'a> {
     ///
     /// Fails if the size of `bytes` differs from the size in the header, or is too small for a header and a checksum.
     #[inline]
-    pub fn new(bytes: &'a [u8], checksum: Checksum) -> Result<Self, DecodeError> {
-        let header = Header::decode(&mut Cursor::new(bytes))?;
+    pub fn new(bytes: &'a [u8], checksum: EventChecksum) -> Result<Self, DecodeError> {
+        let header = EventHeader::decode(&mut Cursor::new(bytes))?;
         let wanted = (header.size as usize).max(HEADER_SIZE + checksum.size());
         match bytes.len() {
             found if found < wanted => {
                 let wanted = (wanted - found) as u64;
-                Err(DecodeError::new(bytes.len(), Reason::Short { wanted, found: 0 }))
+                Err(DecodeError::new(bytes.len(), DecodeReason::Short { wanted, found: 0 }))
             }
             found if found > header.size as usize => {
                 let count = found - header.size as usize;
-                Err(DecodeError::new(header.size as usize, Reason::Trailing { count }))
+                Err(DecodeError::new(header.size as usize, DecodeReason::Trailing { count }))
             }
             _ => Ok(Self { bytes, header, checksum }),
         }
@@ -61,14 +61,14 @@ impl<'a> RawEvent<'a> {
 
     /// Splits the first event from bytes that are known to be whole events; returns `None` at the end, or if there is
     /// no whole event.
-    pub fn split_first(bytes: &'a [u8], checksum: Checksum) -> Option<(Self, &'a [u8])> {
-        let header = Header::decode(&mut Cursor::new(bytes)).ok()?;
+    pub fn split_first(bytes: &'a [u8], checksum: EventChecksum) -> Option<(Self, &'a [u8])> {
+        let header = EventHeader::decode(&mut Cursor::new(bytes)).ok()?;
         let (bytes, rest) = bytes.split_at_checked(header.size as usize)?;
         Some((Self { bytes, header, checksum }, rest))
     }
 
     /// Returns the decoded header.
-    pub const fn header(&self) -> &Header {
+    pub const fn header(&self) -> &EventHeader {
         &self.header
     }
 
@@ -88,15 +88,15 @@ impl<'a> RawEvent<'a> {
     }
 
     /// Returns the kind of checksum after the body.
-    pub const fn checksum(&self) -> Checksum {
+    pub const fn checksum(&self) -> EventChecksum {
         self.checksum
     }
 
     /// Returns the stored checksum.
     pub fn checksum_stored(&self) -> Option<u32> {
         match self.checksum {
-            Checksum::Absent => None,
-            Checksum::Crc32 => self.bytes.last_chunk().map(|bytes| u32::from_le_bytes(*bytes)),
+            EventChecksum::Absent => None,
+            EventChecksum::Crc32 => self.bytes.last_chunk().map(|bytes| u32::from_le_bytes(*bytes)),
         }
     }
 
@@ -108,11 +108,11 @@ impl<'a> RawEvent<'a> {
         if stored == computed {
             return Ok(());
         }
-        Err(DecodeError::new(covered.len(), Reason::Checksum { stored, computed }))
+        Err(DecodeError::new(covered.len(), DecodeReason::Checksum { stored, computed }))
     }
 
     /// Decodes the body into a view of these bytes.
-    pub fn decode(&self, format: &Format) -> Result<Event<'a>, DecodeError> {
+    pub fn decode(&self, format: &EventFormat) -> Result<Event<'a>, DecodeError> {
         Event::decode(self, format)
     }
 
@@ -126,7 +126,7 @@ impl<'a> RawEvent<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawEventBuf {
     bytes: Box<[u8]>,
-    checksum: Checksum,
+    checksum: EventChecksum,
 }
 
 impl RawEventBuf {
@@ -158,7 +158,7 @@ pub(crate) fn checksum(event_type: EventType, covered: &[u8]) -> u32 {
     match covered.split_first_chunk::<HEADER_SIZE>() {
         Some((header, body)) if event_type == EventType::FormatDescription => {
             let mut header = *header;
-            header[17] &= !(Flags::IN_USE.0 as u8);
+            header[17] &= !(EventFlags::IN_USE.0 as u8);
             hasher.update(&header);
             hasher.update(body);
         }

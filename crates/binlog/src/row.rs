@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::column::{Column, ColumnType, Storage};
+use crate::column::{Column, ColumnType, ValueSize};
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 use crate::events::{ColumnSet, Rows, RowsKind};
-use crate::json::{Json, JsonChanges};
+use crate::json::{JsonChanges, JsonDocument};
 use crate::table::Table;
-use crate::value::{Codec, Value};
+use crate::value::{Value, ValueDecoder};
 
 /// Decoder for rows events of one kind, one table and the same column sets.
 ///
@@ -48,19 +48,22 @@ impl RowDecoder {
         if rows.column_count != wanted {
             let found = rows.column_count;
             let offset = rows.columns_offset();
-            return Err(DecodeError::new(offset, Reason::Differs { field: "column count", found, wanted }));
+            return Err(DecodeError::new(
+                offset,
+                DecodeReason::Differs { field: "column count", found, wanted },
+            ));
         }
         let decoder = |columns: &ColumnSet<'_>, partial| {
             ImageDecoder::new(Arc::clone(&table), columns, partial)
                 .map_err(|reason| DecodeError::new(rows.columns_offset(), reason))
         };
-        let first = decoder(&rows.columns, Partial::Never)?;
+        let first = decoder(&rows.columns, PartialJson::Never)?;
         let second = |partial| rows.columns_after.map(|columns| decoder(&columns, partial)).transpose();
         let (before, after) = match rows.kind {
             RowsKind::Write => (None, Some(first)),
             RowsKind::Delete => (Some(first), None),
-            RowsKind::Update => (Some(first), second(Partial::Never)?),
-            RowsKind::PartialUpdate => (Some(first), second(Partial::Allowed)?),
+            RowsKind::Update => (Some(first), second(PartialJson::Never)?),
+            RowsKind::PartialUpdate => (Some(first), second(PartialJson::Allowed)?),
         };
         let is_sizeless = [&before, &after].into_iter().flatten().all(ImageDecoder::is_sizeless);
         Ok(Self { kind: rows.kind, before, after, is_sizeless })
@@ -73,7 +76,7 @@ impl RowDecoder {
             RowsKind::Delete | RowsKind::Update | RowsKind::PartialUpdate => (&self.before, &self.after),
         };
         let same = |decoder: &Option<ImageDecoder>, columns: Option<ColumnSet<'_>>| {
-            decoder.as_ref().map(|decoder| &*decoder.set) == columns.map(|columns| columns.bits)
+            decoder.as_ref().map(|decoder| &*decoder.column_set) == columns.map(|columns| columns.bits)
         };
         self.kind == rows.kind && same(first, Some(rows.columns)) && same(second, rows.columns_after)
     }
@@ -106,7 +109,7 @@ impl RowDecoder {
     /// Fails if the last row is cut off.
     pub fn count(&self, rows: &Rows<'_>) -> Result<u64, DecodeError> {
         if rows.rows.is_empty() {
-            return Ok(u64::from(self.next(rows) == Next::Row));
+            return Ok(u64::from(self.next(rows) == NextRow::Row));
         }
         let mut rest = rows.rows;
         let mut count = 0;
@@ -122,30 +125,30 @@ impl RowDecoder {
 
     /// Returns the first state of the iteration. An INSERT of only default values takes no bytes in a minimal image:
     /// an empty event then has one row.
-    fn next(&self, rows: &Rows<'_>) -> Next {
+    fn next(&self, rows: &Rows<'_>) -> NextRow {
         let defaults = self.kind == RowsKind::Write && self.is_sizeless && rows.column_count > 0;
         match !rows.rows.is_empty() || defaults {
-            true => Next::Row,
-            false => Next::End,
+            true => NextRow::Row,
+            false => NextRow::End,
         }
     }
 
     /// Splits the first row from `bytes`, which end at offset `end` of the event.
     #[inline(always)]
-    fn split<'d, 'a>(&'d self, bytes: &'a [u8], end: usize) -> Option<(Row<'d, 'a>, &'a [u8])> {
+    fn split<'d, 'a>(&'d self, bytes: &'a [u8], end: usize) -> Option<(RowChange<'d, 'a>, &'a [u8])> {
         if self.is_sizeless && !bytes.is_empty() {
             return None;
         }
         let mut rest = bytes;
-        let mut row = Row { before: None, after: None };
+        let mut row = RowChange { before: None, after: None };
         if let Some(decoder) = &self.before {
             let behind = decoder.skip(rest)?;
-            row.before = Some(Image::new(decoder, rest, behind, end));
+            row.before = Some(RowImage::new(decoder, rest, behind, end));
             rest = behind;
         }
         if let Some(decoder) = &self.after {
             let behind = decoder.skip(rest)?;
-            row.after = Some(Image::new(decoder, rest, behind, end));
+            row.after = Some(RowImage::new(decoder, rest, behind, end));
             rest = behind;
         }
         Some((row, rest))
@@ -173,23 +176,23 @@ impl RowDecoder {
             }
         }
         // Rows of no bytes are followed by bytes.
-        cursor.error(Reason::Trailing { count: bytes.len() })
+        cursor.error(DecodeReason::Trailing { count: bytes.len() })
     }
 }
 
 /// Change of one row.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'d, 'a> {
+pub struct RowChange<'d, 'a> {
     /// Before image: updates and deletes.
-    pub before: Option<Image<'d, 'a>>,
+    pub before: Option<RowImage<'d, 'a>>,
     /// After image: inserts and updates.
-    pub after: Option<Image<'d, 'a>>,
+    pub after: Option<RowImage<'d, 'a>>,
 }
 
-impl<'d, 'a> Row<'d, 'a> {
+impl<'d, 'a> RowChange<'d, 'a> {
     /// Returns the images: before, then after.
     #[inline]
-    pub fn images(&self) -> impl Iterator<Item = &Image<'d, 'a>> {
+    pub fn images(&self) -> impl Iterator<Item = &RowImage<'d, 'a>> {
         self.before.iter().chain(&self.after)
     }
 
@@ -207,13 +210,13 @@ impl<'d, 'a> Row<'d, 'a> {
         }
         let before = self.before.and_then(|image| image.field(column)).and_then(|before| before.bytes());
         let Some(before) = before else { return Ok(None) };
-        let changes = JsonChanges::new(bytes).and_then(|changes| changes.apply(Json::new(before)));
+        let changes = JsonChanges::new(bytes).and_then(|changes| changes.apply(JsonDocument::new(before)));
         changes.map(|document| Some(Cow::Owned(document))).map_err(|error| error.within(after.offset()))
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextRow {
     Row,
     End,
 }
@@ -225,7 +228,7 @@ pub struct RowIter<'d, 'a> {
     rest: &'a [u8],
     /// Offset of the end of `rest` in the event.
     end: usize,
-    next: Next,
+    next: NextRow,
 }
 
 impl<'a> RowIter<'_, 'a> {
@@ -241,21 +244,21 @@ impl<'a> RowIter<'_, 'a> {
 }
 
 impl<'d, 'a> Iterator for RowIter<'d, 'a> {
-    type Item = Result<Row<'d, 'a>, DecodeError>;
+    type Item = Result<RowChange<'d, 'a>, DecodeError>;
 
     // If this is not inlined, each row is copied twice, and each copy waits for the preceding stores.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.next == Next::End {
+        if self.next == NextRow::End {
             return None;
         }
         let Some((row, rest)) = self.decoder.split(self.rest, self.end) else {
-            self.next = Next::End;
+            self.next = NextRow::End;
             return Some(Err(self.decoder.fault(self.rest, self.offset())));
         };
         self.rest = rest;
         if rest.is_empty() {
-            self.next = Next::End;
+            self.next = NextRow::End;
         }
         Some(Ok(row))
     }
@@ -273,29 +276,29 @@ impl<'d, 'a> Iterator for RowIter<'d, 'a> {
 pub struct ImageDecoder {
     table: Arc<Table>,
     /// Column set of the images.
-    set: Box<[u8]>,
-    steps: Box<[Step]>,
+    column_set: Box<[u8]>,
+    columns: Box<[ImageColumn]>,
     /// Runs of an image without NULLs.
-    runs: Box<[Run]>,
+    runs: Box<[ColumnRun]>,
     null_size: usize,
     /// Bits of the last NULL byte that belong to columns. Servers set the others arbitrarily.
     null_mask: u8,
-    partial: Partial,
+    partial: PartialJson,
     /// Size in bytes of the field that marks JSON columns with changes.
     partial_size: usize,
 }
 
 /// Presence of JSON changes in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Partial {
+enum PartialJson {
     Never,
     Allowed,
 }
 
 /// One column of an image.
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    codec: Codec,
+struct ImageColumn {
+    codec: ValueDecoder,
     column: u16,
     /// Index among the table's JSON columns.
     json: Option<u16>,
@@ -307,19 +310,19 @@ struct Step {
 
 /// Consecutive fixed-size columns, and possibly one column with a length prefix after them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
+struct ColumnRun {
     fixed: u32,
     prefix: u8,
 }
 
 impl ImageDecoder {
-    fn new(table: Arc<Table>, columns: &ColumnSet<'_>, partial: Partial) -> Result<Self, Reason> {
+    fn new(table: Arc<Table>, columns: &ColumnSet<'_>, partial: PartialJson) -> Result<Self, DecodeReason> {
         let mut steps = Vec::new();
         let mut json = 0;
         for (index, column) in table.columns.iter().enumerate() {
             let is_json = matches!(column.column_type, ColumnType::Json { .. });
             if columns.contains(index) {
-                steps.push(Step::new(index, is_json.then_some(json), column)?);
+                steps.push(ImageColumn::new(index, is_json.then_some(json), column)?);
             }
             json += u16::from(is_json);
         }
@@ -329,9 +332,9 @@ impl ImageDecoder {
             used => (1 << used) - 1,
         };
         Ok(Self {
-            set: columns.bits.into(),
+            column_set: columns.bits.into(),
             runs: runs(&steps),
-            steps: steps.into(),
+            columns: steps.into(),
             null_size,
             null_mask,
             partial,
@@ -347,15 +350,15 @@ impl ImageDecoder {
 
     /// Returns the number of columns an image has.
     pub fn column_count(&self) -> usize {
-        self.steps.len()
+        self.columns.len()
     }
 
     /// Returns the bytes after the image at the front of `bytes`; `None` if it is cut off.
     #[inline]
     fn skip<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match self.partial {
-            Partial::Never => self.skip_plain(bytes),
-            Partial::Allowed => self.skip_partial(bytes),
+            PartialJson::Never => self.skip_plain(bytes),
+            PartialJson::Allowed => self.skip_partial(bytes),
         }
     }
 
@@ -378,7 +381,7 @@ impl ImageDecoder {
     }
 
     fn skip_sparse<'a>(&self, nulls: &[u8], mut rest: &'a [u8]) -> Option<&'a [u8]> {
-        for (index, step) in self.steps.iter().enumerate() {
+        for (index, step) in self.columns.iter().enumerate() {
             if !bit(nulls, index) {
                 rest = skip_value(rest.get(usize::from(step.fixed)..)?, step.prefix)?;
             }
@@ -404,18 +407,18 @@ impl ImageDecoder {
             PARTIAL_JSON => cursor.bytes(self.partial_size),
             options => {
                 let (field, found) = ("options of a row", options);
-                Err(DecodeError::new(offset, Reason::OutOfRange { field, found, max: PARTIAL_JSON }))
+                Err(DecodeError::new(offset, DecodeReason::OutOfRange { field, found, max: PARTIAL_JSON }))
             }
         }
     }
 
     /// Skips an image field by field.
     fn walk(&self, cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
-        if self.partial == Partial::Allowed {
+        if self.partial == PartialJson::Allowed {
             self.take_options(cursor)?;
         }
         let nulls = cursor.bytes(self.null_size)?;
-        for (index, step) in self.steps.iter().enumerate() {
+        for (index, step) in self.columns.iter().enumerate() {
             if bit(nulls, index) {
                 continue;
             }
@@ -429,7 +432,9 @@ impl ImageDecoder {
             match usize::try_from(size) {
                 Ok(size) => drop(cursor.bytes(size)?),
                 Err(_) => {
-                    return Err(cursor.error(Reason::Short { wanted: size, found: cursor.rest().len() }));
+                    return Err(
+                        cursor.error(DecodeReason::Short { wanted: size, found: cursor.rest().len() })
+                    );
                 }
             }
         }
@@ -438,36 +443,36 @@ impl ImageDecoder {
 
     /// Returns true if images take no bytes at all.
     fn is_sizeless(&self) -> bool {
-        self.steps.is_empty() && self.partial == Partial::Never
+        self.columns.is_empty() && self.partial == PartialJson::Never
     }
 }
 
-impl Step {
-    fn new(index: usize, json: Option<u16>, column: &Column) -> Result<Self, Reason> {
-        let (fixed, prefix) = match column.column_type.storage() {
-            Storage::Fixed(size) => (size, 0),
-            Storage::Sized(prefix) => (0, prefix),
-            Storage::Unknown => {
+impl ImageColumn {
+    fn new(index: usize, json: Option<u16>, column: &Column) -> Result<Self, DecodeReason> {
+        let (fixed, prefix) = match column.column_type.value_size() {
+            ValueSize::Fixed(size) => (size, 0),
+            ValueSize::Prefixed(prefix) => (0, prefix),
+            ValueSize::Unknown => {
                 let found = u64::from(column.type_code);
-                return Err(Reason::Unexpected {
+                return Err(DecodeReason::Unexpected {
                     field: "column type",
                     found,
                     wanted: "a type of known size",
                 });
             }
         };
-        Ok(Self { codec: column.codec(), column: index as u16, json, fixed, prefix })
+        Ok(Self { codec: column.value_decoder(), column: index as u16, json, fixed, prefix })
     }
 }
 
-fn runs(steps: &[Step]) -> Box<[Run]> {
+fn runs(steps: &[ImageColumn]) -> Box<[ColumnRun]> {
     let mut runs = Vec::new();
-    let mut run = Run::default();
+    let mut run = ColumnRun::default();
     for step in steps {
         run.fixed += u32::from(step.fixed);
         if step.prefix > 0 {
-            runs.push(Run { prefix: step.prefix, ..run });
-            run = Run::default();
+            runs.push(ColumnRun { prefix: step.prefix, ..run });
+            run = ColumnRun::default();
         }
     }
     if run.fixed > 0 {
@@ -516,7 +521,7 @@ fn bit(bits: &[u8], index: usize) -> bool {
 
 /// Before or after image of a row: the values of the columns in the event.
 #[derive(Clone, Copy, Debug)]
-pub struct Image<'d, 'a> {
+pub struct RowImage<'d, 'a> {
     decoder: &'d ImageDecoder,
     /// Whole image: see [`ImageDecoder`].
     bytes: &'a [u8],
@@ -524,7 +529,7 @@ pub struct Image<'d, 'a> {
     end: usize,
 }
 
-impl<'d, 'a> Image<'d, 'a> {
+impl<'d, 'a> RowImage<'d, 'a> {
     /// Creates an image from the bytes before `behind`. `bytes` end at offset `end` of the event.
     #[inline(always)]
     fn new(decoder: &'d ImageDecoder, bytes: &'a [u8], behind: &'a [u8], end: usize) -> Self {
@@ -547,7 +552,7 @@ impl<'d, 'a> Image<'d, 'a> {
     }
 
     /// Returns the column with this index in the table; `None` if the event omits it.
-    pub fn field(&self, column: usize) -> Option<Field<'d, 'a>> {
+    pub fn field(&self, column: usize) -> Option<RowField<'d, 'a>> {
         self.fields().find(|field| field.index() == column)
     }
 
@@ -555,13 +560,20 @@ impl<'d, 'a> Image<'d, 'a> {
     #[inline]
     pub fn fields(&self) -> FieldIter<'d, 'a> {
         let (partial, bytes) = match self.decoder.partial {
-            Partial::Never => (&[][..], self.bytes),
-            Partial::Allowed => self.options(),
+            PartialJson::Never => (&[][..], self.bytes),
+            PartialJson::Allowed => self.options(),
         };
         // Images are complete by construction.
         let (nulls, rest) = bytes.split_at_checked(self.decoder.null_size).unwrap_or_default();
-        let steps = self.decoder.steps.iter();
-        FieldIter { decoder: self.decoder, steps, partial, nulls: Nulls::new(nulls), rest, end: self.end }
+        let steps = self.decoder.columns.iter();
+        FieldIter {
+            decoder: self.decoder,
+            columns: steps,
+            partial,
+            nulls: NullBits::new(nulls),
+            rest,
+            end: self.end,
+        }
     }
 
     /// Returns the bits that mark JSON columns with changes, and the bytes after them.
@@ -574,7 +586,7 @@ impl<'d, 'a> Image<'d, 'a> {
 
 /// Iterator over NULL bits.
 #[derive(Clone, Debug)]
-struct Nulls<'a> {
+struct NullBits<'a> {
     /// Next bits, the lowest first.
     word: u64,
     /// Number of bits left in the word.
@@ -582,7 +594,7 @@ struct Nulls<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Nulls<'a> {
+impl<'a> NullBits<'a> {
     #[inline]
     fn new(bits: &'a [u8]) -> Self {
         match bits {
@@ -614,19 +626,19 @@ impl<'a> Nulls<'a> {
 #[derive(Clone, Debug)]
 pub struct FieldIter<'d, 'a> {
     decoder: &'d ImageDecoder,
-    steps: std::slice::Iter<'d, Step>,
+    columns: std::slice::Iter<'d, ImageColumn>,
     partial: &'a [u8],
-    nulls: Nulls<'a>,
+    nulls: NullBits<'a>,
     rest: &'a [u8],
     end: usize,
 }
 
 impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
-    type Item = Field<'d, 'a>;
+    type Item = RowField<'d, 'a>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.steps.next()?;
+        let step = self.columns.next()?;
         let bytes = match (self.nulls.next(), step.prefix) {
             (true, _) => None,
             (false, 0) => {
@@ -645,11 +657,11 @@ impl<'d, 'a> Iterator for FieldIter<'d, 'a> {
             [] => false,
             partial => step.json.is_some_and(|json| bit(partial, usize::from(json))),
         };
-        Some(Field { decoder: self.decoder, step, is_partial, bytes, offset })
+        Some(RowField { decoder: self.decoder, image_column: step, is_partial, bytes, offset })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.steps.size_hint()
+        self.columns.size_hint()
     }
 }
 
@@ -658,19 +670,19 @@ impl ExactSizeIterator for FieldIter<'_, '_> {}
 
 /// Value of one column in one image, not yet decoded.
 #[derive(Clone, Copy, Debug)]
-pub struct Field<'d, 'a> {
+pub struct RowField<'d, 'a> {
     decoder: &'d ImageDecoder,
-    step: &'d Step,
+    image_column: &'d ImageColumn,
     is_partial: bool,
     bytes: Option<&'a [u8]>,
     offset: usize,
 }
 
-impl<'d, 'a> Field<'d, 'a> {
+impl<'d, 'a> RowField<'d, 'a> {
     /// Returns the index of the column in the table.
     #[inline]
     pub const fn index(&self) -> usize {
-        self.step.column as usize
+        self.image_column.column as usize
     }
 
     /// Returns the column.
@@ -691,7 +703,7 @@ impl<'d, 'a> Field<'d, 'a> {
         self.is_partial
     }
 
-    /// Returns the offset of [`Field::bytes`] in the event.
+    /// Returns the offset of [`RowField::bytes`] in the event.
     pub const fn offset(&self) -> usize {
         self.offset
     }
@@ -706,7 +718,7 @@ impl<'d, 'a> Field<'d, 'a> {
         let Some(bytes) = self.bytes else { return Ok(Value::Null) };
         let value = match self.is_partial {
             true => JsonChanges::new(bytes).map(Value::JsonChanges),
-            false => self.step.codec.value(bytes),
+            false => self.image_column.codec.value(bytes),
         };
         value.map_err(|error| error.within(self.offset))
     }
@@ -718,7 +730,7 @@ mod tests {
 
     use proptest::prelude::{any, proptest};
 
-    use super::{Image, RowDecoder};
+    use super::{RowDecoder, RowImage};
     use crate::error::DecodeError;
     use crate::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
     use crate::format::Flavour;
@@ -759,7 +771,7 @@ mod tests {
         }
     }
 
-    fn show_image(image: &Image<'_, '_>) -> String {
+    fn show_image(image: &RowImage<'_, '_>) -> String {
         let fields = image.fields().map(|field| {
             let bytes = field.bytes().map_or("NULL".to_owned(), |bytes| format!("{bytes:?}"));
             format!(" {}{}={bytes}", if field.is_partial() { "~" } else { "" }, field.index())
@@ -912,7 +924,7 @@ mod tests {
                 let rows = event(kind, &table, [&set, &after], &bytes);
                 if let Ok(decoder) = RowDecoder::new(table, &rows) {
                     for row in decoder.rows(&rows).flatten() {
-                        for field in row.images().flat_map(Image::fields) {
+                        for field in row.images().flat_map(RowImage::fields) {
                             let _ = field.value();
                             let _ = row.document_after(field.index());
                         }

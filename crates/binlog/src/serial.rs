@@ -10,7 +10,7 @@ use base64_simd::STANDARD;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 
-use crate::events::{ColumnSet, DatabaseNames, MariadbGtid, MariadbGtidList, StatusVars, Xid128};
+use crate::events::{ColumnSet, DatabaseNames, MariadbGtid, MariadbGtidList, StatusVars, XaXid};
 use crate::gtid::{Gtid, GtidSet, Tsid};
 
 /// Serializes bytes that are not text.
@@ -71,7 +71,7 @@ impl Serialize for MariadbGtid {
     }
 }
 
-impl Serialize for Xid128<'_> {
+impl Serialize for XaXid<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(self)
     }
@@ -95,7 +95,7 @@ impl Serialize for ColumnSet<'_> {
 
 impl Serialize for DatabaseNames<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_seq(self.iter().map(AsText))
+        out.collect_seq(self.iter().map(SerializedText))
     }
 }
 
@@ -110,9 +110,9 @@ impl Serialize for MariadbGtidList<'_> {
     }
 }
 
-struct AsText<'a>(&'a [u8]);
+struct SerializedText<'a>(&'a [u8]);
 
-impl Serialize for AsText<'_> {
+impl Serialize for SerializedText<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         text(self.0, out)
     }

@@ -6,7 +6,7 @@ pub const ANSI_QUOTES: u64 = 4;
 pub const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 
 /// Modes that change the parsing of a statement.
-pub const OF_READING: u64 = REAL_AS_FLOAT
+pub const PARSING_MODES: u64 = REAL_AS_FLOAT
     | PIPES_AS_CONCAT
     | ANSI_QUOTES
     | IGNORE_SPACE

@@ -2,7 +2,7 @@
 
 use crate::column::{Column, ColumnType, GeometryType, resolve};
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 use crate::events::TableMap;
 use crate::format::Flavour;
 
@@ -88,7 +88,10 @@ impl Table {
         if count > COLUMNS_MAX {
             let (found, max) = (count as u64, COLUMNS_MAX as u64);
             let offset = map.metadata_offset();
-            return Err(DecodeError::new(offset, Reason::OutOfRange { field: "column count", found, max }));
+            return Err(DecodeError::new(
+                offset,
+                DecodeReason::OutOfRange { field: "column count", found, max },
+            ));
         }
         let mut metadata = Cursor::at(map.metadata, map.metadata_offset());
         let mut columns = Vec::with_capacity(count);
@@ -175,8 +178,8 @@ impl Table {
             5 => take_texts(columns, is_set, value)?,
             6 => take_texts(columns, is_enum, value)?,
             7 => take_geometry_types(columns, value)?,
-            8 => self.primary_key = Some(take_key(columns, value, Prefixes::Absent)?),
-            9 => self.primary_key = Some(take_key(columns, value, Prefixes::Present)?),
+            8 => self.primary_key = Some(take_key(columns, value, KeyPrefixes::Absent)?),
+            9 => self.primary_key = Some(take_key(columns, value, KeyPrefixes::Present)?),
             10 => take_default_collation(columns, is_enum_or_set, value)?,
             11 => take_collations(columns, is_enum_or_set, value)?,
             12 => take_bits(columns, |_| true, value, |column, bit| column.visible = Some(bit))?,
@@ -203,24 +206,24 @@ const fn is_enum_or_set(column_type: ColumnType) -> bool {
     is_enum(column_type) || is_set(column_type)
 }
 
-type Kind = fn(ColumnType) -> bool;
+type ColumnPredicate = fn(ColumnType) -> bool;
 
 /// Returns the predicate for columns counted by collation fields. MariaDB also counts geometries (seen with 10.11).
-fn collated(flavour: Flavour) -> Kind {
+fn collated(flavour: Flavour) -> ColumnPredicate {
     match flavour {
         Flavour::MySql => ColumnType::is_character,
         Flavour::MariaDb => |kind| kind.is_character() || is_geometry(kind),
     }
 }
 
-fn of_kind(columns: &mut [Column], kind: Kind) -> impl Iterator<Item = &mut Column> {
+fn of_kind(columns: &mut [Column], kind: ColumnPredicate) -> impl Iterator<Item = &mut Column> {
     columns.iter_mut().filter(move |column| kind(column.column_type))
 }
 
 /// Reads a bit for each matching column, high bit first.
 fn take_bits(
     columns: &mut [Column],
-    kind: Kind,
+    kind: ColumnPredicate,
     value: &mut Cursor<'_>,
     set: impl Fn(&mut Column, bool),
 ) -> Result<(), DecodeError> {
@@ -235,7 +238,7 @@ fn take_bits(
 /// Reads the collation of most matching columns, then the exceptions.
 fn take_default_collation(
     columns: &mut [Column],
-    kind: Kind,
+    kind: ColumnPredicate,
     value: &mut Cursor<'_>,
 ) -> Result<(), DecodeError> {
     let default = collation(value)?;
@@ -251,7 +254,11 @@ fn take_default_collation(
 }
 
 /// Reads a collation for each matching column.
-fn take_collations(columns: &mut [Column], kind: Kind, value: &mut Cursor<'_>) -> Result<(), DecodeError> {
+fn take_collations(
+    columns: &mut [Column],
+    kind: ColumnPredicate,
+    value: &mut Cursor<'_>,
+) -> Result<(), DecodeError> {
     for column in of_kind(columns, kind) {
         column.collation = Some(collation(value)?);
     }
@@ -266,12 +273,17 @@ fn take_names(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(), Deco
 }
 
 /// Reads the texts of each matching column, preceded by their number.
-fn take_texts(columns: &mut [Column], kind: Kind, value: &mut Cursor<'_>) -> Result<(), DecodeError> {
+fn take_texts(
+    columns: &mut [Column],
+    kind: ColumnPredicate,
+    value: &mut Cursor<'_>,
+) -> Result<(), DecodeError> {
     for column in of_kind(columns, kind) {
         let offset = value.offset();
         let count = value.lenenc()?;
         if count > TEXTS_MAX {
-            let reason = Reason::OutOfRange { field: "texts of ENUM or SET", found: count, max: TEXTS_MAX };
+            let reason =
+                DecodeReason::OutOfRange { field: "texts of ENUM or SET", found: count, max: TEXTS_MAX };
             return Err(DecodeError::new(offset, reason));
         }
         // The count may be false: allocate only for the texts that are there.
@@ -297,14 +309,14 @@ fn take_dimensions(columns: &mut [Column], value: &mut Cursor<'_>) -> Result<(),
         let found = value.lenenc()?;
         let max = u64::from(u32::MAX);
         let dimension = u32::try_from(found).map_err(|_| {
-            DecodeError::new(offset, Reason::OutOfRange { field: "dimension of VECTOR", found, max })
+            DecodeError::new(offset, DecodeReason::OutOfRange { field: "dimension of VECTOR", found, max })
         })?;
         column.dimension = Some(dimension);
     }
     value.finish()
 }
 
-enum Prefixes {
+enum KeyPrefixes {
     Absent,
     Present,
 }
@@ -312,14 +324,14 @@ enum Prefixes {
 fn take_key(
     columns: &[Column],
     value: &mut Cursor<'_>,
-    prefixes: Prefixes,
+    prefixes: KeyPrefixes,
 ) -> Result<Box<[KeyPart]>, DecodeError> {
     let mut parts = Vec::new();
     while !value.is_empty() {
         let column = index(value, columns.len())?;
         let prefix = match prefixes {
-            Prefixes::Absent => 0,
-            Prefixes::Present => value.lenenc()?,
+            KeyPrefixes::Absent => 0,
+            KeyPrefixes::Present => value.lenenc()?,
         };
         parts.push(KeyPart { column, prefix });
     }
@@ -331,7 +343,7 @@ fn index(value: &mut Cursor<'_>, count: usize) -> Result<usize, DecodeError> {
     let found = value.lenenc()?;
     usize::try_from(found).ok().filter(|index| *index < count).ok_or_else(|| {
         let max = (count as u64).saturating_sub(1);
-        DecodeError::new(offset, Reason::OutOfRange { field: "index of a column", found, max })
+        DecodeError::new(offset, DecodeReason::OutOfRange { field: "index of a column", found, max })
     })
 }
 
@@ -340,7 +352,7 @@ fn collation(value: &mut Cursor<'_>) -> Result<u16, DecodeError> {
     let found = value.lenenc()?;
     let max = u64::from(u16::MAX);
     u16::try_from(found)
-        .map_err(|_| DecodeError::new(offset, Reason::OutOfRange { field: "collation", found, max }))
+        .map_err(|_| DecodeError::new(offset, DecodeReason::OutOfRange { field: "collation", found, max }))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 
 /// Calendar date. Month and day may be 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -157,8 +157,11 @@ impl DateTime {
         let offset = cursor.offset();
         let packed = big_endian(&cursor.array::<5>()?);
         if packed & SET == 0 {
-            let reason =
-                Reason::Unexpected { field: "first bit of DATETIME", found: 0, wanted: "1 (not negative)" };
+            let reason = DecodeReason::Unexpected {
+                field: "first bit of DATETIME",
+                found: 0,
+                wanted: "1 (not negative)",
+            };
             return Err(DecodeError::new(offset, reason));
         }
         let stored = big_endian(cursor.bytes(usize::from(fraction.div_ceil(2)))?);
@@ -292,7 +295,7 @@ fn micros(stored: u64, fraction: u8, offset: usize) -> Result<u32, DecodeError> 
         _ => (1, 999_999),
     };
     if stored > max {
-        let reason = Reason::OutOfRange { field: "fraction of a second", found: stored, max };
+        let reason = DecodeReason::OutOfRange { field: "fraction of a second", found: stored, max };
         return Err(DecodeError::new(offset, reason));
     }
     Ok((stored * unit) as u32)

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use crate::column::{Column, ColumnType};
 use crate::cursor::Cursor;
 use crate::decimal::Decimal;
-use crate::error::{DecodeError, Reason};
-use crate::json::{Json, JsonChanges};
+use crate::error::{DecodeError, DecodeReason};
+use crate::json::{JsonChanges, JsonDocument};
 use crate::mariadb::decompress_value;
 use crate::temporal::{Date, DateTime, Time, Timestamp};
 
@@ -47,27 +47,27 @@ pub enum Value<'a> {
     /// SET: one bit for each of [`Column::texts`], the first in bit 0.
     Set(u64),
     /// BIT.
-    Bit(Bit),
+    Bit(BitValue),
     /// CHAR, VARCHAR, TEXT and its other sizes.
-    Text(Text<'a>),
+    Text(TextValue<'a>),
     /// BINARY, VARBINARY, BLOB and its other sizes; also text if the log lacks character sets.
-    Bytes(Bytes<'a>),
+    Bytes(BytesValue<'a>),
     /// JSON document.
-    Json(Json<'a>),
+    Json(JsonDocument<'a>),
     /// Changes to a JSON document.
     JsonChanges(JsonChanges<'a>),
     /// GEOMETRY and its subtypes.
-    Geometry(Geometry<'a>),
+    Geometry(GeometryValue<'a>),
     /// VECTOR.
-    Vector(Vector<'a>),
+    Vector(VectorValue<'a>),
     /// Value of a compressed column of MariaDB.
-    Compressed(Compressed<'a>),
+    Compressed(CompressedValue<'a>),
 }
 
 /// BIT value of up to 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Bit {
+pub struct BitValue {
     /// Value as a number.
     pub value: u64,
     /// Number of bits.
@@ -76,7 +76,7 @@ pub struct Bit {
 
 /// Text in the character set of its collation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Text<'a> {
+pub struct TextValue<'a> {
     /// Stored bytes; for a CHAR without the trailing spaces.
     pub bytes: &'a [u8],
     /// Number of the collation.
@@ -85,7 +85,7 @@ pub struct Text<'a> {
 
 /// Bytes that are not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bytes<'a> {
+pub struct BytesValue<'a> {
     /// Stored bytes; for a BINARY without the trailing zeros.
     pub bytes: &'a [u8],
     /// Number of trailing zeros that were removed from a BINARY.
@@ -94,12 +94,12 @@ pub struct Bytes<'a> {
 
 /// Geometry: the number of a spatial reference system, then the geometry in well-known binary format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Geometry<'a> {
+pub struct GeometryValue<'a> {
     /// Stored bytes.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Geometry<'a> {
+impl<'a> GeometryValue<'a> {
     /// Returns the number of the spatial reference system (SRID).
     pub fn srid(&self) -> Option<u32> {
         self.bytes.first_chunk().map(|srid| u32::from_le_bytes(*srid))
@@ -113,12 +113,12 @@ impl<'a> Geometry<'a> {
 
 /// Vector of little-endian floating-point numbers of four bytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Vector<'a> {
+pub struct VectorValue<'a> {
     /// Stored bytes, a multiple of four.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Vector<'a> {
+impl<'a> VectorValue<'a> {
     /// Returns the numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = f32> + use<'a> {
         let numbers: &'a [[u8; 4]] = self.bytes.as_chunks().0;
@@ -128,14 +128,14 @@ impl<'a> Vector<'a> {
 
 /// Value that MariaDB compressed separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Compressed<'a> {
+pub struct CompressedValue<'a> {
     /// Stored bytes.
     pub bytes: &'a [u8],
     /// Number of the collation, if it is logged.
     pub collation: Option<u16>,
 }
 
-impl<'a> Compressed<'a> {
+impl<'a> CompressedValue<'a> {
     /// Decompresses the value: text in the character set of its collation, or bytes. `size_max` limits its size in
     /// bytes, and thus memory.
     ///
@@ -154,11 +154,11 @@ impl Column {
     ///
     /// Fails if the bytes are no value of the column's type. Offsets count from the first of the bytes.
     pub fn value<'a>(&self, bytes: &'a [u8]) -> Result<Value<'a>, DecodeError> {
-        self.codec().value(bytes)
+        self.value_decoder().value(bytes)
     }
 
-    pub(crate) fn codec(&self) -> Codec {
-        Codec {
+    pub(crate) fn value_decoder(&self) -> ValueDecoder {
+        ValueDecoder {
             column_type: self.column_type,
             type_code: self.type_code,
             is_unsigned: self.unsigned == Some(true),
@@ -169,32 +169,40 @@ impl Column {
 
 /// The properties of a column needed to decode its values. Small, because it is used for each value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Codec {
+pub(crate) struct ValueDecoder {
     column_type: ColumnType,
     type_code: u8,
     is_unsigned: bool,
     collation: Option<u16>,
 }
 
-impl Codec {
+impl ValueDecoder {
     #[inline]
     pub(crate) fn value<'a>(&self, bytes: &'a [u8]) -> Result<Value<'a>, DecodeError> {
         match self.column_type {
-            ColumnType::TinyInt => exact(bytes).map(|[a]: [u8; 1]| self.integer([a, 0, 0, 0, 0, 0, 0, 0], 8)),
-            ColumnType::SmallInt => exact(bytes).map(|[a, b]| self.integer([a, b, 0, 0, 0, 0, 0, 0], 16)),
-            ColumnType::MediumInt => exact(bytes).map(|[a, b, c]| self.integer([a, b, c, 0, 0, 0, 0, 0], 24)),
-            ColumnType::Int => exact(bytes).map(|[a, b, c, d]| self.integer([a, b, c, d, 0, 0, 0, 0], 32)),
-            ColumnType::BigInt => exact(bytes).map(|bytes| self.integer(bytes, 64)),
-            ColumnType::Float => exact(bytes).map(|bytes| Value::Float(f32::from_le_bytes(bytes))),
-            ColumnType::Double => exact(bytes).map(|bytes| Value::Double(f64::from_le_bytes(bytes))),
-            ColumnType::Date => whole(bytes, |cursor| Date::decode(cursor).map(Value::Date)),
+            ColumnType::TinyInt => {
+                exact_array(bytes).map(|[a]: [u8; 1]| self.integer([a, 0, 0, 0, 0, 0, 0, 0], 8))
+            }
+            ColumnType::SmallInt => {
+                exact_array(bytes).map(|[a, b]| self.integer([a, b, 0, 0, 0, 0, 0, 0], 16))
+            }
+            ColumnType::MediumInt => {
+                exact_array(bytes).map(|[a, b, c]| self.integer([a, b, c, 0, 0, 0, 0, 0], 24))
+            }
+            ColumnType::Int => {
+                exact_array(bytes).map(|[a, b, c, d]| self.integer([a, b, c, d, 0, 0, 0, 0], 32))
+            }
+            ColumnType::BigInt => exact_array(bytes).map(|bytes| self.integer(bytes, 64)),
+            ColumnType::Float => exact_array(bytes).map(|bytes| Value::Float(f32::from_le_bytes(bytes))),
+            ColumnType::Double => exact_array(bytes).map(|bytes| Value::Double(f64::from_le_bytes(bytes))),
+            ColumnType::Date => decode_all(bytes, |cursor| Date::decode(cursor).map(Value::Date)),
             ColumnType::Char { .. } | ColumnType::Varchar { .. } | ColumnType::Blob { .. } => {
                 Ok(self.characters(bytes))
             }
             ColumnType::Enum { .. } => {
-                little(bytes, "size of ENUM", 2).map(|number| Value::Enum(number as u16))
+                little_endian(bytes, "size of ENUM", 2).map(|number| Value::Enum(number as u16))
             }
-            ColumnType::Set { .. } => little(bytes, "size of SET", 8).map(Value::Set),
+            ColumnType::Set { .. } => little_endian(bytes, "size of SET", 8).map(Value::Set),
             _ => self.value_rare(bytes),
         }
     }
@@ -215,40 +223,40 @@ impl Codec {
                 Decimal::new(bytes, precision, scale).map(Value::Decimal)
             }
             ColumnType::Timestamp { fraction } => {
-                whole(bytes, |cursor| Timestamp::decode(cursor, fraction).map(Value::Timestamp))
+                decode_all(bytes, |cursor| Timestamp::decode(cursor, fraction).map(Value::Timestamp))
             }
             ColumnType::DateTime { fraction } => {
-                whole(bytes, |cursor| DateTime::decode(cursor, fraction).map(Value::DateTime))
+                decode_all(bytes, |cursor| DateTime::decode(cursor, fraction).map(Value::DateTime))
             }
             ColumnType::Time { fraction } => {
-                whole(bytes, |cursor| Time::decode(cursor, fraction).map(Value::Time))
+                decode_all(bytes, |cursor| Time::decode(cursor, fraction).map(Value::Time))
             }
             ColumnType::OldTimestamp => {
-                whole(bytes, |cursor| Timestamp::decode_old(cursor).map(Value::Timestamp))
+                decode_all(bytes, |cursor| Timestamp::decode_old(cursor).map(Value::Timestamp))
             }
             ColumnType::OldDateTime => {
-                whole(bytes, |cursor| DateTime::decode_old(cursor).map(Value::DateTime))
+                decode_all(bytes, |cursor| DateTime::decode_old(cursor).map(Value::DateTime))
             }
-            ColumnType::OldTime => whole(bytes, |cursor| Time::decode_old(cursor).map(Value::Time)),
-            ColumnType::Year => exact(bytes).map(|[stored]| match stored {
+            ColumnType::OldTime => decode_all(bytes, |cursor| Time::decode_old(cursor).map(Value::Time)),
+            ColumnType::Year => exact_array(bytes).map(|[stored]| match stored {
                 0 => Value::Year(0),
                 stored => Value::Year(1900 + u16::from(stored)),
             }),
             ColumnType::Bit { bits } => bit(bytes, bits),
-            ColumnType::Json { .. } | ColumnType::TypedArray => Ok(Value::Json(Json::new(bytes))),
-            ColumnType::Geometry { .. } => Ok(Value::Geometry(Geometry { bytes })),
+            ColumnType::Json { .. } | ColumnType::TypedArray => Ok(Value::Json(JsonDocument::new(bytes))),
+            ColumnType::Geometry { .. } => Ok(Value::Geometry(GeometryValue { bytes })),
             ColumnType::Vector { .. } => match bytes.len() % 4 {
-                0 => Ok(Value::Vector(Vector { bytes })),
-                count => Err(DecodeError::new(bytes.len() - count, Reason::Trailing { count })),
+                0 => Ok(Value::Vector(VectorValue { bytes })),
+                count => Err(DecodeError::new(bytes.len() - count, DecodeReason::Trailing { count })),
             },
             ColumnType::CompressedVarchar { .. } | ColumnType::CompressedBlob { .. } => {
-                Ok(Value::Compressed(Compressed { bytes, collation: self.collation }))
+                Ok(Value::Compressed(CompressedValue { bytes, collation: self.collation }))
             }
-            ColumnType::Null => whole(bytes, |_| Ok(Value::Null)),
+            ColumnType::Null => decode_all(bytes, |_| Ok(Value::Null)),
             _ => {
                 let found = u64::from(self.type_code);
                 let wanted = "a known type";
-                Err(DecodeError::new(0, Reason::Unexpected { field: "column type", found, wanted }))
+                Err(DecodeError::new(0, DecodeReason::Unexpected { field: "column type", found, wanted }))
             }
         }
     }
@@ -267,23 +275,23 @@ impl Codec {
     #[inline]
     fn characters<'a>(&self, bytes: &'a [u8]) -> Value<'a> {
         match self.collation {
-            None | Some(BINARY) => Value::Bytes(Bytes { bytes, padding: self.padding(bytes) }),
-            Some(collation) => Value::Text(Text { bytes, collation }),
+            None | Some(BINARY) => Value::Bytes(BytesValue { bytes, padding: self.padding(bytes) }),
+            Some(collation) => Value::Text(TextValue { bytes, collation }),
         }
     }
 }
 
 #[inline]
-fn exact<const N: usize>(bytes: &[u8]) -> Result<[u8; N], DecodeError> {
+fn exact_array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], DecodeError> {
     bytes.try_into().map_err(|_| {
         let (found, wanted) = (bytes.len() as u64, N as u64);
-        DecodeError::new(0, Reason::Differs { field: "size of the value", found, wanted })
+        DecodeError::new(0, DecodeReason::Differs { field: "size of the value", found, wanted })
     })
 }
 
 /// Decodes a value from all of the bytes.
 #[inline]
-fn whole<'a>(
+fn decode_all<'a>(
     bytes: &'a [u8],
     decode: impl FnOnce(&mut Cursor<'a>) -> Result<Value<'a>, DecodeError>,
 ) -> Result<Value<'a>, DecodeError> {
@@ -294,10 +302,10 @@ fn whole<'a>(
 }
 
 #[inline]
-fn little(bytes: &[u8], field: &'static str, max: usize) -> Result<u64, DecodeError> {
+fn little_endian(bytes: &[u8], field: &'static str, max: usize) -> Result<u64, DecodeError> {
     if bytes.len() > max {
         let (found, max) = (bytes.len() as u64, max as u64);
-        return Err(DecodeError::new(0, Reason::OutOfRange { field, found, max }));
+        return Err(DecodeError::new(0, DecodeReason::OutOfRange { field, found, max }));
     }
     Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
@@ -305,17 +313,17 @@ fn little(bytes: &[u8], field: &'static str, max: usize) -> Result<u64, DecodeEr
 fn bit(bytes: &[u8], bits: u8) -> Result<Value<'_>, DecodeError> {
     let (found, wanted) = (bytes.len() as u64, u64::from(bits.div_ceil(8)));
     if found != wanted {
-        return Err(DecodeError::new(0, Reason::Differs { field: "size of BIT", found, wanted }));
+        return Err(DecodeError::new(0, DecodeReason::Differs { field: "size of BIT", found, wanted }));
     }
     let value = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    Ok(Value::Bit(Bit { value, bits }))
+    Ok(Value::Bit(BitValue { value, bits }))
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, proptest};
 
-    use super::{BINARY, Bit, Bytes, Text, Value};
+    use super::{BINARY, BitValue, BytesValue, TextValue, Value};
     use crate::column::{Column, resolve};
     use crate::cursor::Cursor;
 
@@ -364,15 +372,15 @@ mod tests {
             let bytes = Column { collation: Some(BINARY), ..unknown.clone() };
             // Only BINARY(4) is padded with zeros.
             let padding = if type_code == 254 { 3 } else { 0 };
-            check(&unknown, b"a", Ok(Value::Bytes(Bytes { bytes: b"a", padding: 0 })));
-            check(&text, b"a", Ok(Value::Text(Text { bytes: b"a", collation: 255 })));
-            check(&bytes, b"a", Ok(Value::Bytes(Bytes { bytes: b"a", padding })));
+            check(&unknown, b"a", Ok(Value::Bytes(BytesValue { bytes: b"a", padding: 0 })));
+            check(&text, b"a", Ok(Value::Text(TextValue { bytes: b"a", collation: 255 })));
+            check(&bytes, b"a", Ok(Value::Bytes(BytesValue { bytes: b"a", padding })));
         }
     }
 
     #[test]
     fn bits_and_indexes() {
-        check(&column(16, &[1, 1]).unwrap(), &[1, 2], Ok(Value::Bit(Bit { value: 258, bits: 9 })));
+        check(&column(16, &[1, 1]).unwrap(), &[1, 2], Ok(Value::Bit(BitValue { value: 258, bits: 9 })));
         check(&column(16, &[1, 1]).unwrap(), &[1], Err("byte 0: size of BIT is 1, wanted 2"));
         check(&column(254, &[247, 2]).unwrap(), &[1, 2], Ok(Value::Enum(513)));
         check(&column(254, &[248, 3]).unwrap(), &[1, 2, 3], Ok(Value::Set(0x03_0201)));

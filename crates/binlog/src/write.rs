@@ -1,20 +1,20 @@
 //! Encoding of whole events: header, body, checksum.
 
-use crate::error::{EncodeError, narrow};
+use crate::error::{EncodeError, checked_number};
 use crate::event::{Event, EventType};
-use crate::format::Format;
+use crate::format::EventFormat;
 use crate::framer::EVENT_SIZE_MAX;
-use crate::header::{HEADER_SIZE, Header, Origin};
-use crate::raw::{Checksum, RawEvent, checksum};
+use crate::header::{EventHeader, EventOrigin, HEADER_SIZE};
+use crate::raw::{EventChecksum, RawEvent, checksum};
 
-/// Value for an event's [`Header::next_position`].
+/// Value for an event's [`EventHeader::next_position`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextPosition {
     /// The end of the event, modulo 2^32; the event starts at this position of its file.
-    Behind(u64),
+    FromStart(u64),
     /// This exact value: 0 inside a transaction payload and in artificial events, the source's position in a relay
     /// log.
-    Is(u32),
+    Fixed(u32),
 }
 
 impl Event<'_> {
@@ -27,9 +27,9 @@ impl Event<'_> {
     /// As [`Event::encode`]; also fails if the event becomes larger than [`EVENT_SIZE_MAX`]. `out` is then unchanged.
     pub fn write(
         &self,
-        origin: Origin,
+        origin: EventOrigin,
         next: NextPosition,
-        format: &Format,
+        format: &EventFormat,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
         let checksum = match self {
@@ -50,9 +50,9 @@ impl RawEvent<'_> {
     /// Fails if the checksum makes the event larger than [`EVENT_SIZE_MAX`]. `out` is then unchanged.
     pub fn rewrite(
         &self,
-        origin: Origin,
+        origin: EventOrigin,
         next: NextPosition,
-        checksum: Checksum,
+        checksum: EventChecksum,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
         write(self.event_type(), origin, next, checksum, out, |out| {
@@ -67,11 +67,11 @@ impl RawEvent<'_> {
 /// # Panics
 ///
 /// Panics if `bytes` is shorter than a header and the checksum.
-pub fn move_event(bytes: &mut [u8], kind: Checksum, next: NextPosition) {
+pub fn move_event(bytes: &mut [u8], kind: EventChecksum, next: NextPosition) {
     assert!(bytes.len() >= HEADER_SIZE + kind.size(), "ours: an event is at least a header long");
     let position = next.after(bytes.len() as u32);
     bytes[13..17].copy_from_slice(&position.to_le_bytes());
-    if kind == Checksum::Crc32 {
+    if kind == EventChecksum::Crc32 {
         let covered = bytes.len() - kind.size();
         let sum = checksum(EventType::from_code(bytes[4]), &bytes[..covered]);
         bytes[covered..].copy_from_slice(&sum.to_le_bytes());
@@ -80,9 +80,9 @@ pub fn move_event(bytes: &mut [u8], kind: Checksum, next: NextPosition) {
 
 pub(crate) fn write(
     event_type: EventType,
-    origin: Origin,
+    origin: EventOrigin,
     next: NextPosition,
-    checksum: Checksum,
+    checksum: EventChecksum,
     out: &mut Vec<u8>,
     body: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
@@ -90,21 +90,21 @@ pub(crate) fn write(
     out.extend_from_slice(&[0; HEADER_SIZE]);
     let sized = body(out).and_then(|()| {
         let size = out.len() - start + checksum.size();
-        narrow("size of an event", size as u64, EVENT_SIZE_MAX)
+        checked_number("size of an event", size as u64, EVENT_SIZE_MAX)
     });
     let size = sized.inspect_err(|_| out.truncate(start))?;
-    let Origin { timestamp, server_id, flags } = origin;
+    let EventOrigin { timestamp, server_id, flags } = origin;
     let next_position = next.after(size);
-    let header = Header { timestamp, event_type, server_id, size, next_position, flags };
+    let header = EventHeader { timestamp, event_type, server_id, size, next_position, flags };
     out[start..start + HEADER_SIZE].copy_from_slice(&header.encode());
     put_checksum(checksum, event_type, start, out);
     Ok(())
 }
 
-fn put_checksum(kind: Checksum, event_type: EventType, start: usize, out: &mut Vec<u8>) {
+fn put_checksum(kind: EventChecksum, event_type: EventType, start: usize, out: &mut Vec<u8>) {
     match kind {
-        Checksum::Absent => {}
-        Checksum::Crc32 => {
+        EventChecksum::Absent => {}
+        EventChecksum::Crc32 => {
             let sum = checksum(event_type, &out[start..]);
             out.extend_from_slice(&sum.to_le_bytes());
         }
@@ -115,8 +115,8 @@ impl NextPosition {
     fn after(self, size: u32) -> u32 {
         match self {
             // Servers also keep only the low 32 bits: files can exceed 4 GiB.
-            Self::Behind(start) => (start as u32).wrapping_add(size),
-            Self::Is(position) => position,
+            Self::FromStart(start) => (start as u32).wrapping_add(size),
+            Self::Fixed(position) => position,
         }
     }
 }
@@ -127,15 +127,15 @@ mod tests {
     use crate::error::EncodeError;
     use crate::event::{Event, EventType};
     use crate::events::{Incident, Xid};
-    use crate::format::{ChecksumAlgorithm, Flavour, Format};
-    use crate::header::{Flags, Origin};
-    use crate::raw::{Checksum, RawEvent};
+    use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
+    use crate::header::{EventFlags, EventOrigin};
+    use crate::raw::{EventChecksum, RawEvent};
 
-    const ORIGIN: Origin = Origin { timestamp: 0x6bf9_3041, server_id: 1, flags: Flags(0) };
+    const ORIGIN: EventOrigin = EventOrigin { timestamp: 0x6bf9_3041, server_id: 1, flags: EventFlags(0) };
 
-    fn format(checksum: ChecksumAlgorithm) -> Format {
+    fn format(checksum: ChecksumAlgorithm) -> EventFormat {
         let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());
-        Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
+        EventFormat { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
     }
 
     fn write(event: &Event<'_>, next: NextPosition, checksum: ChecksumAlgorithm) -> Vec<u8> {
@@ -154,31 +154,32 @@ mod tests {
             assert_eq!((raw.event_type(), raw.header().origin()), (EventType::Xid, ORIGIN));
             assert_eq!((raw.verify(), raw.decode(&format(checksum))), (Ok(()), Ok(xid.clone())));
         };
-        check(NextPosition::Behind(4), ChecksumAlgorithm::Crc32, 31, 35);
-        check(NextPosition::Behind(4), ChecksumAlgorithm::Off, 27, 31);
-        check(NextPosition::Is(0), ChecksumAlgorithm::Off, 27, 0);
-        check(NextPosition::Behind(0xffff_fff0), ChecksumAlgorithm::Crc32, 31, 15);
-        check(NextPosition::Behind(0x3_0000_0000), ChecksumAlgorithm::Crc32, 31, 31);
+        check(NextPosition::FromStart(4), ChecksumAlgorithm::Crc32, 31, 35);
+        check(NextPosition::FromStart(4), ChecksumAlgorithm::Off, 27, 31);
+        check(NextPosition::Fixed(0), ChecksumAlgorithm::Off, 27, 0);
+        check(NextPosition::FromStart(0xffff_fff0), ChecksumAlgorithm::Crc32, 31, 15);
+        check(NextPosition::FromStart(0x3_0000_0000), ChecksumAlgorithm::Crc32, 31, 31);
     }
 
     #[test]
     fn an_event_moves_into_a_payload_and_out_again() {
-        let bytes = write(&Event::Xid(Xid { xid: 7 }), NextPosition::Behind(100), ChecksumAlgorithm::Crc32);
-        let raw = RawEvent::new(&bytes, Checksum::Crc32).unwrap();
+        let bytes =
+            write(&Event::Xid(Xid { xid: 7 }), NextPosition::FromStart(100), ChecksumAlgorithm::Crc32);
+        let raw = RawEvent::new(&bytes, EventChecksum::Crc32).unwrap();
         let mut inner = Vec::new();
-        raw.rewrite(ORIGIN, NextPosition::Is(0), Checksum::Absent, &mut inner).unwrap();
+        raw.rewrite(ORIGIN, NextPosition::Fixed(0), EventChecksum::Absent, &mut inner).unwrap();
         assert_eq!((inner.len(), &inner[13..17]), (27, &[0; 4][..]));
-        let inner = RawEvent::new(&inner, Checksum::Absent).unwrap();
+        let inner = RawEvent::new(&inner, EventChecksum::Absent).unwrap();
         let mut again = Vec::new();
-        inner.rewrite(ORIGIN, NextPosition::Behind(100), Checksum::Crc32, &mut again).unwrap();
+        inner.rewrite(ORIGIN, NextPosition::FromStart(100), EventChecksum::Crc32, &mut again).unwrap();
         assert_eq!(again, bytes);
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_nothing_behind() {
+    fn failed_write_leaves_the_buffer_unchanged() {
         let event = Event::Incident(Incident { incident: 1, message: &[b'x'; 256], rest: &[] });
         let mut out = b"before".to_vec();
-        let result = event.write(ORIGIN, NextPosition::Is(0), &format(ChecksumAlgorithm::Off), &mut out);
+        let result = event.write(ORIGIN, NextPosition::Fixed(0), &format(ChecksumAlgorithm::Off), &mut out);
         let wanted = EncodeError::TooLarge { field: "size of the message", found: 256, max: 255 };
         assert_eq!((result, out), (Err(wanted), b"before".to_vec()));
     }

@@ -7,8 +7,8 @@ mod common;
 use std::collections::BTreeMap;
 
 use bintide_binlog::{
-    Checksum, Event, EventType, Flags, Format, Framed, Framer, HEADER_SIZE, RawEvent, Role, Step, TrackError,
-    Tracker,
+    Event, EventChecksum, EventFlags, EventFormat, EventRole, EventType, Framer, FramerOutput, GrammarStep,
+    HEADER_SIZE, RawEvent, TrackError, TransactionTracker,
 };
 
 use common::{Sample, for_each_event, for_each_event_deep, samples};
@@ -22,9 +22,9 @@ fn logs_cut_at_every_byte() {
             for size in sizes_to_try(raw.bytes().len()) {
                 let cut = framer.clone().next(&raw.bytes()[..size]);
                 let wanted = if size < HEADER_SIZE { HEADER_SIZE } else { raw.bytes().len() };
-                assert_eq!(cut, Ok(Framed::NeedMore { wanted }), "{} {position}+{size}", sample.name);
+                assert_eq!(cut, Ok(FramerOutput::NeedMore { wanted }), "{} {position}+{size}", sample.name);
             }
-            assert_eq!(framer.next(raw.bytes()), Ok(Framed::Event(*raw)));
+            assert_eq!(framer.next(raw.bytes()), Ok(FramerOutput::Event(*raw)));
         });
     }
 }
@@ -38,7 +38,7 @@ fn events_cut_at_every_byte() {
             for size in sizes_to_try(whole.len()).filter(|size| *size >= HEADER_SIZE) {
                 let mut cut = whole[..size].to_vec();
                 cut[9..13].copy_from_slice(&(size as u32).to_le_bytes());
-                let cut = RawEvent::new(&cut, Checksum::Absent).unwrap();
+                let cut = RawEvent::new(&cut, EventChecksum::Absent).unwrap();
                 check_decoding(&cut, format, &|| format!("{} {position}+{size}", sample.name));
             }
         });
@@ -48,7 +48,7 @@ fn events_cut_at_every_byte() {
 /// With one byte changed, the checksum is wrong, and decoders return a value or an error.
 #[test]
 fn events_with_one_byte_changed() {
-    let mut random = Random(1);
+    let mut random = RandomBytes(1);
     for sample in samples() {
         for_some_events(&sample, |position, raw, format| {
             for place in sizes_to_try(raw.bytes().len()) {
@@ -56,7 +56,7 @@ fn events_with_one_byte_changed() {
                 changed[place] ^= (random.next() as u8).max(1);
                 let Ok(changed) = RawEvent::new(&changed, raw.checksum()) else { continue };
                 let what = || format!("{} {position}+{place}", sample.name);
-                if raw.checksum() == Checksum::Crc32 {
+                if raw.checksum() == EventChecksum::Crc32 {
                     assert_eq!(changed.verify().is_ok(), is_only_in_use(raw, &changed), "{}", what());
                 }
                 check_decoding(&changed, format, &what);
@@ -68,14 +68,14 @@ fn events_with_one_byte_changed() {
 /// Returns true for the only change that the checksum does not cover.
 fn is_only_in_use(raw: &RawEvent<'_>, changed: &RawEvent<'_>) -> bool {
     let mut flipped = raw.bytes().to_vec();
-    flipped[17] ^= Flags::IN_USE.0 as u8;
+    flipped[17] ^= EventFlags::IN_USE.0 as u8;
     raw.event_type() == EventType::FormatDescription && flipped == changed.bytes()
 }
 
 /// Decoded events must encode to bytes that decode to the same event; errors must be within the event.
-fn check_decoding(raw: &RawEvent<'_>, format: &Format, what: &dyn Fn() -> String) {
+fn check_decoding(raw: &RawEvent<'_>, format: &EventFormat, what: &dyn Fn() -> String) {
     let event = raw.decode(format);
-    for error in [event.as_ref().err(), Role::of(raw, format).as_ref().err()].into_iter().flatten() {
+    for error in [event.as_ref().err(), EventRole::of(raw, format).as_ref().err()].into_iter().flatten() {
         assert!(error.offset <= raw.bytes().len(), "{}: {error:?}", what());
     }
     if let Ok(event) = event {
@@ -83,20 +83,20 @@ fn check_decoding(raw: &RawEvent<'_>, format: &Format, what: &dyn Fn() -> String
     }
 }
 
-fn check_again(event: &Event<'_>, format: &Format, what: &dyn Fn() -> String) {
+fn check_again(event: &Event<'_>, format: &EventFormat, what: &dyn Fn() -> String) {
     let mut body = vec![0; HEADER_SIZE];
     event.encode(format, &mut body).unwrap_or_else(|error| panic!("{}: {error}", what()));
     body[4] = event.event_type().code();
     let size = body.len() as u32;
     body[9..13].copy_from_slice(&size.to_le_bytes());
-    let again = RawEvent::new(&body, Checksum::Absent).unwrap();
+    let again = RawEvent::new(&body, EventChecksum::Absent).unwrap();
     assert_eq!(again.decode(format).as_ref(), Ok(event), "{}", what());
 }
 
 /// With events omitted, repeated and swapped, each event still belongs to a transaction or is reported.
 #[test]
 fn logs_with_events_out_of_place() {
-    let mut random = Random(2);
+    let mut random = RandomBytes(2);
     for sample in samples() {
         for _ in 0..20 {
             shuffle_and_track(&sample, &mut random);
@@ -104,10 +104,10 @@ fn logs_with_events_out_of_place() {
     }
 }
 
-fn shuffle_and_track(sample: &Sample, random: &mut Random) {
-    let mut tracker = Tracker::new();
+fn shuffle_and_track(sample: &Sample, random: &mut RandomBytes) {
+    let mut tracker = TransactionTracker::new();
     let (mut inside, mut ended, mut cut) = (0, 0, 0);
-    let mut track = |raw: &RawEvent<'_>, format: &Format| {
+    let mut track = |raw: &RawEvent<'_>, format: &EventFormat| {
         let tracked = match tracker.track(0, raw, format) {
             Ok(tracked) => tracked,
             Err(TrackError::Fault(broken)) => {
@@ -116,7 +116,7 @@ fn shuffle_and_track(sample: &Sample, random: &mut Random) {
             }
             Err(TrackError::Decode(error)) => panic!("{}: {error}", sample.name),
         };
-        inside += u64::from(tracked.step != Step::OUTSIDE);
+        inside += u64::from(tracked.step != GrammarStep::OUTSIDE);
         ended += tracked.ended.map_or(0, |outline| outline.events);
     };
     for_each_event(&sample.bytes, |_, raw, format| match random.next() % 8 {
@@ -132,7 +132,7 @@ fn shuffle_and_track(sample: &Sample, random: &mut Random) {
 }
 
 /// Calls `see` with the first events of each type in a log, including those inside payloads.
-fn for_some_events(sample: &Sample, mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) {
+fn for_some_events(sample: &Sample, mut see: impl FnMut(usize, &RawEvent<'_>, &EventFormat)) {
     let mut seen: BTreeMap<EventType, u32> = BTreeMap::new();
     for_each_event_deep(&sample.bytes, |position, raw, format| {
         let count = seen.entry(raw.event_type()).or_default();
@@ -150,9 +150,9 @@ fn sizes_to_try(size: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Deterministic pseudo-random numbers.
-struct Random(u64);
+struct RandomBytes(u64);
 
-impl Random {
+impl RandomBytes {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33

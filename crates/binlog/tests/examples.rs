@@ -23,10 +23,10 @@ mod list_events;
 #[path = "../examples/open_payloads.rs"]
 mod open_payloads;
 
-type Run = fn(&[OsString], &mut dyn Write) -> Result<(), Box<dyn std::error::Error>>;
+type ExampleFn = fn(&[OsString], &mut dyn Write) -> Result<(), Box<dyn std::error::Error>>;
 
 /// Returns the output of an example for sample logs.
-fn output(run: Run, samples: &[&str]) -> String {
+fn output(run: ExampleFn, samples: &[&str]) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
     let paths: Vec<OsString> = samples.iter().map(|name| folder.join(name).into_os_string()).collect();
     let mut out = Vec::new();

@@ -6,7 +6,7 @@
 mod common;
 
 use bintide_binlog::events::{Query, Rows, RowsKind};
-use bintide_binlog::{EVENT_SIZE_MAX, Event, Format, RawEvent};
+use bintide_binlog::{EVENT_SIZE_MAX, Event, EventFormat, RawEvent};
 
 use common::{Sample, for_each_event, samples};
 
@@ -16,24 +16,24 @@ fn sample(name: &str) -> Sample {
 
 /// Change made by an event, without fields that differ between recordings.
 #[derive(Debug, PartialEq)]
-enum Change {
+enum PlainChange {
     Sql(Vec<u8>),
     Rows(RowsKind, Vec<u8>),
 }
 
-fn change(raw: &RawEvent<'_>, format: &Format) -> Option<Change> {
+fn change(raw: &RawEvent<'_>, format: &EventFormat) -> Option<PlainChange> {
     match raw.decode(format).unwrap() {
-        Event::Query(Query { sql, .. }) => Some(Change::Sql(sql.to_vec())),
+        Event::Query(Query { sql, .. }) => Some(PlainChange::Sql(sql.to_vec())),
         Event::WriteRowsV1(rows) | Event::UpdateRowsV1(rows) | Event::DeleteRowsV1(rows) => {
             let Rows { kind, rows, .. } = rows;
-            Some(Change::Rows(kind, rows.to_vec()))
+            Some(PlainChange::Rows(kind, rows.to_vec()))
         }
         _ => None,
     }
 }
 
 /// Returns the decompressed changes of a log, and the number of compressed events.
-fn changes(name: &str) -> (Vec<Change>, u32) {
+fn changes(name: &str) -> (Vec<PlainChange>, u32) {
     let (mut changes, mut compressed, mut bytes) = (Vec::new(), 0, Vec::new());
     for_each_event(&sample(name).bytes, |position, raw, format| {
         bytes.clear();

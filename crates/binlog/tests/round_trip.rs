@@ -8,19 +8,19 @@ use bintide_binlog::events::{
     MariadbAnnotateRows, MariadbBinlogCheckpoint, MariadbGtidEvent, MariadbGtidList, MariadbQueryCompressed,
     MariadbRowsCompressed, MariadbStartEncryption, Opaque, PayloadCompression, PreviousGtids, Query, Rand,
     Rotate, Rows, RowsFlags, RowsKind, RowsQuery, StatusVars, Stop, TableMap, TransactionContext,
-    TransactionPayload, Unknown, UserValue, UserVar, ViewChange, XaPrepare, Xid, Xid128,
+    TransactionPayload, Unknown, UserVar, UserVarValue, ViewChange, XaPrepare, XaXid, Xid,
 };
-use bintide_binlog::gtid::{Tag, Uuid};
+use bintide_binlog::gtid::{GtidTag, Uuid};
 use bintide_binlog::{
-    Checksum, ChecksumAlgorithm, EncodeError, Event, EventType, Flags, Flavour, Format, Framed, Framer,
-    NextPosition, Origin,
+    ChecksumAlgorithm, EncodeError, Event, EventChecksum, EventFlags, EventFormat, EventOrigin, EventType,
+    Flavour, Framer, FramerOutput, NextPosition,
 };
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 
-fn format(checksum: ChecksumAlgorithm, table_id_size: u8) -> Format {
+fn format(checksum: ChecksumAlgorithm, table_id_size: u8) -> EventFormat {
     let post_header_sizes = vec![table_id_size + 2; 171];
-    Format { server_version: b"9.7.4".to_vec(), post_header_sizes, checksum, flavour: Flavour::MySql }
+    EventFormat { server_version: b"9.7.4".to_vec(), post_header_sizes, checksum, flavour: Flavour::MySql }
 }
 
 /// Encodes and decodes an event, with and without a checksum, with table numbers of six and four bytes.
@@ -34,12 +34,12 @@ fn check(event: &Event<'_>) {
     }
 }
 
-fn check_as(event: &Event<'_>, format: &Format) -> Result<(), EncodeError> {
-    let origin = Origin { timestamp: 1, server_id: 2, flags: Flags(0x8000) };
+fn check_as(event: &Event<'_>, format: &EventFormat) -> Result<(), EncodeError> {
+    let origin = EventOrigin { timestamp: 1, server_id: 2, flags: EventFlags(0x8000) };
     let mut bytes = Vec::new();
-    event.write(origin, NextPosition::Behind(u64::from(u32::MAX)), format, &mut bytes)?;
+    event.write(origin, NextPosition::FromStart(u64::from(u32::MAX)), format, &mut bytes)?;
     let mut framer = Framer::with_format(format.clone());
-    let Framed::Event(raw) = framer.next(&bytes).unwrap() else { panic!("an event is whole") };
+    let FramerOutput::Event(raw) = framer.next(&bytes).unwrap() else { panic!("an event is whole") };
     assert_eq!(raw.bytes().len(), bytes.len());
     assert_eq!(raw.header().origin(), origin);
     assert_eq!(raw.header().next_position, (bytes.len() - 1) as u32);
@@ -154,7 +154,7 @@ proptest! {
     #[test]
     fn user_variables(name in bytes(100), value in proptest::option::of((any::<(u8, u32)>(), bytes(100), bytes(2)))) {
         let value = value.as_ref().map(|((kind, collation), bytes, flags)| {
-            UserValue { kind: *kind, collation: *collation, bytes, flags }
+            UserVarValue { kind: *kind, collation: *collation, bytes, flags }
         });
         check(&Event::UserVar(UserVar { name: &name, value }));
     }
@@ -177,9 +177,9 @@ proptest! {
             checksum_algorithm: algorithm,
         };
         let (event, format) = (Event::FormatDescription(description), format(ChecksumAlgorithm::Off, 6));
-        let (mut bytes, origin) = (Vec::new(), Origin::default());
-        event.write(origin, NextPosition::Behind(4), &format, &mut bytes).unwrap();
-        let checksum = if algorithm.is_some() { Checksum::Crc32 } else { Checksum::Absent };
+        let (mut bytes, origin) = (Vec::new(), EventOrigin::default());
+        event.write(origin, NextPosition::FromStart(4), &format, &mut bytes).unwrap();
+        let checksum = if algorithm.is_some() { EventChecksum::Crc32 } else { EventChecksum::Absent };
         let raw = bintide_binlog::RawEvent::new(&bytes, checksum).unwrap();
         assert_eq!((raw.verify(), raw.decode(&format)), (Ok(()), Ok(event)));
     }
@@ -214,7 +214,7 @@ proptest! {
             flags: head.0,
             uuid: Uuid::from_u128(head.1),
             gno: head.2,
-            tag: Tag::new(head.3.as_bytes()).unwrap(),
+            tag: GtidTag::new(head.3.as_bytes()).unwrap(),
             clock: LogicalClock { last_committed, sequence_number },
             stamps,
             fields_needed,
@@ -290,7 +290,7 @@ proptest! {
 
     #[test]
     fn xa(one_phase: u8, format_id: i32, gtrid in bytes(64), bqual in bytes(64), rest in bytes(5)) {
-        let xid = Xid128 { format_id, gtrid: &gtrid, bqual: &bqual };
+        let xid = XaXid { format_id, gtrid: &gtrid, bqual: &bqual };
         check(&Event::XaPrepare(XaPrepare { one_phase, xid, rest: &rest }));
     }
 }

@@ -8,18 +8,18 @@ mod common;
 use std::collections::BTreeSet;
 
 use bintide_binlog::events::Rows;
-use bintide_binlog::{Event, JsonQuotes, Tables, Value};
+use bintide_binlog::{Event, JsonQuotes, TableRegistry, Value};
 
 use common::{for_each_event_deep, samples};
 
 /// Calls `see` with each rows event and the tables known at that point.
-fn for_each_rows(mut see: impl FnMut(&str, &mut Tables, &Rows<'_>)) {
+fn for_each_rows(mut see: impl FnMut(&str, &mut TableRegistry, &Rows<'_>)) {
     for sample in samples() {
-        let mut tables = Tables::new();
+        let mut tables = TableRegistry::new();
         for_each_event_deep(&sample.bytes, |_, raw, format| {
             let event = raw.decode(format).unwrap();
             if let Event::TableMap(map) = event {
-                tables.map(&map).unwrap_or_else(|error| panic!("{} {map:?}: {error}", sample.name));
+                tables.register(&map).unwrap_or_else(|error| panic!("{} {map:?}: {error}", sample.name));
             } else if let Some(rows) = event.rows() {
                 see(&sample.name, &mut tables, rows);
             }

@@ -4,7 +4,9 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use bintide_binlog::{Checksum, ChecksumAlgorithm, Event, EventType, Flags, Format, NextPosition, RawEvent};
+use bintide_binlog::{
+    ChecksumAlgorithm, Event, EventChecksum, EventFlags, EventFormat, EventType, NextPosition, RawEvent,
+};
 
 use common::{for_each_event, for_each_event_deep, samples};
 
@@ -19,7 +21,7 @@ fn every_event_encodes_to_the_bytes_it_came_from() {
             event.encode(format, &mut body).unwrap();
             assert_eq!(body, raw.body(), "{} {position} {event:?}", sample.name);
             let mut whole = Vec::new();
-            let next = NextPosition::Is(raw.header().next_position);
+            let next = NextPosition::Fixed(raw.header().next_position);
             event.write(raw.header().origin(), next, format, &mut whole).unwrap();
             assert_eq!(whole, raw.bytes(), "{} {position} {event:?}", sample.name);
             *seen.entry(event.event_type()).or_default() += 1;
@@ -73,7 +75,7 @@ fn inner_events_have_no_position_and_no_checksum() {
     let mut count = 0;
     for sample in samples() {
         for_each_event_deep(&sample.bytes, |position, raw, format| {
-            if format.checksum == ChecksumAlgorithm::Off && raw.checksum() == Checksum::Absent {
+            if format.checksum == ChecksumAlgorithm::Off && raw.checksum() == EventChecksum::Absent {
                 let is_inner =
                     position as u64 + u64::from(raw.header().size) != u64::from(raw.header().next_position);
                 count += u32::from(is_inner);
@@ -87,7 +89,7 @@ fn inner_events_have_no_position_and_no_checksum() {
 /// Returns true if the event has a position of this file. Most events of relay logs keep their position in the
 /// source's log.
 fn is_of_this_file(name: &str, raw: &RawEvent<'_>) -> bool {
-    !name.contains("relay") || raw.header().flags.contains(Flags::RELAY_LOG)
+    !name.contains("relay") || raw.header().flags.contains(EventFlags::RELAY_LOG)
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn transaction_sizes_are_settled_as_the_server_does() {
 
 /// Recomputes the transaction size of a GTID event, and returns true if it is unchanged; `Some(false)` for events
 /// without a transaction size.
-fn resettle(raw: &RawEvent<'_>, format: &Format) -> Option<bool> {
+fn resettle(raw: &RawEvent<'_>, format: &EventFormat) -> Option<bool> {
     let checksum = raw.checksum();
     match raw.decode(format).ok()? {
         Event::Gtid(event) | Event::AnonymousGtid(event) => {
@@ -131,11 +133,11 @@ fn a_log_without_checksums_becomes_one_with_them() {
             return;
         }
         let (mut with, mut without) = (Vec::new(), Vec::new());
-        let (origin, next) = (raw.header().origin(), NextPosition::Behind(position as u64));
-        raw.rewrite(origin, next, Checksum::Crc32, &mut with).unwrap();
-        let with = RawEvent::new(&with, Checksum::Crc32).unwrap();
+        let (origin, next) = (raw.header().origin(), NextPosition::FromStart(position as u64));
+        raw.rewrite(origin, next, EventChecksum::Crc32, &mut with).unwrap();
+        let with = RawEvent::new(&with, EventChecksum::Crc32).unwrap();
         assert_eq!((with.verify(), with.body()), (Ok(()), raw.body()));
-        with.rewrite(origin, next, Checksum::Absent, &mut without).unwrap();
+        with.rewrite(origin, next, EventChecksum::Absent, &mut without).unwrap();
         assert_eq!(without, raw.bytes());
         count += 1;
     });

@@ -6,7 +6,7 @@
 mod common;
 
 use bintide_binlog::events::{Query, Rotate, StatusVars};
-use bintide_binlog::{Event, EventType, TrackError, Tracked, Tracker};
+use bintide_binlog::{Event, EventType, TrackError, TrackedEvent, TransactionTracker};
 use serde_json::{Value, json, to_value};
 
 use common::{for_each_event_deep, samples};
@@ -94,9 +94,9 @@ fn session_variables_are_named() {
 #[test]
 fn outlines_of_transactions() {
     let sample = samples().into_iter().find(|sample| sample.name == "gtids/binlog.000001").unwrap();
-    let (mut tracker, mut outlines) = (Tracker::new(), Vec::new());
+    let (mut tracker, mut outlines) = (TransactionTracker::new(), Vec::new());
     common::for_each_event(&sample.bytes, |position, raw, format| {
-        let tracked: Result<Tracked, TrackError> = tracker.track(position as u64, raw, format);
+        let tracked: Result<TrackedEvent, TrackError> = tracker.track(position as u64, raw, format);
         outlines.extend(tracked.unwrap().ended.map(|outline| to_value(outline).unwrap()));
     });
     assert_eq!(outlines[0]["kind"], "statement");

@@ -7,14 +7,15 @@ mod common;
 use std::collections::BTreeMap;
 
 use bintide_binlog::{
-    AssembleError, Assembler, Checksum, Event, EventType, Format, Grammar, Lost, Outline, PayloadOpener,
-    Place, RawEvent, Role, TrackError, Tracker, Transaction,
+    AssembleError, Event, EventChecksum, EventFormat, EventPlace, EventRole, EventType, GrammarLoss,
+    PayloadOpener, RawEvent, TrackError, Transaction, TransactionAssembler, TransactionGrammar,
+    TransactionOutline, TransactionTracker,
 };
 
 use common::{Sample, for_each_event, samples};
 
 /// Returns the outlines of a sample's transactions; panics on any fault.
-fn outlines(tracker: &mut Tracker, sample: &Sample) -> Vec<Outline> {
+fn outlines(tracker: &mut TransactionTracker, sample: &Sample) -> Vec<TransactionOutline> {
     let mut outlines = Vec::new();
     for_each_event(&sample.bytes, |position, raw, format| {
         let tracked = tracker.track(position as u64, raw, format);
@@ -28,7 +29,7 @@ fn outlines(tracker: &mut Tracker, sample: &Sample) -> Vec<Outline> {
 fn transactions_are_as_large_as_they_say() {
     let mut count = 0;
     for sample in samples() {
-        let mut tracker = Tracker::new();
+        let mut tracker = TransactionTracker::new();
         for outline in outlines(&mut tracker, &sample) {
             let size = outline.stamps.and_then(|stamps| stamps.transaction_size);
             assert_eq!(outline.size, size.unwrap_or(outline.size), "{} {outline:?}", sample.name);
@@ -44,10 +45,10 @@ fn every_announced_transaction_ends() {
     for sample in samples() {
         let mut announced = 0;
         for_each_event(&sample.bytes, |_, raw, format| {
-            let role = Role::of(raw, format).unwrap();
-            announced += usize::from(matches!(role, Role::Gtid | Role::GtidAndBegin));
+            let role = EventRole::of(raw, format).unwrap();
+            announced += usize::from(matches!(role, EventRole::Gtid | EventRole::GtidAndBegin));
         });
-        let ended = outlines(&mut Tracker::new(), &sample).len() + usize::from(sample.is_torn());
+        let ended = outlines(&mut TransactionTracker::new(), &sample).len() + usize::from(sample.is_torn());
         assert_eq!(ended, announced, "{}", sample.name);
     }
 }
@@ -57,7 +58,7 @@ fn kinds_of_transactions() {
     let kinds = |name: &str| {
         let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
         let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
-        for outline in outlines(&mut Tracker::new(), &sample) {
+        for outline in outlines(&mut TransactionTracker::new(), &sample) {
             *kinds.entry(format!("{:?}", outline.kind)).or_default() += 1;
         }
         kinds.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join(", ")
@@ -75,8 +76,10 @@ fn kinds_of_transactions() {
 fn identifiers_of_transactions() {
     let ids = |name: &str| -> Vec<String> {
         let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
-        let mut ids: Vec<String> =
-            outlines(&mut Tracker::new(), &sample).iter().map(|outline| outline.id.to_string()).collect();
+        let mut ids: Vec<String> = outlines(&mut TransactionTracker::new(), &sample)
+            .iter()
+            .map(|outline| outline.id.to_string())
+            .collect();
         ids.dedup();
         ids
     };
@@ -93,7 +96,7 @@ fn payloads_hold_what_stands_between_gtid_and_commit() {
     for sample in samples() {
         for_each_event(&sample.bytes, |position, raw, format| {
             if raw.event_type() == EventType::TransactionPayload {
-                assert_eq!(last_place(raw, format), Place::Ends, "{} {position}", sample.name);
+                assert_eq!(last_place(raw, format), EventPlace::Ends, "{} {position}", sample.name);
                 count += 1;
             }
         });
@@ -102,24 +105,24 @@ fn payloads_hold_what_stands_between_gtid_and_commit() {
 }
 
 /// Returns the place of a payload's last event; all others must be inside.
-fn last_place(raw: &RawEvent<'_>, format: &Format) -> Place {
+fn last_place(raw: &RawEvent<'_>, format: &EventFormat) -> EventPlace {
     let Event::TransactionPayload(payload) = raw.decode(format).unwrap() else { unreachable!() };
-    let (mut opener, mut grammar) = (PayloadOpener::new(), Grammar::inside_payload());
+    let (mut opener, mut grammar) = (PayloadOpener::new(), TransactionGrammar::inside_payload());
     let mut events = opener.open(&payload).unwrap();
-    let mut last = Place::Inside;
+    let mut last = EventPlace::Inside;
     while let Some(raw) = events.next_event().unwrap() {
-        assert_eq!(last, Place::Inside);
-        last = grammar.step(Role::of(&raw, format).unwrap()).unwrap().transaction;
+        assert_eq!(last, EventPlace::Inside);
+        last = grammar.step(EventRole::of(&raw, format).unwrap()).unwrap().transaction;
     }
     last
 }
 
 /// Returns all transactions of a sample up to the given limit, and the errors.
 fn assemble(sample: &Sample, size_max: usize) -> (Vec<Transaction>, Vec<AssembleError>) {
-    let mut assembler: Option<Assembler> = None;
+    let mut assembler: Option<TransactionAssembler> = None;
     let (mut whole, mut errors) = (Vec::new(), Vec::new());
     for_each_event(&sample.bytes, |position, raw, format| {
-        let assembler = assembler.get_or_insert_with(|| Assembler::new(format.clone(), size_max));
+        let assembler = assembler.get_or_insert_with(|| TransactionAssembler::new(format.clone(), size_max));
         match assembler.push(position as u64, raw, format) {
             Ok(transaction) => whole.extend(transaction),
             Err(error) => errors.push(error),
@@ -133,10 +136,10 @@ fn assembled_transactions_are_the_bytes_of_the_log() {
     for sample in samples() {
         let (transactions, errors) = assemble(&sample, usize::MAX);
         assert_eq!(errors, [], "{}", sample.name);
-        let outlines = outlines(&mut Tracker::new(), &sample);
+        let outlines = outlines(&mut TransactionTracker::new(), &sample);
         assert!(transactions.iter().map(Transaction::outline).eq(&outlines), "{}", sample.name);
         for transaction in &transactions {
-            let Outline { position, end, events, .. } = *transaction.outline();
+            let TransactionOutline { position, end, events, .. } = *transaction.outline();
             assert_eq!(transaction.bytes(), &sample.bytes[position as usize..end as usize]);
             assert_eq!(transaction.events().count() as u64, events);
             for raw in transaction.events() {
@@ -150,7 +153,8 @@ fn assembled_transactions_are_the_bytes_of_the_log() {
 #[test]
 fn transactions_beyond_the_limit_are_refused_and_the_others_come() {
     let sample = samples().into_iter().find(|sample| sample.name == "types.binlog").unwrap();
-    let sizes: Vec<u64> = outlines(&mut Tracker::new(), &sample).iter().map(|outline| outline.size).collect();
+    let sizes: Vec<u64> =
+        outlines(&mut TransactionTracker::new(), &sample).iter().map(|outline| outline.size).collect();
     for size_max in [0, 200, 500, 1000] {
         let (transactions, errors) = assemble(&sample, size_max);
         let small: Vec<u64> = sizes.iter().copied().filter(|size| *size <= size_max as u64).collect();
@@ -161,7 +165,7 @@ fn transactions_beyond_the_limit_are_refused_and_the_others_come() {
 }
 
 /// Returns a range of the events of a relay log sample.
-fn relay_events(name: &str, from: usize, to: usize) -> Vec<(u64, Vec<u8>, Checksum, Format)> {
+fn relay_events(name: &str, from: usize, to: usize) -> Vec<(u64, Vec<u8>, EventChecksum, EventFormat)> {
     let sample = samples().into_iter().find(|sample| sample.name == name).unwrap();
     let mut events = Vec::new();
     for_each_event(&sample.bytes, |position, raw, format| {
@@ -172,14 +176,14 @@ fn relay_events(name: &str, from: usize, to: usize) -> Vec<(u64, Vec<u8>, Checks
 }
 
 /// Returns the number of transactions that ended, and the number of events in those that were discarded.
-fn follow(events: &[(u64, Vec<u8>, Checksum, Format)]) -> (usize, Vec<u64>) {
-    let (mut tracker, mut ended, mut cut) = (Tracker::new(), 0, Vec::new());
+fn follow(events: &[(u64, Vec<u8>, EventChecksum, EventFormat)]) -> (usize, Vec<u64>) {
+    let (mut tracker, mut ended, mut cut) = (TransactionTracker::new(), 0, Vec::new());
     for (position, bytes, checksum, format) in events {
         let raw = RawEvent::new(bytes, *checksum).unwrap();
         match tracker.track(*position, &raw, format) {
             Ok(tracked) => ended += usize::from(tracked.ended.is_some()),
             Err(TrackError::Fault(broken)) => {
-                assert_eq!(broken.fault.lost, Lost::Transaction);
+                assert_eq!(broken.fault.lost, GrammarLoss::Transaction);
                 cut.extend(broken.cut.map(|outline| outline.events));
             }
             Err(TrackError::Decode(error)) => panic!("{error}"),
@@ -215,7 +219,7 @@ fn a_transaction_is_cut_where_the_connection_broke_off() {
 #[test]
 fn positions_go_beyond_four_gigabytes() {
     let (start, mut ends) = (5_u64 << 30, Vec::new());
-    let mut tracker = Tracker::new();
+    let mut tracker = TransactionTracker::new();
     for (position, bytes, checksum, format) in relay_events("relay/relay.000002", 0, usize::MAX) {
         let raw = RawEvent::new(&bytes, checksum).unwrap();
         let tracked = tracker.track(start + position, &raw, &format).unwrap();

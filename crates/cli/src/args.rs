@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::commands::{
     advise, completions, dump, man, receive, replay, rewrite, stats, stream, verify, warm,
 };
-use crate::screen::When;
+use crate::screen::ColorWhen;
 
 /// Reads, measures and checks MySQL binary logs.
 ///
@@ -16,23 +16,23 @@ use crate::screen::When;
 /// supported.
 #[derive(Debug, Parser)]
 #[command(name = "bintide", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(disable_help_subcommand = true, after_long_help = AFTER_HELP)]
+#[command(disable_help_subcommand = true, after_long_help = HELP_FOOTER)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalArgs,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
-const AFTER_HELP: &str = "\
+const HELP_FOOTER: &str = "\
 Examples:
   Read a log:
       bintide dump -vv binlog.000012 | less
   Count transactions, rows and bytes by table:
       bintide stats /var/lib/mysql/binlog.0000*
-  Verify all logs of a directory:
+  VerifyArgs all logs of a directory:
       bintide verify /var/lib/mysql
-  Completions for bash:
+  CompletionsArgs for bash:
       source <(bintide completions bash)
 
 Settings:
@@ -60,10 +60,10 @@ Exit codes:
 /// Options of all commands.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options of all commands")]
-pub(crate) struct Global {
+pub(crate) struct GlobalArgs {
     /// Colour of the output
-    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
-    pub(crate) color: When,
+    #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto, value_name = "WHEN")]
+    pub(crate) color: ColorWhen,
     /// Read settings from this file instead of bintide/bintide.toml in the user's configuration directory.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -74,48 +74,48 @@ pub(crate) struct Global {
 
 /// Commands of `bintide`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Print logs as text, with all options of mysqlbinlog and more.
     #[command(disable_help_flag = true, after_long_help = dump::EXAMPLES)]
-    Dump(dump::Dump),
+    Dump(dump::DumpArgs),
     /// Count transactions, rows and bytes, by table, size and time.
     #[command(after_long_help = stats::EXAMPLES)]
-    Stats(stats::Stats),
+    Stats(stats::StatsArgs),
     /// Verify logs: every checksum, position, GTID, row and payload.
     #[command(after_long_help = verify::EXAMPLES)]
-    Verify(verify::Verify),
+    Verify(verify::VerifyArgs),
     /// Estimate savings and costs of transaction compression, by level, table and size, without changing a log.
     #[command(after_long_help = advise::EXAMPLES)]
-    Advise(advise::Advise),
+    Advise(advise::AdviseArgs),
     /// Compress transactions in logs, as a server does with binlog_transaction_compression=ON.
     #[command(after_long_help = rewrite::COMPRESS_EXAMPLES)]
-    Compress(rewrite::Compress),
+    Compress(rewrite::CompressArgs),
     /// Decompress transactions in logs, for readers that do not support compressed ones.
     #[command(after_long_help = rewrite::DECOMPRESS_EXAMPLES)]
-    Decompress(rewrite::Decompress),
+    Decompress(rewrite::DecompressArgs),
     /// Receive a server's logs into a directory as they are written, byte for byte.
     #[command(after_long_help = receive::EXAMPLES)]
-    Receive(receive::Receive),
+    Receive(receive::ReceiveArgs),
     /// Apply logs to a server: in commit order, exactly once, resumable.
     #[command(after_long_help = replay::EXAMPLES)]
-    Replay(Box<replay::Replay>),
+    Replay(Box<replay::ReplayArgs>),
     /// Write row changes as JSON records in the format of Debezium or Maxwell.
     #[command(after_long_help = stream::EXAMPLES)]
-    Stream(Box<stream::Stream>),
+    Stream(Box<stream::StreamArgs>),
     /// Read the pages that a replica's applier will need into memory ahead of it.
     #[command(after_long_help = warm::EXAMPLES)]
-    Warm(Box<warm::Warm>),
+    Warm(Box<warm::WarmArgs>),
     /// Print shell completions.
     #[command(after_long_help = completions::EXAMPLES)]
-    Completions(completions::Completions),
+    Completions(completions::CompletionsArgs),
     /// Print a manual page, or write all of them to a directory.
     #[command(after_long_help = man::EXAMPLES)]
-    Man(man::Man),
+    Man(man::ManArgs),
 }
 
 /// Returns the whole command, without the defaults from settings.
 pub(crate) fn command() -> clap::Command {
-    advise::without_logs(stream::without_logs(replay::without_logs(Cli::command())))
+    advise::make_logs_optional(stream::make_logs_optional(replay::make_logs_optional(Cli::command())))
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
-use option_files::{Environment, FileChoice, FileOption};
+use option_files::{FileChoice, FileOption, OptionFileEnvironment};
 use servers::{
-    Address, ConnectionOptions, OPTION_GROUPS, OptionOrigin, OptionSources, PasswordOption, PasswordSource,
-    Prompt,
+    ConnectionOptions, OPTION_GROUPS, OptionOrigin, OptionSources, PasswordOption, PasswordPrompt,
+    PasswordSource, ServerAddress,
 };
 
-use crate::args::Global;
-use crate::exit::Failure;
+use crate::args::GlobalArgs;
+use crate::exit::CommandFailure;
 use crate::interrupt;
 use crate::option_file_messages::OptionFileMessages;
 use crate::screen;
@@ -52,7 +52,7 @@ const fn switch(name: &'static str, help: &'static str) -> OptionSpec {
 }
 
 /// Connection options.
-const CONNECTION: [OptionSpec; 26] = [
+const CONNECTION_OPTIONS: [OptionSpec; 26] = [
     short("host", 'h', "HOST", "Host name of the server; localhost means its Unix socket file"),
     short("port", 'P', "PORT", "TCP port of the server [default: 3306]"),
     short("socket", 'S', "FILE", "Unix socket file of a server on this machine"),
@@ -120,7 +120,7 @@ const CONNECTION: [OptionSpec; 26] = [
 ];
 
 /// Options that choose option files.
-const FILES: [OptionSpec; 5] = [
+const OPTION_FILE_OPTIONS: [OptionSpec; 5] = [
     valued("defaults-file", "FILE", "Read only this option file, and the login path file"),
     valued("defaults-extra-file", "FILE", "Read this option file after the global option files"),
     valued("defaults-group-suffix", "SUFFIX", "Also read groups with this suffix: [client_east] for _east"),
@@ -133,7 +133,7 @@ const HEADING: &str = "Connection options";
 const PASSWORD: &str = "password";
 const LOGIN_PATH: &str = "login-path";
 /// Options of which one is enough to name a server.
-pub(crate) const NAMING_SERVER: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
+pub(crate) const SERVER_OPTIONS: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
 /// Commands with connection options.
 const COMMANDS: [&str; 5] = ["receive", "replay", "stream", "warm", "advise"];
 
@@ -196,7 +196,7 @@ pub(crate) struct ConnectionArgs<R: ServerRole = MainServer> {
 
 /// Options of the main server that also apply to another server of the command, with lower priority than its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
+pub(crate) enum CredentialSharing {
     /// Options that strengthen TLS, and the transport options.
     Method,
     /// The options of `Method`, and this password.
@@ -209,13 +209,13 @@ pub(crate) enum Sharing {
 
 impl<R: ServerRole> clap::Args for ConnectionArgs<R> {
     fn augment_args(mut command: Command) -> Command {
-        for spec in &CONNECTION {
+        for spec in &CONNECTION_OPTIONS {
             command = command.arg(argument::<R>(spec));
         }
         if !R::PREFIX.is_empty() {
             return command;
         }
-        for spec in &FILES {
+        for spec in &OPTION_FILE_OPTIONS {
             command = command.arg(argument::<R>(spec));
         }
         // `-h` is `--host`, as in MySQL's programs.
@@ -243,8 +243,8 @@ impl<R: ServerRole> FromArgMatches for ConnectionArgs<R> {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        for spec in &CONNECTION {
-            let id = long::<R>(spec.name);
+        for spec in &CONNECTION_OPTIONS {
+            let id = option_name::<R>(spec.name);
             let options = match matches.value_source(&id) {
                 Some(ValueSource::CommandLine) => &mut self.command_line,
                 Some(_) => &mut self.settings,
@@ -279,7 +279,7 @@ fn file(matches: &ArgMatches, id: &str) -> Option<Vec<u8>> {
     matches.get_one::<String>(id).map(|text| text.as_bytes().to_vec())
 }
 
-fn long<R: ServerRole>(name: &str) -> String {
+fn option_name<R: ServerRole>(name: &str) -> String {
     match R::PREFIX {
         "" => name.to_owned(),
         prefix => format!("{prefix}-{name}"),
@@ -287,7 +287,7 @@ fn long<R: ServerRole>(name: &str) -> String {
 }
 
 fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
-    let id = long::<R>(spec.name);
+    let id = option_name::<R>(spec.name);
     let mut arg = Arg::new(id.clone()).long(id.clone()).help_heading(HEADING);
     arg = match R::PREFIX {
         "" => arg.help(spec.help),
@@ -310,7 +310,7 @@ fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
     match name {
         // The next argument is not the password, as in MySQL's programs.
         PASSWORD => arg.num_args(0..=1).require_equals(true).hide_default_value(true),
-        "password-file" | "password-command" => arg.conflicts_with(long::<R>(PASSWORD)),
+        "password-file" | "password-command" => arg.conflicts_with(option_name::<R>(PASSWORD)),
         _ => arg,
     }
 }
@@ -355,11 +355,11 @@ pub(crate) fn with_long_passwords(args: Vec<OsString>) -> Vec<OsString> {
 
 impl ConnectionArgs<MainServer> {
     /// Refuses LOG arguments together with a server.
-    pub(crate) fn refuse_beside_logs(&self) -> Result<(), Failure> {
+    pub(crate) fn refuse_beside_logs(&self) -> Result<(), CommandFailure> {
         match self.names_server() {
-            true => {
-                Err(Failure::NotBegun(anyhow!("both logs and a server are given: give only one of them")))
-            }
+            true => Err(CommandFailure::NotStarted(anyhow!(
+                "both logs and a server are given: give only one of them"
+            ))),
             false => Ok(()),
         }
     }
@@ -376,8 +376,8 @@ impl ConnectionArgs<MainServer> {
         &self,
         text: Option<&str>,
         option: &str,
-        global: &Global,
-    ) -> Result<Address, Failure> {
+        global: &GlobalArgs,
+    ) -> Result<ServerAddress, CommandFailure> {
         self.address_with(text, option, &ConnectionOptions::default(), global)
     }
 
@@ -387,33 +387,33 @@ impl ConnectionArgs<MainServer> {
         text: Option<&str>,
         option: &str,
         own: &ConnectionOptions,
-        global: &Global,
-    ) -> Result<Address, Failure> {
-        let lines = self.lines()?;
+        global: &GlobalArgs,
+    ) -> Result<ServerAddress, CommandFailure> {
+        let lines = self.option_file_lines()?;
         let sources = OptionSources::default()
             .with(OptionOrigin::CommandLine, self.command_line.clone())
-            .with(OptionOrigin::Address, of_address(text, option, global)?)
+            .with(OptionOrigin::Address, options_of_address(text, option, global)?)
             .with(OptionOrigin::Settings, self.settings.clone())
-            .with(OptionOrigin::OptionFiles, of_lines(lines)?)
+            .with(OptionOrigin::OptionFiles, options_of_lines(lines)?)
             .with(OptionOrigin::Fallback, own.clone())
-            .with(OptionOrigin::Fallback, of_environment());
+            .with(OptionOrigin::Fallback, options_of_environment());
         if text.is_none() && !sources.names_server() && !self.names_server() {
-            return Err(Failure::NotBegun(anyhow!(
+            return Err(CommandFailure::NotStarted(anyhow!(
                 "no server is named: give {option}, or --host or --socket"
             )));
         }
         if self.command_line.password.as_ref().is_some_and(is_text) {
             remark_on_open_password(global);
         }
-        self.made_out(&sources, option)
+        self.resolve_address(&sources, option)
     }
 
     /// Returns the lines of the option files, read once.
-    fn lines(&self) -> Result<&[FileOption], Failure> {
+    fn option_file_lines(&self) -> Result<&[FileOption], CommandFailure> {
         if let Some(lines) = self.lines.get() {
             return Ok(lines);
         }
-        let environment = Environment::of_process();
+        let environment = OptionFileEnvironment::of_process();
         let mut choice = self.files.clone();
         if choice.group_suffix.is_none() {
             choice.group_suffix.clone_from(&environment.group_suffix);
@@ -428,27 +428,27 @@ impl<R: ServerRole> ConnectionArgs<R> {
     pub(crate) fn address_beside(
         &self,
         main: &ConnectionArgs<MainServer>,
-        sharing: Sharing,
+        sharing: CredentialSharing,
         text: &str,
-        global: &Global,
-    ) -> Result<Address, Failure> {
+        global: &GlobalArgs,
+    ) -> Result<ServerAddress, CommandFailure> {
         let option = format!("--{}", R::OPTION);
         let mut known = ConnectionOptions::default();
-        if let Sharing::Password(password) = &sharing {
+        if let CredentialSharing::Password(password) = &sharing {
             known.password = password.is_some().then(|| PasswordOption::Source(password.clone()));
         }
         let shared = |options: &ConnectionOptions| match sharing {
-            Sharing::Method | Sharing::Password(_) => options.for_other_server(),
-            Sharing::Account => options.for_other_place(),
-            Sharing::All => options.clone(),
+            CredentialSharing::Method | CredentialSharing::Password(_) => options.for_other_server(),
+            CredentialSharing::Account => options.for_other_place(),
+            CredentialSharing::All => options.clone(),
         };
-        let mut files = of_lines(main.lines()?)?;
+        let mut files = options_of_lines(main.option_file_lines()?)?;
         let strong = OptionSources::default()
             .with(OptionOrigin::CommandLine, self.command_line.clone())
-            .with(OptionOrigin::Address, of_address(Some(text), &option, global)?)
+            .with(OptionOrigin::Address, options_of_address(Some(text), &option, global)?)
             .with(OptionOrigin::Settings, self.settings.clone())
             .with(OptionOrigin::OptionFiles, self.login_path()?);
-        if sharing != Sharing::All {
+        if sharing != CredentialSharing::All {
             // The password in an option file is for the account that the file names.
             let user = strong.user(&[
                 OptionOrigin::CommandLine,
@@ -466,32 +466,38 @@ impl<R: ServerRole> ConnectionArgs<R> {
             .with(OptionOrigin::Settings, shared(&main.settings))
             .with(OptionOrigin::Settings, known)
             .with(OptionOrigin::OptionFiles, files)
-            .with(OptionOrigin::Fallback, of_environment());
-        self.made_out(&sources, &option)
+            .with(OptionOrigin::Fallback, options_of_environment());
+        self.resolve_address(&sources, &option)
     }
 
     /// Returns the options of this server's own login path.
-    fn login_path(&self) -> Result<ConnectionOptions, Failure> {
+    fn login_path(&self) -> Result<ConnectionOptions, CommandFailure> {
         let Some(path) = &self.files.login_path else { return Ok(ConnectionOptions::default()) };
         let choice = FileChoice { none: true, login_path: Some(path.clone()), ..FileChoice::default() };
-        of_lines(&read_files(choice, &[], &Environment::of_process())?)
+        options_of_lines(&read_files(choice, &[], &OptionFileEnvironment::of_process())?)
     }
 
-    fn made_out(&self, sources: &OptionSources, option: &str) -> Result<Address, Failure> {
-        let found = sources.resolve().map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))?;
-        let mut address = Address { cancel: interrupt::cancel(), ..found.address };
-        if found.prompt == Prompt::Wanted {
-            address.password = PasswordSource::Text(self.typed_password().map_err(Failure::NotBegun)?);
+    fn resolve_address(
+        &self,
+        sources: &OptionSources,
+        option: &str,
+    ) -> Result<ServerAddress, CommandFailure> {
+        let found =
+            sources.resolve().map_err(|error| CommandFailure::NotStarted(anyhow!("{option}: {error}")))?;
+        let mut address = ServerAddress { cancel: interrupt::cancel_on_interrupt(), ..found.address };
+        if found.prompt == PasswordPrompt::Wanted {
+            address.password =
+                PasswordSource::Text(self.prompt_password().map_err(CommandFailure::NotStarted)?);
         }
         if let PasswordSource::File(_) = address.password {
             // A missing file gives an error before the work begins.
             let read = address.password.read(&address.cancel);
-            read.map_err(|error| Failure::NotBegun(error.into()))?;
+            read.map_err(|error| CommandFailure::NotStarted(error.into()))?;
         }
         Ok(address)
     }
 
-    fn typed_password(&self) -> Result<String, anyhow::Error> {
+    fn prompt_password(&self) -> Result<String, anyhow::Error> {
         if let Some(typed) = self.typed.get() {
             return Ok(typed.clone());
         }
@@ -509,20 +515,20 @@ impl<R: ServerRole> ConnectionArgs<R> {
 fn read_files(
     mut choice: FileChoice,
     groups: &[&str],
-    environment: &Environment,
-) -> Result<Vec<FileOption>, Failure> {
+    environment: &OptionFileEnvironment,
+) -> Result<Vec<FileOption>, CommandFailure> {
     let mut messages = OptionFileMessages::default();
     let read = option_files::read(&mut choice, groups, environment, &mut messages);
     // MySQL's programs ignore a missing included file. bintide does not: the options in it would be lost.
     let lines = read.ok().filter(|_| !messages.has_errors()).ok_or_else(|| {
-        Failure::NotBegun(anyhow!("could not read the option files: {}", messages.errors()))
+        CommandFailure::NotStarted(anyhow!("could not read the option files: {}", messages.errors()))
     })?;
     match &choice.login_path {
         Some(path)
             if !choice.login_none && !lines.iter().any(|line| line.group.eq_ignore_ascii_case(path)) =>
         {
             let path = String::from_utf8_lossy(path);
-            Err(Failure::NotBegun(anyhow!(
+            Err(CommandFailure::NotStarted(anyhow!(
                 "--login-path: the login path file does not contain {path}; run mysql_config_editor print --all to \
                  list its login paths"
             )))
@@ -531,14 +537,18 @@ fn read_files(
     }
 }
 
-fn of_lines(lines: &[FileOption]) -> Result<ConnectionOptions, Failure> {
-    ConnectionOptions::of_files(lines).map_err(|error| Failure::NotBegun(error.into()))
+fn options_of_lines(lines: &[FileOption]) -> Result<ConnectionOptions, CommandFailure> {
+    ConnectionOptions::of_files(lines).map_err(|error| CommandFailure::NotStarted(error.into()))
 }
 
-fn of_address(text: Option<&str>, option: &str, global: &Global) -> Result<ConnectionOptions, Failure> {
+fn options_of_address(
+    text: Option<&str>,
+    option: &str,
+    global: &GlobalArgs,
+) -> Result<ConnectionOptions, CommandFailure> {
     let Some(text) = text else { return Ok(ConnectionOptions::default()) };
     let options = ConnectionOptions::of_address(text);
-    let options = options.map_err(|error| Failure::NotBegun(anyhow!("{option}: {error}")))?;
+    let options = options.map_err(|error| CommandFailure::NotStarted(anyhow!("{option}: {error}")))?;
     if options.password.as_ref().is_some_and(is_text) {
         remark_on_open_password(global);
     }
@@ -546,7 +556,7 @@ fn of_address(text: Option<&str>, option: &str, global: &Global) -> Result<Conne
 }
 
 /// Returns the options of MySQL's environment variables.
-fn of_environment() -> ConnectionOptions {
+fn options_of_environment() -> ConnectionOptions {
     const VARIABLES: [(&str, &str); 6] = [
         ("MYSQL_HOST", "host"),
         ("MYSQL_TCP_PORT", "port"),
@@ -570,13 +580,13 @@ fn is_text(password: &PasswordOption) -> bool {
 }
 
 /// Warns of a password on the command line, once.
-pub(crate) fn remark_on_open_password(global: &Global) {
+pub(crate) fn remark_on_open_password(global: &GlobalArgs) {
     static REMARK: Once = Once::new();
     if global.quiet {
         return;
     }
     REMARK.call_once(|| {
-        screen::remark(format_args!(
+        screen::write_message(format_args!(
             "warning: other users of this machine may see a password on the command line; use --password-file, \
              --password-command, --defaults-file or --login-path"
         ));
@@ -587,9 +597,9 @@ pub(crate) fn remark_on_open_password(global: &Global) {
 mod tests {
     use std::ffi::OsString;
 
-    use servers::{ConnectionOptions, Recognition};
+    use servers::{ConnectionOptions, OptionRecognition};
 
-    use super::{CONNECTION, LOGIN_PATH, with_long_passwords};
+    use super::{CONNECTION_OPTIONS, LOGIN_PATH, with_long_passwords};
 
     #[test]
     fn passwords_that_are_attached() {
@@ -613,9 +623,9 @@ mod tests {
 
     #[test]
     fn every_option_is_known_everywhere() {
-        for spec in CONNECTION.iter().filter(|spec| spec.name != LOGIN_PATH) {
+        for spec in CONNECTION_OPTIONS.iter().filter(|spec| spec.name != LOGIN_PATH) {
             let taken = ConnectionOptions::default().set(spec.name, Some("x"));
-            assert_ne!(taken, Ok(Recognition::Unknown), "{}", spec.name);
+            assert_ne!(taken, Ok(OptionRecognition::Unknown), "{}", spec.name);
             assert!(!taken.is_err_and(|why| why.contains("not supported")), "{}", spec.name);
         }
     }

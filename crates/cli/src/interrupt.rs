@@ -9,40 +9,42 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
-use servers::Cancel;
+use servers::CancelToken;
 use signal_hook::flag;
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// Set when the work is to stop.
-static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static STOP_REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Set by SIGTERM.
 static TERMINATED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Set by a command that runs until it is stopped: a stop is its regular end.
 static RUNS_UNTIL_STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Exit code of an interrupted run: 128 plus the number of SIGINT, as in shells.
-pub(crate) const INTERRUPTED: u8 = 130;
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 /// Installs handlers for SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as with `nohup`, stays ignored.
-pub(crate) fn install() -> Result<(), Failure> {
+pub(crate) fn install() -> Result<(), CommandFailure> {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         if signal == Signal::SIGHUP && is_ignored(signal) {
             continue;
         }
-        handle(signal).context("could not install signal handlers").map_err(Failure::NotBegun)?;
+        register_handler(signal)
+            .context("could not install signal handlers")
+            .map_err(CommandFailure::NotStarted)?;
     }
     Ok(())
 }
 
 /// Registers the handlers of a signal. They run in this order, so that a second signal finds the flag of the first.
-fn handle(signal: Signal) -> std::io::Result<()> {
+fn register_handler(signal: Signal) -> std::io::Result<()> {
     let number = signal as i32;
-    flag::register_conditional_shutdown(number, INTERRUPTED.into(), Arc::clone(&REQUESTED))?;
+    flag::register_conditional_shutdown(number, EXIT_INTERRUPTED.into(), Arc::clone(&STOP_REQUESTED))?;
     if signal == Signal::SIGTERM {
         flag::register(number, Arc::clone(&TERMINATED))?;
     }
-    flag::register(number, Arc::clone(&REQUESTED)).map(drop)
+    flag::register(number, Arc::clone(&STOP_REQUESTED)).map(drop)
 }
 
 /// Tells whether this process ignores the signal; false if that is not known.
@@ -58,7 +60,7 @@ fn ignored_signals(status: &str) -> Option<u64> {
 }
 
 /// Records that this command runs until it is stopped.
-pub(crate) fn runs_until_stopped() {
+pub(crate) fn set_runs_until_stopped() {
     RUNS_UNTIL_STOPPED.store(true, Ordering::Relaxed);
 }
 
@@ -70,23 +72,23 @@ pub(crate) fn is_orderly_stop() -> bool {
 }
 
 /// Requests all work to stop, as Ctrl-C does, because a part has failed.
-pub(crate) fn request() {
-    REQUESTED.store(true, Ordering::Relaxed);
+pub(crate) fn request_stop() {
+    STOP_REQUESTED.store(true, Ordering::Relaxed);
 }
 
 /// Tells whether the work is to stop.
-pub(crate) fn requested() -> bool {
-    REQUESTED.load(Ordering::Relaxed)
+pub(crate) fn is_stop_requested() -> bool {
+    STOP_REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Returns a `Cancel` that ends waits on connections after Ctrl-C.
-pub(crate) fn cancel() -> Cancel {
+/// Returns a `CancelToken` that ends waits on connections after Ctrl-C.
+pub(crate) fn cancel_on_interrupt() -> CancelToken {
     /// Interval at which it polls for Ctrl-C.
     const POLL_INTERVAL: Duration = Duration::from_millis(100);
-    let cancel = Cancel::default();
+    let cancel = CancelToken::default();
     let watched = cancel.clone();
     thread::spawn(move || {
-        while !requested() {
+        while !is_stop_requested() {
             thread::sleep(POLL_INTERVAL);
         }
         watched.cancel();

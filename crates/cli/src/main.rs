@@ -2,20 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod arguments;
 mod commands;
 mod connection_args;
+mod dump_servers;
 mod exit;
-mod inputs;
 mod interrupt;
-mod link;
+mod log_args;
+mod log_writers;
 mod metrics;
 mod option_file_messages;
 mod page;
 mod panics;
+mod password_masking;
 mod progress;
 mod rates;
-mod running;
 mod screen;
 mod settings;
 mod temporary;
@@ -27,27 +27,27 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 
 use crate::args::Cli;
-use crate::exit::Outcome;
+use crate::exit::CommandResult;
 
 fn main() -> ExitCode {
     panics::install();
-    let args = arguments::take();
-    exit::report(panics::catch(|| match commands::dump::take(&args) {
+    let args = password_masking::read_arguments();
+    exit::report(panics::catch(|| match commands::dump::detect(&args) {
         Some(dump) => commands::dump::run(dump),
         None => run(args),
     }))
 }
 
-fn run(args: Vec<OsString>) -> Outcome {
+fn run(args: Vec<OsString>) -> CommandResult {
     let args = connection_args::with_long_passwords(args);
-    let settings = settings::load(settings::named_in(&args))?;
+    let settings = settings::load(settings::config_path(&args))?;
     let unknown = settings::unknown_variables(&args::command());
-    let command = settings::layer(args::command(), &settings)?;
+    let command = settings::apply_settings(args::command(), &settings)?;
     let command = command.color(screen::color_of_help(&args));
     let mut matches = command.try_get_matches_from(&args)?;
     let cli = Cli::from_arg_matches_mut(&mut matches)?;
     if !cli.global.quiet {
-        settings::remark_on(&unknown);
+        settings::warn_unknown(&unknown);
     }
     interrupt::install()?;
     commands::run(cli)

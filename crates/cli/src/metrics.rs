@@ -18,13 +18,13 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use nix::fcntl::OFlag;
 
-use crate::args::Global;
-use crate::exit::Failure;
+use crate::args::GlobalArgs;
+use crate::exit::CommandFailure;
 use crate::screen;
 
 /// Options that publish metrics.
 #[derive(Args, Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct MetricsArgs {
     /// Serve metrics in Prometheus' text format over HTTP at this address, for example 127.0.0.1:9104.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
@@ -46,20 +46,20 @@ const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 const REQUEST_MAX: usize = 8 << 10;
 
 /// Interval at which the file is written. Monitors read it every ten seconds or less often.
-const FILE_PERIOD: Duration = Duration::from_secs(5);
+const FILE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Returns the current metrics as text, for each request.
-type Render = Arc<dyn Fn() -> String + Send + Sync>;
+type MetricsRenderer = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Running publication of metrics. Dropping it writes the file for the last time.
 #[derive(Debug, Default)]
-pub(crate) struct Served {
+pub(crate) struct MetricsService {
     file: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-impl Metrics {
+impl MetricsArgs {
     /// Refuses an unusable file before the work begins.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), CommandFailure> {
         let Some(path) = &self.metrics_file else { return Ok(()) };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let why = match folder {
@@ -67,34 +67,34 @@ impl Metrics {
             Some(folder) if !folder.is_dir() => "its directory does not exist",
             _ => return Ok(()),
         };
-        Err(Failure::NotBegun(anyhow!("could not write metrics to {}: {why}", path.display())))
+        Err(CommandFailure::NotStarted(anyhow!("could not write metrics to {}: {why}", path.display())))
     }
 
     /// Starts publishing metrics. Prints the address on standard error, because port 0 means any free port.
     pub(crate) fn serve(
         &self,
-        global: &Global,
+        global: &GlobalArgs,
         render: impl Fn() -> String + Send + Sync + 'static,
-    ) -> Result<Served, Failure> {
-        let render: Render = Arc::new(render);
+    ) -> Result<MetricsService, CommandFailure> {
+        let render: MetricsRenderer = Arc::new(render);
         if let Some(address) = &self.metrics {
-            let bound = listen(address, Arc::clone(&render)).map_err(Failure::NotBegun)?;
+            let bound = listen(address, Arc::clone(&render)).map_err(CommandFailure::NotStarted)?;
             if !global.quiet {
-                screen::remark(format_args!("metrics are at http://{bound}/metrics"));
+                screen::write_message(format_args!("metrics are at http://{bound}/metrics"));
             }
         }
-        let Some(path) = self.metrics_file.clone() else { return Ok(Served::default()) };
+        let Some(path) = self.metrics_file.clone() else { return Ok(MetricsService::default()) };
         let written = write(&path, &render());
         written
             .with_context(|| format!("could not write metrics to {}", path.display()))
-            .map_err(Failure::NotBegun)?;
+            .map_err(CommandFailure::NotStarted)?;
         let (alive, is_alive) = channel();
-        let writer = thread::spawn(move || keep_written(&path, &render, &is_alive));
-        Ok(Served { file: Some((alive, writer)) })
+        let writer = thread::spawn(move || write_periodically(&path, &render, &is_alive));
+        Ok(MetricsService { file: Some((alive, writer)) })
     }
 }
 
-impl Drop for Served {
+impl Drop for MetricsService {
     fn drop(&mut self) {
         if let Some((alive, writer)) = self.file.take() {
             drop(alive);
@@ -104,14 +104,14 @@ impl Drop for Served {
     }
 }
 
-fn keep_written(path: &Path, render: &Render, is_alive: &Receiver<()>) {
+fn write_periodically(path: &Path, render: &MetricsRenderer, is_alive: &Receiver<()>) {
     let mut has_failed = false;
     loop {
-        let is_last = is_alive.recv_timeout(FILE_PERIOD) != Err(RecvTimeoutError::Timeout);
+        let is_last = is_alive.recv_timeout(FILE_INTERVAL) != Err(RecvTimeoutError::Timeout);
         if let Err(error) = write(path, &render())
             && !has_failed
         {
-            screen::remark(format_args!("could not write metrics to {}: {error}", path.display()));
+            screen::write_message(format_args!("could not write metrics to {}: {error}", path.display()));
             has_failed = true;
         }
         if is_last {
@@ -137,7 +137,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Starts a thread that answers requests at an address. Returns the address with its actual port.
-fn listen(address: &str, render: Render) -> Result<SocketAddr, anyhow::Error> {
+fn listen(address: &str, render: MetricsRenderer) -> Result<SocketAddr, anyhow::Error> {
     let listener = TcpListener::bind(address).map_err(|error| {
         anyhow!("could not serve metrics at {address}: {error}; expected HOST:PORT, as 127.0.0.1:9104")
     })?;
@@ -161,7 +161,7 @@ struct OpenRequests(Mutex<VecDeque<Arc<TcpStream>>>);
 
 impl OpenRequests {
     /// Answers in a new thread, and closes the oldest connection if there are too many.
-    fn answer(self: &Arc<Self>, stream: TcpStream, render: Render) -> io::Result<()> {
+    fn answer(self: &Arc<Self>, stream: TcpStream, render: MetricsRenderer) -> io::Result<()> {
         let stream = Arc::new(stream);
         let mut open = self.open();
         open.push_back(Arc::clone(&stream));
@@ -199,7 +199,7 @@ struct TimedStream<'s> {
 }
 
 impl TimedStream<'_> {
-    fn left(&self) -> io::Result<Option<Duration>> {
+    fn time_left(&self) -> io::Result<Option<Duration>> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
@@ -207,14 +207,14 @@ impl TimedStream<'_> {
 
 impl Read for TimedStream<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.set_read_timeout(self.time_left()?)?;
         self.stream.read(out)
     }
 }
 
 impl io::Write for TimedStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.set_write_timeout(self.time_left()?)?;
         self.stream.write(bytes)
     }
 
@@ -223,7 +223,7 @@ impl io::Write for TimedStream<'_> {
     }
 }
 
-fn answer(mut stream: TimedStream<'_>, render: &Render) -> io::Result<()> {
+fn answer(mut stream: TimedStream<'_>, render: &MetricsRenderer) -> io::Result<()> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_MAX {
@@ -232,10 +232,10 @@ fn answer(mut stream: TimedStream<'_>, render: &Render) -> io::Result<()> {
             size => request.extend_from_slice(&part[..size]),
         }
     }
-    let (status, body) = match asked(&request) {
-        Asked::Metrics => ("200 OK", render()),
-        Asked::Other => ("404 Not Found", "see /metrics\n".to_owned()),
-        Asked::Nothing => ("405 Method Not Allowed", "only GET is supported\n".to_owned()),
+    let (status, body) = match parse_request(&request) {
+        HttpRequest::Metrics => ("200 OK", render()),
+        HttpRequest::Other => ("404 Not Found", "see /metrics\n".to_owned()),
+        HttpRequest::Nothing => ("405 Method Not Allowed", "only GET is supported\n".to_owned()),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -247,51 +247,51 @@ fn answer(mut stream: TimedStream<'_>, render: &Render) -> io::Result<()> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum HttpRequest {
     Metrics,
     Other,
     Nothing,
 }
 
-fn asked(request: &[u8]) -> Asked {
+fn parse_request(request: &[u8]) -> HttpRequest {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
     match (words.next(), words.next()) {
         (Some(b"GET"), Some(target)) => {
             let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-            if matches!(path, b"/" | b"/metrics") { Asked::Metrics } else { Asked::Other }
+            if matches!(path, b"/" | b"/metrics") { HttpRequest::Metrics } else { HttpRequest::Other }
         }
-        _ => Asked::Nothing,
+        _ => HttpRequest::Nothing,
     }
 }
 
 /// Metrics in Prometheus' text format (version 0.0.4).
 #[derive(Debug, Default)]
-pub(crate) struct Sheet(String);
+pub(crate) struct PrometheusText(String);
 
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     /// Value that only grows until the command ends. By convention its name ends in `_total`.
     Counter,
     Gauge,
 }
 
-impl Sheet {
+impl PrometheusText {
     /// Returns the text with the metric that all commands have: the version of bintide.
     pub(crate) fn new() -> Self {
         let mut sheet = Self::default();
         let version = [("version", env!("CARGO_PKG_VERSION"))];
-        sheet.put("bintide_build_info", "Version of bintide.", Kind::Gauge, &version, 1);
+        sheet.put("bintide_build_info", "Version of bintide.", MetricKind::Gauge, &version, 1);
         sheet
     }
 
     pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.put(name, help, Kind::Counter, &[], value);
+        self.put(name, help, MetricKind::Counter, &[], value);
     }
 
     pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.put(name, help, Kind::Gauge, &[], value);
+        self.put(name, help, MetricKind::Gauge, &[], value);
     }
 
     /// Adds a metric with labels. Their values may be any text.
@@ -299,7 +299,7 @@ impl Sheet {
         &mut self,
         name: &str,
         help: &str,
-        kind: Kind,
+        kind: MetricKind,
         labels: &[(&str, &str)],
         value: impl Display,
     ) {
@@ -315,7 +315,7 @@ impl Sheet {
         &mut self,
         name: &str,
         help: &str,
-        kind: Kind,
+        kind: MetricKind,
         values: impl Iterator<Item = ([(&'static str, String); N], u64)>,
     ) {
         for (number, (labels, value)) in values.enumerate() {
@@ -332,7 +332,7 @@ impl Sheet {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for MetricKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Counter => "counter",
@@ -353,19 +353,21 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Asked, Kind, REQUEST_TIMEOUT, REQUESTS_MAX, Sheet, asked, listen, write};
+    use super::{
+        HttpRequest, MetricKind, PrometheusText, REQUEST_TIMEOUT, REQUESTS_MAX, listen, parse_request, write,
+    };
 
     #[test]
     fn the_format_is_prometheus() {
-        let mut sheet = Sheet::default();
+        let mut sheet = PrometheusText::default();
         sheet.counter("a_total", "Count.", 3);
-        sheet.put("b", "Distance.", Kind::Gauge, &[("log", "a\"b\\\n"), ("x", "y")], 1.5);
+        sheet.put("b", "Distance.", MetricKind::Gauge, &[("log", "a\"b\\\n"), ("x", "y")], 1.5);
         let wanted = "# HELP a_total Count.\n# TYPE a_total counter\na_total 3\n\
                       # HELP b Distance.\n# TYPE b gauge\nb{log=\"a\\\"b\\\\\\n\",x=\"y\"} 1.5\n";
         assert_eq!(sheet.into_text(), wanted);
-        let mut sheet = Sheet::default();
+        let mut sheet = PrometheusText::default();
         let values = [("x", 1), ("y\"", 2)].map(|(text, value)| ([("a", text.to_owned())], value));
-        sheet.family("c_total", "Both.", Kind::Counter, values.into_iter());
+        sheet.family("c_total", "Both.", MetricKind::Counter, values.into_iter());
         let wanted =
             "# HELP c_total Both.\n# TYPE c_total counter\nc_total{a=\"x\"} 1\nc_total{a=\"y\\\"\"} 2\n";
         assert_eq!(sheet.into_text(), wanted);
@@ -373,18 +375,19 @@ mod tests {
 
     #[test]
     fn requests() {
-        let check = |request: &str, wanted| assert_eq!(asked(request.as_bytes()), wanted, "{request}");
-        check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Asked::Metrics);
-        check("GET / HTTP/1.0\r\n\r\n", Asked::Metrics);
-        check("GET /metrics?x=1 HTTP/1.1\r\n\r\n", Asked::Metrics);
-        check("GET /else HTTP/1.1\r\n\r\n", Asked::Other);
-        check("POST /metrics HTTP/1.1\r\n\r\n", Asked::Nothing);
-        check("", Asked::Nothing);
-        check("GET", Asked::Nothing);
+        let check =
+            |request: &str, wanted| assert_eq!(parse_request(request.as_bytes()), wanted, "{request}");
+        check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", HttpRequest::Metrics);
+        check("GET / HTTP/1.0\r\n\r\n", HttpRequest::Metrics);
+        check("GET /metrics?x=1 HTTP/1.1\r\n\r\n", HttpRequest::Metrics);
+        check("GET /else HTTP/1.1\r\n\r\n", HttpRequest::Other);
+        check("POST /metrics HTTP/1.1\r\n\r\n", HttpRequest::Nothing);
+        check("", HttpRequest::Nothing);
+        check("GET", HttpRequest::Nothing);
     }
 
     #[test]
-    fn slow_clients_keep_nobody_waiting_and_are_closed() {
+    fn slow_clients_block_no_others_and_are_closed() {
         let bound = listen("127.0.0.1:0", Arc::new(|| "text\n".to_owned())).unwrap();
         let began = Instant::now();
         let silent: Vec<_> = (0..3 * REQUESTS_MAX).map(|_| TcpStream::connect(bound).unwrap()).collect();

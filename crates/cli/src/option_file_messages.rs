@@ -2,7 +2,7 @@
 
 use std::io;
 
-use option_files::{Diagnostics, FileOrigin, Neglect};
+use option_files::{Diagnostics, FileIgnoreReason, FileOrigin};
 
 use crate::screen;
 
@@ -26,34 +26,38 @@ impl OptionFileMessages {
     }
 }
 
-fn text_of(parts: &[&[u8]]) -> String {
+fn message_text(parts: &[&[u8]]) -> String {
     String::from_utf8_lossy(&parts.concat()).trim_end_matches('.').to_owned()
 }
 
 impl Diagnostics for OptionFileMessages {
-    fn neglected(&mut self, file: &[u8], reason: Neglect, origin: FileOrigin) {
+    fn file_ignored(&mut self, file: &[u8], reason: FileIgnoreReason, origin: FileOrigin) {
         let reason = match reason {
-            Neglect::WorldWritable => "all users may write to it; run chmod o-w",
-            Neglect::Unreadable => "this user may not read it",
-            Neglect::Directory => "it is a directory; expected a file",
-            Neglect::Damaged => "a part of it cannot be decrypted; recreate it with mysql_config_editor",
+            FileIgnoreReason::WorldWritable => "all users may write to it; run chmod o-w",
+            FileIgnoreReason::Unreadable => "this user may not read it",
+            FileIgnoreReason::Directory => "it is a directory; expected a file",
+            FileIgnoreReason::Damaged => {
+                "a part of it cannot be decrypted; recreate it with mysql_config_editor"
+            }
         };
         let file = String::from_utf8_lossy(file);
         match origin {
             FileOrigin::Named => self.errors.push(format!("{file} cannot be used: {reason}")),
-            FileOrigin::Usual => screen::remark(format_args!("[Warning] {file} is ignored: {reason}.")),
+            FileOrigin::Default => {
+                screen::write_message(format_args!("[Warning] {file} is ignored: {reason}."))
+            }
         }
     }
 
     fn warning(&mut self, text: &[&[u8]]) {
-        screen::remark(format_args!("[Warning] {}.", text_of(text)));
+        screen::write_message(format_args!("[Warning] {}.", message_text(text)));
     }
 
     fn error(&mut self, text: &[&[u8]]) {
-        self.errors.push(text_of(text));
+        self.errors.push(message_text(text));
     }
 
     fn system_error(&mut self, text: &[&[u8]], cause: &io::Error) {
-        self.errors.push(format!("{}: {cause}", text_of(text)));
+        self.errors.push(format!("{}: {cause}", message_text(text)));
     }
 }

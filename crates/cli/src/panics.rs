@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::anyhow;
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{CommandFailure, CommandResult};
 use crate::{interrupt, screen};
 
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
@@ -21,11 +21,11 @@ pub(crate) fn install() {
         if HAS_PANICKED.swap(true, Ordering::Relaxed) {
             return;
         }
-        screen::remark(line(panic));
+        screen::write_message(panic_message(panic));
         if env::var_os("RUST_BACKTRACE").is_some() {
             with_backtrace(panic);
         }
-        interrupt::request();
+        interrupt::request_stop();
     }));
 }
 
@@ -35,12 +35,12 @@ pub(crate) fn has_panicked() -> bool {
 }
 
 /// Runs `work`, and turns a panic into a failure.
-pub(crate) fn catch(work: impl FnOnce() -> Outcome) -> Outcome {
+pub(crate) fn catch(work: impl FnOnce() -> CommandResult) -> CommandResult {
     let caught = panic::catch_unwind(AssertUnwindSafe(work));
-    caught.unwrap_or_else(|_| Err(Failure::Failed(anyhow!("a thread panicked"))))
+    caught.unwrap_or_else(|_| Err(CommandFailure::Failed(anyhow!("a thread panicked"))))
 }
 
-fn line(panic: &PanicHookInfo<'_>) -> String {
+fn panic_message(panic: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
     let who = thread.name().map_or_else(|| "a thread".to_owned(), |name| format!("the thread {name}"));

@@ -6,41 +6,41 @@ use std::time::Duration;
 use crate::units::{bytes, counted};
 
 /// Time span of the rates: long enough for steady values, short enough to follow changes in the logs.
-const WINDOW: Duration = Duration::from_secs(15);
+const RATE_WINDOW: Duration = Duration::from_secs(15);
 
 /// Interval between samples. With the window, this limits memory.
-const STEP: Duration = Duration::from_millis(250);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Recent rates of transactions and bytes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rates {
-    marks: VecDeque<Mark>,
+pub(crate) struct RecentRates {
+    marks: VecDeque<RateSample>,
 }
 
 /// Sample of the progress.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct RateSample {
     /// Time since the start.
     at: Duration,
     bytes: u64,
     transactions: u64,
 }
 
-impl Rates {
+impl RecentRates {
     /// Adds a sample at this time since the start.
-    pub(crate) fn mark(&mut self, at: Duration, bytes: u64, transactions: u64) {
-        if self.marks.back().is_some_and(|last| at < last.at + STEP) {
+    pub(crate) fn add_sample(&mut self, at: Duration, bytes: u64, transactions: u64) {
+        if self.marks.back().is_some_and(|last| at < last.at + SAMPLE_INTERVAL) {
             return;
         }
-        self.marks.push_back(Mark { at, bytes, transactions });
-        while self.marks.get(1).is_some_and(|second| second.at + WINDOW <= at) {
+        self.marks.push_back(RateSample { at, bytes, transactions });
+        while self.marks.get(1).is_some_and(|second| second.at + RATE_WINDOW <= at) {
             self.marks.pop_front();
         }
     }
 
     /// Returns the rates as texts; none before the second sample.
     pub(crate) fn texts(&self) -> impl Iterator<Item = String> {
-        self.a_second().into_iter().flat_map(|(transactions, bytes_a_second)| {
+        self.per_second().into_iter().flat_map(|(transactions, bytes_a_second)| {
             [
                 format!("{}/s", counted(transactions as u64, "transaction")),
                 format!("{}/s", bytes(bytes_a_second as u64)),
@@ -50,12 +50,12 @@ impl Rates {
 
     /// Returns the estimated seconds until this number of bytes is reached.
     pub(crate) fn seconds_to(&self, bytes_total: u64) -> Option<f64> {
-        let (_, bytes) = self.a_second()?;
+        let (_, bytes) = self.per_second()?;
         Some(bytes_total.saturating_sub(self.marks.back()?.bytes) as f64 / bytes)
     }
 
     /// Returns transactions and bytes per second; `None` before the second sample.
-    fn a_second(&self) -> Option<(f64, f64)> {
+    fn per_second(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let seconds = last.at.saturating_sub(first.at).as_secs_f64();
         let a_second = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
@@ -68,17 +68,17 @@ impl Rates {
 mod tests {
     use std::time::Duration;
 
-    use super::Rates;
+    use super::RecentRates;
 
     #[test]
-    fn rates_look_back_a_while_only() {
-        let mut rates = Rates::default();
+    fn rates_cover_recent_samples_only() {
+        let mut rates = RecentRates::default();
         let mut transactions = 0;
         for second in 0..100_u64 {
             transactions += if second < 50 { 1000 } else { 10 };
-            rates.mark(Duration::from_secs(second), 0, transactions);
+            rates.add_sample(Duration::from_secs(second), 0, transactions);
         }
         assert!(rates.marks.len() <= 17, "{}", rates.marks.len());
-        assert_eq!(rates.a_second().map(|(transactions, _)| transactions as u64), Some(10));
+        assert_eq!(rates.per_second().map(|(transactions, _)| transactions as u64), Some(10));
     }
 }

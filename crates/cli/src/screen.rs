@@ -7,11 +7,11 @@ use std::io::{self, IsTerminal, Write};
 
 use clap::{ColorChoice, ValueEnum};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
-use dump::visible::is_steering;
+use dump::visible_writer::is_control_or_bidi;
 
 /// Value of `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
+pub(crate) enum ColorWhen {
     /// Colour on a terminal, unless NO_COLOR is set
     Auto,
     /// Colour also in files and pipes
@@ -20,20 +20,20 @@ pub(crate) enum When {
     Never,
 }
 
-impl When {
+impl ColorWhen {
     /// Tells whether to use colour on standard output.
     pub(crate) fn on_stdout(self) -> bool {
-        decide(self, env::var_os("NO_COLOR"), io::stdout().is_terminal())
+        use_color(self, env::var_os("NO_COLOR"), io::stdout().is_terminal())
     }
 }
 
 /// Decides on colour by the rules of <https://no-color.org>: the variable counts if it is set and not empty. The
 /// option wins over it.
-fn decide(when: When, no_color: Option<OsString>, is_terminal: bool) -> bool {
+fn use_color(when: ColorWhen, no_color: Option<OsString>, is_terminal: bool) -> bool {
     match when {
-        When::Always => true,
-        When::Never => false,
-        When::Auto => is_terminal && no_color.is_none_or(|value| value.is_empty()),
+        ColorWhen::Always => true,
+        ColorWhen::Never => false,
+        ColorWhen::Auto => is_terminal && no_color.is_none_or(|value| value.is_empty()),
     }
 }
 
@@ -56,11 +56,11 @@ pub(crate) fn color_of_help(args: &[OsString]) -> ColorChoice {
 
 /// Style of a report, with or without colour. The words are the same.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Style {
+pub(crate) struct ReportStyle {
     pub(crate) is_colored: bool,
 }
 
-impl Style {
+impl ReportStyle {
     pub(crate) const fn new(is_colored: bool) -> Self {
         Self { is_colored }
     }
@@ -88,7 +88,7 @@ impl Style {
     }
 
     /// Formats a fault.
-    pub(crate) fn alarm(self, text: &str) -> String {
+    pub(crate) fn highlight_fault(self, text: &str) -> String {
         match self.is_colored {
             true => format!("\u{1b}[31m{text}\u{1b}[0m"),
             false => text.to_owned(),
@@ -125,18 +125,18 @@ impl Style {
 }
 
 /// Returns the table's lines without trailing spaces.
-pub(crate) fn lines(table: &Table) -> String {
+pub(crate) fn table_lines(table: &Table) -> String {
     let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
     lines.collect()
 }
 
 /// Writes `bintide: ` and a text to standard error, as one line of printable characters.
-pub(crate) fn remark(text: impl Display) {
-    line(format_args!("bintide: {text}"));
+pub(crate) fn write_message(text: impl Display) {
+    write_line(format_args!("bintide: {text}"));
 }
 
 /// Writes a text to standard error, as one line of printable characters.
-pub(crate) fn line(text: impl Display) {
+pub(crate) fn write_line(text: impl Display) {
     // One write, so that lines of several threads do not mix. A closed standard error is ignored.
     let _ = io::stderr().write_all(format!("{}\n", visible(&text.to_string())).as_bytes());
 }
@@ -148,16 +148,16 @@ pub(crate) fn print(report: &str, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Escape sequences of a report's styles.
-const STYLES: [&str; 4] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[31m", "\u{1b}[39m"];
+const STYLE_SEQUENCES: [&str; 4] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[31m", "\u{1b}[39m"];
 
-/// Keeps line ends and styles, and escapes all other control characters as [`visible`] does.
+/// Keeps line ends and styles, and escapes all other control characters as [`visible_writer`] does.
 pub(crate) fn visible_lines(report: &str) -> String {
     let mut text = String::with_capacity(report.len());
     let mut rest = report;
-    while let Some(at) = rest.find(is_steering) {
+    while let Some(at) = rest.find(is_control_or_bidi) {
         text.push_str(&rest[..at]);
         rest = &rest[at..];
-        let kept = STYLES.iter().chain(&["\n"]).find(|kept| rest.starts_with(**kept));
+        let kept = STYLE_SEQUENCES.iter().chain(&["\n"]).find(|kept| rest.starts_with(**kept));
         let size = kept.map_or_else(|| rest.chars().next().map_or(0, char::len_utf8), |kept| kept.len());
         let (part, behind) = rest.split_at(size);
         match kept {
@@ -175,7 +175,7 @@ pub(crate) fn visible_lines(report: &str) -> String {
 pub(crate) fn visible(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for character in name.chars() {
-        match is_steering(character) {
+        match is_control_or_bidi(character) {
             true => text.extend(character.escape_unicode()),
             false => text.push(character),
         }
@@ -185,16 +185,16 @@ pub(crate) fn visible(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{When, decide};
+    use super::{ColorWhen, use_color};
 
     #[test]
     fn colour_is_decided_by_option_then_environment_then_terminal() {
-        assert!(decide(When::Always, Some("1".into()), false));
-        assert!(!decide(When::Never, None, true));
-        assert!(decide(When::Auto, None, true));
-        assert!(!decide(When::Auto, None, false));
-        assert!(!decide(When::Auto, Some("1".into()), true));
-        assert!(decide(When::Auto, Some("".into()), true));
+        assert!(use_color(ColorWhen::Always, Some("1".into()), false));
+        assert!(!use_color(ColorWhen::Never, None, true));
+        assert!(use_color(ColorWhen::Auto, None, true));
+        assert!(!use_color(ColorWhen::Auto, None, false));
+        assert!(!use_color(ColorWhen::Auto, Some("1".into()), true));
+        assert!(use_color(ColorWhen::Auto, Some("".into()), true));
     }
 
     #[test]

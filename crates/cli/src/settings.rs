@@ -12,38 +12,38 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Arg, ArgAction, Command, Id};
-use dump::mysqlbinlog::{Preset, presettable};
+use dump::mysqlbinlog::{OptionPreset, presettable_options};
 use toml::{Table, Value};
 
-use crate::exit::{Advice, Failure};
+use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::screen;
 
 /// Contents of a settings file, and its path.
 #[derive(Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct SettingsFile {
     path: PathBuf,
     table: Table,
 }
 
 /// Name of the command whose options clap does not parse.
-const DUMP: &str = "dump";
+const DUMP_COMMAND: &str = "dump";
 
 /// Prefix of all variables.
-const PREFIX: &str = "BINTIDE";
+const VARIABLE_PREFIX: &str = "BINTIDE";
 
 /// Reads the file that `named` or `BINTIDE_CONFIG` names, otherwise the user's own file if it exists.
-pub(crate) fn load(named: Option<PathBuf>) -> Result<Settings, Failure> {
+pub(crate) fn load(named: Option<PathBuf>) -> Result<SettingsFile, CommandFailure> {
     let named = named.or_else(|| env::var_os("BINTIDE_CONFIG").map(PathBuf::from));
     let read = match (named, default_path()) {
-        (Some(path), _) => read(&path).context(Advice("see Settings in `bintide --help`")),
+        (Some(path), _) => read(&path).context(ErrorAdvice("see Settings in `bintide --help`")),
         (None, Some(path)) if path.exists() => read(&path),
-        (None, _) => return Ok(Settings::default()),
+        (None, _) => return Ok(SettingsFile::default()),
     };
-    read.map_err(Failure::NotBegun)
+    read.map_err(CommandFailure::NotStarted)
 }
 
 /// Returns the file that `--config` names. clap parses the command line only after the settings are known.
-pub(crate) fn named_in(words: &[OsString]) -> Option<PathBuf> {
+pub(crate) fn config_path(words: &[OsString]) -> Option<PathBuf> {
     let mut words = words.iter().take_while(|word| *word != "--");
     while let Some(word) = words.next() {
         if word == "--config" {
@@ -57,24 +57,27 @@ pub(crate) fn named_in(words: &[OsString]) -> Option<PathBuf> {
 }
 
 /// Makes the settings of the environment and the file the defaults of a command's options.
-pub(crate) fn layer(command: Command, settings: &Settings) -> Result<Command, Failure> {
+pub(crate) fn apply_settings(command: Command, settings: &SettingsFile) -> Result<Command, CommandFailure> {
     settings.check(&command)?;
-    layer_commands(command, settings).map_err(Failure::NotBegun)
+    apply_to_commands(command, settings).map_err(CommandFailure::NotStarted)
 }
 
 /// Returns the settings of the command whose options clap does not parse. `command` is the whole command.
-pub(crate) fn presets(command: &Command, settings: &Settings) -> Result<Vec<Preset>, Failure> {
+pub(crate) fn dump_presets(
+    command: &Command,
+    settings: &SettingsFile,
+) -> Result<Vec<OptionPreset>, CommandFailure> {
     settings.check(command)?;
     let mut presets = Vec::new();
-    for long in presettable() {
-        let values = match variable(Some(DUMP), long) {
+    for long in presettable_options() {
+        let values = match find_variable(Some(DUMP_COMMAND), long) {
             Some((_, value)) => Some(vec![value]),
-            None => in_file(&settings.table, DUMP, long)
+            None => in_file(&settings.table, DUMP_COMMAND, long)
                 .with_context(|| settings.path.display().to_string())
-                .map_err(Failure::NotBegun)?
+                .map_err(CommandFailure::NotStarted)?
                 .map(|values| values.into_iter().map(OsString::from).collect()),
         };
-        presets.extend(values.map(|values| Preset { option: long.to_owned(), values }));
+        presets.extend(values.map(|values| OptionPreset { option: long.to_owned(), values }));
     }
     Ok(presets)
 }
@@ -98,19 +101,19 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
 }
 
 /// Warns of unknown variables.
-pub(crate) fn remark_on(unknown: &[String]) {
+pub(crate) fn warn_unknown(unknown: &[String]) {
     for name in unknown {
-        screen::remark(format_args!(
+        screen::write_message(format_args!(
             "ignored {name}: no option has this name; see Settings in `bintide --help`"
         ));
     }
 }
 
-impl Settings {
+impl SettingsFile {
     /// Refuses settings that no command has.
-    fn check(&self, command: &Command) -> Result<(), Failure> {
+    fn check(&self, command: &Command) -> Result<(), CommandFailure> {
         let checked = check(&self.table, command);
-        checked.with_context(|| self.path.display().to_string()).map_err(Failure::NotBegun)
+        checked.with_context(|| self.path.display().to_string()).map_err(CommandFailure::NotStarted)
     }
 }
 
@@ -133,14 +136,14 @@ fn check(table: &Table, command: &Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read(path: &Path) -> anyhow::Result<Settings> {
+fn read(path: &Path) -> anyhow::Result<SettingsFile> {
     let text = fs::read_to_string(path)
         .with_context(|| format!("could not read settings from {}", path.display()))?;
     let table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         anyhow!("{} line {line}: {}", path.display(), error.message())
     })?;
-    Ok(Settings { path: path.to_owned(), table })
+    Ok(SettingsFile { path: path.to_owned(), table })
 }
 
 fn default_path() -> Option<PathBuf> {
@@ -149,32 +152,32 @@ fn default_path() -> Option<PathBuf> {
     directory.map(|directory| directory.join("bintide").join("bintide.toml"))
 }
 
-fn layer_commands(mut command: Command, settings: &Settings) -> anyhow::Result<Command> {
+fn apply_to_commands(mut command: Command, settings: &SettingsFile) -> anyhow::Result<Command> {
     let path = settings.path.display();
     for (id, long) in options(&command) {
-        let given = match variable(None, &long) {
+        let given = match find_variable(None, &long) {
             None => {
-                let values = settings.table.get(&long).map(|value| texts(&long, value)).transpose();
+                let values = settings.table.get(&long).map(|value| value_texts(&long, value)).transpose();
                 values
                     .with_context(|| path.to_string())?
-                    .map(|values| Given::in_file(&settings.path, &long, values))
+                    .map(|values| SettingValue::in_file(&settings.path, &long, values))
             }
-            variable => variable.map(Given::in_variable),
+            variable => variable.map(SettingValue::in_variable),
         };
-        command = lay_one(command, &id, &long, given)?;
+        command = apply_setting(command, &id, &long, given)?;
     }
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
-    for name in names.iter().filter(|name| *name != DUMP) {
+    for name in names.iter().filter(|name| *name != DUMP_COMMAND) {
         let Some(mut inner) = command.find_subcommand(name).cloned() else { continue };
         for (id, long) in options(&inner) {
-            let given = match variable(Some(name), &long) {
+            let given = match find_variable(Some(name), &long) {
                 None => {
                     let values = in_file(&settings.table, name, &long).with_context(|| path.to_string())?;
-                    values.map(|values| Given::in_file(&settings.path, &long, values))
+                    values.map(|values| SettingValue::in_file(&settings.path, &long, values))
                 }
-                variable => variable.map(Given::in_variable),
+                variable => variable.map(SettingValue::in_variable),
             };
-            inner = lay_one(inner, &id, &long, given)?;
+            inner = apply_setting(inner, &id, &long, given)?;
         }
         command = command.mut_subcommand(name, |_| inner);
     }
@@ -191,7 +194,7 @@ fn options(command: &Command) -> Vec<(Id, String)> {
 /// Returns the long names of the options of one command that can be set.
 fn keys(command: &Command) -> Vec<String> {
     match command.get_name() {
-        DUMP => presettable().map(|long| long.replace('_', "-")).collect(),
+        DUMP_COMMAND => presettable_options().map(|long| long.replace('_', "-")).collect(),
         _ => options(command).into_iter().map(|(_, long)| long).collect(),
     }
 }
@@ -208,13 +211,13 @@ fn in_file(table: &Table, command: &str, long: &str) -> anyhow::Result<Option<Ve
     let key = long.replace('_', "-");
     let own = table.get(command).and_then(Value::as_table).and_then(|own| own.get(&key));
     if let Some(value) = own {
-        return texts(&key, value).with_context(|| format!("[{command}]")).map(Some);
+        return value_texts(&key, value).with_context(|| format!("[{command}]")).map(Some);
     }
-    table.get(&key).filter(|value| !value.is_table()).map(|value| texts(&key, value)).transpose()
+    table.get(&key).filter(|value| !value.is_table()).map(|value| value_texts(&key, value)).transpose()
 }
 
 /// Returns the variable that sets an option, if there is one. An empty variable counts as not set.
-fn variable(command: Option<&str>, long: &str) -> Option<(String, OsString)> {
+fn find_variable(command: Option<&str>, long: &str) -> Option<(String, OsString)> {
     let names = [command.map(|command| variable_name(Some(command), long)), Some(variable_name(None, long))];
     names.into_iter().flatten().find_map(|name| {
         let value = env::var_os(&name).filter(|value| value != OsStr::new(""))?;
@@ -224,17 +227,17 @@ fn variable(command: Option<&str>, long: &str) -> Option<(String, OsString)> {
 
 fn variable_name(command: Option<&str>, long: &str) -> String {
     let shouted = |name: &str| name.replace('-', "_").to_uppercase();
-    let parts = [Some(PREFIX.to_owned()), command.map(shouted), Some(shouted(long))];
+    let parts = [Some(VARIABLE_PREFIX.to_owned()), command.map(shouted), Some(shouted(long))];
     parts.into_iter().flatten().collect::<Vec<String>>().join("_")
 }
 
 /// Value of a setting, and its place.
-struct Given {
+struct SettingValue {
     place: String,
     values: Vec<OsString>,
 }
 
-impl Given {
+impl SettingValue {
     fn in_variable((name, value): (String, OsString)) -> Self {
         Self { place: name, values: vec![value] }
     }
@@ -247,20 +250,25 @@ impl Given {
 
 /// Makes a setting the default of an option, also a variable: an option of the command line then wins over the
 /// setting of an option that it excludes.
-fn lay_one(command: Command, id: &Id, long: &str, given: Option<Given>) -> anyhow::Result<Command> {
-    let Some(Given { place, values }) = given else { return Ok(command) };
+fn apply_setting(
+    command: Command,
+    id: &Id,
+    long: &str,
+    given: Option<SettingValue>,
+) -> anyhow::Result<Command> {
+    let Some(SettingValue { place, values }) = given else { return Ok(command) };
     let Some(arg) = command.get_arguments().find(|arg| arg.get_id() == id) else { return Ok(command) };
     let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
     let values: Vec<OsString> = match is_switch {
-        true => values.into_iter().map(as_switch).collect(),
+        true => values.into_iter().map(switch_value).collect(),
         false => values,
     };
-    try_values(arg, long, &values).with_context(|| format!("the setting {place}"))?;
+    check_values(arg, long, &values).with_context(|| format!("the setting {place}"))?;
     Ok(command.mut_arg(id, |arg| arg.default_values_os(values).hide_default_value(!is_switch)))
 }
 
 /// Refuses a value that the option would refuse on the command line. A wrong default would make clap panic.
-fn try_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()> {
+fn check_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()> {
     let mut alone = Arg::new("value").long(long.to_owned()).action(ArgAction::Append);
     alone = alone.value_parser(arg.get_value_parser().clone());
     if let Some(delimiter) = arg.get_value_delimiter() {
@@ -280,7 +288,7 @@ fn try_values(arg: &Arg, long: &str, values: &[OsString]) -> anyhow::Result<()> 
 }
 
 /// Returns the value of a switch from the usual words for yes and no.
-fn as_switch(value: OsString) -> OsString {
+fn switch_value(value: OsString) -> OsString {
     match value.to_ascii_lowercase().to_str() {
         Some("1" | "on" | "yes" | "true") => "true".into(),
         Some("0" | "off" | "no" | "false") => "false".into(),
@@ -288,14 +296,15 @@ fn as_switch(value: OsString) -> OsString {
     }
 }
 
-fn texts(key: &str, value: &Value) -> anyhow::Result<Vec<String>> {
+fn value_texts(key: &str, value: &Value) -> anyhow::Result<Vec<String>> {
     match value {
         Value::String(text) => Ok(vec![text.clone()]),
         Value::Integer(number) => Ok(vec![number.to_string()]),
         Value::Float(number) => Ok(vec![number.to_string()]),
         Value::Boolean(flag) => Ok(vec![flag.to_string()]),
         Value::Array(values) => {
-            let all: Result<Vec<Vec<String>>, _> = values.iter().map(|value| texts(key, value)).collect();
+            let all: Result<Vec<Vec<String>>, _> =
+                values.iter().map(|value| value_texts(key, value)).collect();
             Ok(all?.concat())
         }
         Value::Datetime(_) | Value::Table(_) => bail!("`{key}` must be a string, a number, true or false"),

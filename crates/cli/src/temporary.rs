@@ -4,14 +4,14 @@ use std::num::NonZeroU64;
 
 use clap::Args;
 
-use crate::commands::rewrite::size;
+use crate::commands::rewrite::parse_size;
 
 /// Limit on the disk space of temporary files.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct TemporaryFiles {
     /// Maximum disk space of all temporary files together, as 500M or 20G. They hold transactions that do not fit in
     /// memory. A transaction that needs more space is refused [default: half of the free space].
-    #[arg(long, value_name = "SIZE", value_parser = bound)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     temporary_max: Option<NonZeroU64>,
 }
 
@@ -24,7 +24,7 @@ impl TemporaryFiles {
     }
 }
 
-fn bound(text: &str) -> Result<NonZeroU64, String> {
-    NonZeroU64::new(size(text)?)
+fn parse_limit(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(parse_size(text)?)
         .ok_or_else(|| "expected a size of at least one byte, such as 500M".to_owned())
 }

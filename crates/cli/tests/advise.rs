@@ -48,7 +48,7 @@ fn compressed_size(log: &str, level: &str) -> u64 {
 }
 
 #[test]
-fn everything_measured_is_what_compress_writes() {
+fn a_full_measurement_equals_compress() {
     let logs = [
         "large.binlog",
         "types.binlog",
@@ -77,7 +77,7 @@ fn everything_measured_is_what_compress_writes() {
 }
 
 #[test]
-fn a_sample_that_reaches_everything_finds_the_same() {
+fn a_complete_sample_equals_a_full_measurement() {
     for log in ["types.binlog", "types-compressed.binlog", "relay", "gtids", "gtids-compressed"] {
         let sizes = |args: &[&str]| {
             let report = json(&[&["advise", "--json", "--levels", "1,3", log], args].concat());
@@ -94,7 +94,7 @@ fn a_sample_that_reaches_everything_finds_the_same() {
 }
 
 #[test]
-fn what_levels_were_used_is_found_out() {
+fn compression_levels_are_recognised() {
     let report = json(&["advise", "--all", "--json", "--levels", "3", "types-compressed.binlog"]);
     let levels = report["found"]["levels"].as_array().unwrap();
     assert!(levels.contains(&3.into()), "{report:#}");
@@ -102,7 +102,7 @@ fn what_levels_were_used_is_found_out() {
 }
 
 #[test]
-fn logs_that_cannot_be_judged_are_named() {
+fn unsupported_logs_are_refused() {
     let output = bintide(&["advise", "mariadb.binlog"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -116,7 +116,7 @@ fn logs_that_cannot_be_judged_are_named() {
 }
 
 #[test]
-fn statements_alone_leave_nothing_to_gain() {
+fn logs_of_statements_have_nothing_to_gain() {
     let output = bintide(&["advise", "statements.binlog"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -126,7 +126,7 @@ fn statements_alone_leave_nothing_to_gain() {
 }
 
 #[test]
-fn the_same_seed_draws_the_same() {
+fn the_same_seed_selects_the_same_sample() {
     let sizes = |seed: &str| {
         let args =
             ["advise", "--json", "--levels", "3", "--sample", "300000", "--seed", seed, "large.binlog"];
@@ -150,7 +150,7 @@ fn samples_have_units_and_are_not_empty() {
 }
 
 #[test]
-fn encrypted_logs_want_a_key() {
+fn encrypted_logs_need_a_key() {
     let output = bintide(&["advise", "encrypted/binlog.000001"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--keyring"));
@@ -180,7 +180,7 @@ fn words(text: &str) -> String {
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_says_what_the_tables_say() {
+fn the_page_has_no_external_parts_and_shows_the_report() {
     let args = ["advise", "--all", "--levels", "1,3", "large.binlog", "types-compressed.binlog"];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("advice.html");

@@ -193,7 +193,7 @@ fn one_setting_opens_encrypted_logs_everywhere() {
 }
 
 #[test]
-fn variables_that_are_no_settings_are_named() {
+fn unknown_variables_are_reported() {
     let log = sample("rotation/binlog.000006");
     for args in [&["stats", "--rows", &log][..], &["dump", "--json", &log]] {
         let environment = [("BINTIDE_STATS_TPO", "1"), ("BINTIDE_QUITE", "1"), ("BINTIDE_DUMP_TABLE", "*")];
@@ -235,7 +235,7 @@ fn a_log_that_cannot_be_read_is_exit_code_2_everywhere() {
 }
 
 #[test]
-fn wrong_settings_are_named() {
+fn wrong_settings_are_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("b.toml");
     let path = path.to_str().expect("a path");
@@ -275,7 +275,7 @@ fn large_statement() -> Vec<u8> {
 }
 
 #[test]
-fn a_statement_that_cannot_wait_in_a_file_is_an_error() {
+fn a_full_temporary_file_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("large.binlog");
     fs::write(&path, large_statement()).expect("a log");

@@ -68,7 +68,7 @@ fn stats_as_json_say_the_same() {
 }
 
 #[test]
-fn the_page_needs_nothing_else() {
+fn the_page_has_no_external_parts() {
     let page = printed(&["stats", "--html", "-", "rotation", "types-compressed.binlog"]);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(page.contains("<svg"));
@@ -103,7 +103,7 @@ fn verdicts_and_exit_codes() {
 }
 
 #[test]
-fn empty_logs_and_logs_given_twice_are_said() {
+fn empty_and_duplicate_logs_are_reported() {
     let nothing = "bintide: /dev/null has no events: the file is empty or torn at its start\n";
     check(&["stats", "--rows", "/dev/null"], 1, "", nothing);
     let twice = "bintide: ./rotation/binlog.000006 is given more than once: it is";
@@ -124,7 +124,7 @@ fn empty_logs_and_logs_given_twice_are_said() {
 }
 
 #[test]
-fn repairs_say_what_they_did() {
+fn repairs_are_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let copy = directory.path().join("copy");
     let copy = copy.to_str().expect("a path");

@@ -41,7 +41,7 @@ fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn mariadbs_compressed_events_stay_and_that_is_said() {
+fn compressed_mariadb_events_stay_with_a_warning() {
     let _alone = alone();
     let folder = folder(&["mariadb-compressed.binlog", "types-compressed.binlog"]);
     let before = fs::read(folder.path().join("mariadb-compressed.binlog")).unwrap();
@@ -83,7 +83,7 @@ fn in_place_and_back() {
 }
 
 #[test]
-fn a_file_where_the_list_would_go_stays() {
+fn an_existing_file_is_not_replaced_by_the_list() {
     let _alone = alone();
     let folder = folder(&["types.binlog"]);
     let other = folder.path().join("positions.types.binlog");
@@ -94,7 +94,7 @@ fn a_file_where_the_list_would_go_stays() {
 }
 
 #[test]
-fn where_a_log_is_being_written_the_others_stay_too() {
+fn logs_beside_an_open_log_stay() {
     let _alone = alone();
     let folder = folder(&["types.binlog", "ddl.binlog"]);
     // Like a server whose index is elsewhere, or a program that copies logs.
@@ -121,7 +121,7 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn killed_and_run_again_it_comes_to_the_same() {
+fn a_run_after_a_kill_gives_the_same_logs() {
     const KILLS: u32 = 24;
     let _alone = alone();
     let names = ["large.binlog", "types.binlog", "json.binlog", "triggers.binlog", "charsets.binlog"];
@@ -179,7 +179,7 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn what_the_table_does_not_say_is_said() {
+fn skipped_logs_and_hard_links_are_reported() {
     let _alone = alone();
     let folder = folder(&["in-use.binlog", "types.binlog"]);
     fs::create_dir(folder.path().join("o")).unwrap();
@@ -206,7 +206,7 @@ fn what_the_table_does_not_say_is_said() {
 }
 
 #[test]
-fn logs_behind_a_bad_one_are_counted() {
+fn logs_after_a_failed_one_are_counted() {
     let _alone = alone();
     let folder = folder(&["types.binlog", "mariadb.binlog", "ddl.binlog", "json.binlog"]);
     let output =
@@ -217,7 +217,7 @@ fn logs_behind_a_bad_one_are_counted() {
 }
 
 #[test]
-fn a_log_in_use_is_left_alone_unless_told() {
+fn a_log_in_use_is_skipped_without_live() {
     let _alone = alone();
     let folder = folder(&["in-use.binlog"]);
     let before = fs::read(folder.path().join("in-use.binlog")).unwrap();
@@ -238,7 +238,7 @@ fn a_log_in_use_is_left_alone_unless_told() {
 }
 
 #[test]
-fn what_cannot_be_is_said_and_the_log_stays() {
+fn logs_that_cannot_be_compressed_stay() {
     let _alone = alone();
     let folder = folder(&["mariadb.binlog", "torn.binlog"]);
     for (log, wanted) in [("mariadb.binlog", "MariaDB"), ("torn.binlog", "torn")] {
@@ -255,7 +255,7 @@ fn what_cannot_be_is_said_and_the_log_stays() {
 }
 
 #[test]
-fn memory_is_said_before_it_is_taken() {
+fn memory_needs_are_reported_first() {
     let _alone = alone();
     let folder = folder(&["types.binlog"]);
     let tight = bintide(&folder, &["compress", "--dry-run", "--memory", "10M", "types.binlog"]);

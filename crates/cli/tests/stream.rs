@@ -63,7 +63,7 @@ fn hidden_columns_of_functional_indexes_are_left_out() {
 }
 
 #[test]
-fn a_full_disk_is_named_and_gone_on_from() {
+fn a_run_resumes_after_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let told = ["--format", "maxwell", "types-full-metadata.binlog"];
@@ -104,7 +104,7 @@ fn stores_and_encrypted_logs() {
 }
 
 #[test]
-fn what_cannot_be_told_is_said() {
+fn unsupported_input_is_refused() {
     refused(&["--format", "maxwell", "types.binlog"], 1, "no column names for types.integers");
     refused(&["--format", "maxwell", "statements.binlog"], 1, "set binlog_format=ROW on the source");
     for of_servers in ["--snapshot", "--stop-at-end", "--server-id=5"] {
@@ -125,7 +125,7 @@ fn what_cannot_be_told_is_said() {
 }
 
 #[test]
-fn a_run_goes_on_where_the_last_one_ended() {
+fn a_run_resumes_where_the_last_one_ended() {
     let folder = tempfile::tempdir().unwrap();
     let progress = folder.path().join("progress").display().to_string();
     let args = ["--format", "debezium", "--columns", "numbered", "rotation", "--progress", &progress];
@@ -155,7 +155,7 @@ fn timeless(text: &[u8]) -> Vec<serde_json::Value> {
 
 /// Positions are those of the source, and runs resume there.
 #[test]
-fn a_log_that_was_compressed_in_its_place_is_the_same_log() {
+fn a_run_resumes_in_a_log_compressed_in_place() {
     let samples =
         ["types-full-metadata", "types-no-checksum", "mixed-engines", "triggers", "json-partial-compressed"];
     for (sample, form) in samples.into_iter().flat_map(|sample| [(sample, "debezium"), (sample, "maxwell")]) {
@@ -193,7 +193,7 @@ fn a_log_that_was_compressed_in_its_place_is_the_same_log() {
 
 /// A run does not read events again that are far before the position where it resumes.
 #[test]
-fn a_run_goes_on_without_what_is_in_front_of_it() {
+fn a_run_resumes_without_reading_earlier_events() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("large.binlog");
     let mut bytes =
@@ -233,7 +233,7 @@ fn files_end_between_transactions() {
 }
 
 #[test]
-fn a_reader_that_had_enough_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     let mut child =
         command(&["--format", "debezium", "--columns", "numbered", "types.binlog", "json.binlog"]);
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -255,7 +255,7 @@ fn taken(args: &[&str], bytes: u64) -> Vec<u8> {
 
 /// Records that are still in the pipe when its reader goes were not taken.
 #[test]
-fn what_a_reader_did_not_take_comes_again() {
+fn records_not_taken_are_repeated() {
     let few = &["rotation"][..];
     let many = &["types.binlog", "types-no-checksum.binlog", "types-small-events.binlog"];
     for (logs, bytes) in [(few, 1), (few, 9_000), (many, 1), (many, 9_000), (many, 70_000), (many, 300_000)] {
@@ -277,7 +277,7 @@ fn what_a_reader_did_not_take_comes_again() {
 
 /// Non-blocking pipes, as some programs give their children.
 #[test]
-fn a_pipe_that_does_not_wait_is_waited_for() {
+fn a_non_blocking_pipe_is_waited_for() {
     let args = ["--format", "debezium", "--columns", "numbered", "types.binlog"];
     let wanted = bintide(&args).stdout;
     assert!(wanted.len() > 1 << 17, "it fits into a pipe");
@@ -328,7 +328,7 @@ fn definitions_in_the_log_name_its_columns() {
 /// Definitions before a position are known after it: from saved definitions, or from the logs. Records are as those of
 /// Debezium (`cargo xtask judge`).
 #[test]
-fn definitions_say_what_they_make_of_tables() {
+fn definitions_list_table_columns() {
     let args = ["--format", "debezium", "--schema", "ddl", "--do-table=types.no_key", "types.binlog"];
     let column = serde_json::json!({
         "name": "a", "jdbcType": 4, "nativeType": null, "typeName": "INT", "typeExpression": "INT",
@@ -345,7 +345,7 @@ fn definitions_say_what_they_make_of_tables() {
 }
 
 #[test]
-fn definitions_are_known_where_a_run_goes_on() {
+fn definitions_are_known_after_resuming() {
     let folder = tempfile::tempdir().unwrap();
     let progress = folder.path().join("progress");
     let whole = records(&["--format", "maxwell", "--schema", "ddl", "types.binlog"]);
@@ -383,7 +383,7 @@ fn definitions_are_known_where_a_run_goes_on() {
 
 /// A run that cannot resume fails before it writes anything, and created files are private.
 #[test]
-fn places_that_cannot_be_written_and_other_forms_are_refused_at_once() {
+fn unwritable_and_mismatched_outputs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let args = ["--format", "maxwell", "--columns", "numbered", "types.binlog"];

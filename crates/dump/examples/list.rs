@@ -2,18 +2,18 @@
 
 use std::io::{self, Write};
 
-use dump::list::{Form, ListSettings, Source, list};
+use dump::list::{ListFormat, ListSettings, ListSource, list};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let form = match args.next().as_deref() {
-        Some("events") => Form::Events,
-        Some("json") => Form::Json,
-        Some("transactions") => Form::Transactions,
-        Some("transactions-json") => Form::TransactionsJson,
+        Some("events") => ListFormat::Events,
+        Some("json") => ListFormat::Json,
+        Some("transactions") => ListFormat::Transactions,
+        Some("transactions-json") => ListFormat::TransactionsJson,
         _ => return Err("expected events, json, transactions or transactions-json".into()),
     };
-    let sources = args.map(|path| Source::File(path.into())).collect();
+    let sources = args.map(|path| ListSource::File(path.into())).collect();
     for warning in list(&ListSettings::new(form, sources), &mut io::stdout().lock())? {
         writeln!(io::stderr(), "{warning}")?;
     }

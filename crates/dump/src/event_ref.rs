@@ -3,12 +3,12 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::bytes::Bytes;
+use crate::event_buffer::EventBuffer;
 
 /// The bytes of one event: a range of a shared buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct EventRef {
-    buffer: Arc<Bytes>,
+    buffer: Arc<EventBuffer>,
     range: Range<usize>,
 }
 
@@ -18,19 +18,19 @@ impl EventRef {
     /// # Panics
     ///
     /// If the range does not lie within the buffer.
-    pub(crate) fn new(buffer: Arc<Bytes>, range: Range<usize>) -> Self {
+    pub(crate) fn new(buffer: Arc<EventBuffer>, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= buffer.len());
         Self { buffer, range }
     }
 
     /// References all of a buffer.
-    pub(crate) fn whole(buffer: Arc<Bytes>) -> Self {
+    pub(crate) fn whole(buffer: Arc<EventBuffer>) -> Self {
         let range = 0..buffer.len();
         Self { buffer, range }
     }
 
     /// Returns the buffer and the range in it.
-    pub(crate) fn parts(&self) -> (&Arc<Bytes>, &Range<usize>) {
+    pub(crate) fn parts(&self) -> (&Arc<EventBuffer>, &Range<usize>) {
         (&self.buffer, &self.range)
     }
 }

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use binlog::events::{
     DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, LoadBlock, Rand, Rotate, RowsFlags, RowsQuery,
-    TransactionContext, TransactionPayload, UserValue, UserVar, ViewChange, XaPrepare,
+    TransactionContext, TransactionPayload, UserVar, UserVarValue, ViewChange, XaPrepare,
 };
 use binlog::{Collation, EventType, Flavour};
 
 use crate::delimiter::end_statement;
 use crate::numbers::{put_general, put_i64, put_u32, put_u64};
+use crate::printed_session::PrintedSession;
 use crate::quote::{put_hex, put_identifier};
-use crate::session::Session;
 use crate::value_text::put_decimal;
 
 /// Appends all parts.
@@ -26,7 +26,7 @@ pub(crate) fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
 pub(crate) const VERSION_UNKNOWN: u32 = 999_999;
 
 /// Appends the rest of a query's header line.
-pub(crate) fn query_line(out: &mut Vec<u8>, event_type: EventType, numbers: QueryNumbers) {
+pub(crate) fn put_query_line(out: &mut Vec<u8>, event_type: EventType, numbers: QueryNumbers) {
     put(out, &[b"\t", event_type.name().as_bytes(), b"\tthread_id="]);
     put_u32(out, numbers.thread_id);
     out.extend_from_slice(b"\texec_time=");
@@ -49,19 +49,19 @@ pub(crate) struct QueryNumbers {
     pub(crate) xid: Option<u64>,
 }
 
-pub(crate) fn xid_line(out: &mut Vec<u8>, xid: u64) {
+pub(crate) fn put_xid_line(out: &mut Vec<u8>, xid: u64) {
     out.extend_from_slice(b"\tXid = ");
     put_u64(out, xid);
     out.push(b'\n');
 }
 
-pub(crate) fn commit(out: &mut Vec<u8>) {
+pub(crate) fn put_commit(out: &mut Vec<u8>) {
     out.extend_from_slice(b"COMMIT");
     end_statement(out);
 }
 
 /// Appends header line and statement. The header is printed even in short form.
-pub(crate) fn xa_prepare(out: &mut Vec<u8>, event: &XaPrepare<'_>) {
+pub(crate) fn put_xa_prepare(out: &mut Vec<u8>, event: &XaPrepare<'_>) {
     let mut xid = Vec::new();
     for part in [event.xid.gtrid, event.xid.bqual] {
         xid.extend_from_slice(b"X'");
@@ -79,13 +79,13 @@ pub(crate) fn xa_prepare(out: &mut Vec<u8>, event: &XaPrepare<'_>) {
     end_statement(out);
 }
 
-pub(crate) fn rotate(out: &mut Vec<u8>, event: &Rotate<'_>) {
+pub(crate) fn put_rotate(out: &mut Vec<u8>, event: &Rotate<'_>) {
     put(out, &[b"\tRotate to ", event.file, b"  pos: "]);
     put_i64(out, event.position.cast_signed());
     out.push(b'\n');
 }
 
-pub(crate) fn intvar(out: &mut Vec<u8>, event: &Intvar) {
+pub(crate) fn put_intvar(out: &mut Vec<u8>, event: &Intvar) {
     out.extend_from_slice(match event.kind {
         IntvarKind::LastInsertId => b"SET LAST_INSERT_ID=".as_slice(),
         IntvarKind::InsertId => b"SET INSERT_ID=",
@@ -95,7 +95,7 @@ pub(crate) fn intvar(out: &mut Vec<u8>, event: &Intvar) {
     end_statement(out);
 }
 
-pub(crate) fn rand(out: &mut Vec<u8>, event: &Rand) {
+pub(crate) fn put_rand(out: &mut Vec<u8>, event: &Rand) {
     out.extend_from_slice(b"SET @@RAND_SEED1=");
     put_i64(out, event.seed1.cast_signed());
     out.extend_from_slice(b", @@RAND_SEED2=");
@@ -110,7 +110,7 @@ const NAMES_COLLATION: u16 = 33;
 /// back.
 ///
 /// Returns the number of an unknown character set, if one was printed.
-pub(crate) fn user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Session) -> Option<u16> {
+pub(crate) fn put_user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &PrintedSession) -> Option<u16> {
     let connection = match &event.value {
         Some(value) if value.kind != STRING && collation(value).is_some() => value.collation as u16,
         _ => NAMES_COLLATION,
@@ -141,7 +141,7 @@ const DECIMAL: u8 = 4;
 /// Significant digits of a real number.
 const REAL_DIGITS: usize = 14;
 
-fn put_user_value(out: &mut Vec<u8>, value: &UserValue<'_>) {
+fn put_user_value(out: &mut Vec<u8>, value: &UserVarValue<'_>) {
     let Some(collation) = collation(value) else { return out.extend_from_slice(b":=???") };
     match (value.kind, value.bytes.first_chunk::<8>()) {
         (STRING, _) => put_user_string(out, value, collation),
@@ -166,11 +166,11 @@ fn put_user_value(out: &mut Vec<u8>, value: &UserValue<'_>) {
     }
 }
 
-fn collation(value: &UserValue<'_>) -> Option<Collation> {
+fn collation(value: &UserVarValue<'_>) -> Option<Collation> {
     Collation::new(value.collation.try_into().ok()?, Flavour::MySql)
 }
 
-fn put_user_string(out: &mut Vec<u8>, value: &UserValue<'_>, collation: Collation) {
+fn put_user_string(out: &mut Vec<u8>, value: &UserVarValue<'_>, collation: Collation) {
     put(out, &[b":=_", collation.charset().name().as_bytes(), b" "]);
     if value.bytes.is_empty() {
         out.extend_from_slice(b"\"\"");
@@ -186,7 +186,7 @@ fn put_user_string(out: &mut Vec<u8>, value: &UserValue<'_>, collation: Collatio
 }
 
 /// Valid numbers of character sets.
-const CHARSETS: Range<u16> = 1..2048;
+const CHARSET_NUMBERS: Range<u16> = 1..2048;
 
 /// Appends the statement that sets a session's three character sets, by collation number. Returns the client's number
 /// if it is unknown.
@@ -206,18 +206,18 @@ pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) -> Option<u16> {
         put_u32(out, number.into());
     }
     end_statement(out);
-    (known.is_none() && CHARSETS.contains(&client)).then_some(client)
+    (known.is_none() && CHARSET_NUMBERS.contains(&client)).then_some(client)
 }
 
 /// Appends the comment after a LOAD DATA statement.
-pub(crate) fn load_file_id(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>) {
+pub(crate) fn put_load_file_id(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>) {
     out.extend_from_slice(b"# file_id: ");
     put_i64(out, event.file_id.cast_signed().into());
     out.extend_from_slice(b" \n");
 }
 
 /// Appends the line after the header of a block of a LOAD DATA file.
-pub(crate) fn load_block(out: &mut Vec<u8>, event_type: EventType, event: &LoadBlock<'_>) {
+pub(crate) fn put_load_block(out: &mut Vec<u8>, event_type: EventType, event: &LoadBlock<'_>) {
     put(out, &[b"\n#", event_type.name().as_bytes(), b": file_id: "]);
     put_i64(out, event.file_id.cast_signed().into());
     out.extend_from_slice(b"  block_len: ");
@@ -226,7 +226,7 @@ pub(crate) fn load_block(out: &mut Vec<u8>, event_type: EventType, event: &LoadB
 }
 
 /// Appends a LOAD DATA statement that reads `file` in place of the source's file.
-pub(crate) fn load_statement(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>, file: &[u8]) {
+pub(crate) fn put_load_statement(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>, file: &[u8]) {
     let sql = event.query.sql;
     let (start, end) = (event.name_start as usize, event.name_end as usize);
     put(out, &[sql.get(..start).unwrap_or(sql), b" LOCAL INFILE '", file, b"'"]);
@@ -238,7 +238,7 @@ pub(crate) fn load_statement(out: &mut Vec<u8>, event: &ExecuteLoadQuery<'_>, fi
 }
 
 /// Appends the original statement of row events, each line as a comment.
-pub(crate) fn rows_query(out: &mut Vec<u8>, event: &RowsQuery<'_>) {
+pub(crate) fn put_rows_query(out: &mut Vec<u8>, event: &RowsQuery<'_>) {
     out.extend_from_slice(b"\tRows_query\n# ");
     for byte in event.sql {
         match byte {
@@ -264,7 +264,7 @@ const ROWS_FLAGS: [(u16, &str); 5] = [
 ];
 
 /// Appends the rest of a row event's header line.
-pub(crate) fn rows_line(out: &mut Vec<u8>, event_type: EventType, table_id: u64, flags: RowsFlags) {
+pub(crate) fn put_rows_line(out: &mut Vec<u8>, event_type: EventType, table_id: u64, flags: RowsFlags) {
     put(out, &[b"\t", event_type.name().as_bytes(), b": table id "]);
     put_u64(out, table_id);
     if flags.0 != 0 {
@@ -284,7 +284,7 @@ pub(crate) fn rows_line(out: &mut Vec<u8>, event_type: EventType, table_id: u64,
 }
 
 /// Appends the rest of a compressed transaction's header line.
-pub(crate) fn payload_line(out: &mut Vec<u8>, event: &TransactionPayload<'_>, payload_size: u64) {
+pub(crate) fn put_payload_line(out: &mut Vec<u8>, event: &TransactionPayload<'_>, payload_size: u64) {
     out.extend_from_slice(b"\tTransaction_Payload\t\tpayload_size=");
     put_u64(out, payload_size);
     put(out, &[b"\tcompression_type=", event.compression.name().as_bytes()]);
@@ -294,14 +294,14 @@ pub(crate) fn payload_line(out: &mut Vec<u8>, event: &TransactionPayload<'_>, pa
 }
 
 /// Appends the event's text directly after the header, without a separator.
-pub(crate) fn transaction_context(out: &mut Vec<u8>, event: &TransactionContext<'_>) {
+pub(crate) fn put_transaction_context(out: &mut Vec<u8>, event: &TransactionContext<'_>) {
     put(out, &[b"Transaction_context: server_uuid=", event.server_uuid, b"\tthread_id="]);
     put_u32(out, event.thread_id);
     out.push(b'\n');
 }
 
 /// Appends the event's text directly after the header, without a separator.
-pub(crate) fn view_change(out: &mut Vec<u8>, event: &ViewChange<'_>) {
+pub(crate) fn put_view_change(out: &mut Vec<u8>, event: &ViewChange<'_>) {
     let id = event.view_id.split(|byte| *byte == 0).next().unwrap_or_default();
     put(out, &[b"View_change_log_event: view_id=", id, b"\n"]);
 }

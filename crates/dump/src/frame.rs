@@ -1,11 +1,11 @@
 //! The statements before the first and after the last event.
 
 use crate::delimiter::DELIMITER;
+use crate::dump_settings::DumpSettings;
 use crate::event_text::put;
-use crate::settings::Settings;
 
 /// Appends the statements before the first event.
-pub(crate) fn put_start(out: &mut Vec<u8>, settings: &Settings) {
+pub(crate) fn put_start(out: &mut Vec<u8>, settings: &DumpSettings) {
     out.extend_from_slice(
         b"# The proper term is pseudo_replica_mode, but we use this compatibility alias\n\
           # to make the statement usable on server versions 8.0.24 and older.\n\
@@ -29,7 +29,7 @@ pub(crate) fn put_start(out: &mut Vec<u8>, settings: &Settings) {
 }
 
 /// Appends the settings that mysqlbinlog prints before the first event even when it writes raw files.
-pub(crate) fn put_start_settings(out: &mut Vec<u8>, settings: &Settings) {
+pub(crate) fn put_start_settings(out: &mut Vec<u8>, settings: &DumpSettings) {
     if settings.idempotent {
         out.extend_from_slice(b"/*!50700 SET @@SESSION.RBR_EXEC_MODE=IDEMPOTENT*/;\n\n");
     }
@@ -39,7 +39,7 @@ pub(crate) fn put_start_settings(out: &mut Vec<u8>, settings: &Settings) {
 }
 
 /// Appends the statements after the last event.
-pub(crate) fn put_end(out: &mut Vec<u8>, settings: &Settings) {
+pub(crate) fn put_end(out: &mut Vec<u8>, settings: &DumpSettings) {
     out.extend_from_slice(
         b"DELIMITER ;\n# End of log file\n/*!50003 SET COMPLETION_TYPE=@OLD_COMPLETION_TYPE*/;\n",
     );
@@ -64,7 +64,7 @@ pub(crate) const IDEMPOTENT_END: &[u8] = b"/*!50700 SET @@SESSION.RBR_EXEC_MODE=
 
 /// The unfinished transaction at the end of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OpenEnds {
+pub(crate) struct LogEndState {
     /// A transaction has begun.
     pub(crate) in_transaction: bool,
     /// A GTID was seen, but its transaction has not begun.
@@ -72,7 +72,7 @@ pub(crate) struct OpenEnds {
 }
 
 /// Appends the statements that end an unfinished transaction at the end of a log.
-pub(crate) fn put_log_end(out: &mut Vec<u8>, ends: OpenEnds, skip_gtids: bool) {
+pub(crate) fn put_log_end(out: &mut Vec<u8>, ends: LogEndState, skip_gtids: bool) {
     const ROLLBACK: &[u8] = b"ROLLBACK /* added by mysqlbinlog */ /*!*/;\n";
     if ends.in_transaction {
         out.extend_from_slice(ROLLBACK);

@@ -6,8 +6,8 @@ use binlog::gtid::Uuid;
 use crate::delimiter::end_statement;
 use crate::event_text::{VERSION_UNKNOWN, put};
 use crate::local_time::LocalTime;
-use crate::memo::Memo;
-use crate::numbers::{Decimal, put_i64, put_u32, put_u64};
+use crate::numbers::{DecimalText, put_i64, put_u32, put_u64};
+use crate::text_memo::TextMemo;
 
 /// The GTID without its number.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub(crate) struct GtidNumbers {
 #[derive(Default)]
 pub(crate) struct GtidText {
     /// The versions statement, by original and immediate server version.
-    versions: Memo<(Option<u32>, Option<u32>)>,
+    versions: TextMemo<(Option<u32>, Option<u32>)>,
     /// The GTID_NEXT statement up to the number.
-    next: Memo<GtidName>,
+    next: TextMemo<GtidName>,
 }
 
 impl GtidName {
@@ -72,10 +72,10 @@ impl GtidText {
             end_statement(out);
         }
         let stamps = &numbers.stamps;
-        let original = Decimal::of(stamps.original_commit_us);
+        let original = DecimalText::of(stamps.original_commit_us);
         put(out, &[b"# original_commit_timestamp=", original.as_bytes(), b" ("]);
         time.put_long(out, stamps.original_commit_us);
-        let immediate = Decimal::of(stamps.immediate_commit_us);
+        let immediate = DecimalText::of(stamps.immediate_commit_us);
         put(out, &[b")\n# immediate_commit_timestamp=", immediate.as_bytes(), b" ("]);
         time.put_long(out, stamps.immediate_commit_us);
         let original = original.as_bytes();

@@ -1,67 +1,67 @@
 //! Header lines, and the text of events that depends on no other event, so that any thread can write it.
 
 use binlog::events::{LogicalClock, Query, StatusVar, StatusVars, TableMap};
-use binlog::{Event, EventType, Header};
+use binlog::{Event, EventHeader, EventType};
 
-use crate::decode::{LogFormat, each_status};
+use crate::decode::{LogFormat, for_each_status_var};
+use crate::dump_settings::DumpSettings;
 use crate::event_text::{self, QueryNumbers, VERSION_UNKNOWN, put};
 use crate::gtid_text::{GtidName, GtidNumbers, GtidText};
-use crate::hexdump::{Hexdump, put_hexdump};
+use crate::hexdump::{HexdumpForm, put_hexdump};
 use crate::local_time::LocalTime;
 use crate::loose_table::loose_table;
-use crate::memo::Memo;
 use crate::numbers::{put_u32, put_u64};
-use crate::settings::Settings;
 use crate::table_metadata::put_table_metadata;
+use crate::text_memo::TextMemo;
 
 /// Writes heads: header lines and such text. Each thread has its own writer.
 pub(crate) struct HeadText<'s> {
-    settings: &'s Settings,
+    settings: &'s DumpSettings,
     pub(crate) time: LocalTime,
     /// Start of the header line, by timestamp and server id.
-    front: Memo<(u32, u32)>,
+    line_start: TextMemo<(u32, u32)>,
     gtid: GtidText,
     /// Rest of a statement's header line, by event type and numbers.
-    query: Memo<(EventType, QueryNumbers)>,
+    query: TextMemo<(EventType, QueryNumbers)>,
     /// The last status variables without a transaction number.
     status_without_xid: Vec<u8>,
 }
 
 /// One event with its position and format.
 #[derive(Clone, Copy)]
-pub(crate) struct Head<'a> {
+pub(crate) struct EventHead<'a> {
     pub(crate) bytes: &'a [u8],
-    pub(crate) header: Header,
+    pub(crate) header: EventHeader,
     pub(crate) format: &'a LogFormat,
     /// Start of the event in its log.
     pub(crate) at: u64,
     /// Layout of the event under `--hexdump`.
-    pub(crate) hexdump: Hexdump,
+    pub(crate) hexdump: HexdumpForm,
 }
 
 /// Support of a server version for the flag of generated invisible primary keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GeneratedKeys {
-    Told,
-    Untold,
+    Known,
+    Unknown,
 }
 
 impl<'s> HeadText<'s> {
-    pub(crate) fn new(settings: &'s Settings) -> Self {
+    pub(crate) fn new(settings: &'s DumpSettings) -> Self {
         Self {
             settings,
             time: LocalTime::new(settings.zone.clone()),
-            front: Memo::default(),
+            line_start: TextMemo::default(),
             gtid: GtidText::default(),
-            query: Memo::default(),
+            query: TextMemo::default(),
             status_without_xid: Vec::new(),
         }
     }
 
     /// Appends an event's header line up to the start of its own text.
-    pub(crate) fn put_header(&mut self, out: &mut Vec<u8>, head: Head<'_>) {
+    pub(crate) fn put_header(&mut self, out: &mut Vec<u8>, head: EventHead<'_>) {
         let (timestamp, server_id) = (head.header.timestamp, head.header.server_id);
-        let front = self.front.text((timestamp, server_id), |out| {
+        let front = self.line_start.text((timestamp, server_id), |out| {
             out.push(b'#');
             self.time.put_short(out, timestamp);
             out.extend_from_slice(b" server id ");
@@ -84,7 +84,13 @@ impl<'s> HeadText<'s> {
 
     /// Appends header line and text of the most frequent events: transaction begins and ends, table maps and rows. For
     /// a statement, ends before the session variables.
-    pub(crate) fn put(&mut self, out: &mut Vec<u8>, head: Head<'_>, event: &Event<'_>, keys: GeneratedKeys) {
+    pub(crate) fn put(
+        &mut self,
+        out: &mut Vec<u8>,
+        head: EventHead<'_>,
+        event: &Event<'_>,
+        keys: GeneratedKeys,
+    ) {
         let has_header = !self.settings.short_form;
         if has_header {
             self.put_header(out, head);
@@ -99,9 +105,9 @@ impl<'s> HeadText<'s> {
             }
             Event::Xid(xid) => {
                 if has_header {
-                    event_text::xid_line(out, xid.xid);
+                    event_text::put_xid_line(out, xid.xid);
                 }
-                event_text::commit(out);
+                event_text::put_commit(out);
             }
             Event::TableMap(map) if has_header => self.put_table_map(out, map, keys),
             Event::WriteRows(rows)
@@ -113,7 +119,7 @@ impl<'s> HeadText<'s> {
             | Event::DeleteRowsV1(rows)
                 if has_header =>
             {
-                event_text::rows_line(out, head.header.event_type, rows.table_id, rows.flags);
+                event_text::put_rows_line(out, head.header.event_type, rows.table_id, rows.flags);
             }
             _ => {}
         }
@@ -152,8 +158,9 @@ impl<'s> HeadText<'s> {
         let (thread_id, exec_time, error_code) = (query.thread_id, query.exec_time, query.error_code);
         let xid = self.xid(query.status);
         let numbers = QueryNumbers { thread_id, exec_time, error_code, xid };
-        let line =
-            self.query.text((event_type, numbers), |out| event_text::query_line(out, event_type, numbers));
+        let line = self
+            .query
+            .text((event_type, numbers), |out| event_text::put_query_line(out, event_type, numbers));
         out.extend_from_slice(line);
     }
 
@@ -163,7 +170,7 @@ impl<'s> HeadText<'s> {
             return None;
         }
         let mut xid = None;
-        each_status(status, |variable| {
+        for_each_status_var(status, |variable| {
             if let StatusVar::DdlXid(number) = variable {
                 xid = Some(number);
             }
@@ -179,7 +186,7 @@ impl<'s> HeadText<'s> {
         put(out, &[b"\tTable_map: `", map.database, b"`.`", map.table, b"` mapped to number "]);
         put_u64(out, map.table_id);
         out.push(b'\n');
-        if keys == GeneratedKeys::Told {
+        if keys == GeneratedKeys::Known {
             let is_generated = map.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0;
             let value: &[u8] = if is_generated { b"1\n" } else { b"0\n" };
             put(out, &[b"# has_generated_invisible_primary_key=", value]);
@@ -194,13 +201,13 @@ impl<'s> HeadText<'s> {
 
 impl GeneratedKeys {
     /// First server version that sets the flag.
-    const SINCE: u32 = 80_030;
+    const KNOWN_SINCE: u32 = 80_030;
 
     /// Returns the value for transactions of a server version.
     pub(crate) fn of_version(version: u32) -> Self {
-        match version >= Self::SINCE && version != VERSION_UNKNOWN {
-            true => Self::Told,
-            false => Self::Untold,
+        match version >= Self::KNOWN_SINCE && version != VERSION_UNKNOWN {
+            true => Self::Known,
+            false => Self::Unknown,
         }
     }
 }

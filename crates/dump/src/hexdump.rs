@@ -11,7 +11,7 @@ const LINE_BYTES: usize = 16;
 
 /// Layout of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hexdump {
+pub enum HexdumpForm {
     /// The header's fields in titled columns, then the body.
     Columns,
     /// The first bytes of the event, as many as its body has. This is what mysqlbinlog prints before a format
@@ -21,11 +21,11 @@ pub enum Hexdump {
 
 /// Appends the bytes of an event at `position` in its file. The text continues the header line and ends with the `# `
 /// before the event's own text.
-pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8], form: Hexdump) {
+pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8], form: HexdumpForm) {
     out.push(b'\n');
     let (header, body) = event.split_at(event.len().min(HEADER_SIZE));
     let (start, rest) = match form {
-        Hexdump::Columns => {
+        HexdumpForm::Columns => {
             const TITLES: &[u8] =
                 b"# Position  Timestamp   Type   Source ID        Size      Source Pos    Flags \n";
             out.extend_from_slice(TITLES);
@@ -33,7 +33,7 @@ pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8], form: Hexdump
             put_header(out, header);
             (position + HEADER_SIZE as u64, body)
         }
-        Hexdump::Plain => (position, &event[..body.len()]),
+        HexdumpForm::Plain => (position, &event[..body.len()]),
     };
     for (line, at) in rest.chunks(LINE_BYTES).zip((start..).step_by(LINE_BYTES)) {
         put_position(out, at);
@@ -84,7 +84,7 @@ fn put_line(out: &mut Vec<u8>, bytes: &[u8]) {
 mod tests {
     use binlog::HEADER_SIZE;
 
-    use super::{Hexdump, put_hexdump};
+    use super::{HexdumpForm, put_hexdump};
 
     #[test]
     fn an_event_in_hexadecimal() {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn an_event_in_front_of_any_format_description() {
         let mut out = Vec::new();
-        put_hexdump(&mut out, 4, &[1; HEADER_SIZE + 3], Hexdump::Plain);
+        put_hexdump(&mut out, 4, &[1; HEADER_SIZE + 3], HexdumpForm::Plain);
         let wanted = "\n# 00000004 01 01 01                                         |...|\n# ";
         assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }
@@ -113,7 +113,7 @@ mod tests {
     #[track_caller]
     fn check(position: u64, header: &[u8], body: &[u8], wanted: &str) {
         let mut out = Vec::new();
-        put_hexdump(&mut out, position, &[header, body].concat(), Hexdump::Columns);
+        put_hexdump(&mut out, position, &[header, body].concat(), HexdumpForm::Columns);
         assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }
 }

@@ -1,17 +1,17 @@
 //! JSON documents and changes to them, as `mysqlbinlog -v` writes them.
 
-use binlog::{Cursor, DecodeError, Json, JsonQuotes, JsonValue};
+use binlog::{Cursor, DecodeError, JsonDocument, JsonQuotes, JsonValue};
 
 use crate::numbers::put_u64;
 use crate::quote::{put_quoted, quote_from};
-use crate::value_text::Abandoned;
+use crate::value_text::UnwritableValue;
 
 /// Appends a document in single quotes. A document that is one string loses its double quotes.
-pub(crate) fn put_document(out: &mut Vec<u8>, document: &[u8]) -> Result<(), Abandoned> {
-    let document = Json::new(document);
+pub(crate) fn put_document(out: &mut Vec<u8>, document: &[u8]) -> Result<(), UnwritableValue> {
+    let document = JsonDocument::new(document);
     if document.root().is_err() {
         out.extend_from_slice(b"Invalid JSON\n");
-        return Err(Abandoned);
+        return Err(UnwritableValue);
     }
     let start = out.len();
     match document.write(JsonQuotes::Inside, out) {
@@ -32,7 +32,7 @@ pub(crate) fn put_document(out: &mut Vec<u8>, document: &[u8]) -> Result<(), Aba
 /// ###      '$.b')
 /// ```
 pub(crate) fn put_changes(out: &mut Vec<u8>, changes: &[u8], number: usize) {
-    let result = Change::read_all(changes).and_then(|changes| {
+    let result = JsonDiff::read_all(changes).and_then(|changes| {
         put_functions(out, &changes);
         out.push(b'@');
         put_u64(out, number as u64);
@@ -49,7 +49,7 @@ pub(crate) fn put_changes(out: &mut Vec<u8>, changes: &[u8], number: usize) {
 const NEXT_LINE: &[u8] = b"\n###      ";
 
 /// Appends the function names, the last one outermost. Adjacent changes by the same function share a call.
-fn put_functions(out: &mut Vec<u8>, changes: &[Change<'_>]) {
+fn put_functions(out: &mut Vec<u8>, changes: &[JsonDiff<'_>]) {
     for (index, change) in changes.iter().enumerate().rev() {
         if index > 0 && changes[index - 1].function() == change.function() {
             continue;
@@ -62,14 +62,14 @@ fn put_functions(out: &mut Vec<u8>, changes: &[Change<'_>]) {
     }
 }
 
-fn put_arguments(out: &mut Vec<u8>, changes: &[Change<'_>]) -> Result<(), &'static str> {
+fn put_arguments(out: &mut Vec<u8>, changes: &[JsonDiff<'_>]) -> Result<(), &'static str> {
     for (index, change) in changes.iter().enumerate() {
         out.push(b',');
         out.extend_from_slice(if index == 0 { b" " } else { NEXT_LINE });
         put_quoted(out, change.path);
         if let Some(value) = change.value {
             out.extend_from_slice(b", ");
-            put_argument(out, Json::new(value))?;
+            put_argument(out, JsonDocument::new(value))?;
         }
         if changes.get(index + 1).is_none_or(|next| next.function() != change.function()) {
             out.push(b')');
@@ -84,13 +84,13 @@ fn put_arguments(out: &mut Vec<u8>, changes: &[Change<'_>]) -> Result<(), &'stat
 //    *  size of path: lenenc, then path
 //    *  size of value: lenenc, then value; not if removed
 #[derive(Clone, Copy, Debug)]
-struct Change<'a> {
+struct JsonDiff<'a> {
     operation: u8,
     path: &'a [u8],
     value: Option<&'a [u8]>,
 }
 
-impl<'a> Change<'a> {
+impl<'a> JsonDiff<'a> {
     const REPLACE: u8 = 0;
     const INSERT: u8 = 1;
     const REMOVE: u8 = 2;
@@ -132,7 +132,7 @@ fn take<'a>(cursor: &mut Cursor<'a>, size: u64) -> Result<&'a [u8], DecodeError>
 }
 
 /// Appends a value as an argument of an SQL function.
-fn put_argument(out: &mut Vec<u8>, value: Json<'_>) -> Result<(), &'static str> {
+fn put_argument(out: &mut Vec<u8>, value: JsonDocument<'_>) -> Result<(), &'static str> {
     let (front, is_quoted, back): (&[u8], _, &[u8]) = match value.root().map_err(|_| "parsing json value")? {
         JsonValue::Array(_) | JsonValue::Object(_) => (b"CAST(", true, b" AS JSON)"),
         JsonValue::Null
@@ -158,7 +158,7 @@ fn put_argument(out: &mut Vec<u8>, value: Json<'_>) -> Result<(), &'static str> 
 
 #[cfg(test)]
 mod tests {
-    use super::{Abandoned, put_changes, put_document};
+    use super::{UnwritableValue, put_changes, put_document};
 
     #[test]
     fn documents() {
@@ -193,7 +193,7 @@ mod tests {
     fn what_is_no_document() {
         for document in [&[3][..], &[4, 3], &[5, 0], &[12, 9, b'a'], &[99, 0], &[2, 9, 0, 4, 0]] {
             let mut out = Vec::new();
-            assert_eq!(put_document(&mut out, document), Err(Abandoned), "{document:?}");
+            assert_eq!(put_document(&mut out, document), Err(UnwritableValue), "{document:?}");
             assert_eq!(out, b"Invalid JSON\n");
         }
         check(&[2, 1, 0, 7, 0, 4, 3, 0], "Failed to format JSON object as string.\n");

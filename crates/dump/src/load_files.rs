@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Maximum number of names tried for a file.
-const NAMES_MAX: u32 = 1000;
+const NAME_ATTEMPTS_MAX: u32 = 1000;
 
 /// Files written so far, by file id in the log.
 pub(crate) struct LoadFiles {
@@ -45,7 +45,7 @@ impl LoadFiles {
     pub(crate) fn begin(&mut self, file_id: u32, block: &[u8]) -> Result<(), LoadError> {
         let mut start = self.prefix();
         start.extend_from_slice(format!("-{file_id:x}").as_bytes());
-        for version in 0..NAMES_MAX {
+        for version in 0..NAME_ATTEMPTS_MAX {
             let name = [&start, format!("-{version:x}").as_bytes()].concat();
             let Ok(mut file) = File::create_new(as_path(&name)) else { continue };
             let written = file.write_all(block);

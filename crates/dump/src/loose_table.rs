@@ -5,23 +5,23 @@ use binlog::{Column, ColumnType, Cursor, GeometryType, KeyPart, Table};
 
 /// The optional fields, not assigned to columns yet.
 #[derive(Default)]
-struct Fields {
+struct OptionalFields {
     unsigned: Vec<bool>,
-    text_default: Option<Collations>,
+    text_default: Option<CollationDefaults>,
     text: Vec<u32>,
     names: Vec<Vec<u8>>,
     set_texts: Vec<Vec<Vec<u8>>>,
     enum_texts: Vec<Vec<Vec<u8>>>,
     geometries: Vec<u32>,
     key: Vec<KeyPart>,
-    choice_default: Option<Collations>,
+    choice_default: Option<CollationDefaults>,
     choice: Vec<u32>,
     visible: Vec<bool>,
     dimensions: Vec<u32>,
 }
 
 /// A default collation, and the columns with other collations.
-struct Collations {
+struct CollationDefaults {
     default: u32,
     /// The other columns: index among the columns of the same kind, and collation.
     others: Vec<(u32, u32)>,
@@ -30,14 +30,14 @@ struct Collations {
 /// Decodes a table as far as possible; `None` if its column types are invalid.
 pub(crate) fn loose_table(map: &TableMap<'_>) -> Option<Table> {
     let mut table = Table::without_optional(map).ok()?;
-    let mut fields = Fields::default();
+    let mut fields = OptionalFields::default();
     let mut cursor = Cursor::new(map.optional);
     while fields.read_one(&mut cursor).is_some() {}
-    fields.give_to(&mut table);
+    fields.assign_to(&mut table);
     Some(table)
 }
 
-fn small(cursor: &mut Cursor<'_>) -> Option<u32> {
+fn lenenc_u32(cursor: &mut Cursor<'_>) -> Option<u32> {
     match cursor.rest().first()? {
         251 => cursor.u8().ok().map(|_| u32::MAX),
         255 => {
@@ -48,11 +48,11 @@ fn small(cursor: &mut Cursor<'_>) -> Option<u32> {
     }
 }
 
-impl Fields {
+impl OptionalFields {
     /// Reads one field. Like mysqlbinlog, it lets the last value extend beyond the end of the field.
     fn read_one(&mut self, cursor: &mut Cursor<'_>) -> Option<()> {
         let kind = cursor.u8().ok()?;
-        let size = small(cursor)? as usize;
+        let size = lenenc_u32(cursor)? as usize;
         let end = cursor.offset().saturating_add(size);
         match kind {
             1 => read_bits(cursor, size, &mut self.unsigned)?,
@@ -60,7 +60,7 @@ impl Fields {
             3 => read_numbers(cursor, end, &mut self.text)?,
             4 => {
                 while cursor.offset() < end {
-                    self.names.push(text(cursor)?);
+                    self.names.push(read_text(cursor)?);
                 }
             }
             5 => read_texts(cursor, end, &mut self.set_texts)?,
@@ -68,14 +68,14 @@ impl Fields {
             7 => read_numbers(cursor, end, &mut self.geometries)?,
             8 => {
                 while cursor.offset() < end {
-                    let column = small(cursor);
+                    let column = lenenc_u32(cursor);
                     self.key.push(KeyPart { column: column.unwrap_or(0) as usize, prefix: 0 });
                     column?;
                 }
             }
             9 => {
                 while cursor.offset() < end {
-                    let (column, prefix) = (small(cursor)? as usize, small(cursor)?.into());
+                    let (column, prefix) = (lenenc_u32(cursor)? as usize, lenenc_u32(cursor)?.into());
                     self.key.push(KeyPart { column, prefix });
                 }
             }
@@ -89,27 +89,29 @@ impl Fields {
         Some(())
     }
 
-    fn give_to(self, table: &mut Table) {
+    fn assign_to(self, table: &mut Table) {
         let is_enum = |kind: ColumnType| matches!(kind, ColumnType::Enum { .. });
         let is_set = |kind: ColumnType| matches!(kind, ColumnType::Set { .. });
         let columns = &mut *table.columns;
-        each(columns, ColumnType::is_numeric, self.unsigned, |column, bit| column.unsigned = Some(bit));
-        each(columns, |_| true, self.names, |column, name| column.name = Some(name.into()));
-        each(columns, |_| true, self.visible, |column, bit| column.visible = Some(bit));
-        for (kind, texts) in [(&is_enum as Kind<'_>, self.enum_texts), (&is_set, self.set_texts)] {
-            each(columns, kind, texts, |column, texts| {
+        assign(columns, ColumnType::is_numeric, self.unsigned, |column, bit| column.unsigned = Some(bit));
+        assign(columns, |_| true, self.names, |column, name| column.name = Some(name.into()));
+        assign(columns, |_| true, self.visible, |column, bit| column.visible = Some(bit));
+        for (kind, texts) in
+            [(&is_enum as ColumnTypePredicate<'_>, self.enum_texts), (&is_set, self.set_texts)]
+        {
+            assign(columns, kind, texts, |column, texts| {
                 column.texts = texts.into_iter().map(Into::into).collect();
             });
         }
-        give_collations(columns, &ColumnType::is_character, self.text_default, self.text);
-        give_collations(columns, &|kind| is_enum(kind) || is_set(kind), self.choice_default, self.choice);
-        each(
+        assign_collations(columns, &ColumnType::is_character, self.text_default, self.text);
+        assign_collations(columns, &|kind| is_enum(kind) || is_set(kind), self.choice_default, self.choice);
+        assign(
             columns,
             |kind| matches!(kind, ColumnType::Geometry { .. }),
             self.geometries,
             |column, code| column.geometry_type = Some(geometry(code)),
         );
-        each(
+        assign(
             columns,
             |kind| matches!(kind, ColumnType::Vector { .. }),
             self.dimensions,
@@ -119,10 +121,10 @@ impl Fields {
     }
 }
 
-type Kind<'k> = &'k dyn Fn(ColumnType) -> bool;
+type ColumnTypePredicate<'k> = &'k dyn Fn(ColumnType) -> bool;
 
 /// Assigns one value to each column of a kind, as long as there are values.
-fn each<T>(
+fn assign<T>(
     columns: &mut [Column],
     kind: impl Fn(ColumnType) -> bool,
     values: Vec<T>,
@@ -132,9 +134,14 @@ fn each<T>(
     of_kind.zip(values).for_each(|(column, value)| give(column, value));
 }
 
-fn give_collations(columns: &mut [Column], kind: Kind<'_>, default: Option<Collations>, all: Vec<u32>) {
+fn assign_collations(
+    columns: &mut [Column],
+    kind: ColumnTypePredicate<'_>,
+    default: Option<CollationDefaults>,
+    all: Vec<u32>,
+) {
     let Some(collations) = default.filter(|collations| collations.default != 0) else {
-        return each(columns, kind, all, |column, number| column.collation = number.try_into().ok());
+        return assign(columns, kind, all, |column, number| column.collation = number.try_into().ok());
     };
     let mut others = collations.others.into_iter().peekable();
     let of_kind = columns.iter_mut().filter(|column| kind(column.column_type));
@@ -152,12 +159,12 @@ fn read_bits(cursor: &mut Cursor<'_>, size: usize, bits: &mut Vec<bool>) -> Opti
     Some(())
 }
 
-fn read_default(cursor: &mut Cursor<'_>, end: usize, into: &mut Option<Collations>) -> Option<()> {
+fn read_default(cursor: &mut Cursor<'_>, end: usize, into: &mut Option<CollationDefaults>) -> Option<()> {
     let others = into.take().map_or_else(Vec::new, |before| before.others);
-    let collations = into.insert(Collations { default: 0, others });
-    collations.default = small(cursor)?;
+    let collations = into.insert(CollationDefaults { default: 0, others });
+    collations.default = lenenc_u32(cursor)?;
     while cursor.offset() < end {
-        collations.others.push((small(cursor)?, small(cursor)?));
+        collations.others.push((lenenc_u32(cursor)?, lenenc_u32(cursor)?));
     }
     Some(())
 }
@@ -165,7 +172,7 @@ fn read_default(cursor: &mut Cursor<'_>, end: usize, into: &mut Option<Collation
 /// Reads numbers up to `end`. Like mysqlbinlog, appends 0 for a number that cannot be read, and then stops.
 fn read_numbers(cursor: &mut Cursor<'_>, end: usize, numbers: &mut Vec<u32>) -> Option<()> {
     while cursor.offset() < end {
-        let number = small(cursor);
+        let number = lenenc_u32(cursor);
         numbers.push(number.unwrap_or(0));
         number?;
     }
@@ -174,18 +181,18 @@ fn read_numbers(cursor: &mut Cursor<'_>, end: usize, numbers: &mut Vec<u32>) -> 
 
 fn read_texts(cursor: &mut Cursor<'_>, end: usize, all: &mut Vec<Vec<Vec<u8>>>) -> Option<()> {
     while cursor.offset() < end {
-        let count = small(cursor)?;
+        let count = lenenc_u32(cursor)?;
         all.push(Vec::new());
         for _ in 0..count {
-            let text = text(cursor)?;
+            let text = read_text(cursor)?;
             all.last_mut()?.push(text);
         }
     }
     Some(())
 }
 
-fn text(cursor: &mut Cursor<'_>) -> Option<Vec<u8>> {
-    let size = small(cursor)? as usize;
+fn read_text(cursor: &mut Cursor<'_>) -> Option<Vec<u8>> {
+    let size = lenenc_u32(cursor)? as usize;
     cursor.bytes(size).ok().map(<[u8]>::to_vec)
 }
 
@@ -230,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_is_shown() {
+    fn damaged_metadata_is_shown_as_far_as_it_decodes() {
         check(&[], "# Columns(INT,\n#         VARBINARY(20),\n#         ENUM,\n#         GEOMETRY)\n");
         // One name of four columns, and a truncated second one.
         check(

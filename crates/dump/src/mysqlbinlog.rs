@@ -9,26 +9,26 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use option_files::{Environment, FileChoice};
+use option_files::{FileChoice, OptionFileEnvironment};
 
+use crate::color_writer::ColorWriter;
+use crate::dump_diagnostics::DumpDiagnostics;
+use crate::dump_settings::{DumpSettings, HelpRequest, ParsedOptions};
 use crate::errno::os_error;
-use crate::list::Form;
+use crate::list::ListFormat;
+use crate::list_options::{self, TerminalOutput};
 use crate::local_time::local_zone;
-use crate::options::files::Loaded;
-use crate::options::table::{Kind, MYSQLBINLOG, OURS, Spec, Which};
-use crate::options::{self, Exit, Origin, Parser, Values, Word, files, help};
-use crate::ours::{self, Terminal};
-use crate::paint::Painter;
-use crate::pipeline::{self, Ended, Inputs};
-use crate::remote::{self, Servers};
-use crate::settings::{Heeded, Settings, Show};
-use crate::stores;
-use crate::talk::Talk;
-use crate::visible::{Escapes, VisibleWriter};
+use crate::options::files::LoadedArguments;
+use crate::options::option_table::{BINTIDE_OPTIONS, MYSQLBINLOG_OPTIONS, OptionEntry, OptionId, OptionKind};
+use crate::options::{self, DumpExit, OptionParser, OptionValues, OptionWord, WordOrigin, files, help};
+use crate::pipeline::{self, DumpEnd, DumpInputs};
+use crate::remote::{self, ServerAccess};
+use crate::store_listing;
+use crate::visible_writer::{EscapeStyle, VisibleWriter};
 
 /// The set of options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum DumpDialect {
     /// mysqlbinlog's options only.
     Mysqlbinlog,
     /// mysqlbinlog's options, and bintide's own.
@@ -36,7 +36,7 @@ pub enum Dialect {
 }
 
 /// Standard input, output and error, and access to servers.
-pub struct Streams<'a> {
+pub struct StandardStreams<'a> {
     /// Read for a log named `-`.
     pub input: &'a mut (dyn Read + Send),
     /// Receives the dump, unless `--result-file` is given.
@@ -44,12 +44,12 @@ pub struct Streams<'a> {
     /// Receives warnings and errors.
     pub error: &'a mut (dyn Write + Send),
     /// Connects to servers, if logs are read from one.
-    pub servers: &'a mut (dyn Servers + Send),
+    pub servers: &'a mut (dyn ServerAccess + Send),
 }
 
 /// A default for an option. It overrides MySQL's option files; the command line overrides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preset {
+pub struct OptionPreset {
     /// The option's long name.
     pub option: String,
     /// The values; more than one if the option may be repeated.
@@ -57,12 +57,12 @@ pub struct Preset {
 }
 
 /// Returns the long names of the options that accept a preset.
-pub fn presettable() -> impl Iterator<Item = &'static str> {
-    let is_value = |spec: &&Spec| {
-        !matches!(spec.kind, Kind::Disabled { .. })
-            && !matches!(spec.key, Which::Help | Which::Version | Which::Config)
+pub fn presettable_options() -> impl Iterator<Item = &'static str> {
+    let is_value = |spec: &&OptionEntry| {
+        !matches!(spec.kind, OptionKind::Disabled { .. })
+            && !matches!(spec.id, OptionId::Help | OptionId::Version | OptionId::Config)
     };
-    MYSQLBINLOG.iter().chain(OURS).filter(is_value).map(|spec| spec.name)
+    MYSQLBINLOG_OPTIONS.iter().chain(BINTIDE_OPTIONS).filter(is_value).map(|spec| spec.name)
 }
 
 /// Runs on this process's standard streams, and returns the exit code.
@@ -71,140 +71,151 @@ pub fn presettable() -> impl Iterator<Item = &'static str> {
 ///
 /// If standard output is closed.
 pub fn run_here(
-    dialect: Dialect,
+    dialect: DumpDialect,
     args: impl IntoIterator<Item = OsString>,
-    presets: &[Preset],
-    servers: &mut (dyn Servers + Send),
+    presets: &[OptionPreset],
+    servers: &mut (dyn ServerAccess + Send),
 ) -> io::Result<u8> {
     // Bypasses the line buffer of standard output: text comes in large parts.
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let streams = Streams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr(), servers };
-    let terminal = if io::stdout().is_terminal() { Terminal::Yes } else { Terminal::No };
+    let streams =
+        StandardStreams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr(), servers };
+    let terminal = if io::stdout().is_terminal() { TerminalOutput::Yes } else { TerminalOutput::No };
     Ok(run_on(terminal, dialect, args, presets, streams))
 }
 
 /// Runs with a command line, the program's name first, and returns the exit code.
-pub fn run(dialect: Dialect, args: impl IntoIterator<Item = OsString>, streams: Streams<'_>) -> u8 {
+pub fn run(
+    dialect: DumpDialect,
+    args: impl IntoIterator<Item = OsString>,
+    streams: StandardStreams<'_>,
+) -> u8 {
     run_with(dialect, args, &[], streams)
 }
 
 /// Runs with a command line and presets, and returns the exit code.
 pub fn run_with(
-    dialect: Dialect,
+    dialect: DumpDialect,
     args: impl IntoIterator<Item = OsString>,
-    presets: &[Preset],
-    streams: Streams<'_>,
+    presets: &[OptionPreset],
+    streams: StandardStreams<'_>,
 ) -> u8 {
-    run_on(Terminal::No, dialect, args, presets, streams)
+    run_on(TerminalOutput::No, dialect, args, presets, streams)
 }
 
 fn run_on(
-    terminal: Terminal,
-    dialect: Dialect,
+    terminal: TerminalOutput,
+    dialect: DumpDialect,
     args: impl IntoIterator<Item = OsString>,
-    presets: &[Preset],
-    streams: Streams<'_>,
+    presets: &[OptionPreset],
+    streams: StandardStreams<'_>,
 ) -> u8 {
     let args: Vec<Vec<u8>> = args.into_iter().map(OsStringExt::into_vec).collect();
     let (program, words) = args.split_first().map_or((&[][..], &[][..]), |(program, words)| (program, words));
-    let talk = Talk::new(streams.error, program);
-    let inputs = Inputs { stdin: streams.input, servers: streams.servers };
+    let talk = DumpDiagnostics::new(streams.error, program);
+    let inputs = DumpInputs { stdin: streams.input, servers: streams.servers };
     match run_checked(dialect, (words, presets), inputs, (streams.output, terminal), talk) {
         Ok(()) => 0,
-        Err(Exit(code)) => code,
+        Err(DumpExit(code)) => code,
+    }
+}
+
+fn option_entries(dialect: DumpDialect) -> Vec<&'static OptionEntry> {
+    match dialect {
+        DumpDialect::Mysqlbinlog => MYSQLBINLOG_OPTIONS.iter().collect(),
+        DumpDialect::Bintide => MYSQLBINLOG_OPTIONS.iter().chain(BINTIDE_OPTIONS).collect(),
     }
 }
 
 fn run_checked(
-    dialect: Dialect,
-    (words, presets): (&[Vec<u8>], &[Preset]),
-    inputs: Inputs<'_>,
-    (output, terminal): (&mut (dyn Write + Send), Terminal),
-    mut talk: Talk<'_>,
-) -> Result<(), Exit> {
-    let specs: Vec<&'static Spec> = match dialect {
-        Dialect::Mysqlbinlog => MYSQLBINLOG.iter().collect(),
-        Dialect::Bintide => MYSQLBINLOG.iter().chain(OURS).collect(),
-    };
-    let environment = Environment::of_process();
+    dialect: DumpDialect,
+    (words, presets): (&[Vec<u8>], &[OptionPreset]),
+    inputs: DumpInputs<'_>,
+    (output, terminal): (&mut (dyn Write + Send), TerminalOutput),
+    mut talk: DumpDiagnostics<'_>,
+) -> Result<(), DumpExit> {
+    let specs = option_entries(dialect);
+    let environment = OptionFileEnvironment::of_process();
     let (mut choice, rest) = FileChoice::take(words, &environment);
     let mut words = match files::load(&mut choice, rest, &environment, &mut talk)? {
-        Loaded::Words(words) => words,
-        Loaded::Print(text) => {
+        LoadedArguments::Words(words) => words,
+        LoadedArguments::Print(text) => {
             let _ = output.write_all(&text);
             return Ok(());
         }
     };
     let of_files = words.len() - rest.len();
-    let given = options::given(&specs, &words[of_files..]);
+    let given = options::given_options(&specs, &words[of_files..]);
     words.splice(of_files..of_files, preset_words(&specs, presets, &given, &mut talk)?);
-    let mut values = Values::new(&specs);
-    let mut ask_password = |talk: &mut Talk<'_>| ask_password(inputs.stdin, talk);
-    let mut heeded = Heeded::new(local_zone(), &mut ask_password);
-    let mut parser = Parser {
+    let mut values = OptionValues::new(&specs);
+    let mut ask_password = |talk: &mut DumpDiagnostics<'_>| ask_password(inputs.stdin, talk);
+    let mut heeded = ParsedOptions::new(local_zone(), &mut ask_password);
+    let mut parser = OptionParser {
         specs: &specs,
         values: &mut values,
-        heed: &mut heeded,
-        talk: &mut talk,
+        visitor: &mut heeded,
+        diagnostics: &mut talk,
         password_warned: false,
     };
     let parsed = parser.parse(&words);
     let show = match (heeded.show, &parsed) {
-        (None, Ok(files)) if files.is_empty() => Some(Show::Help),
+        (None, Ok(files)) if files.is_empty() => Some(HelpRequest::Help),
         (show, _) => show,
     };
     if let Some(show) = show {
         let mut text = Vec::new();
         match show {
-            Show::Help => help::write(&mut text, talk.program(), &specs, &values, &choice, &environment),
-            Show::Version => help::version(&mut text, talk.program()),
+            HelpRequest::Help => {
+                help::write(&mut text, talk.program(), &specs, &values, &choice, &environment)
+            }
+            HelpRequest::Version => help::put_version(&mut text, talk.program()),
         }
         let _ = output.write_all(&text);
-        return if heeded.show.is_some() { Ok(()) } else { Err(Exit::FAILURE) };
+        return if heeded.show.is_some() { Ok(()) } else { Err(DumpExit::FAILURE) };
     }
     let files = parsed?;
-    if files == [b"-"] && values.unsigned(Which::StopPosition) != u64::MAX {
+    if files == [b"-"] && values.unsigned(OptionId::StopPosition) != u64::MAX {
         talk.error(&[b"stop_position not allowed when input is STDIN"]);
-        return Err(Exit::FAILURE);
+        return Err(DumpExit::FAILURE);
     }
     remote::check(&values, &heeded, &mut talk)?;
-    let mut file = match values.text(Which::ResultFile) {
-        Some(name) if !values.switch(Which::Raw) => Some(create(name, &mut talk)?),
+    let mut file = match values.text(OptionId::ResultFile) {
+        Some(name) if !values.switch(OptionId::Raw) => Some(create_or_report(name, &mut talk)?),
         _ => None,
     };
-    let form = ours::form(&values, &mut talk)?;
-    let settings = Settings { dialect, ..Settings::new(&values, heeded, &mut talk)? };
-    ours::check(form, &settings, &given, &mut talk)?;
+    let form = list_options::list_format(&values, &mut talk)?;
+    let settings = DumpSettings { dialect, ..DumpSettings::new(&values, heeded, &mut talk)? };
+    list_options::check(form, &settings, &given, &mut talk)?;
     let files = match dialect {
-        Dialect::Mysqlbinlog => files,
-        Dialect::Bintide => stores::logs_of(files, form, &settings, &mut talk)?,
+        DumpDialect::Mysqlbinlog => files,
+        DumpDialect::Bintide => store_listing::expand_stores(files, form, &settings, &mut talk)?,
     };
     let (output, terminal): (&mut (dyn Write + Send), _) = match &mut file {
-        Some(file) => (file, Terminal::No),
+        Some(file) => (file, TerminalOutput::No),
         None => (output, terminal),
     };
     print(form, &settings, &files, inputs, (output, terminal), talk)
 }
 
 fn print(
-    form: Option<Form>,
-    settings: &Settings,
+    form: Option<ListFormat>,
+    settings: &DumpSettings,
     files: &[Vec<u8>],
-    inputs: Inputs<'_>,
-    (output, terminal): (&mut (dyn Write + Send), Terminal),
-    talk: Talk<'_>,
-) -> Result<(), Exit> {
+    inputs: DumpInputs<'_>,
+    (output, terminal): (&mut (dyn Write + Send), TerminalOutput),
+    talk: DumpDiagnostics<'_>,
+) -> Result<(), DumpExit> {
     let mut painter;
-    let output: &mut (dyn Write + Send) = match ours::style(form, settings.color, terminal) {
+    let output: &mut (dyn Write + Send) = match list_options::paint_style(form, settings.color, terminal) {
         Some(style) => {
-            painter = Painter::new(style, output);
+            painter = ColorWriter::new(style, output);
             &mut painter
         }
         None => output,
     };
-    match form.filter(|_| terminal == Terminal::Yes) {
+    match form.filter(|_| terminal == TerminalOutput::Yes) {
         Some(list) => {
-            let mut visible = VisibleWriter::new(Escapes::of(list), output);
+            let mut visible = VisibleWriter::new(EscapeStyle::of(list), output);
             print_plain(form, settings, files, inputs, &mut visible, talk)
         }
         None => print_plain(form, settings, files, inputs, output, talk),
@@ -212,21 +223,21 @@ fn print(
 }
 
 fn print_plain(
-    form: Option<Form>,
-    settings: &Settings,
+    form: Option<ListFormat>,
+    settings: &DumpSettings,
     files: &[Vec<u8>],
-    inputs: Inputs<'_>,
+    inputs: DumpInputs<'_>,
     output: &mut (dyn Write + Send),
-    mut talk: Talk<'_>,
-) -> Result<(), Exit> {
+    mut talk: DumpDiagnostics<'_>,
+) -> Result<(), DumpExit> {
     if let Some(bytes_max) = settings.temporary_max {
         logs::limit_temporary_files(bytes_max.get());
     }
     match form {
-        Some(form) => ours::print(form, settings, files, output, &mut talk),
+        Some(form) => list_options::print(form, settings, files, output, &mut talk),
         None => {
             dump(settings, files, inputs, output, &mut talk)?;
-            ours::remark_on_text(settings, &mut talk);
+            list_options::warn_of_empty_text(settings, &mut talk);
             Ok(())
         }
     }
@@ -234,20 +245,20 @@ fn print_plain(
 
 /// Returns the presets that the command line does not override, as lines of an option file.
 fn preset_words(
-    specs: &[&'static Spec],
-    presets: &[Preset],
-    given: &[Which],
-    talk: &mut Talk<'_>,
-) -> Result<Vec<Word>, Exit> {
+    specs: &[&'static OptionEntry],
+    presets: &[OptionPreset],
+    given: &[OptionId],
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<Vec<OptionWord>, DumpExit> {
     let mut words = Vec::new();
     for preset in presets {
         let spec = specs.iter().find(|spec| spec.name == preset.option);
-        let Some(spec) = spec.filter(|spec| !given.contains(&spec.key)) else { continue };
+        let Some(spec) = spec.filter(|spec| !given.contains(&spec.id)) else { continue };
         for value in &preset.values {
             let (name, value) = (spec.name.as_bytes(), value.as_bytes());
             let (text, times) = match spec.kind {
                 // The value of an option without an argument is the number of times to give it.
-                Kind::Mark => match times(value) {
+                OptionKind::Mark => match repeat_count(value) {
                     Some(times) => ([b"--", name].concat(), times),
                     None => {
                         talk.error(&[
@@ -257,25 +268,25 @@ fn preset_words(
                             value,
                             b"': expected true, false or a number of times",
                         ]);
-                        return Err(Exit::NOT_BEGUN);
+                        return Err(DumpExit::NOT_STARTED);
                     }
                 },
                 _ => ([b"--", name, b"=", value].concat(), 1),
             };
-            words.extend(iter::repeat_n(Word { text, origin: Origin::File }, times));
+            words.extend(iter::repeat_n(OptionWord { text, origin: WordOrigin::File }, times));
         }
     }
     Ok(words)
 }
 
 /// Parses how many times to give an option without an argument: a number, or `true` for once.
-fn times(value: &[u8]) -> Option<usize> {
+fn repeat_count(value: &[u8]) -> Option<usize> {
     /// More repetitions have no further effect.
-    const TIMES_MAX: usize = 3;
+    const REPEAT_MAX: usize = 3;
     match value {
         b"true" => Some(1),
         b"false" => Some(0),
-        number => str::from_utf8(number).ok()?.parse().ok().map(|times: usize| times.min(TIMES_MAX)),
+        number => str::from_utf8(number).ok()?.parse().ok().map(|times: usize| times.min(REPEAT_MAX)),
     }
 }
 
@@ -283,7 +294,7 @@ fn times(value: &[u8]) -> Option<usize> {
 const PASSWORD_READ_SIZE: usize = 4096;
 
 /// Asks for a password on the terminal. Without a terminal, reads the first line of standard input.
-fn ask_password(input: &mut (dyn Read + Send), talk: &mut Talk<'_>) -> Vec<u8> {
+fn ask_password(input: &mut (dyn Read + Send), talk: &mut DumpDiagnostics<'_>) -> Vec<u8> {
     const PROMPT: &str = "Enter password: ";
     if let Ok(password) = rpassword::prompt_password(PROMPT) {
         return password.into_bytes();
@@ -305,11 +316,11 @@ fn ask_password(input: &mut (dyn Read + Send), talk: &mut Talk<'_>) -> Vec<u8> {
 /// Mode of a result file: readable by owner and group.
 const RESULT_MODE: u32 = 0o640;
 
-fn create(name: &[u8], talk: &mut Talk<'_>) -> Result<File, Exit> {
+fn create_or_report(name: &[u8], talk: &mut DumpDiagnostics<'_>) -> Result<File, DumpExit> {
     create_result(name).map_err(|error| {
-        talk.file(&[b"Can't create/write to file '", name, b"' (", &os_error(&error), b")"]);
+        talk.file_message(&[b"Can't create/write to file '", name, b"' (", &os_error(&error), b")"]);
         talk.error(&[b"Could not create log file '", name, b"'"]);
-        Exit::FAILURE
+        DumpExit::FAILURE
     })
 }
 
@@ -321,18 +332,18 @@ pub(crate) fn create_result(name: &[u8]) -> io::Result<File> {
 }
 
 fn dump(
-    settings: &Settings,
+    settings: &DumpSettings,
     files: &[Vec<u8>],
-    mut inputs: Inputs<'_>,
+    mut inputs: DumpInputs<'_>,
     output: &mut (dyn Write + Send),
-    talk: &mut Talk<'_>,
-) -> Result<(), Exit> {
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<(), DumpExit> {
     match pipeline::run(settings, files, &mut inputs, output, talk) {
-        Ok(()) | Err(Ended::Unwanted) => Ok(()),
-        Err(Ended::Failed) => Err(Exit::FAILURE),
-        Err(Ended::Output(error)) => {
+        Ok(()) | Err(DumpEnd::OutputClosed) => Ok(()),
+        Err(DumpEnd::Failed) => Err(DumpExit::FAILURE),
+        Err(DumpEnd::Output(error)) => {
             talk.error(&[b"Error writing event to file. (", &os_error(&error), b")"]);
-            Err(Exit::FAILURE)
+            Err(DumpExit::FAILURE)
         }
     }
 }

@@ -86,7 +86,7 @@ pub fn put_general(out: &mut Vec<u8>, value: f64, precision: usize) {
     if whole as f64 == value && whole < 10_u64.pow(precision.min(19) as u32) {
         return put_u64(out, whole);
     }
-    let (digits, exponent) = Digits::of(value, precision);
+    let (digits, exponent) = SignificantDigits::of(value, precision);
     let digits = digits.without_trailing_zeros();
     if exponent < -4 || exponent >= precision as i32 {
         put_with_exponent(out, digits, exponent);
@@ -106,7 +106,7 @@ pub fn put_shortest(out: &mut Vec<u8>, value: f64) {
     if value.is_sign_negative() {
         out.push(b'-');
     }
-    let (digits, exponent) = Digits::shortest(value.abs());
+    let (digits, exponent) = SignificantDigits::shortest(value.abs());
     if (-PLAIN_MAX..PLAIN_MAX).contains(&exponent) {
         return put_plain(out, digits.as_slice(), exponent);
     }
@@ -123,19 +123,19 @@ pub fn put_exponential(out: &mut Vec<u8>, value: f64, decimals: usize) {
     if value.is_sign_negative() {
         out.push(b'-');
     }
-    let (digits, exponent) = Digits::of(value.abs(), decimals + 1);
+    let (digits, exponent) = SignificantDigits::of(value.abs(), decimals + 1);
     put_with_exponent(out, digits.as_slice(), exponent);
 }
 
 /// A number in decimal, for text that contains it several times.
 #[derive(Clone, Copy)]
-pub struct Decimal {
+pub struct DecimalText {
     digits: [u8; Self::SIZE_MAX],
     /// Index of the first digit.
     start: u8,
 }
 
-impl Decimal {
+impl DecimalText {
     const SIZE_MAX: usize = 24;
 
     /// Converts a number.
@@ -199,12 +199,12 @@ const fn two_digits(value: u32) -> [u8; 2] {
 }
 
 /// The significant digits of a number, in ASCII.
-struct Digits {
+struct SignificantDigits {
     bytes: [u8; Self::SIZE_MAX],
     size: usize,
 }
 
-impl Digits {
+impl SignificantDigits {
     /// More than any format needs.
     const SIZE_MAX: usize = 32;
 

@@ -5,58 +5,58 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
-use logs::ordered::{Bounds, Stopped, ordered};
+use logs::ordered::{PipelineLimits, PipelineShutdown, run_ordered};
 
-use crate::batch::Batch;
-use crate::bytes::Spare;
-use crate::dump::{Dump, Halt};
+use crate::dump::{HaltReason, LogDumper};
+use crate::dump_diagnostics::DumpDiagnostics;
+use crate::dump_settings::DumpSettings;
+use crate::event_buffer::BufferReserve;
 use crate::head_text::HeadText;
-use crate::remote::Servers;
-use crate::settings::Settings;
-use crate::talk::Talk;
+use crate::remote::ServerAccess;
+use crate::text_batch::TextBatch;
 
 /// Sources of logs other than files.
-pub(crate) struct Inputs<'i> {
+pub(crate) struct DumpInputs<'i> {
     pub(crate) stdin: &'i mut (dyn Read + Send),
-    pub(crate) servers: &'i mut (dyn Servers + Send),
+    pub(crate) servers: &'i mut (dyn ServerAccess + Send),
 }
 
 /// Approximate size of a part of the text, in bytes: small enough for a core's own cache.
 const PART_SIZE: usize = 512 << 10;
 
 /// Maximum size of events and text between the threads, in bytes.
-const BETWEEN_MAX: usize = 16 << 20;
+const IN_FLIGHT_MAX: usize = 16 << 20;
 
 /// Reason why a dump ended early.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum DumpEnd {
     /// Reading failed; the error has been printed.
     Failed,
     /// The output cannot be written.
     Output(io::Error),
     /// The output was closed.
-    Unwanted,
+    OutputClosed,
 }
 
-impl From<Halt> for Ended {
-    fn from(halt: Halt) -> Self {
+impl From<HaltReason> for DumpEnd {
+    fn from(halt: HaltReason) -> Self {
         match halt {
-            Halt::Failed | Halt::TemporaryFile => Self::Failed,
-            Halt::Unwanted => Self::Unwanted,
+            HaltReason::Failed | HaltReason::TemporaryFile => Self::Failed,
+            HaltReason::OutputClosed => Self::OutputClosed,
         }
     }
 }
 
-impl From<Stopped> for Ended {
-    fn from(Stopped: Stopped) -> Self {
-        Self::Unwanted
+impl From<PipelineShutdown> for DumpEnd {
+    fn from(PipelineShutdown: PipelineShutdown) -> Self {
+        Self::OutputClosed
     }
 }
 
-impl From<io::Error> for Ended {
+impl From<io::Error> for DumpEnd {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            ErrorKind::BrokenPipe => Self::Unwanted,
+            ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Output(error),
         }
     }
@@ -64,13 +64,13 @@ impl From<io::Error> for Ended {
 
 /// Dumps all logs to `output`.
 pub(crate) fn run(
-    settings: &Settings,
+    settings: &DumpSettings,
     names: &[Vec<u8>],
-    inputs: &mut Inputs<'_>,
+    inputs: &mut DumpInputs<'_>,
     output: &mut (dyn Write + Send),
-    talk: &mut Talk<'_>,
-) -> Result<(), Ended> {
-    let spare = Spare::default();
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<(), DumpEnd> {
+    let spare = BufferReserve::default();
     let mut write = |part: Vec<u8>| {
         output.write_all(&part)?;
         spare.put_back(part);
@@ -83,51 +83,51 @@ pub(crate) fn run(
 }
 
 /// Writes one part of the text.
-type WritePart<'w> = &'w mut dyn FnMut(Vec<u8>) -> Result<(), Ended>;
+type PartWriter<'w> = &'w mut dyn FnMut(Vec<u8>) -> Result<(), DumpEnd>;
 
 fn run_alone(
-    settings: &Settings,
+    settings: &DumpSettings,
     names: &[Vec<u8>],
-    inputs: &mut Inputs<'_>,
-    write: WritePart<'_>,
-    talk: &mut Talk<'_>,
-    spare: &Spare,
-) -> Result<(), Ended> {
+    inputs: &mut DumpInputs<'_>,
+    write: PartWriter<'_>,
+    talk: &mut DumpDiagnostics<'_>,
+    spare: &BufferReserve,
+) -> Result<(), DumpEnd> {
     let mut failed = None;
     let mut heads = HeadText::new(settings);
-    let mut hand_on = |batch: Batch| {
+    let mut hand_on = |batch: TextBatch| {
         batch.write(&mut heads, spare, PART_SIZE, &mut *write).map_err(|ended| {
             failed = Some(ended);
-            Halt::Unwanted
+            HaltReason::OutputClosed
         })
     };
-    let outcome = Dump::new(settings, talk, spare, &mut hand_on).run(names, inputs);
+    let outcome = LogDumper::new(settings, talk, spare, &mut hand_on).run(names, inputs);
     outcome.map_err(|halt| failed.unwrap_or(halt.into()))
 }
 
 fn run_in_parallel(
     jobs: NonZeroUsize,
-    settings: &Settings,
+    settings: &DumpSettings,
     names: &[Vec<u8>],
-    inputs: &mut Inputs<'_>,
-    write: WritePart<'_>,
-    talk: &mut Talk<'_>,
-    spare: &Spare,
-) -> Result<(), Ended> {
-    ordered(
-        Bounds { workers: jobs, bytes: BETWEEN_MAX },
+    inputs: &mut DumpInputs<'_>,
+    write: PartWriter<'_>,
+    talk: &mut DumpDiagnostics<'_>,
+    spare: &BufferReserve,
+) -> Result<(), DumpEnd> {
+    run_ordered(
+        PipelineLimits { workers: jobs, bytes: IN_FLIGHT_MAX },
         |feed| {
-            let mut hand_on = |batch: Batch| {
+            let mut hand_on = |batch: TextBatch| {
                 let size = batch.size();
-                feed.push(batch, size).map_err(|Stopped| Halt::Unwanted)
+                feed.push(batch, size).map_err(|PipelineShutdown| HaltReason::OutputClosed)
             };
-            Dump::new(settings, talk, spare, &mut hand_on).run(names, inputs).map_err(Ended::from)
+            LogDumper::new(settings, talk, spare, &mut hand_on).run(names, inputs).map_err(DumpEnd::from)
         },
         || HeadText::new(settings),
         |heads, batch, outlet| {
             batch.write(heads, spare, PART_SIZE, |part| {
                 let size = part.len();
-                outlet.push(part, size).map_err(Ended::from)
+                outlet.push(part, size).map_err(DumpEnd::from)
             })
         },
         |part| write(part).map(ControlFlow::Continue),

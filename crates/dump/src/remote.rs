@@ -1,19 +1,19 @@
 //! Reading logs from a server: mysqlbinlog's options for it, and the interface to the code that connects.
 
-use crate::options::table::Which;
-use crate::options::{Exit, Values};
-use crate::settings::{Heeded, Remote};
-pub use crate::settings::{Protocol, SslMode};
-use crate::talk::Talk;
+use crate::dump_diagnostics::DumpDiagnostics;
+use crate::dump_settings::{ParsedOptions, RemoteMode};
+pub use crate::dump_settings::{RemoteProtocol, RemoteSslMode};
+use crate::options::option_table::OptionId;
+use crate::options::{DumpExit, OptionValues};
 
 /// Access to servers, one connection at a time. Errors are texts of MySQL's client library.
-pub trait Servers {
+pub trait ServerAccess {
     /// Connects, and closes the connection before.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached, or refuses the account.
-    fn connect(&mut self, connection: &Connection) -> Result<(), String>;
+    fn connect(&mut self, connection: &RemoteServerOptions) -> Result<(), String>;
 
     /// Runs a statement, and returns the first value of its first row; empty if there is none.
     ///
@@ -27,7 +27,7 @@ pub trait Servers {
     /// # Errors
     ///
     /// If the connection is lost.
-    fn ask(&mut self, log: &AskedLog<'_>) -> Result<(), String>;
+    fn request_log(&mut self, log: &LogRequest<'_>) -> Result<(), String>;
 
     /// Returns whether the next event has arrived.
     ///
@@ -45,10 +45,10 @@ pub trait Servers {
 }
 
 /// No access: every connection fails.
-pub struct NoServers;
+pub struct NoServerAccess;
 
-impl Servers for NoServers {
-    fn connect(&mut self, _: &Connection) -> Result<(), String> {
+impl ServerAccess for NoServerAccess {
+    fn connect(&mut self, _: &RemoteServerOptions) -> Result<(), String> {
         Err("this program has no access to servers".to_owned())
     }
 
@@ -56,7 +56,7 @@ impl Servers for NoServers {
         Ok(Vec::new())
     }
 
-    fn ask(&mut self, _: &AskedLog<'_>) -> Result<(), String> {
+    fn request_log(&mut self, _: &LogRequest<'_>) -> Result<(), String> {
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Servers for NoServers {
 
 /// Request for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedLog<'a> {
+pub struct LogRequest<'a> {
     /// The log's name.
     pub name: &'a [u8],
     /// Start position in the log; 4 is its first event.
@@ -79,23 +79,23 @@ pub struct AskedLog<'a> {
     /// Server id to register with; 0 for none.
     pub server_id: u32,
     /// Action of the server at the end of its last log.
-    pub waits: Waits,
+    pub at_end: RemoteEndAction,
     /// GTIDs to exclude, encoded as in a Previous_gtids event, if the log is requested by GTID set.
     pub gtids: Option<&'a [u8]>,
 }
 
 /// Action of the server at the end of its last log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waits {
+pub enum RemoteEndAction {
     /// It ends the stream.
-    No,
+    Stop,
     /// It waits for more events.
-    Yes,
+    Wait,
 }
 
 /// Options of a connection, as given.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Connection {
+pub struct RemoteServerOptions {
     /// Host; `None` for this machine.
     pub host: Option<Vec<u8>>,
     /// TCP port; 0 for the default.
@@ -103,15 +103,15 @@ pub struct Connection {
     /// Path of the socket file.
     pub socket: Option<Vec<u8>>,
     /// Transport.
-    pub protocol: Option<Protocol>,
+    pub protocol: Option<RemoteProtocol>,
     /// Account.
     pub user: Option<Vec<u8>>,
     /// Password.
     pub password: Option<Vec<u8>>,
     /// Encryption and verification.
-    pub ssl_mode: Option<SslMode>,
+    pub ssl_mode: Option<RemoteSslMode>,
     /// Other TLS options.
-    pub tls: TlsTexts,
+    pub tls: RemoteTlsOptions,
     /// Local address to connect from.
     pub bind_address: Option<Vec<u8>>,
     /// Permission to request the server's RSA key, which encrypts passwords without TLS.
@@ -126,17 +126,19 @@ pub struct Connection {
     pub zstd_level: u32,
 }
 
-impl Connection {
+impl RemoteServerOptions {
     /// Returns whether a CA is given together with an explicit SSL mode that does not verify certificates.
-    pub(crate) const fn has_idle_authority(&self) -> bool {
-        matches!(self.ssl_mode, Some(SslMode::Disabled | SslMode::Preferred | SslMode::Required))
-            && (self.tls.ca.is_some() || self.tls.capath.is_some())
+    pub(crate) const fn has_unused_ca(&self) -> bool {
+        matches!(
+            self.ssl_mode,
+            Some(RemoteSslMode::Disabled | RemoteSslMode::Preferred | RemoteSslMode::Required)
+        ) && (self.tls.ca.is_some() || self.tls.capath.is_some())
     }
 }
 
 /// TLS options of a connection, as given, except the SSL mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsTexts {
+pub struct RemoteTlsOptions {
     /// File of trusted CA certificates.
     pub ca: Option<Vec<u8>>,
     /// Directory of trusted CA certificates.
@@ -161,67 +163,68 @@ pub struct TlsTexts {
 
 /// Settings for reading from a server.
 pub(crate) struct RemoteSettings {
-    pub(crate) by: Remote,
-    pub(crate) connection: Connection,
+    pub(crate) mode: RemoteMode,
+    pub(crate) connection: RemoteServerOptions,
     pub(crate) to_last_log: bool,
-    pub(crate) waits: Waits,
+    pub(crate) at_end: RemoteEndAction,
     pub(crate) server_id: u32,
     /// Prefix of output files, if logs are written as raw files.
     pub(crate) raw: Option<Vec<u8>>,
 }
 
 /// Options that are parsed, but not supported.
-const UNSUPPORTED: [(Which, &str); 2] =
-    [(Which::DefaultAuth, "default_auth"), (Which::SslSessionData, "ssl-session-data")];
+const UNSUPPORTED: [(OptionId, &str); 2] =
+    [(OptionId::DefaultAuth, "default_auth"), (OptionId::SslSessionData, "ssl-session-data")];
 
 impl RemoteSettings {
     /// Creates the settings; `None` if no server is to be read.
     pub(crate) fn new(
-        values: &Values,
-        heeded: &Heeded<'_>,
-        talk: &mut Talk<'_>,
-    ) -> Result<Option<Self>, Exit> {
+        values: &OptionValues,
+        heeded: &ParsedOptions<'_>,
+        talk: &mut DumpDiagnostics<'_>,
+    ) -> Result<Option<Self>, DumpExit> {
         let Some(by) = heeded.remote else { return Ok(None) };
         for (which, name) in UNSUPPORTED {
             if values.text(which).is_some() {
                 talk.error(&[b"--", name.as_bytes(), b" is not supported: remove the option."]);
-                return Err(Exit::NOT_BEGUN);
+                return Err(DumpExit::NOT_STARTED);
             }
         }
         let text = |key| values.text(key).map(<[u8]>::to_vec);
-        let (to_last_log, stop_never) = (values.switch(Which::ToLastLog), values.switch(Which::StopNever));
-        let raw = values.switch(Which::Raw).then(|| text(Which::ResultFile).unwrap_or_default());
+        let (to_last_log, stop_never) =
+            (values.switch(OptionId::ToLastLog), values.switch(OptionId::StopNever));
+        let raw = values.switch(OptionId::Raw).then(|| text(OptionId::ResultFile).unwrap_or_default());
         Ok(Some(Self {
-            by,
-            connection: Connection {
-                host: text(Which::Host),
-                port: u16::try_from(values.signed(Which::Port)).unwrap_or_default(),
-                socket: text(Which::Socket),
+            mode: by,
+            connection: RemoteServerOptions {
+                host: text(OptionId::Host),
+                port: u16::try_from(values.signed(OptionId::Port)).unwrap_or_default(),
+                socket: text(OptionId::Socket),
                 protocol: heeded.protocol,
-                user: text(Which::User),
+                user: text(OptionId::User),
                 password: heeded.password.clone(),
                 ssl_mode: heeded.ssl_mode,
-                tls: TlsTexts {
-                    ca: text(Which::SslCa),
-                    capath: text(Which::SslCapath),
-                    cert: text(Which::SslCert),
-                    key: text(Which::SslKey),
-                    crl: text(Which::SslCrl),
-                    crlpath: text(Which::SslCrlpath),
-                    cipher: text(Which::SslCipher),
-                    ciphersuites: text(Which::TlsCiphersuites),
-                    version: text(Which::TlsVersion),
-                    server_name: text(Which::TlsSniServername),
+                tls: RemoteTlsOptions {
+                    ca: text(OptionId::SslCa),
+                    capath: text(OptionId::SslCapath),
+                    cert: text(OptionId::SslCert),
+                    key: text(OptionId::SslKey),
+                    crl: text(OptionId::SslCrl),
+                    crlpath: text(OptionId::SslCrlpath),
+                    cipher: text(OptionId::SslCipher),
+                    ciphersuites: text(OptionId::TlsCiphersuites),
+                    version: text(OptionId::TlsVersion),
+                    server_name: text(OptionId::TlsSniServername),
                 },
-                bind_address: text(Which::BindAddress),
-                get_server_public_key: values.switch(Which::GetServerPublicKey),
-                server_public_key_path: text(Which::ServerPublicKeyPath),
-                compress: values.switch(Which::Compress),
-                compression_algorithms: text(Which::CompressionAlgorithms),
-                zstd_level: u32::try_from(values.unsigned(Which::ZstdCompressionLevel)).unwrap_or(3),
+                bind_address: text(OptionId::BindAddress),
+                get_server_public_key: values.switch(OptionId::GetServerPublicKey),
+                server_public_key_path: text(OptionId::ServerPublicKeyPath),
+                compress: values.switch(OptionId::Compress),
+                compression_algorithms: text(OptionId::CompressionAlgorithms),
+                zstd_level: u32::try_from(values.unsigned(OptionId::ZstdCompressionLevel)).unwrap_or(3),
             },
             to_last_log,
-            waits: if stop_never { Waits::Yes } else { Waits::No },
+            at_end: if stop_never { RemoteEndAction::Wait } else { RemoteEndAction::Stop },
             server_id: server_id(values, to_last_log && stop_never),
             raw,
         }))
@@ -229,55 +232,59 @@ impl RemoteSettings {
 }
 
 /// Returns the server id to register with. A server that waits for more events needs one.
-fn server_id(values: &Values, is_needed: bool) -> u32 {
+fn server_id(values: &OptionValues, is_needed: bool) -> u32 {
     let given = |key| u32::try_from(values.signed(key)).ok();
-    let needed = is_needed.then(|| given(Which::StopNeverSlaveServerId).unwrap_or(1));
-    given(Which::ConnectionServerId).or(needed).unwrap_or_default()
+    let needed = is_needed.then(|| given(OptionId::StopNeverSlaveServerId).unwrap_or(1));
+    given(OptionId::ConnectionServerId).or(needed).unwrap_or_default()
 }
 
 /// mysqlbinlog's error for a start position that the protocol cannot represent. The wrong number is mysqlbinlog's.
-const START_BEYOND_MAX: &[u8] =
+const START_TOO_LARGE: &[u8] =
     b"The option --start-position cannot be used with values greater than 4 GiB (4294967854), when one of \
     read-from-remote-server or read-from-remote-source is used.";
 
 /// Refuses combinations of options that no server can satisfy.
-pub(crate) fn check(values: &Values, heeded: &Heeded<'_>, talk: &mut Talk<'_>) -> Result<(), Exit> {
-    if heeded.remote_by_switch && heeded.remote == Some(Remote::ByGtids) {
+pub(crate) fn check(
+    values: &OptionValues,
+    heeded: &ParsedOptions<'_>,
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<(), DumpExit> {
+    if heeded.remote_server_switch && heeded.remote == Some(RemoteMode::ByGtids) {
         talk.error(&[
             b"The option read-from-remote-server cannot be used when read-from-remote-source is defined and is not \
             equal to BINLOG-DUMP-NON-GTIDS",
         ]);
-        return Err(Exit::FAILURE);
+        return Err(DumpExit::FAILURE);
     }
-    if heeded.remote.is_some() && values.unsigned(Which::StartPosition) > u64::from(u32::MAX) {
-        talk.error(&[START_BEYOND_MAX]);
-        return Err(Exit::FAILURE);
+    if heeded.remote.is_some() && values.unsigned(OptionId::StartPosition) > u64::from(u32::MAX) {
+        talk.error(&[START_TOO_LARGE]);
+        return Err(DumpExit::FAILURE);
     }
-    if !values.switch(Which::Raw) {
+    if !values.switch(OptionId::Raw) {
         return Ok(());
     }
-    if values.text(Which::Database).is_some() {
+    if values.text(OptionId::Database).is_some() {
         talk.warning(&[b"The --database option is ignored with --raw mode"]);
     }
     let mut refuse = |why: &[u8]| {
         talk.error(&[why]);
-        Err(Exit::FAILURE)
+        Err(DumpExit::FAILURE)
     };
     if heeded.remote.is_none() {
         return refuse(
             b"The --raw flag requires one of --read-from-remote-source or --read-from-remote-server",
         );
     }
-    if values.text(Which::IncludeGtids).is_some() {
+    if values.text(OptionId::IncludeGtids).is_some() {
         return refuse(b"You cannot use --include-gtids and --raw together.");
     }
-    if heeded.remote == Some(Remote::ByPosition) && values.text(Which::ExcludeGtids).is_some() {
+    if heeded.remote == Some(RemoteMode::ByPosition) && values.text(OptionId::ExcludeGtids).is_some() {
         return refuse(
             b"You cannot use both of --exclude-gtids and --raw together with one of --read-from-remote-server or \
             --read-from-remote-source=BINLOG-DUMP-NON-GTID.",
         );
     }
-    if values.unsigned(Which::StopPosition) != u64::MAX {
+    if values.unsigned(OptionId::StopPosition) != u64::MAX {
         talk.warning(&[b"The --stop-position option is ignored in raw mode"]);
     }
     if heeded.stop_time != i64::MAX {

@@ -4,54 +4,58 @@ use std::collections::BTreeMap;
 
 use binlog::events::{PayloadCompression, TransactionPayload};
 use binlog::{
-    Checksum, CompressError, Cursor, Event, EventType, HEADER_SIZE, Header, Level, PayloadError,
-    PayloadOpener, PayloadWriter,
+    CompressError, Cursor, Event, EventChecksum, EventHeader, EventType, HEADER_SIZE, PayloadError,
+    PayloadOpener, PayloadWriter, ZstdLevel,
 };
 
 use crate::decode::{LogFormat, decode};
 
 /// Old and new names of databases.
-pub(crate) type Rules = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type DatabaseRewrites = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Error: the event is shorter than the fields before its database.
-pub(crate) struct TooShort;
+pub(crate) struct EventTooShort;
 
 /// Offsets of the database's name in an event.
-struct Place {
+struct DatabaseOffsets {
     size_at: usize,
     name_at: usize,
 }
 
 /// Offset of the status variables' size in the fixed part of a statement. The size has two bytes.
-const STATUS_SIZE_AT: usize = 11;
+const STATUS_SIZE_OFFSET: usize = 11;
 
 /// Offset of the size of the database's name in the fixed part of a statement.
-const DATABASE_SIZE_AT: usize = 8;
+const DATABASE_SIZE_OFFSET: usize = 8;
 
 /// Size of the fields that LOAD DATA has after the fixed part of its statement.
 const LOAD_EXTRA_SIZE: usize = 13;
 
 /// Returns the event with another database, if a rule applies.
-pub(crate) fn rewrite(event: &[u8], format: &LogFormat, rules: &Rules) -> Result<Option<Vec<u8>>, TooShort> {
+pub(crate) fn rewrite(
+    event: &[u8],
+    format: &LogFormat,
+    rules: &DatabaseRewrites,
+) -> Result<Option<Vec<u8>>, EventTooShort> {
     if rules.is_empty() {
         return Ok(None);
     }
-    let Some(place) = find(event, format)? else { return Ok(None) };
+    let Some(place) = find_database(event, format)? else { return Ok(None) };
     let Some(size) = event.get(place.size_at) else { return Ok(None) };
     let end = place.name_at + usize::from(*size);
     let Some(name) = event.get(place.name_at..end) else { return Ok(None) };
     let Some(to) = rules.get(name) else { return Ok(None) };
     let mut out = [&event[..place.name_at], to, &event[end..]].concat();
     out[place.size_at] = to.len() as u8;
-    finish(&mut out, format);
+    fix_size_and_checksum(&mut out, format);
     Ok(Some(out))
 }
 
 /// Updates the event's size in its header, and its checksum.
-fn finish(event: &mut [u8], format: &LogFormat) {
+fn fix_size_and_checksum(event: &mut [u8], format: &LogFormat) {
     let whole = (event.len() as u32).to_le_bytes();
-    event[EVENT_SIZE_AT..EVENT_SIZE_AT + whole.len()].copy_from_slice(&whole);
-    if format.checksum.for_events() == Checksum::Crc32
+    event[EVENT_SIZE_OFFSET..EVENT_SIZE_OFFSET + whole.len()].copy_from_slice(&whole);
+    if format.checksum.for_events() == EventChecksum::Crc32
         && let Some((covered, checksum)) = event.split_last_chunk_mut::<4>()
     {
         *checksum = crc32fast::hash(covered).to_le_bytes();
@@ -59,13 +63,13 @@ fn finish(event: &mut [u8], format: &LogFormat) {
 }
 
 /// Offset of the event's size in its header.
-const EVENT_SIZE_AT: usize = 9;
+const EVENT_SIZE_OFFSET: usize = 9;
 
 /// Error: the payload, or an event inside it, cannot be rewritten.
 pub(crate) struct RewriteFailure;
 
-impl From<TooShort> for RewriteFailure {
-    fn from(_: TooShort) -> Self {
+impl From<EventTooShort> for RewriteFailure {
+    fn from(_: EventTooShort) -> Self {
         Self
     }
 }
@@ -87,13 +91,13 @@ impl From<CompressError> for RewriteFailure {
 pub(crate) fn rewrite_raw(
     event: &[u8],
     format: &LogFormat,
-    rules: &Rules,
+    rules: &DatabaseRewrites,
     opener: &mut PayloadOpener,
 ) -> Result<Option<Vec<u8>>, RewriteFailure> {
     if rules.is_empty() {
         return Ok(None);
     }
-    let header = Header::decode(&mut Cursor::new(event)).map_err(|_| RewriteFailure)?;
+    let header = EventHeader::decode(&mut Cursor::new(event)).map_err(|_| RewriteFailure)?;
     if header.event_type != EventType::TransactionPayload {
         return Ok(rewrite(event, format, rules)?);
     }
@@ -102,7 +106,7 @@ pub(crate) fn rewrite_raw(
     let (fields, frame) = rewrite_payload(&payload, format, rules, opener)?;
     let checksum = vec![0; format.checksum.for_events().size()];
     let mut out = [&event[..HEADER_SIZE], &fields, &frame, &checksum].concat();
-    finish(&mut out, format);
+    fix_size_and_checksum(&mut out, format);
     Ok(Some(out))
 }
 
@@ -110,12 +114,12 @@ pub(crate) fn rewrite_raw(
 fn rewrite_payload(
     payload: &TransactionPayload<'_>,
     format: &LogFormat,
-    rules: &Rules,
+    rules: &DatabaseRewrites,
     opener: &mut PayloadOpener,
 ) -> Result<(Vec<u8>, Vec<u8>), RewriteFailure> {
     let inside = format.inside_payload();
     let mut events = opener.open(payload)?;
-    let mut writer = PayloadWriter::new(Level::DEFAULT)?;
+    let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT)?;
     writer.begin_unsized()?;
     let (mut plain, mut size) = (Vec::new(), 0);
     while let Some(event) = events.next_event()? {
@@ -135,32 +139,34 @@ fn rewrite_payload(
     Ok((fields, frame))
 }
 
-fn find(event: &[u8], format: &LogFormat) -> Result<Option<Place>, TooShort> {
+fn find_database(event: &[u8], format: &LogFormat) -> Result<Option<DatabaseOffsets>, EventTooShort> {
     let event_type = EventType::from_code(event.get(4).copied().unwrap_or(0));
     let fixed = |event_type| format.fixed_size(event_type);
     match event_type {
         EventType::TableMap => {
             let size_at = HEADER_SIZE + fixed(event_type);
-            Ok(Some(Place { size_at, name_at: size_at + 1 }))
+            Ok(Some(DatabaseOffsets { size_at, name_at: size_at + 1 }))
         }
         EventType::Query | EventType::ExecuteLoadQuery => {
             let fixed = fixed(EventType::Query);
             if event.len() < HEADER_SIZE + fixed {
-                return Err(TooShort);
+                return Err(EventTooShort);
             }
-            let status_at = HEADER_SIZE + STATUS_SIZE_AT;
+            let status_at = HEADER_SIZE + STATUS_SIZE_OFFSET;
             let status = match event.get(status_at..status_at + 2) {
-                Some(size) if fixed > STATUS_SIZE_AT => usize::from(u16::from_le_bytes([size[0], size[1]])),
+                Some(size) if fixed > STATUS_SIZE_OFFSET => {
+                    usize::from(u16::from_le_bytes([size[0], size[1]]))
+                }
                 _ => 0,
             };
             let mut name_at = HEADER_SIZE + fixed + status;
             if name_at > event.len() {
-                return Err(TooShort);
+                return Err(EventTooShort);
             }
             if event_type == EventType::ExecuteLoadQuery {
                 name_at += LOAD_EXTRA_SIZE;
             }
-            Ok(Some(Place { size_at: HEADER_SIZE + DATABASE_SIZE_AT, name_at }))
+            Ok(Some(DatabaseOffsets { size_at: HEADER_SIZE + DATABASE_SIZE_OFFSET, name_at }))
         }
         _ => Ok(None),
     }

@@ -15,11 +15,11 @@ use crate::event_text::put;
 use crate::json_text;
 use crate::numbers::{put_u32, put_u64};
 use crate::quote::{put_hex, put_identifier};
-use crate::value_text::{Abandoned, Shape, put_bits_truncated, put_type, put_unknown, take_sized};
+use crate::value_text::{UnwritableValue, ValueShape, put_bits_truncated, put_type, put_unknown, take_sized};
 
 /// Comments after values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Types {
+pub enum TypeComments {
     /// None: `-v`.
     Hidden,
     /// The value's type: `-vv`.
@@ -38,7 +38,7 @@ pub struct TableText {
 
 impl TableText {
     /// Prepares the text that all rows share.
-    pub fn new(table: &Table, types: Types) -> Self {
+    pub fn new(table: &Table, types: TypeComments) -> Self {
         let mut name = Vec::with_capacity(table.database.len() + table.name.len() + 5);
         let (database, table_name) = (until_nul(&table.database), until_nul(&table.name));
         put_identifier(&mut name, database);
@@ -69,7 +69,7 @@ pub fn put_rows(out: &mut Vec<u8>, table: Option<&TableText>, rows: &Rows<'_>) {
         }
         // The error is in the text already.
         Some(table) => {
-            let _: Result<(), Abandoned> = put_known(out, table, rows);
+            let _: Result<(), UnwritableValue> = put_table_rows(out, table, rows);
         }
         None => {
             out.extend_from_slice(b"### Row event for unknown table #");
@@ -81,7 +81,7 @@ pub fn put_rows(out: &mut Vec<u8>, table: Option<&TableText>, rows: &Rows<'_>) {
 const SET: &[u8] = b"### SET\n";
 const WHERE: &[u8] = b"### WHERE\n";
 
-fn put_known(out: &mut Vec<u8>, table: &TableText, rows: &Rows<'_>) -> Result<(), Abandoned> {
+fn put_table_rows(out: &mut Vec<u8>, table: &TableText, rows: &Rows<'_>) -> Result<(), UnwritableValue> {
     let (command, clause): (&[u8], &[u8]) = match rows.kind {
         RowsKind::Write => (b"### INSERT INTO ", SET),
         RowsKind::Delete => (b"### DELETE FROM ", WHERE),
@@ -108,15 +108,15 @@ fn put_image<'a>(
     clause: &[u8],
     columns: ColumnSet<'_>,
     bytes: &'a [u8],
-) -> Result<&'a [u8], Abandoned> {
-    let (mut nulls, mut rest) = Bits::of_columns(out, columns, table, bytes)?;
+) -> Result<&'a [u8], UnwritableValue> {
+    let (mut nulls, mut rest) = BitReader::of_columns(out, columns, table, bytes)?;
     out.extend_from_slice(clause);
     for (index, column) in table.columns.iter().enumerate() {
         if columns.contains(index) {
             rest = column.put(out, nulls.next(), rest)?;
         }
     }
-    ended(bytes, rest)
+    require_progress(bytes, rest)
 }
 
 /// Appends the image after a partial update, where JSON columns may have changes instead of a document.
@@ -129,21 +129,21 @@ fn put_image_partial<'a>(
     table: &TableText,
     columns: ColumnSet<'_>,
     bytes: &'a [u8],
-) -> Result<&'a [u8], Abandoned> {
+) -> Result<&'a [u8], UnwritableValue> {
     let mut cursor = Cursor::new(bytes);
     let json_count = table.columns.iter().filter(|column| column.shape.is_json()).count();
     let Ok(options) = cursor.lenenc() else {
         const UNREADABLE: &[u8] =
             b"*** Error reading binlog_row_value_options from Partial_update_rows_log_event\n";
         out.extend_from_slice(UNREADABLE);
-        return Err(Abandoned);
+        return Err(UnwritableValue);
     };
     let size = if options & 1 == 1 { json_count.div_ceil(8) } else { 0 };
     let left = cursor.rest().len();
     let partial =
         cursor.bytes(size).map_err(|_| put_bits_truncated(out, "partial update bitmap", size, left))?;
-    let mut partial = Bits { bytes: partial, next: 0 };
-    let (mut nulls, mut rest) = Bits::of_columns(out, columns, table, cursor.rest())?;
+    let mut partial = BitReader { bytes: partial, next: 0 };
+    let (mut nulls, mut rest) = BitReader::of_columns(out, columns, table, cursor.rest())?;
     out.extend_from_slice(SET);
     for (index, column) in table.columns.iter().enumerate() {
         // The bits also count JSON columns that are not in the image.
@@ -157,28 +157,28 @@ fn put_image_partial<'a>(
             false => column.put(out, is_null, rest)?,
         };
     }
-    ended(bytes, rest)
+    require_progress(bytes, rest)
 }
 
 /// Ends the event at an image without any bytes, which would repeat without end.
-fn ended<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<&'a [u8], Abandoned> {
-    if rest.len() == bytes.len() { Err(Abandoned) } else { Ok(rest) }
+fn require_progress<'a>(bytes: &[u8], rest: &'a [u8]) -> Result<&'a [u8], UnwritableValue> {
+    if rest.len() == bytes.len() { Err(UnwritableValue) } else { Ok(rest) }
 }
 
 /// Bits in order, lowest bit first. After the last one, zeros follow.
-struct Bits<'a> {
+struct BitReader<'a> {
     bytes: &'a [u8],
     next: usize,
 }
 
-impl<'a> Bits<'a> {
+impl<'a> BitReader<'a> {
     /// Reads an image's NULL bits. Returns the bytes after them.
     fn of_columns(
         out: &mut Vec<u8>,
         columns: ColumnSet<'_>,
         table: &TableText,
         bytes: &'a [u8],
-    ) -> Result<(Self, &'a [u8]), Abandoned> {
+    ) -> Result<(Self, &'a [u8]), UnwritableValue> {
         let count = (0..table.columns.len()).filter(|index| columns.contains(*index)).count();
         let size = count.div_ceil(8);
         match bytes.split_at_checked(size) {
@@ -199,41 +199,46 @@ impl<'a> Bits<'a> {
 #[derive(Clone, Debug)]
 struct ColumnText {
     /// `###   @1=`
-    front: Constant<24>,
+    front: InlineText<24>,
     /// ` /* INT meta=0 nullable=1 is_null=0 */` and a newline.
-    back: Constant<64>,
+    back: InlineText<64>,
     /// The same after `NULL`.
-    null: Constant<64>,
-    shape: Shape,
+    null: InlineText<64>,
+    shape: ValueShape,
     /// The column, if mysqlbinlog cannot write its type.
     unknown: Option<Box<Column>>,
 }
 
 impl ColumnText {
-    fn new(column: &Column, number: u32, types: Types) -> Self {
+    fn new(column: &Column, number: u32, types: TypeComments) -> Self {
         let mut front = b"###   @".to_vec();
         put_u32(&mut front, number);
         front.push(b'=');
         let back = |is_null| {
             let mut back = if is_null { b"NULL".to_vec() } else { Vec::new() };
-            if types == Types::Shown {
+            if types == TypeComments::Shown {
                 put_comment(&mut back, column, is_null);
             }
             back.push(b'\n');
             back
         };
-        let shape = Shape::of(column);
+        let shape = ValueShape::of(column);
         Self {
-            front: Constant::new(&front),
-            back: Constant::new(&back(false)),
-            null: Constant::new(&back(true)),
+            front: InlineText::new(&front),
+            back: InlineText::new(&back(false)),
+            null: InlineText::new(&back(true)),
             shape,
             unknown: if shape.is_known() { None } else { Some(Box::new(column.clone())) },
         }
     }
 
     #[inline]
-    fn put<'a>(&self, out: &mut Vec<u8>, is_null: bool, bytes: &'a [u8]) -> Result<&'a [u8], Abandoned> {
+    fn put<'a>(
+        &self,
+        out: &mut Vec<u8>,
+        is_null: bool,
+        bytes: &'a [u8],
+    ) -> Result<&'a [u8], UnwritableValue> {
         self.front.put(out);
         if let Some(unknown) = &self.unknown {
             return Err(put_unknown(out, unknown, is_null, bytes));
@@ -252,7 +257,7 @@ impl ColumnText {
         out: &mut Vec<u8>,
         number: usize,
         bytes: &'a [u8],
-    ) -> Result<&'a [u8], Abandoned> {
+    ) -> Result<&'a [u8], UnwritableValue> {
         self.front.put(out);
         let (changes, rest) = take_sized(out, bytes, 4)?;
         json_text::put_changes(out, changes, number);
@@ -274,12 +279,12 @@ fn put_comment(out: &mut Vec<u8>, column: &Column, is_null: bool) {
 /// A short text of up to `N` bytes. It is appended without a loop: all `N` bytes are copied, then the unused ones cut
 /// off.
 #[derive(Clone, Debug)]
-struct Constant<const N: usize> {
+struct InlineText<const N: usize> {
     bytes: [u8; N],
     size: usize,
 }
 
-impl<const N: usize> Constant<N> {
+impl<const N: usize> InlineText<N> {
     fn new(text: &[u8]) -> Self {
         assert!(text.len() <= N, "longer than any type's comment: {text:?}");
         let mut bytes = [0; N];
@@ -354,7 +359,7 @@ mod tests {
     use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
     use binlog::{Flavour, Table};
 
-    use super::{TableText, Types, put_rows};
+    use super::{TableText, TypeComments, put_rows};
 
     #[test]
     fn numbers() {
@@ -429,18 +434,18 @@ mod tests {
     }
 
     #[test]
-    fn what_stops_short() {
+    fn truncated_rows() {
         let rows = rows(RowsKind::Delete, &[0, 1, 2]);
         let short = Rows { rows: &[], columns_after: Some(BOTH), ..rows };
-        check_rows(&Rows { kind: RowsKind::Update, ..short }, Types::Hidden, "");
+        check_rows(&Rows { kind: RowsKind::Update, ..short }, TypeComments::Hidden, "");
         let wanted = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n\
                       ***Corrupted replication event was detected: NULL bitmap size is set to 1, but there are \
                       only 0 bytes left of the event. Not printing the value***\n";
         let update = Rows { kind: RowsKind::Update, columns_after: Some(BOTH), ..rows };
-        check_rows(&update, Types::Hidden, wanted);
+        check_rows(&update, TypeComments::Hidden, wanted);
         let wanted = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n\
                       *** Error reading binlog_row_value_options from Partial_update_rows_log_event\n";
-        check_rows(&Rows { kind: RowsKind::PartialUpdate, ..update }, Types::Hidden, wanted);
+        check_rows(&Rows { kind: RowsKind::PartialUpdate, ..update }, TypeComments::Hidden, wanted);
     }
 
     #[test]
@@ -453,16 +458,16 @@ mod tests {
         let rows = Rows { columns_after: Some(BOTH), ..rows(RowsKind::Update, &[0, 1, 2, 0, 3, 4]) };
         let wanted =
             "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n### SET\n###   @1=3\n###   @2=4\n";
-        check_rows(&rows, Types::Hidden, wanted);
+        check_rows(&rows, TypeComments::Hidden, wanted);
         let rows = self::rows(RowsKind::Delete, &[2, 1, 0, 3, 4]);
         let wanted = "### DELETE FROM `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=NULL\n\
                       ### DELETE FROM `d``b`.`t`\n### WHERE\n###   @1=3\n###   @2=4\n";
-        check_rows(&rows, Types::Hidden, wanted);
+        check_rows(&rows, TypeComments::Hidden, wanted);
         let rows = self::rows(RowsKind::Write, &[]);
-        check_rows(&rows, Types::Hidden, "### INSERT INTO `d`b`.`t` VALUES ()\n");
+        check_rows(&rows, TypeComments::Hidden, "### INSERT INTO `d`b`.`t` VALUES ()\n");
         let second = ColumnSet { bits: &[2] };
         let rows = Rows { columns: second, ..self::rows(RowsKind::Write, &[0, 4]) };
-        check_rows(&rows, Types::Hidden, "### INSERT INTO `d``b`.`t`\n### SET\n###   @2=4\n");
+        check_rows(&rows, TypeComments::Hidden, "### INSERT INTO `d``b`.`t`\n### SET\n###   @2=4\n");
     }
 
     #[test]
@@ -470,7 +475,7 @@ mod tests {
         let none = ColumnSet { bits: &[0] };
         let rows = Rows { columns_after: Some(none), ..rows(RowsKind::Update, &[0, 1, 2, 0, 3, 4]) };
         let wanted = "### UPDATE `d``b`.`t`\n### WHERE\n###   @1=1\n###   @2=2\n### SET\n";
-        check_rows(&rows, Types::Hidden, wanted);
+        check_rows(&rows, TypeComments::Hidden, wanted);
     }
 
     #[test]
@@ -478,10 +483,10 @@ mod tests {
         let row = "### INSERT INTO `d``b`.`t`\n### SET\n###   @1=1\n###   @2=2\n";
         let rows = Rows { extra: Some(&[1, 3, 0]), ..rows(RowsKind::Write, &[0, 1, 2]) };
         let partition = "### Extra row info for partitioning: partition: 3\n";
-        check_rows(&rows, Types::Hidden, &format!("{partition}{row}"));
+        check_rows(&rows, TypeComments::Hidden, &format!("{partition}{row}"));
         let rows = Rows { extra: Some(&[0, 4, 1, 0xab, 0x01]), ..rows };
         let ndb = "### Extra row ndb info: data_format: 1, len: 2, data: 0xAB01\n";
-        check_rows(&rows, Types::Hidden, &format!("{ndb}{row}"));
+        check_rows(&rows, TypeComments::Hidden, &format!("{ndb}{row}"));
     }
 
     #[test]
@@ -508,7 +513,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_rows(rows: &Rows<'_>, types: Types, wanted: &str) {
+    fn check_rows(rows: &Rows<'_>, types: TypeComments, wanted: &str) {
         assert_text(&[1, 1], &[], rows, types, wanted);
     }
 
@@ -525,11 +530,11 @@ mod tests {
         let row = bytes(row);
         let rows = Rows { columns: ColumnSet { bits: &[1] }, column_count: 1, ..rows(RowsKind::Write, &row) };
         let wanted = format!("### INSERT INTO `d``b`.`t`\n### SET\n{wanted}");
-        assert_text(&[type_code], &bytes(metadata), &rows, Types::Shown, &wanted);
+        assert_text(&[type_code], &bytes(metadata), &rows, TypeComments::Shown, &wanted);
     }
 
     #[track_caller]
-    fn assert_text(types: &[u8], metadata: &[u8], rows: &Rows<'_>, shown: Types, wanted: &str) {
+    fn assert_text(types: &[u8], metadata: &[u8], rows: &Rows<'_>, shown: TypeComments, wanted: &str) {
         let map = TableMap {
             table_id: 71,
             flags: 1,

@@ -16,8 +16,8 @@ pub fn put_table_metadata(out: &mut Vec<u8>, table: &Table) {
         out.extend_from_slice(separator);
         let is_generated = index == 0 && table.has_generated_key();
         separator = match put_column(out, column, is_generated) {
-            TypeShown::Known => b",\n#         ",
-            TypeShown::Unknown => b"",
+            TypeSupport::Known => b",\n#         ",
+            TypeSupport::Unknown => b"",
         };
     }
     out.extend_from_slice(b")\n");
@@ -37,13 +37,13 @@ fn key_of(table: &Table) -> Option<Vec<KeyPart>> {
 
 /// Result of printing a column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TypeShown {
+enum TypeSupport {
     Known,
     /// mysqlbinlog has no name for the type. Nothing else is printed of the column, not even a separator after it.
     Unknown,
 }
 
-fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeShown {
+fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeSupport {
     let name = match &column.name {
         Some(name) => Some(&**name),
         None if is_generated => Some(GENERATED_KEY),
@@ -55,7 +55,7 @@ fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeSho
     }
     let collation = column.collation.and_then(|id| Collation::new(id, Flavour::MySql));
     let shown = put_type(out, column, collation.filter(|collation| collation.id() != BINARY));
-    if shown == TypeShown::Unknown {
+    if shown == TypeSupport::Unknown {
         return shown;
     }
     if column.unsigned == Some(true) && column.column_type != ColumnType::Year {
@@ -85,8 +85,8 @@ fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeSho
 const BINARY: u16 = 63;
 
 /// Appends the type. `collation` is `None` for binary types.
-fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) -> TypeShown {
-    let mut shown = TypeShown::Known;
+fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) -> TypeSupport {
+    let mut shown = TypeSupport::Known;
     let (name, numbers): (&[u8], &[u32]) = match column.column_type {
         ColumnType::TinyInt => (b"TINYINT", &[]),
         ColumnType::SmallInt => (b"SMALLINT", &[]),
@@ -121,7 +121,7 @@ fn put_type(out: &mut Vec<u8>, column: &Column, collation: Option<Collation>) ->
         ColumnType::Vector { .. } => (b"VECTOR", &[column.dimension.unwrap_or_default()]),
         // Includes the temporal types before MySQL 5.6, for which mysqlbinlog has no names.
         _ => {
-            shown = TypeShown::Unknown;
+            shown = TypeSupport::Unknown;
             (b"INVALID_TYPE", &[u32::from(column.type_code)])
         }
     };

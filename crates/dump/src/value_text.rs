@@ -10,7 +10,7 @@ use crate::quote::put_quoted;
 
 /// Layout of a column's values, chosen once per table. The most frequent types have their own variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ValueShape {
     Int8,
     Int16,
     Int24,
@@ -25,9 +25,9 @@ pub(crate) enum Shape {
 
 /// Error: a value cannot be written. The text says so already; the rest of the event is omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Abandoned;
+pub(crate) struct UnwritableValue;
 
-impl Shape {
+impl ValueShape {
     /// Returns the layout of a column's values.
     pub(crate) const fn of(column: &Column) -> Self {
         match column.column_type {
@@ -47,7 +47,7 @@ impl Shape {
 
     /// Appends the text of the value at the start of `bytes`, and returns the bytes after it.
     #[inline]
-    pub(crate) fn put<'a>(self, out: &mut Vec<u8>, bytes: &'a [u8]) -> Result<&'a [u8], Abandoned> {
+    pub(crate) fn put<'a>(self, out: &mut Vec<u8>, bytes: &'a [u8]) -> Result<&'a [u8], UnwritableValue> {
         match self {
             Self::Int8 => {
                 let ([value], rest) = take(out, bytes)?;
@@ -163,7 +163,10 @@ fn put_with_number(out: &mut Vec<u8>, front: &[u8], number: u32, back: &[u8]) {
 
 /// Returns the next `N` bytes, or appends the error that they are missing.
 #[inline]
-fn take<'a, const N: usize>(out: &mut Vec<u8>, bytes: &'a [u8]) -> Result<([u8; N], &'a [u8]), Abandoned> {
+fn take<'a, const N: usize>(
+    out: &mut Vec<u8>,
+    bytes: &'a [u8],
+) -> Result<([u8; N], &'a [u8]), UnwritableValue> {
     match bytes.split_first_chunk() {
         Some((value, rest)) => Ok((*value, rest)),
         None => Err(put_truncated(out, bytes.len())),
@@ -176,12 +179,12 @@ fn take_slice<'a>(
     out: &mut Vec<u8>,
     bytes: &'a [u8],
     size: usize,
-) -> Result<(&'a [u8], &'a [u8]), Abandoned> {
+) -> Result<(&'a [u8], &'a [u8]), UnwritableValue> {
     bytes.split_at_checked(size).ok_or_else(|| put_truncated(out, bytes.len()))
 }
 
 /// Reads up to three bytes as a signed big-endian number.
-fn signed(bytes: &[u8]) -> i64 {
+fn signed_be(bytes: &[u8]) -> i64 {
     let unused = 64 - 8 * bytes.len().max(1) as u32;
     number_be(bytes) << unused >> unused
 }
@@ -192,14 +195,17 @@ pub(crate) fn take_sized<'a>(
     out: &mut Vec<u8>,
     bytes: &'a [u8],
     prefix: usize,
-) -> Result<(&'a [u8], &'a [u8]), Abandoned> {
+) -> Result<(&'a [u8], &'a [u8]), UnwritableValue> {
     let (size, rest) = take_slice(out, bytes, prefix)?;
-    let size = number(size) as usize;
+    let size = number_le(size) as usize;
     rest.split_at_checked(size).ok_or_else(|| put_truncated(out, bytes.len()))
 }
 
 #[inline]
-fn put_string<'a, const PREFIX: usize>(out: &mut Vec<u8>, bytes: &'a [u8]) -> Result<&'a [u8], Abandoned> {
+fn put_string<'a, const PREFIX: usize>(
+    out: &mut Vec<u8>,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], UnwritableValue> {
     let (value, rest) = take_sized(out, bytes, PREFIX)?;
     put_quoted(out, value);
     Ok(rest)
@@ -207,7 +213,11 @@ fn put_string<'a, const PREFIX: usize>(out: &mut Vec<u8>, bytes: &'a [u8]) -> Re
 
 /// Appends a value of a less frequent type. Not inlined, to keep the loop over a row small.
 #[inline(never)]
-fn put_other<'a>(out: &mut Vec<u8>, column_type: ColumnType, bytes: &'a [u8]) -> Result<&'a [u8], Abandoned> {
+fn put_other<'a>(
+    out: &mut Vec<u8>,
+    column_type: ColumnType,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], UnwritableValue> {
     let (value, rest) = match column_type {
         ColumnType::Blob { prefix } | ColumnType::Json { prefix } | ColumnType::Vector { prefix } => {
             take_sized(out, bytes, usize::from(prefix))?
@@ -215,23 +225,23 @@ fn put_other<'a>(out: &mut Vec<u8>, column_type: ColumnType, bytes: &'a [u8]) ->
         other => take_slice(out, bytes, fixed_size(other))?,
     };
     match column_type {
-        ColumnType::Float => put_float(out, f32::from_bits(number(value) as u32)),
-        ColumnType::Double => put_general(out, f64::from_bits(number(value)), 20),
+        ColumnType::Float => put_float(out, f32::from_bits(number_le(value) as u32)),
+        ColumnType::Double => put_general(out, f64::from_bits(number_le(value)), 20),
         ColumnType::Decimal { precision, scale } => put_decimal(out, value, precision, scale),
         ColumnType::Bit { bits } => put_bits(out, value, usize::from(bits)),
-        ColumnType::OldTimestamp => put_i64(out, i64::from(number(value) as i32)),
+        ColumnType::OldTimestamp => put_i64(out, i64::from(number_le(value) as i32)),
         ColumnType::Timestamp { fraction } => put_timestamp(out, value, fraction),
-        ColumnType::OldDateTime => put_old_datetime(out, number(value)),
+        ColumnType::OldDateTime => put_old_datetime(out, number_le(value)),
         ColumnType::DateTime { fraction } => put_datetime(out, value, fraction),
-        ColumnType::OldTime => put_old_time(out, number(value) as u32),
+        ColumnType::OldTime => put_old_time(out, number_le(value) as u32),
         ColumnType::Time { fraction } => put_time(out, value, fraction),
-        ColumnType::Year => put_u64(out, number(value) + 1900),
-        ColumnType::Enum { .. } => put_u64(out, number(value)),
+        ColumnType::Year => put_u64(out, number_le(value) + 1900),
+        ColumnType::Enum { .. } => put_u64(out, number_le(value)),
         ColumnType::Set { .. } => put_bits(out, value, value.len() * 8),
         ColumnType::Blob { .. } => put_quoted(out, value),
         ColumnType::Json { .. } => json_text::put_document(out, value)?,
         ColumnType::Vector { .. } => put_vector(out, value),
-        _ => return Err(Abandoned),
+        _ => return Err(UnwritableValue),
     }
     Ok(rest)
 }
@@ -255,13 +265,18 @@ fn fixed_size(column_type: ColumnType) -> usize {
 
 /// Appends the error that the column's type is unknown, or that the value extends beyond the end of the event.
 #[cold]
-pub(crate) fn put_unknown(out: &mut Vec<u8>, column: &Column, is_null: bool, bytes: &[u8]) -> Abandoned {
+pub(crate) fn put_unknown(
+    out: &mut Vec<u8>,
+    column: &Column,
+    is_null: bool,
+    bytes: &[u8],
+) -> UnwritableValue {
     let size = match column.column_type {
         _ if is_null => 0,
         ColumnType::Null => 0,
         ColumnType::Geometry { prefix } => {
             let prefix = usize::from(prefix);
-            bytes.get(..prefix).map_or(prefix, |size| prefix + number(size) as usize)
+            bytes.get(..prefix).map_or(prefix, |size| prefix + number_le(size) as usize)
         }
         // Size that mysqlbinlog assumes for an unknown type.
         _ => u32::MAX as usize,
@@ -272,22 +287,22 @@ pub(crate) fn put_unknown(out: &mut Vec<u8>, column: &Column, is_null: bool, byt
     let (code, meta) = (column.type_code, column.metadata);
     let text = format!("!! Don't know how to handle column type={code} meta={meta} ({meta:04x})\n");
     out.extend_from_slice(text.as_bytes());
-    Abandoned
+    UnwritableValue
 }
 
 /// Appends the error that a value extends beyond the end of the event.
 #[cold]
-fn put_truncated(out: &mut Vec<u8>, left: usize) -> Abandoned {
+fn put_truncated(out: &mut Vec<u8>, left: usize) -> UnwritableValue {
     out.extend_from_slice(CORRUPTED);
     out.extend_from_slice(b"field data is truncated; there are only ");
     put_u64(out, left as u64);
     out.extend_from_slice(NOT_PRINTED);
-    Abandoned
+    UnwritableValue
 }
 
 /// Appends the error that the bits before an image extend beyond the end of the event.
 #[cold]
-pub(crate) fn put_bits_truncated(out: &mut Vec<u8>, what: &str, size: usize, left: usize) -> Abandoned {
+pub(crate) fn put_bits_truncated(out: &mut Vec<u8>, what: &str, size: usize, left: usize) -> UnwritableValue {
     out.extend_from_slice(CORRUPTED);
     out.extend_from_slice(what.as_bytes());
     out.extend_from_slice(b" size is set to ");
@@ -295,7 +310,7 @@ pub(crate) fn put_bits_truncated(out: &mut Vec<u8>, what: &str, size: usize, lef
     out.extend_from_slice(b", but there are only ");
     put_u64(out, left as u64);
     out.extend_from_slice(NOT_PRINTED);
-    Abandoned
+    UnwritableValue
 }
 
 const CORRUPTED: &[u8] = b"***Corrupted replication event was detected: ";
@@ -303,7 +318,7 @@ const NOT_PRINTED: &[u8] = b" bytes left of the event. Not printing the value***
 
 /// Reads up to eight bytes as a little-endian number.
 #[inline]
-fn number(bytes: &[u8]) -> u64 {
+fn number_le(bytes: &[u8]) -> u64 {
     let mut value = 0;
     for byte in bytes.iter().rev() {
         value = value << 8 | u64::from(*byte);
@@ -388,13 +403,13 @@ fn is_negative_zero(bytes: &[u8]) -> bool {
 }
 
 /// Digits per group, except the first group of the integer part and the last of the fraction.
-const GROUP: u8 = 9;
+const GROUP_DIGITS: u8 = 9;
 
 /// Size of a group by its number of digits, in bytes.
 const GROUP_SIZES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 
 /// The first number with too many digits for a group.
-const GROUP_END: u32 = 1_000_000_000;
+const GROUP_VALUE_END: u32 = 1_000_000_000;
 
 /// Appends a decimal with too many digits in some group. mysqlbinlog allows one digit too many in the first group, and
 /// prints the overflow of the last one.
@@ -407,7 +422,7 @@ fn put_loose_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) 
     let mut group = |digits: u8| {
         let (group, behind) = rest.split_at_checked(GROUP_SIZES[usize::from(digits)])?;
         rest = behind;
-        let number = signed(group) as i32;
+        let number = signed_be(group) as i32;
         Some(if is_negative { !number } else { number }.cast_unsigned())
     };
     if is_negative {
@@ -417,15 +432,15 @@ fn put_loose_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) 
     let put_group = |out: &mut Vec<u8>, number: u32| match out.len() == start {
         true if number == 0 => {}
         true => put_u64(out, number.into()),
-        false => put_padded(out, number.into(), usize::from(GROUP)),
+        false => put_padded(out, number.into(), usize::from(GROUP_DIGITS)),
     };
-    let first = whole % GROUP;
+    let first = whole % GROUP_DIGITS;
     if first > 0 {
         let number = group(first)?;
         put_group(out, Some(number).filter(|number| *number < 10_u32.pow(u32::from(first) + 1))?);
     }
-    for _ in 0..whole / GROUP {
-        put_group(out, group(GROUP).filter(|number| *number < GROUP_END)?);
+    for _ in 0..whole / GROUP_DIGITS {
+        put_group(out, group(GROUP_DIGITS).filter(|number| *number < GROUP_VALUE_END)?);
     }
     if out.len() == start {
         out.push(b'0');
@@ -433,14 +448,22 @@ fn put_loose_decimal(out: &mut Vec<u8>, bytes: &[u8], precision: u8, scale: u8) 
     if scale > 0 {
         out.push(b'.');
     }
-    for _ in 0..scale / GROUP {
-        put_padded(out, group(GROUP).filter(|number| *number < GROUP_END)?.into(), usize::from(GROUP));
+    for _ in 0..scale / GROUP_DIGITS {
+        put_padded(
+            out,
+            group(GROUP_DIGITS).filter(|number| *number < GROUP_VALUE_END)?.into(),
+            usize::from(GROUP_DIGITS),
+        );
     }
-    let last = scale % GROUP;
+    let last = scale % GROUP_DIGITS;
     if last > 0 {
-        let number = group(last)?.wrapping_mul(10_u32.pow(u32::from(GROUP - last)));
+        let number = group(last)?.wrapping_mul(10_u32.pow(u32::from(GROUP_DIGITS - last)));
         let shown = out.len() + usize::from(last);
-        put_padded(out, Some(number).filter(|number| *number < GROUP_END)?.into(), usize::from(GROUP));
+        put_padded(
+            out,
+            Some(number).filter(|number| *number < GROUP_VALUE_END)?.into(),
+            usize::from(GROUP_DIGITS),
+        );
         out.truncate(shown);
     }
     Some(())
@@ -474,7 +497,7 @@ fn put_timestamp(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     let (seconds, fraction) = bytes.split_at(4);
     put_u64(out, number_be(seconds) as u64);
     // mysqlbinlog reads corrupt fractions of one byte as unsigned, longer ones as signed.
-    let fraction = if fraction.len() == 1 { number_be(fraction) } else { signed(fraction) };
+    let fraction = if fraction.len() == 1 { number_be(fraction) } else { signed_be(fraction) };
     let microseconds = (fraction * fraction_unit(decimals)) as u32;
     put_fraction(out, u64::from(microseconds), decimals);
 }
@@ -498,7 +521,7 @@ fn put_old_datetime(out: &mut Vec<u8>, value: u64) {
 fn put_datetime(out: &mut Vec<u8>, bytes: &[u8], decimals: u8) {
     let (seconds, fraction) = bytes.split_at(5);
     let seconds = number_be(seconds) - 0x80_0000_0000;
-    let packed = (seconds << 24) + signed(fraction) * fraction_unit(decimals);
+    let packed = (seconds << 24) + signed_be(fraction) * fraction_unit(decimals);
     out.push(b'\'');
     match packed {
         // This number has no absolute value.

@@ -7,10 +7,10 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use binlog::{Framed, Framer, MAGIC};
-use dump::list::{Checksums, Damage, Form, ListError, ListSettings, Source, list};
-use dump::mysqlbinlog::{Dialect, Streams, run};
-use dump::remote::NoServers;
+use binlog::{Framer, FramerOutput, MAGIC};
+use dump::list::{ChecksumPolicy, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, list};
+use dump::mysqlbinlog::{DumpDialect, StandardStreams, run};
+use dump::remote::NoServerAccess;
 
 /// Logs of all kinds: plain, compressed, statements, XA, partial JSON, without checksums, MariaDB's.
 const SAMPLES: [&str; 7] = [
@@ -23,14 +23,15 @@ const SAMPLES: [&str; 7] = [
     "mariadb-statements-compressed.binlog",
 ];
 
-const FORMS: [Form; 4] = [Form::Events, Form::Json, Form::Transactions, Form::TransactionsJson];
+const FORMS: [ListFormat; 4] =
+    [ListFormat::Events, ListFormat::Json, ListFormat::Transactions, ListFormat::TransactionsJson];
 
 fn sample(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)).unwrap()
 }
 
-fn listed(form: Form, bytes: &[u8], damage: Damage) -> (Vec<u8>, Result<usize, ListError>) {
-    let source = Source::Bytes("log".to_owned(), bytes.into());
+fn listed(form: ListFormat, bytes: &[u8], damage: ListDamagePolicy) -> (Vec<u8>, Result<usize, ListError>) {
+    let source = ListSource::Bytes("log".to_owned(), bytes.into());
     let mut settings = ListSettings::new(form, vec![source]);
     settings.jobs = NonZeroUsize::MIN;
     settings.damage = damage;
@@ -43,7 +44,7 @@ fn listed(form: Form, bytes: &[u8], damage: Damage) -> (Vec<u8>, Result<usize, L
 fn bounds(bytes: &[u8]) -> Vec<usize> {
     let (mut framer, mut bounds) = (Framer::new(), vec![MAGIC.len()]);
     let mut position = MAGIC.len();
-    while let Ok(Framed::Event(raw)) = framer.next(&bytes[position..]) {
+    while let Ok(FramerOutput::Event(raw)) = framer.next(&bytes[position..]) {
         position += raw.bytes().len();
         bounds.push(position);
     }
@@ -51,8 +52,8 @@ fn bounds(bytes: &[u8]) -> Vec<usize> {
 }
 
 /// Returns the size of the list of a log cut at each of `bounds`.
-fn lines_up_to(bytes: &[u8], bounds: &[usize], form: Form) -> Vec<usize> {
-    let lines = |end: &usize| listed(form, &bytes[..*end], Damage::Stop).0.len();
+fn lines_up_to(bytes: &[u8], bounds: &[usize], form: ListFormat) -> Vec<usize> {
+    let lines = |end: &usize| listed(form, &bytes[..*end], ListDamagePolicy::Stop).0.len();
     bounds.iter().map(lines).collect()
 }
 
@@ -61,11 +62,11 @@ fn cut_at_every_byte() {
     for name in SAMPLES {
         let bytes = sample(name);
         let bounds = bounds(&bytes);
-        for form in [Form::Events, Form::Json] {
-            let (full, _) = listed(form, &bytes, Damage::Stop);
+        for form in [ListFormat::Events, ListFormat::Json] {
+            let (full, _) = listed(form, &bytes, ListDamagePolicy::Stop);
             let sizes = lines_up_to(&bytes, &bounds, form);
             for end in MAGIC.len()..bytes.len() {
-                let (out, result) = listed(form, &bytes[..end], Damage::Stop);
+                let (out, result) = listed(form, &bytes[..end], ListDamagePolicy::Stop);
                 let whole = bounds.iter().rposition(|bound| *bound <= end).unwrap();
                 assert!(full.starts_with(&out), "{name} {form:?} {end}");
                 assert_eq!(out.len(), sizes[whole], "{name} {form:?} {end}");
@@ -86,7 +87,7 @@ fn changed_bytes_are_found_by_their_checksums() {
         let bytes = sample(name);
         let bounds = bounds(&bytes);
         for form in FORMS {
-            let (full, _) = listed(form, &bytes, Damage::Stop);
+            let (full, _) = listed(form, &bytes, ListDamagePolicy::Stop);
             let sizes = lines_up_to(&bytes, &bounds, form);
             for at in (MAGIC.len()..bytes.len()).step_by(3) {
                 let mut changed = bytes.clone();
@@ -95,11 +96,11 @@ fn changed_bytes_are_found_by_their_checksums() {
                 if at == 21 && at % 8 == 0 {
                     continue;
                 }
-                let (out, result) = listed(form, &changed, Damage::Stop);
+                let (out, result) = listed(form, &changed, ListDamagePolicy::Stop);
                 let index = bounds.iter().rposition(|bound| *bound <= at).unwrap();
                 // A torn tail of a log in use is a warning, and a changed size may look like one.
                 assert!(!matches!(result, Ok(0)), "{name} {form:?} {at}");
-                if matches!(form, Form::Events | Form::Json) {
+                if matches!(form, ListFormat::Events | ListFormat::Json) {
                     assert!(full.starts_with(&out) || out.len() >= sizes[index], "{name} {form:?} {at}");
                     assert_eq!(out[..sizes[index]], full[..sizes[index]], "{name} {form:?} {at}");
                 }
@@ -109,33 +110,34 @@ fn changed_bytes_are_found_by_their_checksums() {
 }
 
 #[test]
-fn whatever_stands_there_is_shown_if_asked_for() {
+fn damaged_events_are_shown_on_request() {
     for name in SAMPLES {
         let bytes = sample(name);
         for at in (MAGIC.len()..bytes.len()).step_by(5) {
             let mut changed = bytes.clone();
             changed[at] = changed[at].wrapping_add(1 + (at % 7) as u8);
-            let (table, table_result) = listed(Form::Events, &changed, Damage::Show);
-            let (lines, lines_result) = listed(Form::Json, &changed, Damage::Show);
+            let (table, table_result) = listed(ListFormat::Events, &changed, ListDamagePolicy::Show);
+            let (lines, lines_result) = listed(ListFormat::Json, &changed, ListDamagePolicy::Show);
             let count = |out: &[u8]| out.iter().filter(|byte| **byte == b'\n').count();
             assert_eq!(count(&table), count(&lines) + 1, "{name} {at}");
             assert_eq!(table_result.is_ok(), lines_result.is_ok(), "{name} {at}");
             for line in lines.split_inclusive(|byte| *byte == b'\n') {
                 assert!(serde_json::from_slice::<serde_json::Value>(line).is_ok(), "{name} {at}");
             }
-            listed(Form::Transactions, &changed, Damage::Show).1.ok();
+            listed(ListFormat::Transactions, &changed, ListDamagePolicy::Show).1.ok();
         }
     }
 }
 
 #[test]
-fn checksums_can_be_passed_over() {
+fn checksums_can_be_ignored() {
     let mut bytes = sample("savepoints.binlog");
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
-    let mut settings = ListSettings::new(Form::Events, vec![Source::Bytes("log".to_owned(), bytes.into())]);
+    let mut settings =
+        ListSettings::new(ListFormat::Events, vec![ListSource::Bytes("log".to_owned(), bytes.into())]);
     assert!(list(&settings, &mut Vec::new()).is_err());
-    settings.checksums = Checksums::Ignore;
+    settings.checksums = ChecksumPolicy::Ignore;
     assert!(list(&settings, &mut Vec::new()).is_ok());
 }
 
@@ -144,9 +146,13 @@ fn text(bytes: &[u8]) -> (usize, u8) {
     let args = ["dump", "-vv", "--jobs=1", "--local-load=/nowhere", "-"].map(OsString::from);
     let (mut output, mut error) = (Vec::new(), Vec::new());
     let mut input = bytes;
-    let streams =
-        Streams { input: &mut input, output: &mut output, error: &mut error, servers: &mut NoServers };
-    let code = run(Dialect::Bintide, args, streams);
+    let streams = StandardStreams {
+        input: &mut input,
+        output: &mut output,
+        error: &mut error,
+        servers: &mut NoServerAccess,
+    };
+    let code = run(DumpDialect::Bintide, args, streams);
     assert!(code == 0 || !error.is_empty());
     (output.len(), code)
 }

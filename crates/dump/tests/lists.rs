@@ -6,7 +6,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use dump::list::{Form, ListError, ListSettings, Source, list};
+use dump::list::{ListError, ListFormat, ListSettings, ListSource, list};
 use serde_json::Value;
 
 fn samples() -> Vec<PathBuf> {
@@ -23,8 +23,8 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     paths.into_iter().flat_map(below).collect()
 }
 
-fn settings(form: Form, path: &Path, jobs: usize) -> ListSettings {
-    let mut settings = ListSettings::new(form, vec![Source::File(path.to_owned())]);
+fn settings(form: ListFormat, path: &Path, jobs: usize) -> ListSettings {
+    let mut settings = ListSettings::new(form, vec![ListSource::File(path.to_owned())]);
     settings.jobs = NonZeroUsize::new(jobs).unwrap();
     settings
 }
@@ -35,7 +35,8 @@ fn text(settings: &ListSettings) -> Result<String, ListError> {
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
-const FORMS: [Form; 4] = [Form::Events, Form::Json, Form::Transactions, Form::TransactionsJson];
+const FORMS: [ListFormat; 4] =
+    [ListFormat::Events, ListFormat::Json, ListFormat::Transactions, ListFormat::TransactionsJson];
 
 #[test]
 fn more_threads_make_no_difference() {
@@ -43,7 +44,7 @@ fn more_threads_make_no_difference() {
         for form in FORMS {
             let one = text(&settings(form, &path, 1)).unwrap();
             let many = text(&settings(form, &path, 5)).unwrap();
-            let is_transactions = matches!(form, Form::Transactions | Form::TransactionsJson);
+            let is_transactions = matches!(form, ListFormat::Transactions | ListFormat::TransactionsJson);
             assert!(is_transactions || one.lines().count() > 1, "{}", path.display());
             assert!(one == many, "{form:?} {}", path.display());
         }
@@ -53,8 +54,8 @@ fn more_threads_make_no_difference() {
 #[test]
 fn every_event_is_a_line_of_json() {
     for path in samples() {
-        let table = text(&settings(Form::Events, &path, 1)).unwrap();
-        let lines = text(&settings(Form::Json, &path, 1)).unwrap();
+        let table = text(&settings(ListFormat::Events, &path, 1)).unwrap();
+        let lines = text(&settings(ListFormat::Json, &path, 1)).unwrap();
         assert_eq!(lines.lines().count() + 1, table.lines().count(), "{}", path.display());
         for (line, row) in lines.lines().zip(table.lines().skip(1)) {
             let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -77,7 +78,7 @@ fn every_event_is_a_line_of_json() {
 
 /// An endless number of table maps in one statement: refused where the next chunk starts, before memory fills.
 #[test]
-fn a_statement_with_tables_without_end_is_an_error() {
+fn too_many_table_maps_are_an_error() {
     let log = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog")).unwrap();
     let size = |at: usize| u32::from_le_bytes(log[at + 9..at + 13].try_into().unwrap()) as usize;
     let mut at = 4;
@@ -88,8 +89,10 @@ fn a_statement_with_tables_without_end_is_an_error() {
     let hostile: Vec<u8> = [&log[..behind], &map.repeat(20_000), &log[behind..]].concat();
     for form in FORMS {
         for jobs in [1, 2] {
-            let mut settings =
-                ListSettings::new(form, vec![Source::Bytes("hostile".to_owned(), hostile.clone().into())]);
+            let mut settings = ListSettings::new(
+                form,
+                vec![ListSource::Bytes("hostile".to_owned(), hostile.clone().into())],
+            );
             settings.jobs = NonZeroUsize::new(jobs).unwrap();
             let error = text(&settings).unwrap_err().to_string();
             assert!(error.contains("number of table maps of one statement"), "{error}");

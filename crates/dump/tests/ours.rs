@@ -7,8 +7,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use dump::mysqlbinlog::{Dialect, Preset, Streams, run, run_with};
-use dump::remote::NoServers;
+use dump::mysqlbinlog::{DumpDialect, OptionPreset, StandardStreams, run, run_with};
+use dump::remote::NoServerAccess;
 use serde_json::Value;
 
 /// Returns output, errors and exit code.
@@ -20,10 +20,10 @@ fn dump(args: &str, sample: &str) -> (String, String, u8) {
 
 fn dump_to(output: &mut (dyn Write + Send), args: &str, sample: &str) -> (String, u8) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
-    dump_logs_to(output, Dialect::Bintide, args, &[path])
+    dump_logs_to(output, DumpDialect::Bintide, args, &[path])
 }
 
-fn dump_logs(dialect: Dialect, args: &str, logs: &[PathBuf]) -> (String, String, u8) {
+fn dump_logs(dialect: DumpDialect, args: &str, logs: &[PathBuf]) -> (String, String, u8) {
     let mut output = Vec::new();
     let (error, code) = dump_logs_to(&mut output, dialect, args, logs);
     (String::from_utf8_lossy(&output).into_owned(), error, code)
@@ -31,13 +31,14 @@ fn dump_logs(dialect: Dialect, args: &str, logs: &[PathBuf]) -> (String, String,
 
 fn dump_logs_to(
     output: &mut (dyn Write + Send),
-    dialect: Dialect,
+    dialect: DumpDialect,
     args: &str,
     logs: &[PathBuf],
 ) -> (String, u8) {
     let words = ["dump", "--no-defaults"].into_iter().chain(args.split_whitespace()).map(OsString::from);
     let mut error = Vec::new();
-    let streams = Streams { input: &mut io::empty(), output, error: &mut error, servers: &mut NoServers };
+    let streams =
+        StandardStreams { input: &mut io::empty(), output, error: &mut error, servers: &mut NoServerAccess };
     let code = run(dialect, words.chain(logs.iter().map(|log| log.clone().into_os_string())), streams);
     (String::from_utf8_lossy(&error).into_owned(), code)
 }
@@ -116,7 +117,7 @@ fn positions_cut_the_list() {
 }
 
 #[test]
-fn text_keeps_to_the_tables() {
+fn table_filters_apply_to_text() {
     let (text, error, code) = dump("-v --base64-output=decode-rows --table=types.integers", NAMED);
     assert_eq!((error.as_str(), code), ("", 0));
     assert!(text.contains("### INSERT INTO `types`.`integers`"));
@@ -131,20 +132,20 @@ fn a_directory_or_its_index_is_its_logs() {
     let logs: Vec<PathBuf> =
         (1..=6).map(|number| samples.join(format!("rotation/binlog.{number:06}"))).collect();
     for args in ["-vv", "--json", "--events", "--transactions", "-j 158 --stop-position=158"] {
-        let wanted = dump_logs(Dialect::Bintide, args, &logs);
+        let wanted = dump_logs(DumpDialect::Bintide, args, &logs);
         assert!(wanted.0.lines().count() > 5 && wanted.2 == 0, "{args}: {wanted:?}");
         for store in ["rotation", "rotation/", "rotation/binlog.index"] {
-            let found = dump_logs(Dialect::Bintide, args, &[samples.join(store)]);
+            let found = dump_logs(DumpDialect::Bintide, args, &[samples.join(store)]);
             assert_eq!(found, wanted, "{args} {store}");
         }
     }
     // mysqlbinlog accepts files only.
-    let (_, error, code) = dump_logs(Dialect::Mysqlbinlog, "", &[samples.join("rotation")]);
+    let (_, error, code) = dump_logs(DumpDialect::Mysqlbinlog, "", &[samples.join("rotation")]);
     assert!(code == 1 && error.contains("Is a directory"), "{error}");
 }
 
 #[test]
-fn an_index_that_is_not_true_is_said_to_be_so() {
+fn inconsistent_indexes_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let store = [folder.path().to_owned()];
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
@@ -152,21 +153,21 @@ fn an_index_that_is_not_true_is_said_to_be_so() {
     let index = folder.path().join("binlog.index");
     fs::write(&index, "./binlog.000001\n./binlog.000002\n").unwrap();
     for (args, wanted) in [("", 1), ("--json", 2)] {
-        let (output, error, code) = dump_logs(Dialect::Bintide, args, &store);
+        let (output, error, code) = dump_logs(DumpDialect::Bintide, args, &store);
         assert!(error.contains("binlog.000002 does not exist, but "), "{error}");
         assert_eq!((output.as_str(), code), ("", wanted), "{args}");
     }
     fs::write(&index, "./binlog.000001\n").unwrap();
     fs::copy(&sample, folder.path().join("binlog.000002")).unwrap();
-    let wanted = dump_logs(Dialect::Bintide, "--json", &[folder.path().join("binlog.000001")]).0;
-    let (output, error, code) = dump_logs(Dialect::Bintide, "--json", &store);
+    let wanted = dump_logs(DumpDialect::Bintide, "--json", &[folder.path().join("binlog.000001")]).0;
+    let (output, error, code) = dump_logs(DumpDialect::Bintide, "--json", &store);
     assert!(output == wanted && code == 0, "{error}");
     assert!(error.contains("binlog.000002 is not listed in the index and was not read"), "{error}");
-    assert_eq!(dump_logs(Dialect::Bintide, "--json --quiet", &store).1, "");
+    assert_eq!(dump_logs(DumpDialect::Bintide, "--json --quiet", &store).1, "");
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn contradictory_options_are_refused() {
     for (args, wanted) in [
         ("--events --json", "--events cannot be combined"),
         ("--events --transactions", "--events cannot be combined"),
@@ -184,7 +185,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn filters_that_leave_nothing_say_so() {
+fn filters_without_a_match_warn() {
     for (args, sample) in [
         ("--json --table=types.nothing", NAMED),
         ("--json --table=types.integers --where=id=77", NAMED),
@@ -216,7 +217,7 @@ fn filters_that_leave_nothing_say_so() {
 }
 
 #[test]
-fn what_only_text_heeds_is_named() {
+fn options_that_only_affect_text_are_named() {
     let (_, error, code) = dump("--json -vv --hexdump --skip-gtids --force-if-open", NAMED);
     let wanted = "WARNING: --hexdump, --skip-gtids and --verbose have no effect with --json, \
                   only on mysqlbinlog's text.\n";
@@ -227,8 +228,8 @@ fn what_only_text_heeds_is_named() {
 }
 
 #[test]
-fn what_is_preset_gives_way_to_the_command_line() {
-    let preset = |option: &str, values: &[&str]| Preset {
+fn presets_yield_to_the_command_line() {
+    let preset = |option: &str, values: &[&str]| OptionPreset {
         option: option.to_owned(),
         values: values.iter().map(OsString::from).collect(),
     };
@@ -237,17 +238,17 @@ fn what_is_preset_gives_way_to_the_command_line() {
         preset("base64-output", &["decode-rows"]),
         preset("table", &["types.integers", "types.decimals"]),
     ];
-    let run = |args: &str, presets: &[Preset]| {
+    let run = |args: &str, presets: &[OptionPreset]| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(NAMED);
         let words = ["dump", "--no-defaults"].into_iter().chain(args.split_whitespace()).map(OsString::from);
         let (mut output, mut error) = (Vec::new(), Vec::new());
-        let streams = Streams {
+        let streams = StandardStreams {
             input: &mut io::empty(),
             output: &mut output,
             error: &mut error,
-            servers: &mut NoServers,
+            servers: &mut NoServerAccess,
         };
-        let code = run_with(Dialect::Bintide, words.chain([path.into_os_string()]), presets, streams);
+        let code = run_with(DumpDialect::Bintide, words.chain([path.into_os_string()]), presets, streams);
         (String::from_utf8_lossy(&output).into_owned(), String::from_utf8_lossy(&error).into_owned(), code)
     };
     let all = "-vv --base64-output=decode-rows --table=types.integers --table=types.decimals";
@@ -287,7 +288,7 @@ fn rows(sample: &str) -> Vec<(Value, Value, bool)> {
 }
 
 #[test]
-fn changes_lead_to_the_documents_that_the_server_wrote_whole() {
+fn json_changes_produce_the_full_documents() {
     for (whole, partial) in [
         ("json.binlog", "json-partial.binlog"),
         ("json.binlog", "json-partial-compressed.binlog"),
@@ -329,7 +330,7 @@ impl Write for Pager {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_output_is_no_error() {
     for args in ["--events", "--json", "--transactions", "--json --transactions", "-vv"] {
         for size in [0, 10, 1000] {
             let ended = dump_to(&mut Pager(size), args, NAMED);
@@ -348,7 +349,7 @@ fn old(log: &str) -> PathBuf {
 #[test]
 fn rows_of_version_1_are_printed_and_refused_under_mysqlbinlogs_name() {
     for sample in ["rows-v1-5.5.34.binlog", "rows-v1-5.7.22.binlog"] {
-        let (text, error, code) = dump_logs(Dialect::Bintide, "-vv", &[old(sample)]);
+        let (text, error, code) = dump_logs(DumpDialect::Bintide, "-vv", &[old(sample)]);
         assert_eq!((error.as_str(), code), ("", 0), "{sample}");
         for (wanted, times) in [
             ("\tWrite_rows_v1: table id ", 2),
@@ -360,7 +361,7 @@ fn rows_of_version_1_are_printed_and_refused_under_mysqlbinlogs_name() {
         ] {
             assert_eq!(text.matches(wanted).count(), times, "{sample}: {wanted} in {text}");
         }
-        let (text, error, code) = dump_logs(Dialect::Mysqlbinlog, "-vv", &[old(sample)]);
+        let (text, error, code) = dump_logs(DumpDialect::Mysqlbinlog, "-vv", &[old(sample)]);
         assert!(error.contains("ERROR: Found invalid event in binary log") && code == 1, "{sample}: {error}");
         assert!(!text.contains("_v1: table id"), "{sample}: {text}");
     }
@@ -370,7 +371,7 @@ fn rows_of_version_1_are_printed_and_refused_under_mysqlbinlogs_name() {
 #[test]
 fn binary_strings_in_old_documents_are_text() {
     let options = "-v --base64-output=decode-rows";
-    let (text, error, code) = dump_logs(Dialect::Bintide, options, &[old("json-5.7.22.binlog")]);
+    let (text, error, code) = dump_logs(DumpDialect::Bintide, options, &[old("json-5.7.22.binlog")]);
     assert_eq!((error.as_str(), code), ("", 0));
     assert!(text.contains(r#"###   @1='{"b": "abc"}'"#), "{text}");
 }

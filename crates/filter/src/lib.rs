@@ -3,39 +3,39 @@
 //! Databases are rewritten before they are filtered. Database rules apply to the table's database for row changes, and
 //! to the default database for statements. Table rules apply to both.
 //!
-//! This crate reads no events. Of SQL it knows only the words, and the tables that a statement names.
+//! This crate never reads events. Of SQL it knows only the words, and the tables that a statement names.
 #![forbid(unsafe_code)]
 
-mod pattern;
+mod sql_words;
 mod statement;
-mod words;
+mod wildcard_pattern;
 
 use std::collections::BTreeSet;
 
-pub use crate::pattern::Pattern;
-pub use crate::statement::{Kind, Named, kind, start_transaction};
-pub use crate::words::{Word, Words};
+pub use crate::sql_words::{SqlWord, SqlWords};
+pub use crate::statement::{StatementKind, TableReference, classify_statement, find_start_transaction};
+pub use crate::wildcard_pattern::WildcardPattern;
 
 /// Selection of databases and tables, and their names on the target. The default selects all of them and keeps their
 /// names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct ReplicationFilter {
     do_databases: BTreeSet<Vec<u8>>,
     ignore_databases: BTreeSet<Vec<u8>>,
-    do_tables: Tables,
-    ignore_tables: Tables,
-    wild_do_tables: Vec<Pattern>,
-    wild_ignore_tables: Vec<Pattern>,
+    do_tables: QualifiedNames,
+    ignore_tables: QualifiedNames,
+    wild_do_tables: Vec<WildcardPattern>,
+    wild_ignore_tables: Vec<WildcardPattern>,
     /// Pairs of old and new name.
     rewrites: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Names `database.table`.
-type Tables = BTreeSet<Vec<u8>>;
+type QualifiedNames = BTreeSet<Vec<u8>>;
 
 /// One filter rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum FilterRule {
     /// `replicate-do-db`
     DoDatabase(String),
     /// `replicate-ignore-db`
@@ -55,17 +55,17 @@ pub enum Rule {
 /// Error of parsing a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text} is not a table name: expected DATABASE.TABLE")]
-pub struct RuleError {
+pub struct FilterRuleError {
     text: String,
 }
 
-impl Filter {
+impl ReplicationFilter {
     /// Builds a filter from rules in any order. Of several rewrite rules for one database, the first applies.
     ///
     /// # Errors
     ///
     /// A table is not given as `database.table`.
-    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, RuleError> {
+    pub fn new(rules: impl IntoIterator<Item = FilterRule>) -> Result<Self, FilterRuleError> {
         let mut filter = Self::default();
         for rule in rules {
             filter.add(rule)?;
@@ -73,15 +73,19 @@ impl Filter {
         Ok(filter)
     }
 
-    fn add(&mut self, rule: Rule) -> Result<(), RuleError> {
+    fn add(&mut self, rule: FilterRule) -> Result<(), FilterRuleError> {
         match rule {
-            Rule::DoDatabase(name) => drop(self.do_databases.insert(name.into_bytes())),
-            Rule::IgnoreDatabase(name) => drop(self.ignore_databases.insert(name.into_bytes())),
-            Rule::DoTable(name) => drop(self.do_tables.insert(table(&name)?)),
-            Rule::IgnoreTable(name) => drop(self.ignore_tables.insert(table(&name)?)),
-            Rule::WildDoTable(name) => self.wild_do_tables.push(Pattern::new(table(&name)?)),
-            Rule::WildIgnoreTable(name) => self.wild_ignore_tables.push(Pattern::new(table(&name)?)),
-            Rule::RewriteDatabase(from, to) => self.rewrites.push((from.into_bytes(), to.into_bytes())),
+            FilterRule::DoDatabase(name) => drop(self.do_databases.insert(name.into_bytes())),
+            FilterRule::IgnoreDatabase(name) => drop(self.ignore_databases.insert(name.into_bytes())),
+            FilterRule::DoTable(name) => drop(self.do_tables.insert(parse_table_name(&name)?)),
+            FilterRule::IgnoreTable(name) => drop(self.ignore_tables.insert(parse_table_name(&name)?)),
+            FilterRule::WildDoTable(name) => {
+                self.wild_do_tables.push(WildcardPattern::new(parse_table_name(&name)?))
+            }
+            FilterRule::WildIgnoreTable(name) => {
+                self.wild_ignore_tables.push(WildcardPattern::new(parse_table_name(&name)?))
+            }
+            FilterRule::RewriteDatabase(from, to) => self.rewrites.push((from.into_bytes(), to.into_bytes())),
         }
         Ok(())
     }
@@ -92,14 +96,14 @@ impl Filter {
     }
 
     /// Returns the name of a database on the target.
-    pub fn rewritten<'n>(&'n self, database: &'n [u8]) -> &'n [u8] {
+    pub fn target_database<'n>(&'n self, database: &'n [u8]) -> &'n [u8] {
         let rewrite = self.rewrites.iter().find(|(from, _)| from == database);
         rewrite.map_or(database, |(_, to)| to)
     }
 
     /// Returns true if the database rules select a statement with this default database. A statement without a default
     /// database is always selected.
-    pub fn takes_database(&self, database: &[u8]) -> bool {
+    pub fn accepts_database(&self, database: &[u8]) -> bool {
         match (self.do_databases.is_empty(), self.ignore_databases.is_empty()) {
             _ if database.is_empty() => true,
             (false, _) => self.do_databases.contains(database),
@@ -110,8 +114,8 @@ impl Filter {
 
     /// Returns true if the definition of a database is selected. Without database rules, the rules on all tables of the
     /// database apply.
-    pub fn takes_definition_of(&self, database: &[u8]) -> bool {
-        if !self.takes_database(database) {
+    pub fn accepts_database_definition(&self, database: &[u8]) -> bool {
+        if !self.accepts_database(database) {
             return false;
         }
         if !self.do_databases.is_empty() || !self.ignore_databases.is_empty() {
@@ -122,7 +126,7 @@ impl Filter {
         }
         // Only a pattern that ends in `.%` applies to the database itself.
         let name = [database, b"."].concat();
-        let is_of = |pattern: &Pattern| pattern.is_of_all_tables_of(&name);
+        let is_of = |pattern: &WildcardPattern| pattern.covers_database(&name);
         if self.wild_do_tables.iter().any(is_of) {
             return true;
         }
@@ -134,7 +138,7 @@ impl Filter {
 
     /// Returns true if a change of these tables is selected. Databases have their names on the target. The first table
     /// with a matching rule decides. A change of no table is selected.
-    pub fn takes_tables<'t>(&self, tables: impl IntoIterator<Item = (&'t [u8], &'t [u8])>) -> bool {
+    pub fn accepts_tables<'t>(&self, tables: impl IntoIterator<Item = (&'t [u8], &'t [u8])>) -> bool {
         let mut has_any = false;
         for (database, table) in tables {
             has_any = true;
@@ -145,10 +149,10 @@ impl Filter {
             if self.ignore_tables.contains(&name) {
                 return false;
             }
-            if self.wild_do_tables.iter().any(|pattern| pattern.fits(&name)) {
+            if self.wild_do_tables.iter().any(|pattern| pattern.matches(&name)) {
                 return true;
             }
-            if self.wild_ignore_tables.iter().any(|pattern| pattern.fits(&name)) {
+            if self.wild_ignore_tables.iter().any(|pattern| pattern.matches(&name)) {
                 return false;
             }
         }
@@ -156,12 +160,14 @@ impl Filter {
     }
 
     /// Returns true if this statement is selected. `default` is its default database on the target.
-    pub fn takes_statement(&self, kind: &Kind, default: &[u8]) -> bool {
+    pub fn accepts_statement(&self, kind: &StatementKind, default: &[u8]) -> bool {
         match kind {
-            Kind::Database => self.takes_definition_of(default),
-            _ if !self.takes_database(default) => false,
-            Kind::DropsTemporary | Kind::DropsTrigger(_) => true,
-            Kind::Tables(tables) => self.takes_tables(tables.iter().map(|named| named.on(default))),
+            StatementKind::Database => self.accepts_database_definition(default),
+            _ if !self.accepts_database(default) => false,
+            StatementKind::DropTemporary | StatementKind::DropTrigger(_) => true,
+            StatementKind::Tables(tables) => {
+                self.accepts_tables(tables.iter().map(|named| named.resolve(default)))
+            }
         }
     }
 
@@ -174,11 +180,11 @@ impl Filter {
     }
 }
 
-fn table(text: &str) -> Result<Vec<u8>, RuleError> {
+fn parse_table_name(text: &str) -> Result<Vec<u8>, FilterRuleError> {
     let is_one =
         text.split_once('.').is_some_and(|(database, table)| !database.is_empty() && !table.is_empty());
     match is_one {
         true => Ok(text.as_bytes().to_vec()),
-        false => Err(RuleError { text: text.to_owned() }),
+        false => Err(FilterRuleError { text: text.to_owned() }),
     }
 }

@@ -4,88 +4,90 @@ use std::ops::Range;
 
 /// A table that a statement names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct TableReference {
     /// The database, if the statement names it.
     pub database: Option<Vec<u8>>,
     /// The table.
     pub table: Vec<u8>,
 }
 
-impl Named {
+impl TableReference {
     /// Returns database and table, for a statement with this default database.
-    pub fn on<'n>(&'n self, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
+    pub fn resolve<'n>(&'n self, default: &'n [u8]) -> (&'n [u8], &'n [u8]) {
         (self.database.as_deref().unwrap_or(default), &self.table)
     }
 }
 
 /// Kind of a statement, as filters distinguish them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StatementKind {
     /// Creates, alters or drops a database.
     Database,
     /// Changes these tables, or names none.
-    Tables(Vec<Named>),
+    Tables(Vec<TableReference>),
     /// Drops temporary tables if they exist: always executed.
-    DropsTemporary,
+    DropTemporary,
     /// Drops a trigger, of a table that only the server knows. Without `IF EXISTS`, contains the offset where that
     /// would be inserted.
-    DropsTrigger(Option<usize>),
+    DropTrigger(Option<usize>),
 }
 
 /// Returns the kind of a statement.
-pub fn kind(sql: &[u8]) -> Kind {
-    let mut words = Words::new(sql);
+pub fn classify_statement(sql: &[u8]) -> StatementKind {
+    let mut words = NameScanner::new(sql);
     match words.keyword().as_str() {
         "CREATE" => create(&mut words),
         "ALTER" => alter(&mut words),
         "DROP" => drop_kind(&mut words),
-        "RENAME" if words.take("TABLE") || words.take("TABLES") => Kind::Tables(words.renamed()),
+        "RENAME" if words.take("TABLE") || words.take("TABLES") => {
+            StatementKind::Tables(words.take_renames())
+        }
         "TRUNCATE" => {
             words.take("TABLE");
-            one(&mut words)
+            one_table(&mut words)
         }
         "INSERT" | "REPLACE" => {
             words.skip(&["LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO"]);
-            one(&mut words)
+            one_table(&mut words)
         }
         "UPDATE" => {
             words.skip(&["LOW_PRIORITY", "IGNORE"]);
-            Kind::Tables(words.joined("SET").into_iter().map(|joined| joined.table).collect())
+            StatementKind::Tables(words.take_joined("SET").into_iter().map(|joined| joined.table).collect())
         }
         "DELETE" => delete(&mut words),
-        "LOAD" => match words.find("INTO") && words.take("TABLE") {
-            true => one(&mut words),
-            false => Kind::Tables(Vec::new()),
+        "LOAD" => match words.skip_past("INTO") && words.take("TABLE") {
+            true => one_table(&mut words),
+            false => StatementKind::Tables(Vec::new()),
         },
         "ANALYZE" | "OPTIMIZE" | "REPAIR" | "CHECK" => {
             words.skip(&["NO_WRITE_TO_BINLOG", "LOCAL"]);
             match words.take("TABLE") || words.take("TABLES") {
-                true => Kind::Tables(words.listed()),
-                false => Kind::Tables(Vec::new()),
+                true => StatementKind::Tables(words.take_list()),
+                false => StatementKind::Tables(Vec::new()),
             }
         }
-        "GRANT" | "REVOKE" if words.find("ON") => {
+        "GRANT" | "REVOKE" if words.skip_past("ON") => {
             words.take("TABLE");
-            one(&mut words)
+            one_table(&mut words)
         }
-        _ => Kind::Tables(Vec::new()),
+        _ => StatementKind::Tables(Vec::new()),
     }
 }
 
 /// Returns the range of `START TRANSACTION` in a `CREATE TABLE`, behind the columns and in front of the table's options
 /// and partitions. Servers log it for `CREATE TABLE … SELECT`.
-pub fn start_transaction(sql: &[u8]) -> Option<Range<usize>> {
+pub fn find_start_transaction(sql: &[u8]) -> Option<Range<usize>> {
     const START: &str = "START";
-    let mut words = Words::new(sql);
+    let mut words = NameScanner::new(sql);
     if !words.take("CREATE") || !words.take("TABLE") {
         return None;
     }
     let mut depth = 0_u32;
     loop {
         match words.next()? {
-            Word::Sign(b'(') => depth += 1,
-            Word::Sign(b')') => depth = depth.checked_sub(1)?,
-            Word::Bare(word) if depth == 0 && word.eq_ignore_ascii_case(START.as_bytes()) => {
+            NameToken::Sign(b'(') => depth += 1,
+            NameToken::Sign(b')') => depth = depth.checked_sub(1)?,
+            NameToken::Bare(word) if depth == 0 && word.eq_ignore_ascii_case(START.as_bytes()) => {
                 let start = words.at - START.len();
                 if words.take("TRANSACTION") {
                     return Some(start..words.at);
@@ -96,79 +98,79 @@ pub fn start_transaction(sql: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-fn one(words: &mut Words<'_>) -> Kind {
-    Kind::Tables(words.name().into_iter().collect())
+fn one_table(words: &mut NameScanner<'_>) -> StatementKind {
+    StatementKind::Tables(words.take_name().into_iter().collect())
 }
 
-fn create(words: &mut Words<'_>) -> Kind {
-    words.skip_definer();
+fn create(words: &mut NameScanner<'_>) -> StatementKind {
+    words.skip_create_options();
     words.take("TEMPORARY");
     match words.keyword().as_str() {
-        "DATABASE" | "SCHEMA" => Kind::Database,
+        "DATABASE" | "SCHEMA" => StatementKind::Database,
         "TABLE" | "VIEW" => {
             words.skip(&["IF", "NOT", "EXISTS"]);
-            one(words)
+            one_table(words)
         }
-        "UNIQUE" | "FULLTEXT" | "SPATIAL" | "INDEX" | "TRIGGER" if words.find("ON") => one(words),
-        _ => Kind::Tables(Vec::new()),
+        "UNIQUE" | "FULLTEXT" | "SPATIAL" | "INDEX" | "TRIGGER" if words.skip_past("ON") => one_table(words),
+        _ => StatementKind::Tables(Vec::new()),
     }
 }
 
-fn alter(words: &mut Words<'_>) -> Kind {
-    words.skip_definer();
+fn alter(words: &mut NameScanner<'_>) -> StatementKind {
+    words.skip_create_options();
     match words.keyword().as_str() {
-        "DATABASE" | "SCHEMA" => Kind::Database,
-        "TABLE" | "VIEW" => one(words),
-        _ => Kind::Tables(Vec::new()),
+        "DATABASE" | "SCHEMA" => StatementKind::Database,
+        "TABLE" | "VIEW" => one_table(words),
+        _ => StatementKind::Tables(Vec::new()),
     }
 }
 
-fn drop_kind(words: &mut Words<'_>) -> Kind {
+fn drop_kind(words: &mut NameScanner<'_>) -> StatementKind {
     let is_temporary = words.take("TEMPORARY");
     match words.keyword().as_str() {
-        "DATABASE" | "SCHEMA" => Kind::Database,
+        "DATABASE" | "SCHEMA" => StatementKind::Database,
         "TABLE" | "TABLES" | "VIEW" => {
             let is_lenient = words.take("IF") && words.take("EXISTS");
             match is_temporary && is_lenient {
-                true => Kind::DropsTemporary,
-                false => Kind::Tables(words.listed()),
+                true => StatementKind::DropTemporary,
+                false => StatementKind::Tables(words.take_list()),
             }
         }
-        "INDEX" if words.find("ON") => one(words),
+        "INDEX" if words.skip_past("ON") => one_table(words),
         "TRIGGER" => {
             let at = words.at;
-            Kind::DropsTrigger((!words.take("IF")).then_some(at))
+            StatementKind::DropTrigger((!words.take("IF")).then_some(at))
         }
-        _ => Kind::Tables(Vec::new()),
+        _ => StatementKind::Tables(Vec::new()),
     }
 }
 
 /// Parses `DELETE FROM a`, `DELETE a, b FROM d.t a JOIN b …`, `DELETE FROM a, b USING d.t a JOIN b …`. Aliases are
 /// replaced by their tables.
-fn delete(words: &mut Words<'_>) -> Kind {
+fn delete(words: &mut NameScanner<'_>) -> StatementKind {
     words.skip(&["LOW_PRIORITY", "QUICK", "IGNORE"]);
     let is_from = words.take("FROM");
-    let mut named = words.listed();
+    let mut named = words.take_list();
     if words.take(if is_from { "USING" } else { "FROM" }) {
-        let joined = words.joined("WHERE");
+        let joined = words.take_joined("WHERE");
         for name in &mut named {
             if let Some(found) = joined.iter().find(|joined| joined.is_called(name)) {
                 *name = found.table.clone();
             }
         }
     }
-    Kind::Tables(named)
+    StatementKind::Tables(named)
 }
 
 /// A table of a join.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Joined {
-    table: Named,
+struct AliasedTable {
+    table: TableReference,
     alias: Option<Vec<u8>>,
 }
 
-impl Joined {
-    fn is_called(&self, name: &Named) -> bool {
+impl AliasedTable {
+    fn is_called(&self, name: &TableReference) -> bool {
         match (&self.alias, &name.database) {
             (Some(alias), None) => alias.eq_ignore_ascii_case(&name.table),
             (None, None) => self.table.table == name.table,
@@ -198,20 +200,20 @@ const BEHIND_TABLE: [&str; 16] = [
 ];
 
 /// Cursor over the words of a statement. Comments are skipped, except for versioned ones, which servers execute.
-struct Words<'s> {
+struct NameScanner<'s> {
     sql: &'s [u8],
     at: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Word {
+enum NameToken {
     /// Keyword or unquoted name.
     Bare(Vec<u8>),
     Quoted(Vec<u8>),
     Sign(u8),
 }
 
-impl<'s> Words<'s> {
+impl<'s> NameScanner<'s> {
     const fn new(sql: &'s [u8]) -> Self {
         Self { sql, at: 0 }
     }
@@ -219,7 +221,7 @@ impl<'s> Words<'s> {
     /// Takes the next word, in capitals. Returns an empty string if it is no bare word.
     fn keyword(&mut self) -> String {
         match self.next() {
-            Some(Word::Bare(word)) => String::from_utf8_lossy(&word).to_ascii_uppercase(),
+            Some(NameToken::Bare(word)) => String::from_utf8_lossy(&word).to_ascii_uppercase(),
             _ => String::new(),
         }
     }
@@ -236,7 +238,7 @@ impl<'s> Words<'s> {
 
     fn take_sign(&mut self, wanted: u8) -> bool {
         let at = self.at;
-        let is_next = self.next() == Some(Word::Sign(wanted));
+        let is_next = self.next() == Some(NameToken::Sign(wanted));
         if !is_next {
             self.at = at;
         }
@@ -249,7 +251,7 @@ impl<'s> Words<'s> {
     }
 
     /// Skips `OR REPLACE`, `ALGORITHM = …`, `DEFINER = …`, `SQL SECURITY …`.
-    fn skip_definer(&mut self) {
+    fn skip_create_options(&mut self) {
         loop {
             if self.take("OR") {
                 self.next();
@@ -269,10 +271,10 @@ impl<'s> Words<'s> {
     }
 
     /// Skips everything up to and including this word. Returns false if it does not occur.
-    fn find(&mut self, wanted: &str) -> bool {
+    fn skip_past(&mut self, wanted: &str) -> bool {
         loop {
             match self.next() {
-                Some(Word::Bare(word)) if word.eq_ignore_ascii_case(wanted.as_bytes()) => return true,
+                Some(NameToken::Bare(word)) if word.eq_ignore_ascii_case(wanted.as_bytes()) => return true,
                 Some(_) => {}
                 None => return false,
             }
@@ -280,14 +282,14 @@ impl<'s> Words<'s> {
     }
 
     /// Takes `table` or `database.table`. Returns `None` for `*` and `database.*`.
-    fn name(&mut self) -> Option<Named> {
-        let first = self.part()?;
+    fn take_name(&mut self) -> Option<TableReference> {
+        let first = self.take_identifier()?;
         if !self.take_sign(b'.') {
-            return Some(Named { database: None, table: first });
+            return Some(TableReference { database: None, table: first });
         }
         let at = self.at;
-        match self.part() {
-            Some(table) => Some(Named { database: Some(first), table }),
+        match self.take_identifier() {
+            Some(table) => Some(TableReference { database: Some(first), table }),
             None => {
                 self.at = at;
                 self.take_sign(b'*');
@@ -296,10 +298,10 @@ impl<'s> Words<'s> {
         }
     }
 
-    fn part(&mut self) -> Option<Vec<u8>> {
+    fn take_identifier(&mut self) -> Option<Vec<u8>> {
         let at = self.at;
         match self.next() {
-            Some(Word::Bare(name) | Word::Quoted(name)) => Some(name),
+            Some(NameToken::Bare(name) | NameToken::Quoted(name)) => Some(name),
             _ => {
                 self.at = at;
                 None
@@ -308,9 +310,9 @@ impl<'s> Words<'s> {
     }
 
     /// Takes a list of names separated by commas.
-    fn listed(&mut self) -> Vec<Named> {
+    fn take_list(&mut self) -> Vec<TableReference> {
         let mut names = Vec::new();
-        while let Some(name) = self.target() {
+        while let Some(name) = self.take_delete_target() {
             names.push(name);
             if !self.take_sign(b',') {
                 break;
@@ -320,22 +322,22 @@ impl<'s> Words<'s> {
     }
 
     /// Takes `table`, `database.table` or, as DELETE allows, `table.*` and `database.table.*`.
-    fn target(&mut self) -> Option<Named> {
-        let first = self.part()?;
+    fn take_delete_target(&mut self) -> Option<TableReference> {
+        let first = self.take_identifier()?;
         if !self.take_sign(b'.') || self.take_sign(b'*') {
-            return Some(Named { database: None, table: first });
+            return Some(TableReference { database: None, table: first });
         }
-        let table = self.part()?;
+        let table = self.take_identifier()?;
         if self.take_sign(b'.') {
             self.take_sign(b'*');
         }
-        Some(Named { database: Some(first), table })
+        Some(TableReference { database: Some(first), table })
     }
 
     /// Takes `a TO b, c TO d`.
-    fn renamed(&mut self) -> Vec<Named> {
+    fn take_renames(&mut self) -> Vec<TableReference> {
         let mut names = Vec::new();
-        while let Some(name) = self.name() {
+        while let Some(name) = self.take_name() {
             names.push(name);
             if !(self.take("TO") || self.take_sign(b',')) {
                 break;
@@ -345,13 +347,13 @@ impl<'s> Words<'s> {
     }
 
     /// Takes the tables in front of this word, separated by commas or joins.
-    fn joined(&mut self, end: &str) -> Vec<Joined> {
-        let mut tables: Vec<Joined> = self.table().into_iter().collect();
+    fn take_joined(&mut self, end: &str) -> Vec<AliasedTable> {
+        let mut tables: Vec<AliasedTable> = self.take_aliased().into_iter().collect();
         loop {
             match self.next() {
-                Some(Word::Bare(word)) if word.eq_ignore_ascii_case(end.as_bytes()) => return tables,
-                Some(Word::Bare(word)) if is_join(&word) => tables.extend(self.table()),
-                Some(Word::Sign(b',')) => tables.extend(self.table()),
+                Some(NameToken::Bare(word)) if word.eq_ignore_ascii_case(end.as_bytes()) => return tables,
+                Some(NameToken::Bare(word)) if is_join(&word) => tables.extend(self.take_aliased()),
+                Some(NameToken::Sign(b',')) => tables.extend(self.take_aliased()),
                 Some(_) => {}
                 None => return tables,
             }
@@ -359,19 +361,19 @@ impl<'s> Words<'s> {
     }
 
     /// Takes `table`, `table alias` or `table AS alias`, possibly behind parentheses.
-    fn table(&mut self) -> Option<Joined> {
+    fn take_aliased(&mut self) -> Option<AliasedTable> {
         while self.take_sign(b'(') {}
-        let table = self.name()?;
+        let table = self.take_name()?;
         self.take("AS");
-        Some(Joined { table, alias: self.alias() })
+        Some(AliasedTable { table, alias: self.take_alias() })
     }
 
-    fn alias(&mut self) -> Option<Vec<u8>> {
+    fn take_alias(&mut self) -> Option<Vec<u8>> {
         let at = self.at;
         let is_name = |word: &[u8]| !BEHIND_TABLE.iter().any(|no| word.eq_ignore_ascii_case(no.as_bytes()));
         match self.next() {
-            Some(Word::Quoted(name)) => Some(name),
-            Some(Word::Bare(name)) if is_name(&name) => Some(name),
+            Some(NameToken::Quoted(name)) => Some(name),
+            Some(NameToken::Bare(name)) if is_name(&name) => Some(name),
             _ => {
                 self.at = at;
                 None
@@ -379,7 +381,7 @@ impl<'s> Words<'s> {
         }
     }
 
-    fn next(&mut self) -> Option<Word> {
+    fn next(&mut self) -> Option<NameToken> {
         self.skip_blanks();
         let rest = self.sql.get(self.at..)?;
         let first = *rest.first()?;
@@ -387,9 +389,9 @@ impl<'s> Words<'s> {
             b'`' | b'"' | b'\'' => quoted(rest, first),
             _ if is_of_a_name(first) => {
                 let size = rest.iter().take_while(|byte| is_of_a_name(**byte)).count();
-                (Word::Bare(rest[..size].to_vec()), size)
+                (NameToken::Bare(rest[..size].to_vec()), size)
             }
-            sign => (Word::Sign(sign), 1),
+            sign => (NameToken::Sign(sign), 1),
         };
         self.at += size;
         Some(word)
@@ -424,7 +426,7 @@ fn end_of(text: &[u8], mark: &[u8]) -> usize {
 }
 
 /// Returns a quoted name and the number of bytes that it takes. A doubled quote stands for one.
-fn quoted(text: &[u8], quote: u8) -> (Word, usize) {
+fn quoted(text: &[u8], quote: u8) -> (NameToken, usize) {
     let (mut name, mut at) = (Vec::new(), 1);
     while let Some(byte) = text.get(at) {
         at += 1;
@@ -436,7 +438,7 @@ fn quoted(text: &[u8], quote: u8) -> (Word, usize) {
         }
         name.push(*byte);
     }
-    (Word::Quoted(name), at)
+    (NameToken::Quoted(name), at)
 }
 
 const fn is_of_a_name(byte: u8) -> bool {
@@ -445,14 +447,14 @@ const fn is_of_a_name(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Named, kind, start_transaction};
+    use super::{StatementKind, TableReference, classify_statement, find_start_transaction};
 
     #[test]
     fn tables_of_queries_say_start_transaction() {
         let check = |sql: &str, wanted: Option<&str>| {
             let without =
                 |clause: std::ops::Range<usize>| format!("{}{}", &sql[..clause.start], &sql[clause.end..]);
-            assert_eq!(start_transaction(sql.as_bytes()).map(without).as_deref(), wanted, "{sql}");
+            assert_eq!(find_start_transaction(sql.as_bytes()).map(without).as_deref(), wanted, "{sql}");
         };
         check(
             "CREATE TABLE `t` (\n  `a` int\n) START TRANSACTION",
@@ -473,11 +475,13 @@ mod tests {
     /// Checks the tables of a statement: `a`, `d.a`, separated by blanks.
     fn check(sql: &str, wanted: &str) {
         let named = |word: &str| match word.split_once('.') {
-            Some((database, table)) => Named { database: Some(database.into()), table: table.into() },
-            None => Named { database: None, table: word.into() },
+            Some((database, table)) => {
+                TableReference { database: Some(database.into()), table: table.into() }
+            }
+            None => TableReference { database: None, table: word.into() },
         };
         let wanted = wanted.split_whitespace().map(named).collect();
-        assert_eq!(kind(sql.as_bytes()), Kind::Tables(wanted), "{sql}");
+        assert_eq!(classify_statement(sql.as_bytes()), StatementKind::Tables(wanted), "{sql}");
     }
 
     #[test]
@@ -529,12 +533,12 @@ mod tests {
 
     #[test]
     fn others() {
-        let check = |sql: &str, wanted| assert_eq!(kind(sql.as_bytes()), wanted, "{sql}");
-        check("CREATE DATABASE d", Kind::Database);
-        check("drop schema if exists d", Kind::Database);
-        check("ALTER DATABASE d CHARACTER SET latin1", Kind::Database);
-        check("DROP TEMPORARY TABLE IF EXISTS `t`", Kind::DropsTemporary);
-        check("DROP TRIGGER g", Kind::DropsTrigger(Some(12)));
-        check("DROP TRIGGER IF EXISTS g", Kind::DropsTrigger(None));
+        let check = |sql: &str, wanted| assert_eq!(classify_statement(sql.as_bytes()), wanted, "{sql}");
+        check("CREATE DATABASE d", StatementKind::Database);
+        check("drop schema if exists d", StatementKind::Database);
+        check("ALTER DATABASE d CHARACTER SET latin1", StatementKind::Database);
+        check("DROP TEMPORARY TABLE IF EXISTS `t`", StatementKind::DropTemporary);
+        check("DROP TRIGGER g", StatementKind::DropTrigger(Some(12)));
+        check("DROP TRIGGER IF EXISTS g", StatementKind::DropTrigger(None));
     }
 }

@@ -1,14 +1,14 @@
 //! Errors that end an inspection.
 
-use binlog::{CompressError, DecodeError, PayloadError, ResizeError};
+use binlog::{CompressError, DecodeError, GtidRewriteError, PayloadError};
 
 /// Error that ends an inspection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum InspectError {
     /// A log cannot be read.
     #[error(transparent)]
-    Log(#[from] logs::Error),
+    Log(#[from] logs::LogError),
     /// An event cannot be decoded.
     #[error("{name} at {offset}: {error}")]
     Event {
@@ -52,7 +52,7 @@ pub enum Error {
         name: String,
         /// The error.
         #[source]
-        error: ResizeError,
+        error: GtidRewriteError,
     },
     /// A log was changed while it was read.
     #[error("{name} was changed while it was read")]
@@ -71,8 +71,8 @@ pub enum Error {
     Stopped,
 }
 
-impl From<logs::ordered::Stopped> for Error {
-    fn from(_: logs::ordered::Stopped) -> Self {
+impl From<logs::ordered::PipelineShutdown> for InspectError {
+    fn from(_: logs::ordered::PipelineShutdown) -> Self {
         Self::Stopped
     }
 }

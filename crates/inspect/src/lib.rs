@@ -7,10 +7,10 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
-mod carry;
+mod chunk_context;
 mod error;
+mod log_pieces;
 pub mod stats;
 pub mod verify;
-mod walk;
 
-pub use crate::error::Error;
+pub use crate::error::InspectError;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use binlog::events::TransactionPayload;
 use binlog::{
-    Checksum, Event, EventType, HEADER_SIZE, Level, MAGIC, NextPosition, RawEvent, Refusal, move_event,
+    CompressionRefusal, Event, EventChecksum, EventType, HEADER_SIZE, MAGIC, NextPosition, RawEvent,
+    ZstdLevel, move_event,
 };
-use inspect::advise::{Extent, Report, Settings, Sizes, Source, advise};
-use logs::{Chunk, Content, CutError, LogReader, Next, TransactionCutter};
+use inspect::advise::{AdviseReport, AdviseSettings, LogSource, MeasureExtent, MemoryLimits, advise};
+use logs::{CutError, EventChunk, LogReader, ReadOutcome, SegmentContent, TransactionCutter};
 
 /// Parts of a log: its format description, and transactions of several kinds and sizes.
 struct Parts {
@@ -27,13 +28,13 @@ fn parts() -> Parts {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
         let mut reader = LogReader::open(path).unwrap();
         let mut cutter = TransactionCutter::new(u64::MAX);
-        while let Next::Some(chunk) = reader.next_chunk(1 << 20).unwrap() {
+        while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20).unwrap() {
             if parts.head.is_empty() {
                 parts.head = chunk.get(0).unwrap().raw.bytes().to_vec();
             }
-            let taken: Result<(), CutError> = cutter.take(&chunk, &mut |segment| {
-                if let Content::Transaction(_) = segment.content {
-                    let events = segment.parts.iter().flat_map(Chunk::iter);
+            let taken: Result<(), CutError> = cutter.cut_chunk(&chunk, &mut |segment| {
+                if let SegmentContent::Transaction(_) = segment.content {
+                    let events = segment.parts.iter().flat_map(EventChunk::iter);
                     parts.transactions.push(events.map(|event| event.raw.bytes().to_vec()).collect());
                 }
                 Ok(())
@@ -57,40 +58,45 @@ fn log(size: usize) -> Arc<[u8]> {
         for event in &parts.transactions[chosen as usize] {
             let start = bytes.len();
             bytes.extend_from_slice(event);
-            move_event(&mut bytes[start..], Checksum::Crc32, NextPosition::Behind(start as u64));
+            move_event(&mut bytes[start..], EventChecksum::Crc32, NextPosition::FromStart(start as u64));
         }
     }
     bytes.into()
 }
 
-fn ask(logs: &[Arc<[u8]>], extent: Extent, seed: u64) -> Report {
-    ask_keeping(logs, extent, seed, Sizes::default())
+fn ask(logs: &[Arc<[u8]>], extent: MeasureExtent, seed: u64) -> AdviseReport {
+    ask_keeping(logs, extent, seed, MemoryLimits::default())
 }
 
-fn ask_keeping(logs: &[Arc<[u8]>], extent: Extent, seed: u64, sizes: Sizes) -> Report {
+fn ask_keeping(logs: &[Arc<[u8]>], extent: MeasureExtent, seed: u64, sizes: MemoryLimits) -> AdviseReport {
     try_asking(logs, extent, seed, sizes).unwrap()
 }
 
-fn try_asking(logs: &[Arc<[u8]>], extent: Extent, seed: u64, sizes: Sizes) -> Result<Report, inspect::Error> {
+fn try_asking(
+    logs: &[Arc<[u8]>],
+    extent: MeasureExtent,
+    seed: u64,
+    sizes: MemoryLimits,
+) -> Result<AdviseReport, inspect::InspectError> {
     let source = |bytes: &Arc<[u8]>| {
         let (size, bytes) = (bytes.len() as u64, Arc::clone(bytes));
-        let open = Box::new(move || Ok(LogReader::bytes("made".to_owned(), Arc::clone(&bytes))));
-        Source { name: "made".to_owned(), bytes: size, open }
+        let open = Box::new(move || Ok(LogReader::from_bytes("made".to_owned(), Arc::clone(&bytes))));
+        LogSource { name: "made".to_owned(), bytes: size, open }
     };
-    let sources: Vec<Source<'_>> = logs.iter().map(source).collect();
-    let levels = [1, 3].into_iter().filter_map(Level::new).collect();
-    let settings = Settings { levels, extent, seed, workers: NonZeroUsize::new(2).unwrap(), sizes };
+    let sources: Vec<LogSource<'_>> = logs.iter().map(source).collect();
+    let levels = [1, 3].into_iter().filter_map(ZstdLevel::new).collect();
+    let settings = AdviseSettings { levels, extent, seed, workers: NonZeroUsize::new(2).unwrap(), sizes };
     advise(&sources, &settings, &mut |_| ControlFlow::Continue(()))
 }
 
 #[test]
 fn samples_hold_the_truth_within_their_intervals() {
     let logs = [log(9 << 20), log(3 << 20)];
-    let truth = ask(&logs, Extent::All, 0);
+    let truth = ask(&logs, MeasureExtent::All, 0);
     assert!(truth.sample.is_complete);
     let (mut hits, mut asked) = (0, 0);
     for seed in 0..24 {
-        let found = ask(&logs, Extent::Sample { time: None, bytes: Some(3 << 20) }, seed);
+        let found = ask(&logs, MeasureExtent::Sample { time: None, bytes: Some(3 << 20) }, seed);
         assert!(!found.sample.is_complete && found.sample.bytes_measured < 6 << 20);
         for (found, truth) in found.levels.iter().zip(&truth.levels) {
             let wanted = truth.bytes.value;
@@ -107,8 +113,8 @@ fn samples_hold_the_truth_within_their_intervals() {
 #[test]
 fn all_cells_together_are_the_whole() {
     let logs = [log(2 << 20), log(1 << 20)];
-    let truth = ask(&logs, Extent::All, 0);
-    let found = ask(&logs, Extent::Sample { time: None, bytes: None }, 3);
+    let truth = ask(&logs, MeasureExtent::All, 0);
+    let found = ask(&logs, MeasureExtent::Sample { time: None, bytes: None }, 3);
     assert!(found.sample.stopped_by.is_none());
     // Only the front of large transactions was measured, so the figures are close but not equal.
     for (found, truth) in found.levels.iter().zip(&truth.levels) {
@@ -123,11 +129,11 @@ fn log_of(sample: &str, wanted: impl Fn(&RawEvent<'_>) -> bool) -> Arc<[u8]> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     let mut reader = LogReader::open(path).unwrap();
     let mut bytes = MAGIC.to_vec();
-    while let Next::Some(event) = reader.next_event().unwrap() {
+    while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
         if wanted(&event.raw) {
             let start = bytes.len();
             bytes.extend_from_slice(event.raw.bytes());
-            move_event(&mut bytes[start..], Checksum::Crc32, NextPosition::Behind(start as u64));
+            move_event(&mut bytes[start..], EventChecksum::Crc32, NextPosition::FromStart(start as u64));
         }
     }
     bytes.into()
@@ -138,8 +144,13 @@ fn payloads_without_a_gtid_event_are_counted_as_they_are() {
     let is_gtid = |raw: &RawEvent<'_>| matches!(raw.event_type(), EventType::Gtid | EventType::AnonymousGtid);
     let bytes = log_of("types-compressed.binlog", |raw| !is_gtid(raw));
     let size = bytes.len() as u64;
-    let report = ask(&[bytes], Extent::All, 0);
-    assert!(report.refused.iter().any(|refused| refused.reason == Refusal::NoGtid && refused.bytes > 1000));
+    let report = ask(&[bytes], MeasureExtent::All, 0);
+    assert!(
+        report
+            .refused
+            .iter()
+            .any(|refused| refused.reason == CompressionRefusal::NoGtid && refused.bytes > 1000)
+    );
     assert_eq!(report.totals.bytes_plain.value, size);
     assert!(report.levels.iter().all(|level| level.bytes.value == size), "{:?}", report.levels);
 }
@@ -153,11 +164,12 @@ const SAMPLES: [&str; 4] =
     ["types-compressed.binlog", "gtids-compressed/binlog.000001", "large.binlog", "json-large.binlog"];
 
 #[test]
-fn what_is_not_kept_in_memory_is_measured_all_the_same() {
+fn transactions_not_kept_in_memory_are_measured() {
     for name in SAMPLES {
         let logs = [sample(name)];
-        let truth = ask(&logs, Extent::All, 0);
-        let found = ask_keeping(&logs, Extent::All, 0, Sizes { kept: 600, ..Sizes::default() });
+        let truth = ask(&logs, MeasureExtent::All, 0);
+        let found =
+            ask_keeping(&logs, MeasureExtent::All, 0, MemoryLimits { kept: 600, ..MemoryLimits::default() });
         assert!(found.sample.is_complete && found.sample.transactions_cut == 0, "{name}: {:?}", found.sample);
         assert_eq!((found.totals, found.span), (truth.totals, truth.span), "{name}");
         assert_eq!(
@@ -165,7 +177,7 @@ fn what_is_not_kept_in_memory_is_measured_all_the_same() {
             (&truth.refused, truth.found.bytes_plain),
             "{name}"
         );
-        let tables = |report: &Report| {
+        let tables = |report: &AdviseReport| {
             report.tables.iter().map(|one| (one.table.clone(), one.bytes)).collect::<Vec<_>>()
         };
         assert_eq!(tables(&found), tables(&truth), "{name}");
@@ -179,12 +191,12 @@ fn what_is_not_kept_in_memory_is_measured_all_the_same() {
 }
 
 #[test]
-fn large_ones_in_a_sample_stand_for_themselves() {
+fn sampled_large_transactions_match_the_full_measurement() {
     for name in SAMPLES {
         let logs = [sample(name)];
-        let truth = ask(&logs, Extent::All, 0);
-        let sizes = Sizes { kept: 600, front: 2000, ..Sizes::default() };
-        let found = ask_keeping(&logs, Extent::Sample { time: None, bytes: None }, 0, sizes);
+        let truth = ask(&logs, MeasureExtent::All, 0);
+        let sizes = MemoryLimits { kept: 600, front: 2000, ..MemoryLimits::default() };
+        let found = ask_keeping(&logs, MeasureExtent::Sample { time: None, bytes: None }, 0, sizes);
         assert!(found.sample.is_complete, "{name}: {:?}", found.sample);
         assert!(found.sample.transactions_cut > 0 || name != SAMPLES[0], "{name}: {:?}", found.sample);
         assert_eq!(found.totals.eligible_transactions, truth.totals.eligible_transactions, "{name}");
@@ -197,9 +209,9 @@ fn large_ones_in_a_sample_stand_for_themselves() {
 
 /// Copies the log with another stated size in its payloads.
 fn with_claims(log: &[u8], claim: u64) -> Arc<[u8]> {
-    let mut reader = LogReader::bytes("made".to_owned(), log.into());
+    let mut reader = LogReader::from_bytes("made".to_owned(), log.into());
     let mut bytes = MAGIC.to_vec();
-    while let Next::Some(chunk) = reader.next_chunk(1 << 20).unwrap() {
+    while let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20).unwrap() {
         for event in chunk.iter() {
             let (start, raw) = (bytes.len(), event.raw);
             match raw.event_type() == EventType::TransactionPayload {
@@ -218,7 +230,7 @@ fn with_claims(log: &[u8], claim: u64) -> Arc<[u8]> {
                     bytes[start + 9..start + 13].copy_from_slice(&size.to_le_bytes());
                 }
             }
-            move_event(&mut bytes[start..], Checksum::Crc32, NextPosition::Behind(start as u64));
+            move_event(&mut bytes[start..], EventChecksum::Crc32, NextPosition::FromStart(start as u64));
         }
     }
     bytes.into()
@@ -229,9 +241,9 @@ fn payloads_of_another_size_than_they_state_are_damaged() {
     let honest = sample("types-compressed.binlog");
     for claim in [1, 1 << 40, u64::MAX] {
         let logs = [with_claims(&honest, claim)];
-        let keep = |kept, front| Sizes { kept, front, large: 1000, ..Sizes::default() };
-        for sizes in [Sizes::default(), keep(1 << 20, 1 << 20), keep(300, 1 << 20), keep(300, 100)] {
-            for extent in [Extent::All, Extent::Sample { time: None, bytes: None }] {
+        let keep = |kept, front| MemoryLimits { kept, front, large: 1000, ..MemoryLimits::default() };
+        for sizes in [MemoryLimits::default(), keep(1 << 20, 1 << 20), keep(300, 1 << 20), keep(300, 100)] {
+            for extent in [MeasureExtent::All, MeasureExtent::Sample { time: None, bytes: None }] {
                 let error = try_asking(&logs, extent, 0, sizes).unwrap_err().to_string();
                 assert!(error.contains("uncompressed payload size"), "{claim} {sizes:?}: {error}");
             }
@@ -240,15 +252,15 @@ fn payloads_of_another_size_than_they_state_are_damaged() {
 }
 
 #[test]
-fn a_day_is_told_by_heads_and_tails_of_logs() {
+fn daily_figures_come_from_first_and_last_commits() {
     let logs = [sample("types.binlog"), sample("types-compressed.binlog"), log(5 << 20)];
-    let truth = ask(&logs, Extent::All, 0);
+    let truth = ask(&logs, MeasureExtent::All, 0);
     assert!(truth.totals.bytes_plain_per_day.is_some() && truth.totals.covered_s > 1.0, "{:?}", truth.totals);
-    let found = ask(&logs, Extent::Sample { time: None, bytes: Some(1) }, 0);
+    let found = ask(&logs, MeasureExtent::Sample { time: None, bytes: Some(1) }, 0);
     assert!(found.sample.stretches_measured < 3);
     assert_eq!((found.span, found.totals.covered_s), (truth.span, truth.totals.covered_s));
     // The same log twice, as if from two servers: twice the bytes in the same time.
-    let twice = ask(&[&logs[..], &logs[..]].concat(), Extent::All, 0);
+    let twice = ask(&[&logs[..], &logs[..]].concat(), MeasureExtent::All, 0);
     assert_eq!(twice.totals.covered_s, truth.totals.covered_s);
 }
 
@@ -262,7 +274,7 @@ fn a_transaction_wider_than_cells_counts_once() {
     let put = |bytes: &mut Vec<u8>, event: &[u8]| {
         let start = bytes.len();
         bytes.extend_from_slice(event);
-        move_event(&mut bytes[start..], Checksum::Crc32, NextPosition::Behind(start as u64));
+        move_event(&mut bytes[start..], EventChecksum::Crc32, NextPosition::FromStart(start as u64));
     };
     put(&mut bytes, gtid);
     put(&mut bytes, &rows[0]);
@@ -270,7 +282,7 @@ fn a_transaction_wider_than_cells_counts_once() {
         rows[1..].iter().for_each(|event| put(&mut bytes, event));
     }
     put(&mut bytes, last);
-    let found = ask(&[bytes.into()], Extent::Sample { time: None, bytes: None }, 0);
+    let found = ask(&[bytes.into()], MeasureExtent::Sample { time: None, bytes: None }, 0);
     assert!(found.sample.stretches_measured > 10);
     assert_eq!((found.sample.transactions_measured, found.sample.transactions_cut), (1, 1));
     assert!(found.levels.iter().all(|level| level.latency.transactions == 1), "{:?}", found.levels);
@@ -278,32 +290,32 @@ fn a_transaction_wider_than_cells_counts_once() {
 
 #[test]
 fn without_a_level_nothing_is_measured() {
-    let settings = Settings {
+    let settings = AdviseSettings {
         levels: Vec::new(),
-        extent: Extent::All,
+        extent: MeasureExtent::All,
         seed: 0,
         workers: NonZeroUsize::MIN,
-        sizes: Sizes::default(),
+        sizes: MemoryLimits::default(),
     };
     let outcome = advise(&[], &settings, &mut |_| ControlFlow::Continue(()));
-    assert!(matches!(outcome, Err(inspect::Error::NoLevel)));
+    assert!(matches!(outcome, Err(inspect::InspectError::NoLevel)));
 }
 
 #[test]
-fn whoever_watches_can_stop_it() {
+fn a_watcher_can_cancel_advise() {
     let bytes = log(1 << 20);
-    let open = Box::new(move || Ok(LogReader::bytes("made".to_owned(), Arc::clone(&bytes))));
-    let sources = [Source { name: "made".to_owned(), bytes: 1 << 20, open }];
-    let levels = vec![Level::DEFAULT];
-    let settings = Settings {
+    let open = Box::new(move || Ok(LogReader::from_bytes("made".to_owned(), Arc::clone(&bytes))));
+    let sources = [LogSource { name: "made".to_owned(), bytes: 1 << 20, open }];
+    let levels = vec![ZstdLevel::DEFAULT];
+    let settings = AdviseSettings {
         levels,
-        extent: Extent::All,
+        extent: MeasureExtent::All,
         seed: 0,
         workers: NonZeroUsize::MIN,
-        sizes: Sizes::default(),
+        sizes: MemoryLimits::default(),
     };
     let outcome = advise(&sources, &settings, &mut |_| ControlFlow::Break(()));
-    assert!(matches!(outcome, Err(inspect::Error::Stopped)));
+    assert!(matches!(outcome, Err(inspect::InspectError::Stopped)));
 }
 
 #[test]
@@ -319,12 +331,17 @@ fn no_damage_makes_it_panic() {
             _ => bytes[at] ^= (state >> 55) as u8 | 1,
         }
         let (size, bytes): (_, Arc<[u8]>) = (bytes.len() as u64, bytes.into());
-        let open = Box::new(move || Ok(LogReader::bytes("made".to_owned(), Arc::clone(&bytes))));
-        let sources = [Source { name: "made".to_owned(), bytes: size, open }];
-        for extent in [Extent::All, Extent::Sample { time: None, bytes: None }] {
-            let levels = vec![Level::MIN];
-            let settings =
-                Settings { levels, extent, seed: state, workers: NonZeroUsize::MIN, sizes: Sizes::default() };
+        let open = Box::new(move || Ok(LogReader::from_bytes("made".to_owned(), Arc::clone(&bytes))));
+        let sources = [LogSource { name: "made".to_owned(), bytes: size, open }];
+        for extent in [MeasureExtent::All, MeasureExtent::Sample { time: None, bytes: None }] {
+            let levels = vec![ZstdLevel::MIN];
+            let settings = AdviseSettings {
+                levels,
+                extent,
+                seed: state,
+                workers: NonZeroUsize::MIN,
+                sizes: MemoryLimits::default(),
+            };
             // It may return advice or an error. Other commands report the damage.
             let _ = advise(&sources, &settings, &mut |_| ControlFlow::Continue(()));
         }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use binlog::encryption::FilePassword;
 use binlog::{Event, PayloadOpener};
-use logs::{Error, LogReader, Next, Piece};
+use logs::{LogError, LogPiece, LogReader, ReadOutcome};
 
 /// Number of runs of each way of reading; the median counts.
 const RUNS: usize = 9;
@@ -30,11 +30,11 @@ const CHUNK_SIZE: usize = 1 << 20;
 const LARGE: usize = 16 << 20;
 
 /// Numbers of events and bytes.
-type Counts = (u64, u64);
+type ReadCounts = (u64, u64);
 
-type Way = (&'static str, fn(&str) -> Result<Counts, Error>);
+type ReadMethod = (&'static str, fn(&str) -> Result<ReadCounts, LogError>);
 
-const WAYS: &[Way] = &[
+const READ_METHODS: &[ReadMethod] = &[
     ("events", events),
     ("chunks", chunks),
     ("checksums", checksums),
@@ -50,7 +50,7 @@ fn main() {
         println!("no log given: nothing to measure");
     }
     for log in logs {
-        for (name, read) in WAYS.iter().filter(|(name, _)| way.is_none_or(|way| way == *name)) {
+        for (name, read) in READ_METHODS.iter().filter(|(name, _)| way.is_none_or(|way| way == *name)) {
             match measure(&log, *read) {
                 Ok(((count, bytes), time)) => {
                     let rate = |amount: u64| amount as f64 / time.as_secs_f64() / 1e6;
@@ -62,7 +62,10 @@ fn main() {
     }
 }
 
-fn measure(log: &str, read: fn(&str) -> Result<Counts, Error>) -> Result<(Counts, Duration), Error> {
+fn measure(
+    log: &str,
+    read: fn(&str) -> Result<ReadCounts, LogError>,
+) -> Result<(ReadCounts, Duration), LogError> {
     let mut counts = (0, 0);
     let mut times = [Duration::MAX; RUNS];
     for time in &mut times {
@@ -74,33 +77,37 @@ fn measure(log: &str, read: fn(&str) -> Result<Counts, Error>) -> Result<(Counts
     Ok((counts, times[RUNS / 2]))
 }
 
-fn events(log: &str) -> Result<Counts, Error> {
+fn events(log: &str) -> Result<ReadCounts, LogError> {
     let mut reader = LogReader::open(log)?;
     let (mut count, mut bytes) = (0, 0);
-    while let Next::Some(event) = reader.next_event()? {
+    while let ReadOutcome::Some(event) = reader.next_event()? {
         count += 1;
         bytes += black_box(event.raw.bytes()).len() as u64;
     }
     Ok((count, bytes))
 }
 
-fn chunks(log: &str) -> Result<Counts, Error> {
+fn chunks(log: &str) -> Result<ReadCounts, LogError> {
     let mut reader = LogReader::open(log)?;
     let (mut count, mut bytes) = (0, 0);
-    while let Next::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
+    while let ReadOutcome::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
         count += chunk.len() as u64;
         bytes += black_box(chunk.bytes()).len() as u64;
     }
     Ok((count, bytes))
 }
 
-fn checksums(log: &str) -> Result<Counts, Error> {
+fn checksums(log: &str) -> Result<ReadCounts, LogError> {
     let mut reader = LogReader::open(log)?;
     let (mut count, mut bytes) = (0, 0);
-    while let Next::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
+    while let ReadOutcome::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
         for event in chunk.iter() {
             let verified = event.raw.verify();
-            verified.map_err(|error| Error::Corrupt { name: log.to_owned(), offset: event.offset, error })?;
+            verified.map_err(|error| LogError::Corrupt {
+                name: log.to_owned(),
+                offset: event.offset,
+                error,
+            })?;
         }
         count += chunk.len() as u64;
         bytes += chunk.bytes().len() as u64;
@@ -108,14 +115,14 @@ fn checksums(log: &str) -> Result<Counts, Error> {
     Ok((count, bytes))
 }
 
-fn payloads(log: &str) -> Result<Counts, Error> {
+fn payloads(log: &str) -> Result<ReadCounts, LogError> {
     let mut reader = LogReader::open(log)?;
     let mut opener = PayloadOpener::new();
     let (mut count, mut bytes) = (0, 0);
     let mut inner = Vec::new();
-    while let Next::Some(piece) = reader.next_piece(CHUNK_SIZE, LARGE)? {
+    while let ReadOutcome::Some(piece) = reader.next_piece(CHUNK_SIZE, LARGE)? {
         match piece {
-            Piece::LargePayload(payload) => {
+            LogPiece::LargePayload(payload) => {
                 let mut events = payload.open(&mut opener)?;
                 loop {
                     inner.clear();
@@ -126,18 +133,18 @@ fn payloads(log: &str) -> Result<Counts, Error> {
                     bytes += black_box(&inner).len() as u64;
                 }
             }
-            Piece::Chunk(chunk) => {
+            LogPiece::Chunk(chunk) => {
                 let (name, format) = (log.to_owned(), chunk.format());
                 for event in chunk.iter() {
                     let (name, offset) = (name.clone(), event.offset);
                     let decoded = event.raw.decode(format);
                     let Event::TransactionPayload(payload) =
-                        decoded.map_err(|error| Error::Corrupt { name: name.clone(), offset, error })?
+                        decoded.map_err(|error| LogError::Corrupt { name: name.clone(), offset, error })?
                     else {
                         count += 1;
                         continue;
                     };
-                    let fault = |error| Error::Payload { name: name.clone(), offset, error };
+                    let fault = |error| LogError::Payload { name: name.clone(), offset, error };
                     let mut events = opener.open(&payload).map_err(fault)?;
                     while let Some(raw) = events.next_event().map_err(fault)? {
                         count += 1;
@@ -150,12 +157,12 @@ fn payloads(log: &str) -> Result<Counts, Error> {
     Ok((count, bytes))
 }
 
-fn ciphers(log: &str) -> Result<Counts, Error> {
+fn ciphers(log: &str) -> Result<ReadCounts, LogError> {
     let mut reader = LogReader::open(log)?;
     let mut cipher = FilePassword::new([7; 32]).cipher();
     let (mut count, mut bytes) = (0, 0);
     let mut plain = Vec::new();
-    while let Next::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
+    while let ReadOutcome::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
         plain.clear();
         plain.extend_from_slice(chunk.bytes());
         cipher.apply(chunk.offset(), &mut plain);

@@ -3,27 +3,27 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use binlog::{Checksum, Format, RawEvent};
+use binlog::{EventChecksum, EventFormat, RawEvent};
 
 /// Consecutive whole events of one log. Clones share the bytes.
 ///
 /// All events of a chunk have the same format: a format description is always the first event of its chunk.
 #[derive(Clone, Debug)]
-pub struct Chunk {
+pub struct EventChunk {
     pub(crate) bytes: Arc<Vec<u8>>,
     /// Offsets in `bytes`: the start of each event, and the end of the last one.
     pub(crate) bounds: Arc<Vec<u32>>,
     /// Indexes of the chunk's events in `bounds`.
     pub(crate) range: Range<usize>,
-    pub(crate) log: LogPlace,
-    pub(crate) format: Arc<Format>,
+    pub(crate) log: InputPosition,
+    pub(crate) format: Arc<EventFormat>,
     /// Checksum algorithm of the first event in `bytes`; the format decides for all other events.
-    pub(crate) first_checksum: Checksum,
+    pub(crate) first_checksum: EventChecksum,
 }
 
 /// Log of an input, and an offset in that log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogPlace {
+pub(crate) struct InputPosition {
     /// Number of logs before it in the same input.
     pub(crate) number: u64,
     /// Offset in bytes from the start of the log.
@@ -46,7 +46,7 @@ impl LogEvent<'_> {
     }
 }
 
-impl Chunk {
+impl EventChunk {
     /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.range.len()
@@ -107,7 +107,7 @@ impl Chunk {
     }
 
     /// Returns the format of the events.
-    pub fn format(&self) -> &Arc<Format> {
+    pub fn format(&self) -> &Arc<EventFormat> {
         &self.format
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::LogError;
 use crate::own_files::make_folders;
 
 /// Paths that did not exist before, in the order of their creation. Dropping the value removes them, unless it is kept.
@@ -12,17 +12,17 @@ pub(crate) struct CreatedPaths(Vec<PathBuf>);
 
 impl CreatedPaths {
     /// Creates a directory and its missing parents.
-    pub(crate) fn folders(folder: &Path) -> Result<Self, Error> {
+    pub(crate) fn create_folder(folder: &Path) -> Result<Self, LogError> {
         let is_there = |path: &&Path| !path.as_os_str().is_empty() && path.exists();
         let there = folder.ancestors().find(is_there);
         if let Some(file) = there.filter(|there| !there.is_dir()) {
-            return Err(Error::NotAFolder { name: file.display().to_string() });
+            return Err(LogError::NotAFolder { name: file.display().to_string() });
         }
         make_folders(folder).map(Self)
     }
 
     /// Adds a file that is about to be created, unless it exists.
-    pub(crate) fn if_new(&mut self, path: &Path) {
+    pub(crate) fn add_if_missing(&mut self, path: &Path) {
         // A dangling symbolic link exists, too.
         if path.symlink_metadata().is_err() {
             self.0.push(path.to_owned());
@@ -50,15 +50,15 @@ mod tests {
     use super::CreatedPaths;
 
     #[test]
-    fn what_was_made_goes_unless_it_is_kept_or_used() {
+    fn created_paths_are_removed_unless_kept_or_used() {
         let there = tempfile::tempdir().unwrap();
         let before = there.path().join("before");
         fs::write(&before, "").unwrap();
         let (outer, inner) = (there.path().join("outer"), there.path().join("outer/inner"));
         let make = || {
-            let mut made = CreatedPaths::folders(&inner).unwrap();
-            made.if_new(&inner.join("file"));
-            made.if_new(&before);
+            let mut made = CreatedPaths::create_folder(&inner).unwrap();
+            made.add_if_missing(&inner.join("file"));
+            made.add_if_missing(&before);
             fs::write(inner.join("file"), "").unwrap();
             made
         };
@@ -71,7 +71,7 @@ mod tests {
         fs::remove_dir_all(&outer).unwrap();
         make().keep();
         assert!(inner.join("file").exists());
-        let error = CreatedPaths::folders(&before.join("in it")).unwrap_err().to_string();
+        let error = CreatedPaths::create_folder(&before.join("in it")).unwrap_err().to_string();
         let wanted = "before is a file; expected a directory";
         assert!(error.ends_with(wanted), "{error}");
     }

@@ -6,15 +6,15 @@ use std::io::{
 };
 use std::path::{Path, PathBuf};
 
-use binlog::encryption::{KeyringError, NoLogKey, OpenError};
+use binlog::encryption::{EncryptionKeyError, KeyringError, NoLogKey};
 use binlog::{DecodeError, PayloadError};
 
-use crate::reader::Torn;
+use crate::log_reader::TornEvent;
 
 /// Error of reading or writing a log or a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum LogError {
     /// An operating system call failed.
     #[error("could not {verb} {name}: {cause}")]
     Io {
@@ -30,7 +30,7 @@ pub enum Error {
     #[error(
         "{name} does not exist, but {index} names it: restore the log, or remove its line from the index"
     )]
-    Missing {
+    MissingLog {
         /// Path or name of the log.
         name: String,
         /// Path of the index.
@@ -74,13 +74,13 @@ pub enum Error {
     },
     /// The source sent an invalid log name.
     #[error("{name:?} is not the name of a binary log: expected a base name, a dot and at least six digits")]
-    LogName {
+    InvalidLogName {
         /// Invalid name.
         name: String,
     },
     /// A source's log is not the successor of the store's last log.
     #[error("{name} does not follow {last}: the source's logs were reset, or it is another server")]
-    NotNext {
+    NotNextLog {
         /// Name of the source's log.
         name: String,
         /// Name of the store's last log.
@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// An event does not start at the end of the log.
     #[error("{name}: an event starts at {found}; expected {wanted}")]
-    Place {
+    PositionMismatch {
         /// Path or name of the log.
         name: String,
         /// Start of the event.
@@ -101,7 +101,7 @@ pub enum Error {
         "{name} at {offset}: the source has another event at this position: its logs were reset, or it is another \
         server"
     )]
-    NotSame {
+    EventMismatch {
         /// Path or name of the log.
         name: String,
         /// Start of the event, in bytes from the start of the log.
@@ -117,7 +117,7 @@ pub enum Error {
     },
     /// The log is encrypted, and no keyring was given.
     #[error("{name} is encrypted with the key {key_id}: the keyring file of its server is required")]
-    Encrypted {
+    KeyringRequired {
         /// Path of the file, or `standard input`.
         name: String,
         /// Name of the key.
@@ -130,7 +130,7 @@ pub enum Error {
         name: String,
         /// Cause, such as a key that the keyring lacks.
         #[source]
-        error: OpenError,
+        error: EncryptionKeyError,
     },
     /// The log is encrypted, and its decrypted bytes are not a log.
     #[error("{name} is encrypted with the key {key_id}: the keyring has another key of that name")]
@@ -154,7 +154,7 @@ pub enum Error {
     },
     /// A keyring file is invalid.
     #[error("{name}: {error}")]
-    Keyring {
+    InvalidKeyring {
         /// Path of the file.
         name: String,
         /// Cause.
@@ -208,11 +208,11 @@ pub enum Error {
         /// Path of the file, or `standard input`.
         name: String,
         /// Position of the event, and its found and expected sizes.
-        torn: Torn,
+        torn: TornEvent,
     },
     /// The requested position is beyond the end of the log.
     #[error("{name} has {size} bytes: position {offset} is beyond its end")]
-    Beyond {
+    PastEnd {
         /// Path of the file, or `standard input`.
         name: String,
         /// Requested position, in bytes from the start of the log.
@@ -222,7 +222,7 @@ pub enum Error {
     },
     /// A directory has several indexes, or logs of several base names.
     #[error("{name} has {what}: {}; specify one of them", found.join(", "))]
-    Several {
+    Ambiguous {
         /// Path of the directory.
         name: String,
         /// Kind of the candidates, in the plural.
@@ -257,7 +257,7 @@ pub enum Error {
     },
     /// A file is not an index of logs.
     #[error("{name} is not an index of logs: one of its lines is not a valid path")]
-    Index {
+    InvalidIndex {
         /// Path of the file.
         name: String,
     },
@@ -265,7 +265,7 @@ pub enum Error {
     #[error(
         "{name} is not a position list of a rewritten log: {reason}. Remove the file to use the log's own positions"
     )]
-    Positions {
+    InvalidPositionList {
         /// Path of the list.
         name: String,
         /// Cause.
@@ -289,7 +289,7 @@ pub enum Error {
     },
     /// The log was truncated below what was already read.
     #[error("{name} was truncated while it was read: {offset} bytes were read, and it has {size} bytes now")]
-    Shrunk {
+    Truncated {
         /// Path of the file.
         name: String,
         /// Number of bytes read before.
@@ -299,7 +299,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl LogError {
     /// Returns whether the log itself is damaged. Otherwise the log could not be read: it does not exist, or the user
     /// may not read it, or its key is missing.
     pub const fn is_damage(&self) -> bool {
@@ -314,26 +314,26 @@ impl Error {
     }
 
     /// Returns whether the disk or a quota is full, or a file would exceed the system's limit on file sizes.
-    pub fn is_full(&self) -> bool {
+    pub fn is_disk_full(&self) -> bool {
         let is_full = |cause: &io::Error| matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge);
         matches!(self, Self::Io { cause, .. } if is_full(cause))
     }
 
     /// Returns whether a keyring file could not be read, is invalid, or has no key for a log. The error may be
     /// temporary: another process may be writing the file.
-    pub fn is_of_keyring(&self) -> bool {
+    pub fn is_keyring_error(&self) -> bool {
         matches!(
             self,
-            Self::Keyring { .. } | Self::NoLogKey { .. } | Self::Io { verb: Self::READ_KEYRING, .. }
+            Self::InvalidKeyring { .. } | Self::NoLogKey { .. } | Self::Io { verb: Self::READ_KEYRING, .. }
         )
     }
 
     pub(crate) const READ_KEYRING: &str = "read the keyring";
 
-    pub(crate) fn several(folder: &Path, what: &'static str, found: &[PathBuf]) -> Self {
+    pub(crate) fn ambiguous(folder: &Path, what: &'static str, found: &[PathBuf]) -> Self {
         let names = found.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()));
         let found = names.map(|name| name.to_string_lossy().into_owned()).collect();
-        Self::Several { name: folder.display().to_string(), what, found }
+        Self::Ambiguous { name: folder.display().to_string(), what, found }
     }
 
     pub(crate) fn io(verb: &'static str, name: &str, cause: io::Error) -> Self {
@@ -350,13 +350,13 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use std::io;
 
-    use super::Error;
+    use super::LogError;
 
     #[test]
-    fn a_disk_or_quota_without_room_is_told_from_other_trouble() {
+    fn disk_full_errors_are_recognized() {
         let check = |errno: i32, wanted| {
-            let error = Error::io("write to", "b.000001", io::Error::from_raw_os_error(errno));
-            assert_eq!((error.is_full(), error.is_of_keyring()), (wanted, false), "{error}");
+            let error = LogError::io("write to", "b.000001", io::Error::from_raw_os_error(errno));
+            assert_eq!((error.is_disk_full(), error.is_keyring_error()), (wanted, false), "{error}");
         };
         let [no_space, quota, too_large, input_output, permission] = [28, 122, 27, 5, 13];
         for errno in [no_space, quota, too_large] {
@@ -365,7 +365,8 @@ mod tests {
         for errno in [input_output, permission] {
             check(errno, false);
         }
-        let keyring = Error::io(Error::READ_KEYRING, "keyring", io::Error::from_raw_os_error(permission));
-        assert!(keyring.is_of_keyring());
+        let keyring =
+            LogError::io(LogError::READ_KEYRING, "keyring", io::Error::from_raw_os_error(permission));
+        assert!(keyring.is_keyring_error());
     }
 }

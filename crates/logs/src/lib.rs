@@ -4,18 +4,18 @@
 //! |---|---|
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
 //! | find the logs of a directory or an index | [`Store`] |
-//! | follow a store that is being written to | [`Follower`]; with the caller's own reader, [`Trail`] |
+//! | follow a store that is being written to | [`StoreFollower`]; with the caller's own reader, [`StoreCursor`] |
 //! | write a source's logs, byte for byte | [`StoreWriter`]; to inspect the directory first, [`StoreFolder`] |
 //! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
 //! | check a file name from a server, an index or a log | [`is_file_name`] |
-//! | list the transactions of a log | [`Contents`] |
+//! | list the transactions of a log | [`LogContents`] |
 //! | split a log into whole transactions | [`TransactionCutter`] |
-//! | map positions of a rewritten log to the original log | [`Positions`] |
-//! | keep the table maps of a statement that is split into pieces | [`StatementMaps`] |
+//! | map positions of a rewritten log to the original log | [`RewritePositions`] |
+//! | keep the table maps of a statement that is split into pieces | [`StatementTableMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
-//! | write an encrypted log | [`AtRest::Encrypted`]; with the caller's own writer, [`new_header`] |
+//! | write an encrypted log | [`LogEncryption::Encrypted`]; with the caller's own writer, [`new_encrypted_header`] |
 //! | read in order, work in parallel, deliver in order, bounded in bytes | [`ordered`](ordered::ordered) |
-//! | store bytes temporarily, encrypted on disk | [`Spool`] |
+//! | store bytes temporarily, encrypted on disk | [`EncryptedSpool`] |
 //! | convert a thread's panic into an error | [`ThreadPanic`] |
 //!
 //! A transaction payload too large for memory is read in pieces: [`LargePayload`].
@@ -29,48 +29,50 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
-mod contents;
 mod created_paths;
+mod encrypted_spool;
 mod error;
 mod file_name;
-mod follow;
-mod input;
 mod keyring;
-mod large;
-mod log_file;
-mod maps;
+mod large_payload;
+mod log_contents;
+mod log_file_writer;
+mod log_input;
+mod log_reader;
+mod log_series;
 pub mod ordered;
 mod own_files;
-mod positions;
-mod reader;
 mod regular_file;
-mod series;
-mod spool;
+mod rewrite_positions;
+mod statement_table_maps;
 mod store;
 mod store_folder;
+mod store_follower;
 mod store_writer;
-mod temporary;
+mod temporary_space;
 mod thread_panic;
-mod transactions;
+mod transaction_cutter;
 
-pub use crate::chunk::{Chunk, LogEvent};
-pub use crate::contents::Contents;
-pub use crate::error::Error;
+pub use crate::chunk::{EventChunk, LogEvent};
+pub use crate::encrypted_spool::EncryptedSpool;
+pub use crate::error::LogError;
 pub use crate::file_name::is_file_name;
-pub use crate::follow::{After, Follower, Trail};
 pub use crate::keyring::read_keyring;
-pub use crate::large::{LargeEnd, LargeEvents, LargePayload};
-pub use crate::log_file::new_header;
-pub use crate::maps::StatementMaps;
+pub use crate::large_payload::{LargePayload, LargePayloadEnd, LargePayloadEvents};
+pub use crate::log_contents::LogContents;
+pub use crate::log_file_writer::new_encrypted_header;
+pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, ReadOutcome, TornEvent};
+pub use crate::log_series::LogSeries;
 pub use crate::own_files::{FileLock, FolderLock, make_folders, private_options, sync_parent};
-pub use crate::positions::{Moved, Positions};
-pub use crate::reader::{End, LogKind, LogReader, Next, Piece, Torn};
 pub use crate::regular_file::open_regular;
-pub use crate::series::Series;
-pub use crate::spool::Spool;
+pub use crate::rewrite_positions::{PositionPair, RewritePositions};
+pub use crate::statement_table_maps::StatementTableMaps;
 pub use crate::store::{IgnoredIndexPath, Store};
 pub use crate::store_folder::StoreFolder;
-pub use crate::store_writer::{Appended, AtRest, Keep, StorePlace, StoreWriter};
-pub use crate::temporary::limit_temporary_files;
+pub use crate::store_follower::{LogEndAction, StoreCursor, StoreFollower};
+pub use crate::store_writer::{AppendOutcome, LogEncryption, RetentionLimit, StoreEnd, StoreWriter};
+pub use crate::temporary_space::limit_temporary_files;
 pub use crate::thread_panic::{ThreadPanic, panic_message};
-pub use crate::transactions::{Content, CutError, Segment, TransactionCutter, Whole, each_event_within};
+pub use crate::transaction_cutter::{
+    CutError, LogSegment, SegmentContent, TransactionCutter, WholeTransaction, read_events_within,
+};

@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Limits of threads and memory of [`ordered`].
+/// Limits of threads and memory of [`run_ordered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct PipelineLimits {
     /// Number of worker threads, besides the feeder's thread and the caller's.
     pub workers: NonZeroUsize,
     /// Size of all items and parts together, in bytes, as their creators count them. One item, and one part for each
@@ -17,7 +17,7 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-impl Bounds {
+impl PipelineLimits {
     /// Returns limits with one worker for each core that this process may use.
     pub fn with_bytes(bytes: usize) -> Self {
         Self { workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN), bytes }
@@ -30,7 +30,7 @@ impl Bounds {
 /// parts in the caller's thread, in the order of their items. Each worker thread creates one `worker` and keeps it:
 /// contexts and buffers that are reused.
 ///
-/// The feeder waits while items fill their half of [`Bounds::bytes`]. A worker waits while parts fill the other half,
+/// The feeder waits while items fill their half of [`PipelineLimits::bytes`]. A worker waits while parts fill the other half,
 /// unless its item is the next to be delivered. So one item can have any number of parts.
 ///
 /// The run ends early, without an error, when `take` returns `Break`.
@@ -43,45 +43,45 @@ impl Bounds {
 /// # Panics
 ///
 /// If one of the closures panics.
-pub fn ordered<Item, Part, Worker, E>(
-    bounds: Bounds,
-    feed: impl FnOnce(&Feed<'_, Item>) -> Result<(), E> + Send,
+pub fn run_ordered<Item, Part, Worker, E>(
+    bounds: PipelineLimits,
+    feed: impl FnOnce(&ItemSender<'_, Item>) -> Result<(), E> + Send,
     worker: impl Fn() -> Worker + Sync,
-    work: impl Fn(&mut Worker, Item, &Outlet<'_, Part>) -> Result<(), E> + Sync,
+    work: impl Fn(&mut Worker, Item, &PartSender<'_, Part>) -> Result<(), E> + Sync,
     mut take: impl FnMut(Part) -> Result<ControlFlow<()>, E>,
 ) -> Result<(), E>
 where
     Item: Send,
     Part: Send,
-    E: Send + From<Stopped>,
+    E: Send + From<PipelineShutdown>,
 {
-    let line = Line::new(bounds);
+    let line = PipelineShared::new(bounds);
     let outcome = thread::scope(|scope| {
         // Each end of this scope, also a panic, must end the threads. Otherwise the scope waits for them forever.
         let _stop = StopOnDrop(&line);
         scope.spawn(|| {
             let _stop = StopOnPanic(&line);
-            line.feed_ended(feed(&Feed(&line)));
+            line.end_feed(feed(&ItemSender(&line)));
         });
         for _ in 0..bounds.workers.get() {
             scope.spawn(|| {
                 let _stop = StopOnPanic(&line);
                 let mut worker = worker();
                 while let Some((number, item, bytes)) = line.next_item() {
-                    let result = work(&mut worker, item, &Outlet { line: &line, number });
-                    line.item_done(number, bytes, result);
+                    let result = work(&mut worker, item, &PartSender { line: &line, number });
+                    line.finish_item(number, bytes, result);
                 }
             });
         }
         loop {
             match line.next_part() {
-                Left::Part(part) => match take(part) {
+                NextOutput::Part(part) => match take(part) {
                     Ok(ControlFlow::Continue(())) => {}
                     Ok(ControlFlow::Break(())) => return Some(Ok(())),
                     Err(error) => return Some(Err(error)),
                 },
-                Left::End(result) => return Some(result),
-                Left::Panic => return None,
+                NextOutput::End(result) => return Some(result),
+                NextOutput::Panic => return None,
             }
         }
     });
@@ -92,71 +92,71 @@ where
 }
 
 /// Signal to a closure that the run has ended, by an error or a `Break`. The closure returns it as its error;
-/// [`ordered`] never returns it.
+/// [`run_ordered`] never returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped;
+pub struct PipelineShutdown;
 
-impl fmt::Display for Stopped {
+impl fmt::Display for PipelineShutdown {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("the run has ended")
     }
 }
 
-impl std::error::Error for Stopped {}
+impl std::error::Error for PipelineShutdown {}
 
 /// Sends items to the workers.
-pub struct Feed<'l, Item>(&'l (dyn TakeItem<Item> + 'l));
+pub struct ItemSender<'l, Item>(&'l (dyn SendItem<Item> + 'l));
 
-impl<Item> Feed<'_, Item> {
+impl<Item> ItemSender<'_, Item> {
     /// Sends one item of this size in bytes, once there is room.
     ///
     /// # Errors
     ///
     /// If the run has ended.
-    pub fn push(&self, item: Item, bytes: usize) -> Result<(), Stopped> {
+    pub fn push(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown> {
         self.0.take_item(item, bytes)
     }
 }
 
 /// Sends the parts of one item.
-pub struct Outlet<'l, Part> {
-    line: &'l (dyn TakePart<Part> + 'l),
+pub struct PartSender<'l, Part> {
+    line: &'l (dyn SendPart<Part> + 'l),
     number: u64,
 }
 
-impl<Part> Outlet<'_, Part> {
+impl<Part> PartSender<'_, Part> {
     /// Sends one part of this size in bytes, once there is room or all items in front of this one are delivered.
     ///
     /// # Errors
     ///
     /// If the run has ended.
-    pub fn push(&self, part: Part, bytes: usize) -> Result<(), Stopped> {
+    pub fn push(&self, part: Part, bytes: usize) -> Result<(), PipelineShutdown> {
         self.line.take_part(self.number, part, bytes)
     }
 }
 
-/// Hides the types of parts and errors from [`Feed`].
-trait TakeItem<Item>: Sync {
-    fn take_item(&self, item: Item, bytes: usize) -> Result<(), Stopped>;
+/// Hides the types of parts and errors from [`ItemSender`].
+trait SendItem<Item>: Sync {
+    fn take_item(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown>;
 }
 
-/// Hides the types of items and errors from [`Outlet`].
-trait TakePart<Part>: Sync {
-    fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), Stopped>;
+/// Hides the types of items and errors from [`PartSender`].
+trait SendPart<Part>: Sync {
+    fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), PipelineShutdown>;
 }
 
-impl<Item: Send, Part: Send, E: Send> TakeItem<Item> for Line<Item, Part, E> {
-    fn take_item(&self, item: Item, bytes: usize) -> Result<(), Stopped> {
-        let bytes = bytes + OVERHEAD;
+impl<Item: Send, Part: Send, E: Send> SendItem<Item> for PipelineShared<Item, Part, E> {
+    fn take_item(&self, item: Item, bytes: usize) -> Result<(), PipelineShutdown> {
+        let bytes = bytes + OVERHEAD_SIZE;
         let mut state = self.lock();
         while !state.stopped && state.item_bytes > 0 && state.item_bytes + bytes > self.half {
             state = wait(&self.feed_room, state);
         }
         if state.stopped {
-            return Err(Stopped);
+            return Err(PipelineShutdown);
         }
         let number = state.first + state.open.len() as u64;
-        state.open.push_back(Open { parts: VecDeque::new(), result: None });
+        state.open.push_back(OpenItem { parts: VecDeque::new(), result: None });
         state.items.push_back((number, item, bytes));
         state.item_bytes += bytes;
         self.has_item.notify_one();
@@ -164,9 +164,9 @@ impl<Item: Send, Part: Send, E: Send> TakeItem<Item> for Line<Item, Part, E> {
     }
 }
 
-impl<Item: Send, Part: Send, E: Send> TakePart<Part> for Line<Item, Part, E> {
-    fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), Stopped> {
-        let bytes = bytes + OVERHEAD;
+impl<Item: Send, Part: Send, E: Send> SendPart<Part> for PipelineShared<Item, Part, E> {
+    fn take_part(&self, number: u64, part: Part, bytes: usize) -> Result<(), PipelineShutdown> {
+        let bytes = bytes + OVERHEAD_SIZE;
         let mut state = self.lock();
         while !state.stopped {
             let index = (number - state.first) as usize;
@@ -182,28 +182,28 @@ impl<Item: Send, Part: Send, E: Send> TakePart<Part> for Line<Item, Part, E> {
             }
             state = wait(&self.part_room, state);
         }
-        Err(Stopped)
+        Err(PipelineShutdown)
     }
 }
 
 /// Memory of an item or a part besides its own bytes. It bounds the number of small ones, too.
-const OVERHEAD: usize = 128;
+const OVERHEAD_SIZE: usize = 128;
 
 /// State and condition variables that the threads share.
-struct Line<Item, Part, E> {
+struct PipelineShared<Item, Part, E> {
     half: usize,
-    state: Mutex<State<Item, Part, E>>,
+    state: Mutex<PipelineState<Item, Part, E>>,
     feed_room: Condvar,
     has_item: Condvar,
     part_room: Condvar,
     has_part: Condvar,
 }
 
-struct State<Item, Part, E> {
+struct PipelineState<Item, Part, E> {
     /// Items that no worker has taken yet: number, item, bytes.
     items: VecDeque<(u64, Item, usize)>,
     /// Items whose parts are not all delivered, in order. The first of them has the number `first`.
-    open: VecDeque<Open<Part, E>>,
+    open: VecDeque<OpenItem<Part, E>>,
     first: u64,
     /// Bytes of the items that are queued or being processed.
     item_bytes: usize,
@@ -215,21 +215,21 @@ struct State<Item, Part, E> {
     panicked: bool,
 }
 
-struct Open<Part, E> {
+struct OpenItem<Part, E> {
     parts: VecDeque<(Part, usize)>,
     /// Result of the item's worker, once it is done.
     result: Option<Result<(), E>>,
 }
 
-enum Left<Part, E> {
+enum NextOutput<Part, E> {
     Part(Part),
     End(Result<(), E>),
     Panic,
 }
 
-impl<Item, Part, E> Line<Item, Part, E> {
-    fn new(bounds: Bounds) -> Self {
-        let state = State {
+impl<Item, Part, E> PipelineShared<Item, Part, E> {
+    fn new(bounds: PipelineLimits) -> Self {
+        let state = PipelineState {
             items: VecDeque::new(),
             open: VecDeque::new(),
             first: 0,
@@ -249,12 +249,12 @@ impl<Item, Part, E> Line<Item, Part, E> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<Item, Part, E>> {
+    fn lock(&self) -> MutexGuard<'_, PipelineState<Item, Part, E>> {
         // No closure of a caller runs under the lock, so a panic elsewhere leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn feed_ended(&self, result: Result<(), E>) {
+    fn end_feed(&self, result: Result<(), E>) {
         let mut state = self.lock();
         state.fed = Some(result);
         self.has_item.notify_all();
@@ -277,7 +277,7 @@ impl<Item, Part, E> Line<Item, Part, E> {
         }
     }
 
-    fn item_done(&self, number: u64, bytes: usize, result: Result<(), E>) {
+    fn finish_item(&self, number: u64, bytes: usize, result: Result<(), E>) {
         let mut state = self.lock();
         let index = (number - state.first) as usize;
         state.item_bytes -= bytes;
@@ -288,18 +288,18 @@ impl<Item, Part, E> Line<Item, Part, E> {
         }
     }
 
-    fn next_part(&self) -> Left<Part, E> {
+    fn next_part(&self) -> NextOutput<Part, E> {
         let mut state = self.lock();
         loop {
             if state.panicked {
-                return Left::Panic;
+                return NextOutput::Panic;
             }
             match state.open.front_mut() {
                 Some(open) => {
                     if let Some((part, bytes)) = open.parts.pop_front() {
                         state.part_bytes -= bytes;
                         self.part_room.notify_all();
-                        return Left::Part(part);
+                        return NextOutput::Part(part);
                     }
                     match open.result.take() {
                         Some(Ok(())) => {
@@ -308,13 +308,13 @@ impl<Item, Part, E> Line<Item, Part, E> {
                             self.part_room.notify_all();
                             continue;
                         }
-                        Some(Err(error)) => return Left::End(Err(error)),
+                        Some(Err(error)) => return NextOutput::End(Err(error)),
                         None => {}
                     }
                 }
                 None => {
                     if let Some(result) = state.fed.take() {
-                        return Left::End(result);
+                        return NextOutput::End(result);
                     }
                 }
             }
@@ -322,10 +322,10 @@ impl<Item, Part, E> Line<Item, Part, E> {
         }
     }
 
-    fn stop(&self, why: Why) {
+    fn stop(&self, why: PipelineStop) {
         let mut state = self.lock();
         state.stopped = true;
-        state.panicked |= why == Why::Panic;
+        state.panicked |= why == PipelineStop::Panic;
         self.feed_room.notify_all();
         self.has_item.notify_all();
         self.part_room.notify_all();
@@ -338,25 +338,25 @@ fn wait<'g, T>(condvar: &Condvar, guard: MutexGuard<'g, T>) -> MutexGuard<'g, T>
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Why {
-    Enough,
+enum PipelineStop {
+    Complete,
     Panic,
 }
 
-struct StopOnDrop<'l, Item, Part, E>(&'l Line<Item, Part, E>);
+struct StopOnDrop<'l, Item, Part, E>(&'l PipelineShared<Item, Part, E>);
 
 impl<Item, Part, E> Drop for StopOnDrop<'_, Item, Part, E> {
     fn drop(&mut self) {
-        self.0.stop(Why::Enough);
+        self.0.stop(PipelineStop::Complete);
     }
 }
 
-struct StopOnPanic<'l, Item, Part, E>(&'l Line<Item, Part, E>);
+struct StopOnPanic<'l, Item, Part, E>(&'l PipelineShared<Item, Part, E>);
 
 impl<Item, Part, E> Drop for StopOnPanic<'_, Item, Part, E> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.stop(Why::Panic);
+            self.0.stop(PipelineStop::Panic);
         }
     }
 }
@@ -374,23 +374,23 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 
-    use super::{Bounds, OVERHEAD, Stopped, ordered};
+    use super::{OVERHEAD_SIZE, PipelineLimits, PipelineShutdown, run_ordered};
 
     #[derive(Debug, PartialEq)]
-    enum Error {
+    enum PipelineTestError {
         Stopped,
         At(&'static str, u64),
     }
 
-    impl From<Stopped> for Error {
-        fn from(_: Stopped) -> Self {
+    impl From<PipelineShutdown> for PipelineTestError {
+        fn from(_: PipelineShutdown) -> Self {
             Self::Stopped
         }
     }
 
     /// Numbers of the items at which the closures fail, or `take` breaks.
     #[derive(Clone, Copy, Default)]
-    struct Fault {
+    struct InjectedFault {
         feed: Option<u64>,
         work: Option<u64>,
         take: Option<u64>,
@@ -399,12 +399,13 @@ mod tests {
 
     /// Feeds one item for each element of `parts`, which is its number of parts. Returns the delivered parts and the
     /// result.
-    fn run(parts: &[u64], bytes: usize, fault: Fault) -> (String, Result<(), Error>) {
+    fn run(parts: &[u64], bytes: usize, fault: InjectedFault) -> (String, Result<(), PipelineTestError>) {
         let mut out = String::new();
-        let bounds = Bounds { workers: NonZeroUsize::new(3).unwrap(), bytes };
-        let at =
-            |kind, number, fault| if Some(number) == fault { Err(Error::At(kind, number)) } else { Ok(()) };
-        let result = ordered(
+        let bounds = PipelineLimits { workers: NonZeroUsize::new(3).unwrap(), bytes };
+        let at = |kind, number, fault| {
+            if Some(number) == fault { Err(PipelineTestError::At(kind, number)) } else { Ok(()) }
+        };
+        let result = run_ordered(
             bounds,
             |feed| {
                 for (number, parts) in (0..).zip(parts) {
@@ -446,31 +447,35 @@ mod tests {
     }
 
     /// Runs forty items of two parts each. Expects the parts of the first `items` items, then `more`.
-    fn check(fault: Fault, items: usize, more: &str, result: Result<(), (&'static str, u64)>) {
+    fn check(fault: InjectedFault, items: usize, more: &str, result: Result<(), (&'static str, u64)>) {
         let parts = [2; 40];
         for bytes in [0, 1000, 1 << 20] {
             let (out, found) = run(&parts, bytes, fault);
             assert_eq!(out, wanted(&parts[..items]) + more, "{bytes}");
-            assert_eq!(found, result.map_err(|(kind, number)| Error::At(kind, number)), "{bytes}");
+            assert_eq!(
+                found,
+                result.map_err(|(kind, number)| PipelineTestError::At(kind, number)),
+                "{bytes}"
+            );
         }
     }
 
     #[test]
-    fn faults_come_in_order() {
-        let none = Fault::default();
+    fn errors_are_returned_in_item_order() {
+        let none = InjectedFault::default();
         check(none, 40, "", Ok(()));
-        check(Fault { feed: Some(30), ..none }, 30, "", Err(("feed", 30)));
-        check(Fault { feed: Some(30), work: Some(20), ..none }, 21, "", Err(("work", 20)));
-        check(Fault { work: Some(20), take: Some(9), ..none }, 9, "", Err(("take", 9)));
-        check(Fault { work: Some(6), enough: Some(5), ..none }, 5, "5.0 ", Ok(()));
+        check(InjectedFault { feed: Some(30), ..none }, 30, "", Err(("feed", 30)));
+        check(InjectedFault { feed: Some(30), work: Some(20), ..none }, 21, "", Err(("work", 20)));
+        check(InjectedFault { work: Some(20), take: Some(9), ..none }, 9, "", Err(("take", 9)));
+        check(InjectedFault { work: Some(6), enough: Some(5), ..none }, 5, "5.0 ", Ok(()));
     }
 
     #[test]
     fn panics_end_it() {
         for guilty in 0..4 {
             let run = || {
-                ordered(
-                    Bounds { workers: NonZeroUsize::new(2).unwrap(), bytes: 500 },
+                run_ordered(
+                    PipelineLimits { workers: NonZeroUsize::new(2).unwrap(), bytes: 500 },
                     |feed| loop {
                         feed.push(1_u8, 100)?;
                         assert!(guilty != 0);
@@ -480,7 +485,7 @@ mod tests {
                         assert!(guilty != 2);
                         Ok(outlet.push(item, 100)?)
                     },
-                    |_| -> Result<_, Error> {
+                    |_| -> Result<_, PipelineTestError> {
                         assert!(guilty != 3);
                         Ok(ControlFlow::Continue(()))
                     },
@@ -491,9 +496,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_do() {
-        assert_eq!(run(&[], 0, Fault::default()), (String::new(), Ok(())));
-        assert_eq!(run(&[0, 0, 0], 0, Fault::default()), (String::new(), Ok(())));
+    fn runs_without_items_or_parts() {
+        assert_eq!(run(&[], 0, InjectedFault::default()), (String::new(), Ok(())));
+        assert_eq!(run(&[0, 0, 0], 0, InjectedFault::default()), (String::new(), Ok(())));
     }
 
     proptest! {
@@ -502,20 +507,20 @@ mod tests {
         fn order_and_bounds(sizes in vec(0_usize..300, 0..80), bytes in 0_usize..4000, slow in 0_usize..80) {
             let (held, held_max) = (AtomicIsize::new(0), AtomicIsize::new(0));
             let hold = |bytes: usize| {
-                let more = (bytes + OVERHEAD) as isize;
+                let more = (bytes + OVERHEAD_SIZE) as isize;
                 held_max.fetch_max(held.fetch_add(more, Ordering::SeqCst) + more, Ordering::SeqCst);
             };
-            let free = |bytes: usize| held.fetch_sub((bytes + OVERHEAD) as isize, Ordering::SeqCst);
+            let free = |bytes: usize| held.fetch_sub((bytes + OVERHEAD_SIZE) as isize, Ordering::SeqCst);
             let mut out = Vec::new();
-            let result = ordered(
-                Bounds { workers: NonZeroUsize::new(3).unwrap(), bytes },
+            let result = run_ordered(
+                PipelineLimits { workers: NonZeroUsize::new(3).unwrap(), bytes },
                 |feed| {
                     for (number, size) in sizes.iter().enumerate() {
                         feed.push((number, *size), *size)?;
                         // Counted after the push: an item that waits for room is not in the pipeline.
                         hold(*size);
                     }
-                    Ok::<(), Error>(())
+                    Ok::<(), PipelineTestError>(())
                 },
                 || (),
                 |(), (number, size), outlet| {
@@ -543,7 +548,7 @@ mod tests {
                 .collect();
             prop_assert_eq!(out, wanted);
             // One more item, one part for each of three workers, and one part that is being delivered.
-            let most = (bytes + 5 * (300 + OVERHEAD)) as isize;
+            let most = (bytes + 5 * (300 + OVERHEAD_SIZE)) as isize;
             prop_assert!(held_max.load(Ordering::SeqCst) <= most, "{:?} of {}", held_max, most);
         }
     }

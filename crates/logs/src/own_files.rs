@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
-use crate::error::Error;
+use crate::error::LogError;
 
 /// Returns options that open or create files for their owner and group, as a server does: logs hold data of tables.
 /// They do not follow a symbolic link, which could point to any file, and do not wait for a pipe.
@@ -25,7 +25,7 @@ pub fn private_options() -> OpenOptions {
 /// # Errors
 ///
 /// If the operating system returns an error.
-pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let mut missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
     missing.reverse();
@@ -35,10 +35,10 @@ pub fn make_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
             Ok(()) => made.push(path.to_owned()),
             // Another process has created it first.
             Err(_) if path.is_dir() => {}
-            Err(cause) => return Err(Error::io("create", &path.display().to_string(), cause)),
+            Err(cause) => return Err(LogError::io("create", &path.display().to_string(), cause)),
         }
         sync_parent(path)
-            .map_err(|cause| Error::io("sync", &parent_of(path).display().to_string(), cause))?;
+            .map_err(|cause| LogError::io("sync", &parent_of(path).display().to_string(), cause))?;
     }
     Ok(made)
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::{FileLock, FolderLock, make_folders};
 
     #[test]
-    fn what_a_lock_links_to_is_left_alone() {
+    fn a_link_in_place_of_a_lock_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (mark, target) = (folder.path().join("mark"), folder.path().join("target"));
         fs::write(&target, "text").unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_held_once_whatever_becomes_of_its_file() {
+    fn a_lock_holds_even_if_its_file_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join("mark");
         let held = FolderLock::take(folder.path()).unwrap().unwrap().with_mark(&mark).unwrap();

@@ -7,9 +7,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::LogError;
+use crate::log_series::LogName;
 use crate::regular_file::open_regular;
-use crate::series::LogName;
 
 /// Logs of one server or of one replication channel, in order: those that an index lists or, without an index, those
 /// with one base name in one directory.
@@ -19,15 +19,15 @@ use crate::series::LogName;
 /// with `--log-bin-index`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
-    place: Place,
+    location: StoreLocation,
     logs: Vec<PathBuf>,
     /// Content of the index when it was last read.
     text: Vec<u8>,
-    elsewhere: Option<IgnoredIndexPath>,
+    ignored_path: Option<IgnoredIndexPath>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum StoreLocation {
     /// Index that was given directly.
     Index(PathBuf),
     /// Index of a given directory.
@@ -68,17 +68,17 @@ impl Store {
     ///
     /// If a file or directory cannot be read, if a directory has several indexes, or logs with several base names and
     /// no index, or if there are no logs.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         if !path.is_dir() {
-            return Self::read(Place::Index(path.to_owned()));
+            return Self::read(StoreLocation::Index(path.to_owned()));
         }
         let mut indexes: Vec<PathBuf> = entries(path)?;
         indexes.retain(|entry| entry.extension() == Some(OsStr::new("index")));
         match indexes.as_slice() {
-            [] => Self::read(Place::Folder(path.to_owned())),
-            [index] => Self::read(Place::IndexOfFolder(index.clone())),
-            several => Err(Error::several(path, "indexes", several)),
+            [] => Self::read(StoreLocation::Folder(path.to_owned())),
+            [index] => Self::read(StoreLocation::IndexOfFolder(index.clone())),
+            several => Err(LogError::ambiguous(path, "indexes", several)),
         }
     }
 
@@ -89,15 +89,17 @@ impl Store {
 
     /// Returns the path of the index, or of the directory if there is no index.
     pub fn path(&self) -> &Path {
-        match &self.place {
-            Place::Index(path) | Place::IndexOfFolder(path) | Place::Folder(path) => path,
+        match &self.location {
+            StoreLocation::Index(path) | StoreLocation::IndexOfFolder(path) | StoreLocation::Folder(path) => {
+                path
+            }
         }
     }
 
     /// Returns the first line of the index that names an existing file in another directory, if the log in the index's
     /// directory is read instead.
-    pub fn elsewhere(&self) -> Option<&IgnoredIndexPath> {
-        self.elsewhere.as_ref()
+    pub fn ignored_path(&self) -> Option<&IgnoredIndexPath> {
+        self.ignored_path.as_ref()
     }
 
     /// Returns later logs with the same base name in the directory of the last listed log: a stale index lacks them.
@@ -106,8 +108,8 @@ impl Store {
     /// # Errors
     ///
     /// If the directory cannot be read.
-    pub fn unlisted(&self) -> Result<Vec<PathBuf>, Error> {
-        if matches!(self.place, Place::Folder(_)) {
+    pub fn unlisted_logs(&self) -> Result<Vec<PathBuf>, LogError> {
+        if matches!(self.location, StoreLocation::Folder(_)) {
             return Ok(Vec::new());
         }
         let Some(last) = self.logs.last() else { return Ok(Vec::new()) };
@@ -123,13 +125,13 @@ impl Store {
     /// # Errors
     ///
     /// Those of [`Store::open`].
-    pub fn refresh(&mut self) -> Result<(), Error> {
-        if let Place::Index(path) | Place::IndexOfFolder(path) = &self.place
+    pub fn refresh(&mut self) -> Result<(), LogError> {
+        if let StoreLocation::Index(path) | StoreLocation::IndexOfFolder(path) = &self.location
             && read_text(path)? == self.text
         {
             return Ok(()); // Checking each of its logs takes longer than reading the index.
         }
-        *self = Self::read(self.place.clone())?;
+        *self = Self::read(self.location.clone())?;
         Ok(())
     }
 
@@ -138,7 +140,7 @@ impl Store {
     /// # Errors
     ///
     /// If logs between the two have been purged.
-    pub fn after(&self, log: &Path) -> Result<Option<&Path>, Error> {
+    pub fn log_after(&self, log: &Path) -> Result<Option<&Path>, LogError> {
         let name = log.file_name();
         if let Some(index) = self.logs.iter().position(|other| other.file_name() == name) {
             return Ok(self.logs.get(index + 1).map(PathBuf::as_path));
@@ -146,53 +148,56 @@ impl Store {
         let last = LogName::of(log);
         let mut named = self.logs.iter().filter_map(|path| Some((LogName::of(path)?, path)));
         match named.find(|(name, _)| last.is_none_or(|last| last.is_before(name))) {
-            Some((name, next)) if last.is_none_or(|last| !last.is_right_before(&name)) => {
-                Err(Error::Purged { name: log.display().to_string(), next: next.display().to_string() })
+            Some((name, next)) if last.is_none_or(|last| !last.is_directly_before(&name)) => {
+                Err(LogError::Purged { name: log.display().to_string(), next: next.display().to_string() })
             }
             next => Ok(next.map(|(_, path)| path.as_path())),
         }
     }
 
-    fn read(place: Place) -> Result<Self, Error> {
+    fn read(place: StoreLocation) -> Result<Self, LogError> {
         let mut elsewhere = None;
         let (text, logs) = match &place {
-            Place::Folder(path) => (Vec::new(), list_folder(path)?),
-            Place::Index(path) | Place::IndexOfFolder(path) => {
+            StoreLocation::Folder(path) => (Vec::new(), list_folder(path)?),
+            StoreLocation::Index(path) | StoreLocation::IndexOfFolder(path) => {
                 let text = read_text(path)?;
-                let logs = logs_of(&text, path, &place, &mut elsewhere)?;
+                let logs = parse_index(&text, path, &place, &mut elsewhere)?;
                 (text, logs)
             }
         };
-        let store = Self { place, logs, text, elsewhere };
+        let store = Self { location: place, logs, text, ignored_path: elsewhere };
         let is_special = |log: &&PathBuf| fs::metadata(log).is_ok_and(|found| !found.is_file());
         match store.logs.iter().find(is_special) {
-            Some(log) => Err(Error::NotRegular { name: log.display().to_string() }),
-            None if store.logs.is_empty() => Err(Error::NoLogs { name: store.path().display().to_string() }),
+            Some(log) => Err(LogError::NotRegular { name: log.display().to_string() }),
+            None if store.logs.is_empty() => {
+                Err(LogError::NoLogs { name: store.path().display().to_string() })
+            }
             None => Ok(store),
         }
     }
 }
 
-fn read_text(index: &Path) -> Result<Vec<u8>, Error> {
+fn read_text(index: &Path) -> Result<Vec<u8>, LogError> {
     let mut text = Vec::new();
     let read = open_regular(index).and_then(|mut file| file.read_to_end(&mut text));
-    read.map_err(|cause| Error::io("read the index", &index.display().to_string(), cause))?;
+    read.map_err(|cause| LogError::io("read the index", &index.display().to_string(), cause))?;
     Ok(text)
 }
 
 /// Parses an index: one path a line, absolute or relative to the data directory. That directory may differ from the
 /// index's, and from the one that the logs are in now.
-fn logs_of(
+fn parse_index(
     text: &[u8],
     index: &Path,
-    place: &Place,
+    place: &StoreLocation,
     elsewhere: &mut Option<IgnoredIndexPath>,
-) -> Result<Vec<PathBuf>, Error> {
+) -> Result<Vec<PathBuf>, LogError> {
     let folder = index.parent().unwrap_or(Path::new(""));
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
     let mut logs = Vec::new();
     for (line, number) in lines.filter(|(line, _)| !line.is_empty()) {
-        let line = as_path(line).ok_or_else(|| Error::Index { name: index.display().to_string() })?;
+        let line =
+            as_path(line).ok_or_else(|| LogError::InvalidIndex { name: index.display().to_string() })?;
         let named = folder.join(line);
         let beside = folder.join(line.file_name().unwrap_or(line.as_os_str()));
         let log = match place {
@@ -204,11 +209,11 @@ fn logs_of(
                 }
                 beside
             }
-            Place::IndexOfFolder(_) if named.exists() => {
+            StoreLocation::IndexOfFolder(_) if named.exists() => {
                 let (index, line) = (index.display().to_string(), line.display().to_string());
-                return Err(Error::LogElsewhere { index, number, line });
+                return Err(LogError::LogElsewhere { index, number, line });
             }
-            Place::IndexOfFolder(_) => beside,
+            StoreLocation::IndexOfFolder(_) => beside,
             _ => named,
         };
         logs.push(log);
@@ -238,15 +243,15 @@ fn as_path(bytes: &[u8]) -> Option<&Path> {
     str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).map(Path::new)
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
-    let mut paths = list().map_err(|cause| Error::io("list", &folder.display().to_string(), cause))?;
+    let mut paths = list().map_err(|cause| LogError::io("list", &folder.display().to_string(), cause))?;
     paths.sort();
     Ok(paths)
 }
 
 /// Returns the files with names of logs, which must have one base name.
-fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     let entries = entries(folder)?;
     let logs: Vec<(LogName<'_>, &PathBuf)> =
         entries.iter().filter_map(|path| Some((LogName::of(path)?, path))).collect();
@@ -261,7 +266,7 @@ fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut bases: Vec<PathBuf> = logs.iter().map(|(name, _)| PathBuf::from(name.base)).collect();
     bases.dedup();
     if bases.len() > 1 {
-        return Err(Error::several(folder, "logs of several names and no index", &bases));
+        return Err(LogError::ambiguous(folder, "logs of several names and no index", &bases));
     }
     Ok(logs.into_iter().map(|(_, path)| path.clone()).collect())
 }

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
 
 use crate::created_paths::CreatedPaths;
-use crate::error::Error;
+use crate::error::LogError;
 use crate::file_name::is_file_name;
-use crate::log_file::has_at_most_a_beginning;
+use crate::log_file_writer::has_at_most_log_start;
+use crate::log_series::LogName;
 use crate::own_files::FolderLock;
 use crate::regular_file::{open_regular, read_regular_text};
-use crate::series::LogName;
 
 /// Name of the file that marks a directory as a store of `bintide receive`. The file is locked, too.
-const MARK: &str = "bintide.lock";
+const MARK_FILE_NAME: &str = "bintide.lock";
 /// Prefix of log names in an index, as servers write it.
 pub(crate) const INDEX_PREFIX: &str = "./";
 
@@ -27,7 +27,7 @@ pub(crate) const INDEX_PREFIX: &str = "./";
 pub struct StoreFolder {
     pub(crate) path: PathBuf,
     // Declared before the lock, which is released last.
-    pub(crate) made: CreatedPaths,
+    pub(crate) created: CreatedPaths,
     _lock: FolderLock,
 }
 
@@ -38,22 +38,22 @@ impl StoreFolder {
     ///
     /// If the directory cannot be created or read, if another process writes to the store, or if the directory has logs
     /// and is not a store.
-    pub fn lock(path: &Path) -> Result<Self, Error> {
-        let mut made = CreatedPaths::folders(path)?;
-        let Some(lock) = FolderLock::take(path).map_err(io("lock", path))? else {
+    pub fn lock(path: &Path) -> Result<Self, LogError> {
+        let mut made = CreatedPaths::create_folder(path)?;
+        let Some(lock) = FolderLock::take(path).map_err(io_error("lock", path))? else {
             made.keep();
-            return Err(Error::Locked { name: path.display().to_string() });
+            return Err(LogError::Locked { name: path.display().to_string() });
         };
-        let mark = path.join(MARK);
+        let mark = path.join(MARK_FILE_NAME);
         if !is_regular(&mark) {
             refuse_foreign(path)?;
         }
-        made.if_new(&mark);
-        let Some(lock) = lock.with_mark(&mark).map_err(io("lock", &mark))? else {
+        made.add_if_missing(&mark);
+        let Some(lock) = lock.with_mark(&mark).map_err(io_error("lock", &mark))? else {
             made.keep();
-            return Err(Error::Locked { name: path.display().to_string() });
+            return Err(LogError::Locked { name: path.display().to_string() });
         };
-        let folder = Self { path: path.to_owned(), made, _lock: lock };
+        let folder = Self { path: path.to_owned(), created: made, _lock: lock };
         folder.check_index()?;
         Ok(folder)
     }
@@ -64,18 +64,18 @@ impl StoreFolder {
     }
 
     /// Returns the path of the index; `None` in an empty store.
-    pub(crate) fn index(&self) -> Result<Option<PathBuf>, Error> {
+    pub(crate) fn index(&self) -> Result<Option<PathBuf>, LogError> {
         let mut indexes = indexes(&self.path)?;
         match indexes.len() {
             0 | 1 => Ok(indexes.pop()),
-            _ => Err(Error::several(&self.path, "indexes", &indexes)),
+            _ => Err(LogError::ambiguous(&self.path, "indexes", &indexes)),
         }
     }
 
     /// Checks that the index names only logs in its own directory. An incomplete last line is ignored.
-    fn check_index(&self) -> Result<(), Error> {
+    fn check_index(&self) -> Result<(), LogError> {
         let Some(index) = self.index()? else { return Ok(()) };
-        let text = read_regular_text(&index).map_err(io("read", &index))?;
+        let text = read_regular_text(&index).map_err(io_error("read", &index))?;
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         log_names(whole, &index).map(drop)
     }
@@ -86,11 +86,11 @@ impl StoreFolder {
 /// # Errors
 ///
 /// If a line is not the plain name of a log.
-pub(crate) fn log_names<'t>(text: &'t str, index: &Path) -> Result<Vec<&'t str>, Error> {
+pub(crate) fn log_names<'t>(text: &'t str, index: &Path) -> Result<Vec<&'t str>, LogError> {
     let names = text.lines().zip(1..).map(|(line, number)| {
         let name = line.strip_prefix(INDEX_PREFIX).unwrap_or(line);
         let outside =
-            || Error::IndexLine { index: index.display().to_string(), number, line: line.to_owned() };
+            || LogError::IndexLine { index: index.display().to_string(), number, line: line.to_owned() };
         is_log_name(name).then_some(name).ok_or_else(outside)
     });
     names.collect()
@@ -104,10 +104,10 @@ pub(crate) fn is_log_name(name: &str) -> bool {
 }
 
 /// Checks that a directory without a mark has no index and no logs: they would belong to another program.
-fn refuse_foreign(folder: &Path) -> Result<(), Error> {
+fn refuse_foreign(folder: &Path) -> Result<(), LogError> {
     let found = entries(folder)?.into_iter().find(|path| is_index_of_logs(path) || is_log(path));
     match found {
-        Some(found) => Err(Error::ForeignLogs {
+        Some(found) => Err(LogError::ForeignLogs {
             name: folder.display().to_string(),
             found: found.file_name().unwrap_or_default().display().to_string(),
         }),
@@ -122,7 +122,7 @@ fn is_log(path: &Path) -> bool {
     LogName::of(path).is_some()
         && read().is_ok()
         && (magic == MAGIC || magic == MAGIC_ENCRYPTED)
-        && !has_at_most_a_beginning(path).is_ok_and(|is_so| is_so)
+        && !has_at_most_log_start(path).is_ok_and(|is_so| is_so)
 }
 
 /// Returns whether the file is an index with at least one line. A store whose first log could not be created leaves an
@@ -135,14 +135,14 @@ fn is_index(path: &Path) -> bool {
     path.extension() == Some(OsStr::new("index"))
 }
 
-fn indexes(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+fn indexes(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     let mut paths = entries(folder)?;
     paths.retain(|path| is_index(path));
     Ok(paths)
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let entries = fs::read_dir(folder).map_err(io("list", folder))?;
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
+    let entries = fs::read_dir(folder).map_err(io_error("list", folder))?;
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).collect())
 }
 
@@ -150,6 +150,6 @@ fn is_regular(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 
-fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {
-    move |cause| Error::io(verb, &path.display().to_string(), cause)
+fn io_error(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> LogError {
+    move |cause| LogError::io(verb, &path.display().to_string(), cause)
 }

@@ -10,18 +10,18 @@ use binlog::encryption::KeyringKey;
 use binlog::gtid::Uuid;
 use binlog::{ChecksumAlgorithm, EventType, Framer, MAGIC, RawEvent};
 
-use crate::contents::Contents;
-use crate::error::Error;
+use crate::error::LogError;
 use crate::keyring::{open_log, read_keyring};
-use crate::log_file::LogFile;
+use crate::log_contents::LogContents;
+use crate::log_file_writer::LogFileWriter;
+use crate::log_reader::ReadOutcome;
+use crate::log_series::{LogName, LogSeries};
 use crate::own_files::private_options;
-use crate::reader::Next;
 use crate::regular_file::read_regular_text;
-use crate::series::{LogName, Series};
 use crate::store_folder::{INDEX_PREFIX, StoreFolder, is_log_name, log_names};
 
 /// Name of the file that lists the logs being purged, one a line, until they are removed.
-const PURGED: &str = "bintide.purged";
+const PURGE_LIST: &str = "bintide.purged";
 
 /// Writer of a store: the logs of a source, byte for byte, and their index.
 ///
@@ -30,15 +30,15 @@ const PURGED: &str = "bintide.purged";
 /// events again.
 #[derive(Debug)]
 pub struct StoreWriter {
-    at_rest: AtRest,
+    encryption: LogEncryption,
     log: Option<OpenLog>,
     /// Number of bytes that were cut off when the store was opened.
     cut: u64,
     /// Size of the present write; more than 0 after a failed write.
-    tried: u64,
+    pending_bytes: u64,
     /// Log whose sync failed, and its size at the last successful sync. The bytes behind may be missing on the disk
     /// although they can be read, and a second sync does not report that.
-    doubtful: Option<(String, u64)>,
+    unsynced_log: Option<(String, u64)>,
     // Last field: the lock must outlive the open files.
     folder: StoreFolder,
 }
@@ -48,7 +48,7 @@ struct OpenLog {
     name: String,
     /// Name of the log at the source.
     name_at_source: String,
-    file: LogFile,
+    file: LogFileWriter,
     /// Start of the last event; equal to `position` if there is none.
     last: u64,
     /// Start of the next event.
@@ -59,7 +59,7 @@ struct OpenLog {
 
 /// Encryption of a store's new logs on disk. An existing log is continued as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AtRest {
+pub enum LogEncryption {
     /// New logs are not encrypted.
     Plain {
         /// Keyring file that opens the last existing log, if it is encrypted.
@@ -73,7 +73,7 @@ pub enum AtRest {
     },
 }
 
-impl AtRest {
+impl LogEncryption {
     /// Returns the path of the keyring file.
     pub fn keyring(&self) -> Option<&Path> {
         match self {
@@ -87,36 +87,36 @@ impl AtRest {
     /// # Errors
     ///
     /// If the file cannot be read, is not a keyring, or lacks a key.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), LogError> {
         self.keyring().map(read_keyring).transpose()?;
-        self.key().map(drop)
+        self.new_log_key().map(drop)
     }
 
     /// Returns the key of a new log; `None` if new logs are not encrypted.
-    fn key(&self) -> Result<Option<KeyringKey>, Error> {
+    fn new_log_key(&self) -> Result<Option<KeyringKey>, LogError> {
         let Self::Encrypted { keyring } = self else { return Ok(None) };
         let keys = read_keyring(keyring)?;
-        let named = |error| Error::NoLogKey { name: keyring.display().to_string(), error };
+        let named = |error| LogError::NoLogKey { name: keyring.display().to_string(), error };
         keys.newest_log_key().map(|key| Some(key.clone())).map_err(named)
     }
 }
 
 /// Result of appending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appended {
+pub enum AppendOutcome {
     /// The event was appended.
     New,
     /// The event is the same as the last event of the log.
-    Again,
+    Repeated,
 }
 
 /// End of a store, in its last log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StorePlace<'s> {
+pub struct StoreEnd<'s> {
     /// Name of the log at the source.
     pub log: &'s str,
     /// Series of the log; `None` for the store's first series.
-    pub series: Option<Series<'s>>,
+    pub series: Option<LogSeries<'s>>,
     /// Start of the log's last event; equal to `next` if the log has no event.
     pub last: u64,
     /// Start of the next event.
@@ -125,7 +125,7 @@ pub struct StorePlace<'s> {
 
 /// Retention limit of a store. The oldest logs beyond it are deleted, but never the log that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum RetentionLimit {
     /// Logs that were last written within this time are retained.
     Age(Duration),
     /// Logs are retained up to this total size in bytes.
@@ -139,13 +139,14 @@ impl StoreWriter {
     ///
     /// If a file cannot be read or written, if another process writes to the store, if the directory has logs and is
     /// not a store, or if the keyring file is invalid or lacks a key.
-    pub fn open(folder: &Path, at_rest: AtRest) -> Result<Self, Error> {
+    pub fn open(folder: &Path, at_rest: LogEncryption) -> Result<Self, LogError> {
         at_rest.check()?; // Before any file of the store is created.
         StoreFolder::lock(folder)?.open(at_rest)
     }
 
-    fn in_folder(folder: StoreFolder, at_rest: AtRest) -> Result<Self, Error> {
-        let mut store = Self { at_rest, log: None, cut: 0, tried: 0, doubtful: None, folder };
+    fn in_folder(folder: StoreFolder, at_rest: LogEncryption) -> Result<Self, LogError> {
+        let mut store =
+            Self { encryption: at_rest, log: None, cut: 0, pending_bytes: 0, unsynced_log: None, folder };
         store.recover_last()?;
         Ok(store)
     }
@@ -157,39 +158,39 @@ impl StoreWriter {
     /// # Errors
     ///
     /// Those of [`StoreWriter::open`]. The call can be repeated; no other call is possible until it succeeds.
-    pub fn reopen(&mut self) -> Result<u64, Error> {
+    pub fn reopen(&mut self) -> Result<u64, LogError> {
         // Dropping the log writes its buffer; bytes that it cannot write are lost.
         let before = self.log.take().map(|log| (log.name, log.position));
-        self.cut_doubtful()?;
+        self.truncate_unsynced()?;
         self.recover_last()?;
         let missing = match (before, &self.log) {
             (Some((name, end)), Some(log)) if name == log.name => end.saturating_sub(log.position),
             _ => 0,
         };
-        Ok(missing + mem::take(&mut self.tried))
+        Ok(missing + mem::take(&mut self.pending_bytes))
     }
 
-    fn cut_doubtful(&mut self) -> Result<(), Error> {
-        let Some((name, synced)) = &self.doubtful else { return Ok(()) };
+    fn truncate_unsynced(&mut self) -> Result<(), LogError> {
+        let Some((name, synced)) = &self.unsynced_log else { return Ok(()) };
         let path = self.folder.path.join(name);
-        if let Some(mut file) = LogFile::open(&path, self.at_rest.keyring())? {
-            file.cut(*synced).map_err(io("truncate", &path))?;
+        if let Some(mut file) = LogFileWriter::open(&path, self.encryption.keyring())? {
+            file.truncate(*synced).map_err(io_error("truncate", &path))?;
         }
-        self.doubtful = None;
+        self.unsynced_log = None;
         Ok(())
     }
 
     /// Adds a file beside the logs that the caller is about to create. If no log begins before the writer is dropped,
     /// the file is removed with all that was created for the store, unless it existed before.
-    pub fn goes_with(&mut self, path: &Path) {
+    pub fn add_created_path(&mut self, path: &Path) {
         if self.log.is_none() {
-            self.folder.made.if_new(path);
+            self.folder.created.add_if_missing(path);
         }
     }
 
-    fn recover_last(&mut self) -> Result<(), Error> {
+    fn recover_last(&mut self) -> Result<(), LogError> {
         if let Some(last) = self.last_indexed()? {
-            self.folder.made.keep();
+            self.folder.created.keep();
             self.log = Some(self.recover(last)?);
         }
         Ok(())
@@ -197,8 +198,8 @@ impl StoreWriter {
 
     /// Returns the end of the store; `None` if it is empty. A source that sends the last event again proves that it
     /// still has the same log.
-    pub fn place(&self) -> Option<StorePlace<'_>> {
-        self.log.as_ref().map(|log| StorePlace {
+    pub fn store_end(&self) -> Option<StoreEnd<'_>> {
+        self.log.as_ref().map(|log| StoreEnd {
             log: &log.name_at_source,
             series: LogName::of(Path::new(&log.name)).and_then(|name| name.series),
             last: log.last,
@@ -207,18 +208,18 @@ impl StoreWriter {
     }
 
     /// Returns the start of the next event in the last log; 0 in an empty store.
-    pub fn end(&self) -> u64 {
+    pub fn next_position(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.position)
     }
 
     /// Returns the size of the last log that is written to its file. The bytes behind are still in memory.
-    pub fn written(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.position.saturating_sub(log.file.waiting()))
+    pub fn written_position(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.position.saturating_sub(log.file.buffered_size()))
     }
 
     /// Returns the number of bytes cut off the last log when the store was opened: an incomplete or damaged event, and
     /// all bytes behind it.
-    pub fn cut(&self) -> u64 {
+    pub fn cut_bytes(&self) -> u64 {
         self.cut
     }
 
@@ -228,16 +229,20 @@ impl StoreWriter {
     ///
     /// If the last log does not end there, if the name is not that of a log, if the log is not the successor of the
     /// last one, or if a file cannot be written.
-    pub fn begin(&mut self, name: &str, position: u64) -> Result<(), Error> {
+    pub fn begin_log(&mut self, name: &str, position: u64) -> Result<(), LogError> {
         match &self.log {
             Some(log) if log.name_at_source == name && position == log.last => return Ok(()),
             Some(log) if log.name_at_source == name => return self.check(position),
             _ => {}
         }
         if position != MAGIC.len() as u64 {
-            return Err(Error::Place { name: name.to_owned(), found: position, wanted: MAGIC.len() as u64 });
+            return Err(LogError::PositionMismatch {
+                name: name.to_owned(),
+                found: position,
+                wanted: MAGIC.len() as u64,
+            });
         }
-        self.begin_behind(name, |last, next| last.is_right_before(next))
+        self.begin_after(name, |last, next| last.is_directly_before(next))
     }
 
     /// Continues the last log, or begins this one; returns whether it began. Within a series, any higher number is
@@ -248,11 +253,11 @@ impl StoreWriter {
     /// # Errors
     ///
     /// Those of [`StoreWriter::begin`].
-    pub fn go_on_in(&mut self, name: &str, other: Option<&str>) -> Result<bool, Error> {
+    pub fn continue_in(&mut self, name: &str, other: Option<&str>) -> Result<bool, LogError> {
         match (&self.log, other) {
             (Some(log), None) if log.name_at_source == name => Ok(false),
             (Some(_), Some(uuid)) => self.begin_series(name, uuid).map(|()| true),
-            _ => self.begin_behind(name, |last, next| last.is_earlier_of_series(next)).map(|()| true),
+            _ => self.begin_after(name, |last, next| last.is_earlier_of_series(next)).map(|()| true),
         }
     }
 
@@ -262,15 +267,15 @@ impl StoreWriter {
     /// # Errors
     ///
     /// If a file cannot be read or written, or the log is damaged.
-    pub fn rewind(&mut self) -> Result<Contents, Error> {
+    pub fn rewind(&mut self) -> Result<LogContents, LogError> {
         self.sync()?;
         let Some(log) = &mut self.log else {
-            return Err(Error::NoLogs { name: self.folder.path.display().to_string() });
+            return Err(LogError::NoLogs { name: self.folder.path.display().to_string() });
         };
         let path = self.folder.path.join(&log.name);
-        let contents = Contents::of(&path, self.at_rest.keyring())?;
-        log.file.seek(contents.whole).map_err(io("write to", &path))?;
-        (log.last, log.position, log.synced) = (contents.whole, contents.whole, contents.whole);
+        let contents = LogContents::read(&path, self.encryption.keyring())?;
+        log.file.seek(contents.whole_end).map_err(io_error("write to", &path))?;
+        (log.last, log.position, log.synced) = (contents.whole_end, contents.whole_end, contents.whole_end);
         Ok(contents)
     }
 
@@ -279,10 +284,10 @@ impl StoreWriter {
     /// # Errors
     ///
     /// Those of [`StoreWriter::rewind`].
-    pub fn contents(&self) -> Result<Contents, Error> {
+    pub fn contents(&self) -> Result<LogContents, LogError> {
         match &self.log {
-            Some(log) => Contents::of(&self.folder.path.join(&log.name), self.at_rest.keyring()),
-            None => Err(Error::NoLogs { name: self.folder.path.display().to_string() }),
+            Some(log) => LogContents::read(&self.folder.path.join(&log.name), self.encryption.keyring()),
+            None => Err(LogError::NoLogs { name: self.folder.path.display().to_string() }),
         }
     }
 
@@ -292,12 +297,12 @@ impl StoreWriter {
     /// # Errors
     ///
     /// If a file cannot be read or written, or the log is damaged.
-    pub fn has_head(&mut self) -> Result<bool, Error> {
+    pub fn has_head(&mut self) -> Result<bool, LogError> {
         self.sync()?;
         let Some(log) = &self.log else { return Ok(true) };
-        let mut reader = open_log(&self.folder.path.join(&log.name), self.at_rest.keyring())?;
+        let mut reader = open_log(&self.folder.path.join(&log.name), self.encryption.keyring())?;
         for _ in ["the format description", "what is behind it"] {
-            if !matches!(reader.next_event()?, Next::Some(_)) {
+            if !matches!(reader.next_event()?, ReadOutcome::Some(_)) {
                 return Ok(false);
             }
         }
@@ -310,12 +315,12 @@ impl StoreWriter {
     /// # Errors
     ///
     /// Those of [`StoreWriter::has_head`].
-    pub fn drop_headless(&mut self) -> Result<(), Error> {
+    pub fn remove_headless_log(&mut self) -> Result<(), LogError> {
         if self.has_head()? {
             return Ok(());
         }
         let Some(index) = self.folder.index()? else { return Ok(()) };
-        let text = read_regular_text(&index).map_err(io("read", &index))?;
+        let text = read_regular_text(&index).map_err(io_error("read", &index))?;
         let names = log_names(&text, &index)?;
         let [kept @ .., last] = &names[..] else { return Ok(()) };
         let Some(before) = kept.last() else { return Ok(()) };
@@ -326,46 +331,46 @@ impl StoreWriter {
     }
 
     /// Truncates the last log after its last event.
-    fn cut_rest(&mut self) -> Result<(), Error> {
+    fn truncate_log(&mut self) -> Result<(), LogError> {
         self.sync()?;
         let Some(log) = &mut self.log else { return Ok(()) };
         let path = self.folder.path.join(&log.name);
-        let size = log.file.size().map_err(io("read the metadata of", &path))?;
+        let size = log.file.size().map_err(io_error("read the metadata of", &path))?;
         if size > log.position {
-            log.file.cut(log.position).map_err(io("truncate", &path))?;
+            log.file.truncate(log.position).map_err(io_error("truncate", &path))?;
         }
         Ok(())
     }
 
     /// Begins this log, if `is_before` accepts the last log as its predecessor.
-    fn begin_behind(
+    fn begin_after(
         &mut self,
         name: &str,
         is_before: fn(&LogName<'_>, &LogName<'_>) -> bool,
-    ) -> Result<(), Error> {
-        let found = at_source(name)?;
+    ) -> Result<(), LogError> {
+        let found = parse_source_name(name)?;
         let Some(last) = self.log.as_ref().map(|log| log.name.clone()) else {
             return self.create(name, name, found.base);
         };
         let series = LogName::of(Path::new(&last)).and_then(|last| last.series);
-        let local = series.map_or_else(|| name.to_owned(), |series| found.within(series));
+        let local = series.map_or_else(|| name.to_owned(), |series| found.name_in_series(series));
         let names = LogName::of(Path::new(&last)).zip(LogName::of(Path::new(&local)));
         if names.is_none_or(|(last, local)| !is_before(&last, &local)) {
-            return Err(Error::NotNext { name: name.to_owned(), last });
+            return Err(LogError::NotNextLog { name: name.to_owned(), last });
         }
-        self.cut_rest()?;
+        self.truncate_log()?;
         self.create(&local, name, found.base)
     }
 
-    fn begin_series(&mut self, name: &str, uuid: &str) -> Result<(), Error> {
-        let found = at_source(name)?;
-        let before = self.place().and_then(|place| place.series).map_or(1, |series| series.number);
-        let local = found.within(Series { number: before + 1, uuid });
+    fn begin_series(&mut self, name: &str, uuid: &str) -> Result<(), LogError> {
+        let found = parse_source_name(name)?;
+        let before = self.store_end().and_then(|place| place.series).map_or(1, |series| series.number);
+        let local = found.name_in_series(LogSeries { number: before + 1, uuid });
         let is_uuid = uuid.parse::<Uuid>().is_ok();
         if !is_uuid || LogName::of(Path::new(&local)).is_none_or(|local| local.series.is_none()) {
-            return Err(Error::LogName { name: local });
+            return Err(LogError::InvalidLogName { name: local });
         }
-        self.cut_rest()?;
+        self.truncate_log()?;
         self.create(&local, name, found.base)
     }
 
@@ -375,24 +380,24 @@ impl StoreWriter {
     ///
     /// If the log does not end there, if no log has begun, if a repeated event differs, or if the file cannot be
     /// written.
-    pub fn append(&mut self, position: u64, event: &[u8]) -> Result<Appended, Error> {
+    pub fn append(&mut self, position: u64, event: &[u8]) -> Result<AppendOutcome, LogError> {
         let Some(log) = &mut self.log else {
-            return Err(Error::Place { name: self.last_name(), found: position, wanted: 0 });
+            return Err(LogError::PositionMismatch { name: self.last_name(), found: position, wanted: 0 });
         };
         if position == log.last && position < log.position {
             log.compare_last(&self.folder.path, event)?;
-            return Ok(Appended::Again);
+            return Ok(AppendOutcome::Repeated);
         }
         self.check(position)?;
-        let Some(log) = &mut self.log else { return Ok(Appended::Again) };
-        self.tried = event.len() as u64;
+        let Some(log) = &mut self.log else { return Ok(AppendOutcome::Repeated) };
+        self.pending_bytes = event.len() as u64;
         log.file
             .write_all(event)
-            .map_err(|cause| io("write to", &self.folder.path.join(&log.name))(cause))?;
-        self.tried = 0;
+            .map_err(|cause| io_error("write to", &self.folder.path.join(&log.name))(cause))?;
+        self.pending_bytes = 0;
         log.last = log.position;
         log.position += event.len() as u64;
-        Ok(Appended::New)
+        Ok(AppendOutcome::New)
     }
 
     /// Appends an event after the last one.
@@ -400,7 +405,7 @@ impl StoreWriter {
     /// # Errors
     ///
     /// If no log has begun, or the file cannot be written.
-    pub fn append_next(&mut self, event: &[u8]) -> Result<(), Error> {
+    pub fn append_next(&mut self, event: &[u8]) -> Result<(), LogError> {
         let position = self.log.as_ref().map_or(0, |log| log.position);
         self.append(position, event).map(drop)
     }
@@ -413,17 +418,17 @@ impl StoreWriter {
     /// # Errors
     ///
     /// If a file cannot be read, written or removed.
-    pub fn purge(&mut self, keep: Keep, now: SystemTime) -> Result<usize, Error> {
+    pub fn purge(&mut self, keep: RetentionLimit, now: SystemTime) -> Result<usize, LogError> {
         let Some(index) = self.folder.index()? else { return Ok(0) };
-        let text = read_regular_text(&index).map_err(io("read", &index))?;
+        let text = read_regular_text(&index).map_err(io_error("read", &index))?;
         let names = log_names(&text, &index)?;
-        let count = self.count_beyond(&names, keep, now)?;
+        let count = self.count_expired(&names, keep, now)?;
         if count == 0 {
             return Ok(0);
         }
         let line = |name: &str| format!("{name}\n");
         self.replace(
-            &self.folder.path.join(PURGED),
+            &self.folder.path.join(PURGE_LIST),
             &names[..count].iter().copied().map(line).collect::<String>(),
         )?;
         self.replace(&index, &text.lines().skip(count).map(line).collect::<String>())?;
@@ -432,45 +437,50 @@ impl StoreWriter {
     }
 
     /// Replaces a file's text atomically.
-    fn replace(&self, path: &Path, text: &str) -> Result<(), Error> {
+    fn replace(&self, path: &Path, text: &str) -> Result<(), LogError> {
         let new = path.with_extension("new");
         let written = private_options().write(true).truncate(true).open(&new).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()
         });
-        written.map_err(io("write to", &new))?;
-        fs::rename(&new, path).map_err(io("replace", path))?;
+        written.map_err(io_error("write to", &new))?;
+        fs::rename(&new, path).map_err(io_error("replace", path))?;
         self.sync_folder()
     }
 
     /// Removes the logs that an interrupted purge has listed, unless they are in the index. The store removes no other
     /// files of the directory.
-    fn remove_purged(&self, kept: &[&str]) -> Result<(), Error> {
-        let list = self.folder.path.join(PURGED);
+    fn remove_purged(&self, kept: &[&str]) -> Result<(), LogError> {
+        let list = self.folder.path.join(PURGE_LIST);
         let text = match read_regular_text(&list) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
-            read => read.map_err(io("read", &list))?,
+            read => read.map_err(io_error("read", &list))?,
         };
         for name in text.lines().filter(|name| is_log_name(name) && !kept.contains(name)) {
             self.remove(name)?;
             // A compressed log has a position list beside it.
             self.remove(&format!("positions.{name}"))?;
         }
-        self.remove(PURGED)
+        self.remove(PURGE_LIST)
     }
 
     /// Returns the number of the oldest logs beyond the retention limit.
-    fn count_beyond(&self, names: &[&str], keep: Keep, now: SystemTime) -> Result<usize, Error> {
+    fn count_expired(
+        &self,
+        names: &[&str],
+        keep: RetentionLimit,
+        now: SystemTime,
+    ) -> Result<usize, LogError> {
         let mut kept_size = 0;
         // The last log is being written, so it is never counted.
         for (number, name) in names.iter().enumerate().rev() {
             let path = self.folder.path.join(name);
-            let found = fs::metadata(&path).map_err(io("read the metadata of", &path))?;
+            let found = fs::metadata(&path).map_err(io_error("read the metadata of", &path))?;
             kept_size += found.len();
             let is_beyond = match keep {
-                Keep::Size(size) => kept_size > size,
-                Keep::Age(age) => {
-                    let written = found.modified().map_err(io("read the metadata of", &path))?;
+                RetentionLimit::Size(size) => kept_size > size,
+                RetentionLimit::Age(age) => {
+                    let written = found.modified().map_err(io_error("read the metadata of", &path))?;
                     now.duration_since(written).is_ok_and(|since| since > age)
                 }
             };
@@ -481,17 +491,17 @@ impl StoreWriter {
         Ok(0)
     }
 
-    fn remove(&self, name: &str) -> Result<(), Error> {
+    fn remove(&self, name: &str) -> Result<(), LogError> {
         let path = self.folder.path.join(name);
         match fs::remove_file(&path) {
-            Err(cause) if cause.kind() != ErrorKind::NotFound => Err(io("remove", &path)(cause)),
+            Err(cause) if cause.kind() != ErrorKind::NotFound => Err(io_error("remove", &path)(cause)),
             _ => Ok(()),
         }
     }
 
-    fn sync_folder(&self) -> Result<(), Error> {
-        let folder = File::open(&self.folder.path).map_err(io("open", &self.folder.path))?;
-        folder.sync_all().map_err(io("sync", &self.folder.path))
+    fn sync_folder(&self) -> Result<(), LogError> {
+        let folder = File::open(&self.folder.path).map_err(io_error("open", &self.folder.path))?;
+        folder.sync_all().map_err(io_error("sync", &self.folder.path))
     }
 
     /// Syncs all appended events to disk.
@@ -499,22 +509,22 @@ impl StoreWriter {
     /// # Errors
     ///
     /// If a file cannot be read, written or removed.
-    pub fn sync(&mut self) -> Result<(), Error> {
+    pub fn sync(&mut self) -> Result<(), LogError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let path = self.folder.path.join(&log.name);
-        log.file.flush().map_err(io("write to", &path))?;
+        log.file.flush().map_err(io_error("write to", &path))?;
         if let Err(cause) = log.file.sync() {
-            self.doubtful.get_or_insert_with(|| (log.name.clone(), log.synced));
-            return Err(io("sync", &path)(cause));
+            self.unsynced_log.get_or_insert_with(|| (log.name.clone(), log.synced));
+            return Err(io_error("sync", &path)(cause));
         }
         log.synced = log.position;
         Ok(())
     }
 
-    fn check(&self, found: u64) -> Result<(), Error> {
+    fn check(&self, found: u64) -> Result<(), LogError> {
         match &self.log {
             Some(log) if log.position != found => {
-                Err(Error::Place { name: log.name.clone(), found, wanted: log.position })
+                Err(LogError::PositionMismatch { name: log.name.clone(), found, wanted: log.position })
             }
             _ => Ok(()),
         }
@@ -525,20 +535,20 @@ impl StoreWriter {
     }
 
     /// Creates the log first, then its line in the index: a log that is not in the index has not begun.
-    fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), Error> {
+    fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), LogError> {
         let path = self.folder.path.join(name);
-        let key = self.at_rest.key()?;
-        self.tried = MAGIC.len() as u64;
-        let file = LogFile::make(&path, key.as_ref()).map_err(io("create", &path))?;
+        let key = self.encryption.new_log_key()?;
+        self.pending_bytes = MAGIC.len() as u64;
+        let file = LogFileWriter::create(&path, key.as_ref()).map_err(io_error("create", &path))?;
         let index =
             self.folder.index()?.unwrap_or_else(|| self.folder.path.join(base).with_extension("index"));
-        let mut lines = private_options().append(true).open(&index).map_err(io("open", &index))?;
+        let mut lines = private_options().append(true).open(&index).map_err(io_error("open", &index))?;
         let line = format!("{INDEX_PREFIX}{name}\n");
         let written = lines.write_all(line.as_bytes()).and_then(|()| lines.sync_all());
-        written.map_err(io("write to", &index))?;
+        written.map_err(io_error("write to", &index))?;
         self.sync_folder()?;
-        self.tried = 0;
-        self.folder.made.keep();
+        self.pending_bytes = 0;
+        self.folder.created.keep();
         let start = MAGIC.len() as u64;
         let (name, name_at_source) = (name.to_owned(), name_at_source.to_owned());
         self.log = Some(OpenLog { name, name_at_source, file, last: start, position: start, synced: start });
@@ -547,13 +557,15 @@ impl StoreWriter {
 
     /// Returns the last log in the index. It cuts off an incomplete last line of the index, and finishes an interrupted
     /// purge.
-    fn last_indexed(&self) -> Result<Option<String>, Error> {
+    fn last_indexed(&self) -> Result<Option<String>, LogError> {
         let Some(index) = self.folder.index()? else { return Ok(None) };
-        let text = read_regular_text(&index).map_err(io("read", &index))?;
+        let text = read_regular_text(&index).map_err(io_error("read", &index))?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if whole < text.len() {
-            let file = private_options().write(true).open(&index).map_err(io("open", &index))?;
-            file.set_len(whole as u64).and_then(|()| file.sync_all()).map_err(io("truncate", &index))?;
+            let file = private_options().write(true).open(&index).map_err(io_error("open", &index))?;
+            file.set_len(whole as u64)
+                .and_then(|()| file.sync_all())
+                .map_err(io_error("truncate", &index))?;
         }
         let names = log_names(&text[..whole], &index)?;
         self.remove_purged(&names)?;
@@ -561,29 +573,33 @@ impl StoreWriter {
     }
 
     /// Opens a log, and truncates it after its last whole event.
-    fn recover(&mut self, name: String) -> Result<OpenLog, Error> {
+    fn recover(&mut self, name: String) -> Result<OpenLog, LogError> {
         let path = self.folder.path.join(&name);
         if let (false, Some(index)) = (path.exists(), self.folder.index()?) {
             let (name, index) = (path.display().to_string(), index.display().to_string());
-            return Err(Error::Missing { name, index });
+            return Err(LogError::MissingLog { name, index });
         }
         let start = MAGIC.len() as u64;
-        let (mut file, last, position) = match LogFile::open(&path, self.at_rest.keyring())? {
+        let (mut file, last, position) = match LogFileWriter::open(&path, self.encryption.keyring())? {
             Some(file) => {
-                let (last, position) = whole_end(&path, self.at_rest.keyring())?;
+                let (last, position) = find_whole_end(&path, self.encryption.keyring())?;
                 (file, last, position)
             }
             None => {
-                let key = self.at_rest.key()?;
-                (LogFile::begin(&path, key.as_ref()).map_err(io("write to", &path))?, start, start)
+                let key = self.encryption.new_log_key()?;
+                (
+                    LogFileWriter::overwrite(&path, key.as_ref()).map_err(io_error("write to", &path))?,
+                    start,
+                    start,
+                )
             }
         };
-        let size = file.size().map_err(io("open", &path))?;
+        let size = file.size().map_err(io_error("open", &path))?;
         self.cut = size.saturating_sub(position);
-        file.cut(position).map_err(io("truncate", &path))?;
-        file.seek(position).map_err(io("open", &path))?;
+        file.truncate(position).map_err(io_error("truncate", &path))?;
+        file.seek(position).map_err(io_error("open", &path))?;
         let name_at_source =
-            LogName::of(Path::new(&name)).map_or_else(|| name.clone(), |log| log.at_source());
+            LogName::of(Path::new(&name)).map_or_else(|| name.clone(), |log| log.source_name());
         Ok(OpenLog { name, name_at_source, file, last, position, synced: position })
     }
 }
@@ -594,7 +610,7 @@ impl StoreFolder {
     /// # Errors
     ///
     /// Those of [`StoreWriter::open`].
-    pub fn open(self, at_rest: AtRest) -> Result<StoreWriter, Error> {
+    pub fn open(self, at_rest: LogEncryption) -> Result<StoreWriter, LogError> {
         at_rest.check()?;
         StoreWriter::in_folder(self, at_rest)
     }
@@ -602,33 +618,33 @@ impl StoreFolder {
 
 impl OpenLog {
     /// Checks that a repeated event is the same as the last event of the log.
-    fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), Error> {
+    fn compare_last(&mut self, folder: &Path, event: &[u8]) -> Result<(), LogError> {
         let path = folder.join(&self.name);
         let size = (self.position - self.last) as usize;
-        let there = self.file.read(&path, self.last, size).map_err(io("read", &path))?;
+        let there = self.file.read(&path, self.last, size).map_err(io_error("read", &path))?;
         match there == event {
             true => Ok(()),
-            false => Err(Error::NotSame { name: self.name.clone(), offset: self.last }),
+            false => Err(LogError::EventMismatch { name: self.name.clone(), offset: self.last }),
         }
     }
 }
 
 /// Parses the name of a source's log, which has no series.
-fn at_source(name: &str) -> Result<LogName<'_>, Error> {
+fn parse_source_name(name: &str) -> Result<LogName<'_>, LogError> {
     let found = LogName::of(Path::new(name)).filter(|found| is_log_name(name) && found.series.is_none());
-    found.ok_or_else(|| Error::LogName { name: name.to_owned() })
+    found.ok_or_else(|| LogError::InvalidLogName { name: name.to_owned() })
 }
 
 /// Returns the start and end of the last whole event with a right checksum, if those of all events before it are right,
 /// too.
-fn whole_end(path: &Path, keyring: Option<&Path>) -> Result<(u64, u64), Error> {
+fn find_whole_end(path: &Path, keyring: Option<&Path>) -> Result<(u64, u64), LogError> {
     let mut reader = open_log(path, keyring)?;
     let start = MAGIC.len() as u64;
     let mut found = (start, start);
     loop {
         match reader.next_event() {
-            Ok(Next::Some(event)) if is_sound(&event.raw) => found = (found.1, event.end()),
-            Ok(_) | Err(Error::Corrupt { .. }) => return Ok(found),
+            Ok(ReadOutcome::Some(event)) if is_sound(&event.raw) => found = (found.1, event.end()),
+            Ok(_) | Err(LogError::Corrupt { .. }) => return Ok(found),
             Err(error) => return Err(error),
         }
     }
@@ -648,16 +664,16 @@ fn is_sound(raw: &RawEvent<'_>) -> bool {
     !is_verified || raw.verify().is_ok()
 }
 
-fn io(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Error {
-    move |cause| Error::io(verb, &path.display().to_string(), cause)
+fn io_error(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> LogError {
+    move |cause| LogError::io(verb, &path.display().to_string(), cause)
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{AtRest, StoreWriter};
-    use crate::reader::Next;
+    use super::{LogEncryption, StoreWriter};
+    use crate::log_reader::ReadOutcome;
 
     fn samples() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")
@@ -665,28 +681,28 @@ mod tests {
 
     /// Bytes of a failed sync can be read, but may be missing on the disk.
     #[test]
-    fn what_could_not_be_brought_to_the_disk_is_asked_for_again() {
+    fn events_of_a_failed_sync_are_cut_on_reopen() {
         let keyring = samples().join("encrypted/keyring");
-        for at_rest in [AtRest::Plain { keyring: None }, AtRest::Encrypted { keyring }] {
+        for at_rest in [LogEncryption::Plain { keyring: None }, LogEncryption::Encrypted { keyring }] {
             let folder = tempfile::tempdir().unwrap();
             let mut store = StoreWriter::open(folder.path(), at_rest).unwrap();
-            store.begin("binlog.000001", 4).unwrap();
+            store.begin_log("binlog.000001", 4).unwrap();
             let mut reader = crate::LogReader::open(samples().join("gtids/binlog.000001")).unwrap();
             let mut events = Vec::new();
-            while let Next::Some(event) = reader.next_event().unwrap() {
+            while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
                 events.push(event.raw.bytes().to_vec());
             }
             let (synced, rest) = events.split_at(3);
             synced.iter().for_each(|event| store.append_next(event).unwrap());
             store.sync().unwrap();
-            let end = store.end();
+            let end = store.next_position();
             rest.iter().for_each(|event| store.append_next(event).unwrap());
-            let lost = store.end() - end;
-            store.doubtful = Some(("binlog.000001".to_owned(), end));
-            assert_eq!((store.reopen().unwrap(), store.end()), (lost, end));
+            let lost = store.next_position() - end;
+            store.unsynced_log = Some(("binlog.000001".to_owned(), end));
+            assert_eq!((store.reopen().unwrap(), store.next_position()), (lost, end));
             rest.iter().for_each(|event| store.append_next(event).unwrap());
             store.sync().unwrap();
-            assert_eq!((store.reopen().unwrap(), store.end()), (0, end + lost));
+            assert_eq!((store.reopen().unwrap(), store.next_position()), (0, end + lost));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 /// Environment variables that affect option files.
 #[derive(Clone, Debug, Default)]
-pub struct Environment {
+pub struct OptionFileEnvironment {
     /// `HOME`: the user's home directory.
     pub home: Option<Vec<u8>>,
     /// `MYSQL_HOME`: one more directory with an option file.
@@ -16,7 +16,7 @@ pub struct Environment {
     pub login_file: Option<Vec<u8>>,
 }
 
-impl Environment {
+impl OptionFileEnvironment {
     /// Returns the environment of this process.
     pub fn of_process() -> Self {
         let get = |name: &str| env::var_os(name).map(OsStringExt::into_vec);
@@ -50,7 +50,7 @@ pub struct FileChoice {
 
 impl FileChoice {
     /// Takes these options off the front of a command line, and returns the rest of it.
-    pub fn take<'w>(words: &'w [Vec<u8>], environment: &Environment) -> (Self, &'w [Vec<u8>]) {
+    pub fn take<'w>(words: &'w [Vec<u8>], environment: &OptionFileEnvironment) -> (Self, &'w [Vec<u8>]) {
         let mut choice =
             Self { none: words.first().is_some_and(|word| word == b"--no-defaults"), ..Self::default() };
         let mut rest = words;

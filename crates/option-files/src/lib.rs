@@ -16,5 +16,7 @@ mod choice;
 mod login_path;
 mod reader;
 
-pub use crate::choice::{Environment, FileChoice};
-pub use crate::reader::{Diagnostics, FileOption, FileOrigin, Neglect, ReadFailed, directories, read};
+pub use crate::choice::{FileChoice, OptionFileEnvironment};
+pub use crate::reader::{
+    Diagnostics, FileIgnoreReason, FileOption, FileOrigin, ReadFailure, directories, read,
+};

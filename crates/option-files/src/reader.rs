@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::choice::{Environment, FileChoice};
+use crate::choice::{FileChoice, OptionFileEnvironment};
 use crate::login_path;
 
 /// Maximum depth of nested includes.
@@ -32,7 +32,7 @@ pub struct FileOption {
 
 /// Reason why a file, or the rest of it, is ignored. MySQL's programs continue without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Neglect {
+pub enum FileIgnoreReason {
     /// All users can write to it.
     WorldWritable,
     /// This user cannot read it.
@@ -49,14 +49,14 @@ pub enum FileOrigin {
     /// An option or a directive: the user wants this file to be read.
     Named,
     /// The list of default locations.
-    Usual,
+    Default,
 }
 
 /// Receives the warnings and errors about option files.
 pub trait Diagnostics {
     /// Reports a file that is ignored. The default implementation reports what MySQL's programs report.
-    fn neglected(&mut self, file: &[u8], reason: Neglect, _: FileOrigin) {
-        if reason == Neglect::WorldWritable {
+    fn file_ignored(&mut self, file: &[u8], reason: FileIgnoreReason, _: FileOrigin) {
+        if reason == FileIgnoreReason::WorldWritable {
             self.warning(&[b"World-writable config file '", file, b"' is ignored."]);
         }
     }
@@ -73,7 +73,7 @@ pub trait Diagnostics {
 
 /// Error: an option file cannot be used. [`Diagnostics`] received the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadFailed;
+pub struct ReadFailure;
 
 /// Reads these groups from the option files that `choice` selects. Returns the options in the order of rising
 /// precedence.
@@ -86,22 +86,22 @@ pub struct ReadFailed;
 pub fn read(
     choice: &mut FileChoice,
     groups: &[&str],
-    environment: &Environment,
+    environment: &OptionFileEnvironment,
     diagnostics: &mut dyn Diagnostics,
-) -> Result<Vec<FileOption>, ReadFailed> {
+) -> Result<Vec<FileOption>, ReadFailure> {
     for path in [&mut choice.only, &mut choice.extra].into_iter().flatten() {
         *path = absolute(path, environment);
     }
     let groups = with_suffix(groups, choice.group_suffix.as_deref());
-    let origin = FileOrigin::Usual;
-    let mut reader = Reader { groups, options: Vec::new(), environment, diagnostics, origin };
+    let origin = FileOrigin::Default;
+    let mut reader = OptionFileReader { groups, options: Vec::new(), environment, diagnostics, origin };
     reader.read_all(choice)?;
     Ok(reader.options)
 }
 
 /// Returns the directories that are searched for option files, in the order of rising precedence. An empty name stands
 /// for the extra file.
-pub fn directories(environment: &Environment) -> Vec<Vec<u8>> {
+pub fn directories(environment: &OptionFileEnvironment) -> Vec<Vec<u8>> {
     let mut directories = vec![b"/etc/".to_vec(), b"/etc/mysql/".to_vec()];
     if let Some(home) = environment.mysql_home.as_ref().filter(|home| !home.is_empty()) {
         let mut home = home.clone();
@@ -124,8 +124,8 @@ fn with_suffix(groups: &[&str], suffix: Option<&[u8]>) -> Vec<Vec<u8>> {
     all
 }
 
-fn absolute(path: &[u8], environment: &Environment) -> Vec<u8> {
-    let path = unpack_home(path, environment);
+fn absolute(path: &[u8], environment: &OptionFileEnvironment) -> Vec<u8> {
+    let path = expand_home(path, environment);
     if path.starts_with(b"/") {
         return path;
     }
@@ -135,7 +135,7 @@ fn absolute(path: &[u8], environment: &Environment) -> Vec<u8> {
     whole
 }
 
-fn unpack_home(path: &[u8], environment: &Environment) -> Vec<u8> {
+fn expand_home(path: &[u8], environment: &OptionFileEnvironment) -> Vec<u8> {
     match (path, &environment.home) {
         ([b'~', b'/', rest @ ..], Some(home)) => {
             let home = home.strip_suffix(b"/").unwrap_or(home);
@@ -150,24 +150,24 @@ fn as_path(path: &[u8]) -> &Path {
 }
 
 /// Result of reading one file.
-enum Outcome {
+enum FileOutcome {
     Read,
     Missing,
     /// Diagnostics received the reason.
     Failed,
 }
 
-struct Reader<'r> {
+struct OptionFileReader<'r> {
     groups: Vec<Vec<u8>>,
     options: Vec<FileOption>,
-    environment: &'r Environment,
+    environment: &'r OptionFileEnvironment,
     diagnostics: &'r mut dyn Diagnostics,
     /// Origin of the current file, and of the files that it includes.
     origin: FileOrigin,
 }
 
-impl Reader<'_> {
-    fn read_all(&mut self, choice: &FileChoice) -> Result<(), ReadFailed> {
+impl OptionFileReader<'_> {
+    fn read_all(&mut self, choice: &FileChoice) -> Result<(), ReadFailure> {
         if let Some(only) = &choice.only {
             self.read_required(only)?;
         } else if !choice.none {
@@ -175,8 +175,8 @@ impl Reader<'_> {
                 if !directory.is_empty() {
                     let dot = if directory == b"~/" { b".".as_slice() } else { b"" };
                     let name = [&directory, dot, b"my.cnf"].concat();
-                    if let Outcome::Failed = self.read(&name, 0) {
-                        return Err(ReadFailed);
+                    if let FileOutcome::Failed = self.read(&name, 0) {
+                        return Err(ReadFailure);
                     }
                 } else if let Some(extra) = &choice.extra {
                     self.read_required(extra)?;
@@ -189,21 +189,21 @@ impl Reader<'_> {
         }
     }
 
-    fn read_required(&mut self, name: &[u8]) -> Result<(), ReadFailed> {
+    fn read_required(&mut self, name: &[u8]) -> Result<(), ReadFailure> {
         self.origin = FileOrigin::Named;
         let outcome = self.read(name, 0);
-        self.origin = FileOrigin::Usual;
+        self.origin = FileOrigin::Default;
         match outcome {
-            Outcome::Read => Ok(()),
-            Outcome::Missing => {
+            FileOutcome::Read => Ok(()),
+            FileOutcome::Missing => {
                 self.diagnostics.error(&[b"Failed to open required defaults file: ", name]);
-                Err(ReadFailed)
+                Err(ReadFailure)
             }
-            Outcome::Failed => Err(ReadFailed),
+            FileOutcome::Failed => Err(ReadFailure),
         }
     }
 
-    fn read_login(&mut self, choice: &FileChoice) -> Result<(), ReadFailed> {
+    fn read_login(&mut self, choice: &FileChoice) -> Result<(), ReadFailure> {
         let name = match (&self.environment.login_file, &self.environment.home) {
             (Some(file), _) => file.clone(),
             (None, Some(home)) => [home, b"/.mylogin.cnf".as_slice()].concat(),
@@ -223,16 +223,16 @@ impl Reader<'_> {
         let Ok(bytes) = fs::read(as_path(&name)) else { return Ok(()) };
         let (lines, rest) = login_path::lines(&bytes);
         if !rest.is_empty() {
-            self.diagnostics.neglected(&name, Neglect::Damaged, FileOrigin::Named);
+            self.diagnostics.file_ignored(&name, FileIgnoreReason::Damaged, FileOrigin::Named);
         }
         match self.lines(&name, lines.iter().map(Vec::as_slice), 0) {
             Ok(()) => Ok(()),
-            Err(ReadFailed) => Err(ReadFailed),
+            Err(ReadFailure) => Err(ReadFailure),
         }
     }
 
-    fn read(&mut self, given: &[u8], depth: u32) -> Outcome {
-        let name = unpack_home(given, self.environment);
+    fn read(&mut self, given: &[u8], depth: u32) -> FileOutcome {
+        let name = expand_home(given, self.environment);
         let path = as_path(&name);
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
@@ -240,27 +240,27 @@ impl Reader<'_> {
                 if depth > 0 {
                     self.diagnostics.system_error(&[b"Can't get stat of '", &name, b"'"], &error);
                 }
-                return Outcome::Missing;
+                return FileOutcome::Missing;
             }
         };
         if is_writable_by_all(&metadata) {
-            self.diagnostics.neglected(&name, Neglect::WorldWritable, self.origin);
-            return Outcome::Read;
+            self.diagnostics.file_ignored(&name, FileIgnoreReason::WorldWritable, self.origin);
+            return FileOutcome::Read;
         }
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-                self.diagnostics.neglected(&name, Neglect::Directory, self.origin);
+                self.diagnostics.file_ignored(&name, FileIgnoreReason::Directory, self.origin);
                 Vec::new()
             }
             Err(_) => {
-                self.diagnostics.neglected(&name, Neglect::Unreadable, self.origin);
-                return Outcome::Missing;
+                self.diagnostics.file_ignored(&name, FileIgnoreReason::Unreadable, self.origin);
+                return FileOutcome::Missing;
             }
         };
         match self.lines(&name, split_lines(&bytes), depth) {
-            Ok(()) => Outcome::Read,
-            Err(ReadFailed) => Outcome::Failed,
+            Ok(()) => FileOutcome::Read,
+            Err(ReadFailure) => FileOutcome::Failed,
         }
     }
 
@@ -269,7 +269,7 @@ impl Reader<'_> {
         name: &[u8],
         lines: impl Iterator<Item = &'l [u8]>,
         depth: u32,
-    ) -> Result<(), ReadFailed> {
+    ) -> Result<(), ReadFailure> {
         let mut group: Option<Vec<u8>> = None;
         for (index, line) in lines.enumerate() {
             let number = (index + 1).to_string();
@@ -280,8 +280,12 @@ impl Reader<'_> {
                 Some(b'[') => group = Some(self.group(&text[1..], name, &number)?),
                 Some(_) => {
                     let Some(group) = &group else {
-                        self.at_line(b"Found option without preceding group in config file ", name, &number);
-                        return Err(ReadFailed);
+                        self.error_at_line(
+                            b"Found option without preceding group in config file ",
+                            name,
+                            &number,
+                        );
+                        return Err(ReadFailure);
                     };
                     if self.groups.iter().any(|wanted| wanted.eq_ignore_ascii_case(group)) {
                         self.options.push(FileOption {
@@ -297,12 +301,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn group(&mut self, text: &[u8], name: &[u8], number: &str) -> Result<Vec<u8>, ReadFailed> {
+    fn group(&mut self, text: &[u8], name: &[u8], number: &str) -> Result<Vec<u8>, ReadFailure> {
         match text.iter().position(|byte| *byte == b']') {
             Some(end) => Ok(trim_end(&text[..end]).to_vec()),
             None => {
-                self.at_line(b"Wrong group definition in config file ", name, number);
-                Err(ReadFailed)
+                self.error_at_line(b"Wrong group definition in config file ", name, number);
+                Err(ReadFailure)
             }
         }
     }
@@ -314,7 +318,7 @@ impl Reader<'_> {
         name: &[u8],
         number: &str,
         depth: u32,
-    ) -> Result<(), ReadFailed> {
+    ) -> Result<(), ReadFailure> {
         if depth >= DEPTH_MAX {
             let text = [
                 b"Skipping '",
@@ -337,8 +341,8 @@ impl Reader<'_> {
             let target = argument(trim_start(rest)).to_vec();
             if target.is_empty() {
                 let start = [b"Wrong '!", keyword.as_bytes(), b"' directive in config file "].concat();
-                self.at_line(&start, name, number);
-                return Err(ReadFailed);
+                self.error_at_line(&start, name, number);
+                return Err(ReadFailure);
             }
             return match keyword {
                 "includedir" => self.include_directory(&target, name, number, depth),
@@ -353,8 +357,8 @@ impl Reader<'_> {
 
     fn include(&mut self, target: &[u8], keyword: &str, name: &[u8], number: &str, depth: u32) {
         match self.read(target, depth + 1) {
-            Outcome::Read => {}
-            Outcome::Missing | Outcome::Failed => self.stopped(keyword, name, number),
+            FileOutcome::Read => {}
+            FileOutcome::Missing | FileOutcome::Failed => self.report_stopped(keyword, name, number),
         }
     }
 
@@ -364,13 +368,13 @@ impl Reader<'_> {
         name: &[u8],
         number: &str,
         depth: u32,
-    ) -> Result<(), ReadFailed> {
+    ) -> Result<(), ReadFailure> {
         let entries = match fs::read_dir(as_path(target)) {
             Ok(entries) => entries,
             Err(error) => {
                 self.diagnostics.system_error(&[b"Can't read dir of '", target, b"'"], &error);
-                self.stopped("includedir", name, number);
-                return Err(ReadFailed);
+                self.report_stopped("includedir", name, number);
+                return Err(ReadFailure);
             }
         };
         let mut names: Vec<Vec<u8>> = entries
@@ -387,12 +391,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn stopped(&mut self, keyword: &str, name: &[u8], number: &str) {
+    fn report_stopped(&mut self, keyword: &str, name: &[u8], number: &str) {
         let start = [b"Stopped processing the '", keyword.as_bytes(), b"' directive in file "].concat();
-        self.at_line(&start, name, number);
+        self.error_at_line(&start, name, number);
     }
 
-    fn at_line(&mut self, start: &[u8], name: &[u8], number: &str) {
+    fn error_at_line(&mut self, start: &[u8], name: &[u8], number: &str) {
         self.diagnostics.error(&[start, name, b" at line ", number.as_bytes(), b"."]);
     }
 }

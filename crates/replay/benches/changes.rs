@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use binlog::events::TableMap;
 use binlog::{
-    Event, Flags, Flavour, Format, Framed, Framer, KeyPart, MAGIC, Origin, RawEvent, RawEventBuf, Role,
-    Tables,
+    Event, EventFlags, EventFormat, EventOrigin, EventRole, Flavour, Framer, FramerOutput, KeyPart, MAGIC,
+    RawEvent, RawEventBuf, TableRegistry,
 };
-use replay::definition::{Definition, Engine, TableName};
 use replay::keys::TransactionKeys;
-use replay::net::{Changes, NetForm};
-use replay::schedule::{Claims, Footprint, KeySet, Keys, Mode, Schedule};
+use replay::net::{GroupChanges, NetForm};
+use replay::schedule::{ChangedKeys, ClaimBuilder, KeySet, ParallelMode, Schedule, TransactionFootprint};
+use replay::target_table::{StorageEngine, TargetTableDefinition, TargetTableName};
 
 /// Runs of each way; the result is their median.
 const RUNS: usize = 5;
@@ -32,10 +32,10 @@ type Error = Box<dyn std::error::Error>;
 
 /// A log in memory.
 struct Log {
-    format: Format,
+    format: EventFormat,
     /// Events of each transaction that changes rows.
     transactions: Vec<Vec<RawEventBuf>>,
-    definitions: HashMap<TableName, Definition>,
+    definitions: HashMap<TargetTableName, TargetTableDefinition>,
     rows: u64,
 }
 
@@ -85,9 +85,9 @@ fn processor_time() -> Duration {
 }
 
 fn fold(log: &Log, group: usize) -> Result<(), Error> {
-    let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+    let origin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
     let form = NetForm { origin, format: log.format.inside_payload(), rows_size_max: 1 << 16 };
-    let mut changes = Changes::new(Flavour::MySql, form);
+    let mut changes = GroupChanges::new(Flavour::MySql, form);
     let mut out = Vec::new();
     for group in log.transactions.chunks(group) {
         for events in group {
@@ -110,24 +110,24 @@ fn keys(log: &Log, _: usize) -> Result<(), Error> {
 }
 
 fn schedule(log: &Log, _: usize) -> Result<(), Error> {
-    let (mut claims, mut schedule) = (Claims::new(Mode::Writeset), Schedule::new(4));
+    let (mut claims, mut schedule) = (ClaimBuilder::new(ParallelMode::Writeset), Schedule::new(4));
     for (keys, number) in log.keys()?.into_iter().zip(0..) {
-        let footprint = Footprint { keys, ..Footprint::default() };
-        while schedule.open() > 1000 {
+        let footprint = TransactionFootprint { keys, ..TransactionFootprint::default() };
+        while schedule.open_count() > 1000 {
             let Some(first) = schedule.start() else { break };
-            schedule.committed(first);
+            schedule.mark_committed(first);
         }
         schedule.offer(claims.claim(number, &footprint)?);
     }
     while let Some(number) = schedule.start() {
-        schedule.committed(number);
+        schedule.mark_committed(number);
     }
-    assert_eq!((schedule.open(), log.transactions.is_empty()), (0, false));
+    assert_eq!((schedule.open_count(), log.transactions.is_empty()), (0, false));
     Ok(())
 }
 
-fn name_of(map: &TableMap<'_>) -> TableName {
-    TableName { database: map.database.into(), table: map.table.into() }
+fn name_of(map: &TableMap<'_>) -> TargetTableName {
+    TargetTableName { database: map.database.into(), table: map.table.into() }
 }
 
 impl Log {
@@ -135,15 +135,15 @@ impl Log {
         let bytes = std::fs::read(name)?;
         let mut rest = bytes.strip_prefix(&MAGIC).ok_or("not a binary log")?;
         let mut framer = Framer::new();
-        let mut tables = Tables::new();
+        let mut tables = TableRegistry::new();
         let (mut transactions, mut events, mut rows) = (Vec::new(), Vec::new(), 0);
         let mut definitions = HashMap::new();
-        while let Framed::Event(raw) = framer.next(rest)? {
+        while let FramerOutput::Event(raw) = framer.next(rest)? {
             rest = &rest[raw.bytes().len()..];
             let format = framer.format().ok_or("no format")?;
             match raw.decode(format)? {
                 Event::TableMap(map) => {
-                    tables.map(&map)?;
+                    tables.register(&map)?;
                     definitions.entry(name_of(&map)).or_insert_with(|| define(&map));
                 }
                 event => {
@@ -152,9 +152,9 @@ impl Log {
                     }
                 }
             }
-            match Role::of(&raw, format)? {
-                Role::Gtid | Role::Statement => events.clear(),
-                Role::Commit => transactions.push(std::mem::take(&mut events)),
+            match EventRole::of(&raw, format)? {
+                EventRole::Gtid | EventRole::Statement => events.clear(),
+                EventRole::Commit => transactions.push(std::mem::take(&mut events)),
                 _ => events.push(raw.to_buf()),
             }
         }
@@ -162,12 +162,12 @@ impl Log {
         Ok(Self { format, transactions, definitions, rows })
     }
 
-    fn keys(&self) -> Result<Vec<Keys>, Error> {
+    fn keys(&self) -> Result<Vec<ChangedKeys>, Error> {
         let mut reader = TransactionKeys::new(Flavour::MySql);
         let mut all = Vec::new();
         for events in &self.transactions {
             let events: Vec<RawEvent<'_>> = events.iter().map(RawEventBuf::as_raw).collect();
-            let mut keys = Keys::Known(KeySet::default());
+            let mut keys = ChangedKeys::Known(KeySet::default());
             reader.read(&events, &self.format, &|map| self.definitions.get(&name_of(map)), &mut keys)?;
             all.push(keys);
         }
@@ -175,7 +175,12 @@ impl Log {
     }
 }
 
-fn define(map: &TableMap<'_>) -> Definition {
+fn define(map: &TableMap<'_>) -> TargetTableDefinition {
     let primary_key = Some(vec![KeyPart { column: 0, prefix: 0 }]);
-    Definition { name: name_of(map), engine: Engine::InnoDb, primary_key, ..Definition::default() }
+    TargetTableDefinition {
+        name: name_of(map),
+        engine: StorageEngine::InnoDb,
+        primary_key,
+        ..TargetTableDefinition::default()
+    }
 }

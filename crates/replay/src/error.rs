@@ -3,16 +3,16 @@
 use binlog::gtid::GtidSet;
 use logs::ThreadPanic;
 
+use crate::apply_plan::ApplyPlanError;
 use crate::order::is_temporary;
-use crate::work::WorkError;
 
 /// Reason why a replay stopped. In every case the target has whole transactions only, and its progress says which.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ReplayError {
     /// A log cannot be read.
     #[error(transparent)]
-    Read(#[from] logs::Error),
+    Read(#[from] logs::LogError),
     /// An event is malformed, or out of place.
     #[error("{log} at {position}: {reason}")]
     Corrupt {
@@ -25,7 +25,7 @@ pub enum Error {
     },
     /// A log ends within a transaction.
     #[error("{log} ends within the transaction that starts at {start}")]
-    Cut {
+    TornTransaction {
         /// Name of the log.
         log: String,
         /// Position where the transaction starts.
@@ -38,7 +38,7 @@ pub enum Error {
         unit: String,
         /// Reason.
         #[source]
-        error: WorkError,
+        error: ApplyPlanError,
     },
     /// The target refused a transaction.
     #[error("{unit}: {failure}")]
@@ -47,7 +47,7 @@ pub enum Error {
         unit: String,
         /// Error from the target.
         #[source]
-        failure: Failure,
+        failure: TargetFailure,
     },
     /// The target refused an operation that belongs to no transaction.
     #[error("could not {verb}: {failure}")]
@@ -56,7 +56,7 @@ pub enum Error {
         verb: &'static str,
         /// Error from the target.
         #[source]
-        failure: Failure,
+        failure: TargetFailure,
     },
     /// The target lacks transactions that the source ran before a log, and the earlier logs do not have them.
     #[error("the target lacks {missing}, which the source ran before {log}")]
@@ -80,11 +80,11 @@ pub enum Error {
 /// Error from a target.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct TargetFailure {
     /// Message, in the target's words.
     pub message: String,
     /// Kind of failure, which decides what to do next.
-    pub kind: FailureKind,
+    pub kind: TargetFailureKind,
     /// Error number of the target, if it has one.
     pub code: Option<u16>,
 }
@@ -92,39 +92,39 @@ pub struct Failure {
 /// Kinds of failures, by what can be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum FailureKind {
+pub enum TargetFailureKind {
     /// The transaction can be retried: a lock wait timed out, or a deadlock was broken.
     Locked,
     /// The session is lost: the outcome of the last request is unknown.
     Lost,
     /// The caller cancelled the operation.
-    CalledOff,
+    Cancelled,
     /// A retry would fail again.
     Refused,
 }
 
-impl Failure {
+impl TargetFailure {
     /// Creates a failure that a retry does not mend.
     pub fn refused(message: impl Into<String>) -> Self {
-        Self { message: message.into(), kind: FailureKind::Refused, code: None }
+        Self { message: message.into(), kind: TargetFailureKind::Refused, code: None }
     }
 
     /// Turns the failure into an error that says what was being done.
-    pub(crate) fn at(self, verb: &'static str) -> Error {
+    pub(crate) fn into_error(self, verb: &'static str) -> ReplayError {
         match self.kind {
-            FailureKind::CalledOff => Error::Interrupted,
-            _ => Error::Target { verb, failure: self },
+            TargetFailureKind::Cancelled => ReplayError::Interrupted,
+            _ => ReplayError::Target { verb, failure: self },
         }
     }
 }
 
-impl From<servers::Error> for Failure {
-    fn from(error: servers::Error) -> Self {
+impl From<servers::ConnectionError> for TargetFailure {
+    fn from(error: servers::ConnectionError) -> Self {
         let kind = match &error {
-            servers::Error::Lost { .. } => FailureKind::Lost,
-            servers::Error::Cancelled => FailureKind::CalledOff,
-            _ if error.code().is_some_and(is_temporary) => FailureKind::Locked,
-            _ => FailureKind::Refused,
+            servers::ConnectionError::Lost { .. } => TargetFailureKind::Lost,
+            servers::ConnectionError::Cancelled => TargetFailureKind::Cancelled,
+            _ if error.code().is_some_and(is_temporary) => TargetFailureKind::Locked,
+            _ => TargetFailureKind::Refused,
         };
         Self { message: error.to_string(), kind, code: error.code() }
     }

@@ -1,65 +1,71 @@
 //! Filtering of whole transactions by database and table.
 
-mod named;
+mod named_tables;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use binlog::events::{RowsFlags, TableMap};
-use binlog::{EncodeError, Event, Format, NextPosition, RawEvent};
-use filter::{Filter, Kind, kind};
+use binlog::{EncodeError, Event, EventFormat, NextPosition, RawEvent};
+use filter::{ReplicationFilter, StatementKind, classify_statement};
 
-use crate::spooled::{SpooledRows, Spooler, end_statement};
-use crate::work::{RowEvents, Shape, Statement, Step, Work, WorkError};
+use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, RowEvents, SourceStatement, TransactionShape};
+use crate::spooled_rows::{RowSpooler, SpooledRows, end_statement};
 
 /// Removes from transactions the statements and row events that a filter excludes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filtering<'f>(pub(crate) &'f Filter);
+pub(crate) struct TransactionFilter<'f>(pub(crate) &'f ReplicationFilter);
 
-impl Filtering<'_> {
+impl TransactionFilter<'_> {
     /// Returns the rest of a transaction, under the rewritten database names. If the filter excludes all of it, the
     /// result changes nothing and counts as applied.
     ///
     /// # Errors
     ///
     /// When its row events cannot be decoded.
-    pub(crate) fn apply(self, work: Work) -> Result<Work, WorkError> {
+    pub(crate) fn apply(self, work: ApplyPlan) -> Result<ApplyPlan, ApplyPlanError> {
         if self.0.is_empty() {
             return Ok(work);
         }
         let mut steps = Vec::with_capacity(work.steps.len());
         for step in work.steps {
             match step {
-                Step::Statement(statement) => steps.extend(self.statement(statement).map(Step::Statement)),
-                Step::Spooled(context, rows) => {
-                    let left = self.spooled(&rows)?;
+                ApplyStep::Statement(statement) => {
+                    steps.extend(self.filter_statement(statement).map(ApplyStep::Statement))
+                }
+                ApplyStep::Spooled(context, rows) => {
+                    let left = self.filter_spooled(&rows)?;
                     if left.parts().next().is_some() {
-                        steps.push(Step::Spooled(context, left));
+                        steps.push(ApplyStep::Spooled(context, left));
                     }
                 }
-                Step::Rows(context, rows) => {
-                    let bytes = self.rows(&rows)?;
+                ApplyStep::Rows(context, rows) => {
+                    let bytes = self.filter_rows(&rows)?;
                     if !bytes.is_empty() {
-                        steps
-                            .push(Step::Rows(context, RowEvents { format: Arc::clone(&rows.format), bytes }));
+                        steps.push(ApplyStep::Rows(
+                            context,
+                            RowEvents { format: Arc::clone(&rows.format), bytes },
+                        ));
                     }
                 }
             }
         }
         let shape = match work.shape {
-            Shape::Alone { .. } if steps.is_empty() => Shape::Rows,
-            Shape::Alone { databases } => Shape::Alone { databases: self.both_names(databases) },
-            Shape::Statements if steps.is_empty() => Shape::Rows,
+            TransactionShape::ImplicitCommit { .. } if steps.is_empty() => TransactionShape::Rows,
+            TransactionShape::ImplicitCommit { databases } => {
+                TransactionShape::ImplicitCommit { databases: self.old_and_new_names(databases) }
+            }
+            TransactionShape::Statements if steps.is_empty() => TransactionShape::Rows,
             shape => shape,
         };
-        Ok(Work { shape, steps, session: work.session })
+        Ok(ApplyPlan { shape, steps, session: work.session })
     }
 
     /// Returns the databases under old and new names: a statement may use the old one.
-    fn both_names(self, databases: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    fn old_and_new_names(self, databases: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = databases
             .iter()
-            .map(|name| self.0.rewritten(name).to_vec())
+            .map(|name| self.0.target_database(name).to_vec())
             .chain(databases.iter().cloned())
             .collect();
         names.sort();
@@ -67,27 +73,27 @@ impl Filtering<'_> {
         names
     }
 
-    fn statement(self, mut statement: Box<Statement>) -> Option<Box<Statement>> {
-        let default = self.0.rewritten(&statement.default_database).to_vec();
-        let kind = kind(&statement.sql);
-        let is_meant = is_savepoint(&statement.sql) || self.0.takes_statement(&kind, &default);
-        if let (Kind::DropsTrigger(Some(at)), true) = (kind, self.0.has_table_rules()) {
+    fn filter_statement(self, mut statement: Box<SourceStatement>) -> Option<Box<SourceStatement>> {
+        let default = self.0.target_database(&statement.default_database).to_vec();
+        let kind = classify_statement(&statement.sql);
+        let is_meant = is_savepoint(&statement.sql) || self.0.accepts_statement(&kind, &default);
+        if let (StatementKind::DropTrigger(Some(at)), true) = (kind, self.0.has_table_rules()) {
             // The trigger's table may be excluded: then the trigger does not exist.
             statement.sql.splice(at..at, *b" IF EXISTS");
         }
         if !statement.database.is_empty() {
-            statement.database = self.0.rewritten(&statement.database).to_vec();
+            statement.database = self.0.target_database(&statement.database).to_vec();
         }
         statement.default_database = default;
         is_meant.then_some(statement)
     }
 
     /// Filters row events of a file; the rest goes to another file.
-    fn spooled(self, rows: &SpooledRows) -> Result<SpooledRows, WorkError> {
-        let mut spooler = Spooler::new(rows.format())?;
+    fn filter_spooled(self, rows: &SpooledRows) -> Result<SpooledRows, ApplyPlanError> {
+        let mut spooler = RowSpooler::new(rows.format())?;
         for part in rows.parts() {
             let part = part?;
-            let left = RowEvents { format: Arc::clone(&part.format), bytes: self.rows(&part)? };
+            let left = RowEvents { format: Arc::clone(&part.format), bytes: self.filter_rows(&part)? };
             for raw in left.events() {
                 spooler.push(&raw)?;
             }
@@ -96,8 +102,8 @@ impl Filtering<'_> {
     }
 
     /// Returns the row events that the filter keeps.
-    fn rows(self, rows: &RowEvents) -> Result<Vec<u8>, WorkError> {
-        let mut left = Left {
+    fn filter_rows(self, rows: &RowEvents) -> Result<Vec<u8>, ApplyPlanError> {
+        let mut left = RowEventFilter {
             filter: self.0,
             format: &rows.format,
             out: Vec::new(),
@@ -113,14 +119,14 @@ impl Filtering<'_> {
 
 /// Savepoints belong to the transaction itself: no filter applies to them.
 fn is_savepoint(sql: &[u8]) -> bool {
-    use binlog::Verb;
-    matches!(Verb::of(sql), Verb::Savepoint | Verb::RollbackTo)
+    use binlog::TransactionVerb;
+    matches!(TransactionVerb::of(sql), TransactionVerb::Savepoint | TransactionVerb::RollbackTo)
 }
 
 /// Row events that the filter keeps, as they are collected.
-struct Left<'f> {
-    filter: &'f Filter,
-    format: &'f Format,
+struct RowEventFilter<'f> {
+    filter: &'f ReplicationFilter,
+    format: &'f EventFormat,
     out: Vec<u8>,
     /// Numbers of the open statement's excluded tables.
     dropped: HashSet<u64>,
@@ -128,8 +134,8 @@ struct Left<'f> {
     last: Option<usize>,
 }
 
-impl Left<'_> {
-    fn take(&mut self, raw: &RawEvent<'_>) -> Result<(), WorkError> {
+impl RowEventFilter<'_> {
+    fn take(&mut self, raw: &RawEvent<'_>) -> Result<(), ApplyPlanError> {
         let event = raw.decode(self.format)?;
         if let Event::TableMap(map) = &event {
             return self.map(raw, map);
@@ -152,9 +158,9 @@ impl Left<'_> {
         Ok(())
     }
 
-    fn map(&mut self, raw: &RawEvent<'_>, map: &TableMap<'_>) -> Result<(), WorkError> {
-        let database = self.filter.rewritten(map.database);
-        if !self.filter.takes_database(database) || !self.filter.takes_tables([(database, map.table)]) {
+    fn map(&mut self, raw: &RawEvent<'_>, map: &TableMap<'_>) -> Result<(), ApplyPlanError> {
+        let database = self.filter.target_database(map.database);
+        if !self.filter.accepts_database(database) || !self.filter.accepts_tables([(database, map.table)]) {
             self.dropped.insert(map.table_id);
             return Ok(());
         }
@@ -164,8 +170,8 @@ impl Left<'_> {
             return Ok(());
         }
         let event = Event::TableMap(TableMap { database, ..*map });
-        let written = event.write(raw.header().origin(), NextPosition::Is(0), self.format, &mut self.out);
-        written.map_err(|error: EncodeError| WorkError::Encode(error))
+        let written = event.write(raw.header().origin(), NextPosition::Fixed(0), self.format, &mut self.out);
+        written.map_err(|error: EncodeError| ApplyPlanError::Encode(error))
     }
 }
 

@@ -1,33 +1,33 @@
 //! Privileges of an account, as `SHOW GRANTS` reports them.
 
-use servers::Connection;
+use servers::SqlConnection;
 use servers::quote::split_name;
 
-use filter::Pattern;
+use filter::WildcardPattern;
 
 /// Privileges of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Grants(Vec<(Object, Vec<String>)>);
+pub(crate) struct AccountGrants(Vec<(PrivilegeScope, Vec<String>)>);
 
 /// Object that privileges apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Object {
+enum PrivilegeScope {
     All,
     /// Databases whose names match this.
-    Databases(Pattern),
+    Databases(WildcardPattern),
     Table(Vec<u8>, Vec<u8>),
 }
 
 /// Name that stands for all privileges that existed before MySQL 8.0.
-const ALL: &str = "ALL PRIVILEGES";
+const ALL_PRIVILEGES: &str = "ALL PRIVILEGES";
 
-impl Grants {
+impl AccountGrants {
     /// Returns the privileges of the connection's account and of its active roles.
     ///
     /// # Errors
     ///
     /// When the server refuses the query.
-    pub(crate) fn ask(connection: &mut Connection) -> Result<Self, servers::Error> {
+    pub(crate) fn query(connection: &mut SqlConnection) -> Result<Self, servers::ConnectionError> {
         let mut question = "SHOW GRANTS".to_owned();
         // MySQL lists the privileges of roles only if the statement names them, quoted in backquotes. MariaDB lists
         // them without; older servers have no roles.
@@ -36,7 +36,7 @@ impl Grants {
                 question.push_str(" FOR CURRENT_USER() USING ");
                 question.push_str(&roles);
             }
-            Ok(_) | Err(servers::Error::Refused { .. }) => {}
+            Ok(_) | Err(servers::ConnectionError::Refused { .. }) => {}
             Err(error) => return Err(error),
         }
         let lines = connection.rows(&question)?.into_iter().filter_map(|row| row.into_iter().next()?);
@@ -46,71 +46,72 @@ impl Grants {
 
     /// Parses lines such as `` GRANT SELECT, INSERT ON `shop`.* TO `user`@`%` ``.
     fn read<'l>(lines: impl IntoIterator<Item = &'l str>) -> Self {
-        Self(lines.into_iter().filter_map(privileges).collect())
+        Self(lines.into_iter().filter_map(parse_grant).collect())
     }
 
     /// Returns whether the account has the privilege on all databases.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.has_on(name, |object| *object == Object::All)
+    pub(crate) fn has_globally(&self, name: &str) -> bool {
+        self.has_on(name, |object| *object == PrivilegeScope::All)
     }
 
     /// Returns whether the account has the privilege on all of this database.
-    pub(crate) fn has_in(&self, database: &[u8], name: &str) -> bool {
-        self.has_on(name, |object| object.holds(database))
+    pub(crate) fn has_on_database(&self, database: &[u8], name: &str) -> bool {
+        self.has_on(name, |object| object.covers_database(database))
     }
 
     /// Returns whether the account has the privilege on this table.
-    pub(crate) fn has_of(&self, database: &[u8], table: &[u8], name: &str) -> bool {
-        let is_it = |object: &Object| match object {
-            Object::Table(its_database, its_name) => its_database == database && its_name == table,
-            more => more.holds(database),
+    pub(crate) fn has_on_table(&self, database: &[u8], table: &[u8], name: &str) -> bool {
+        let is_it = |object: &PrivilegeScope| match object {
+            PrivilegeScope::Table(its_database, its_name) => its_database == database && its_name == table,
+            more => more.covers_database(database),
         };
         self.has_on(name, is_it)
     }
 
-    fn has_on(&self, name: &str, is_it: impl Fn(&Object) -> bool) -> bool {
+    fn has_on(&self, name: &str, is_it: impl Fn(&PrivilegeScope) -> bool) -> bool {
         // `ALL PRIVILEGES` does not include dynamic privileges, whose names all have an underscore.
         let is_in_all = !name.contains('_');
-        let has = |names: &[String]| names.iter().any(|own| own == name || is_in_all && own == ALL);
+        let has =
+            |names: &[String]| names.iter().any(|own| own == name || is_in_all && own == ALL_PRIVILEGES);
         self.0.iter().any(|(object, names)| is_it(object) && has(names))
     }
 }
 
-impl Object {
+impl PrivilegeScope {
     fn read(text: &str) -> Option<Self> {
         if text == "*.*" {
             return Some(Self::All);
         }
         let (database, rest) = split_name(text.as_bytes())?;
         match rest.strip_prefix(b".")? {
-            b"*" => Some(Self::Databases(Pattern::new(database))),
+            b"*" => Some(Self::Databases(WildcardPattern::new(database))),
             rest => split_name(rest).map(|(table, _)| Self::Table(database, table)),
         }
     }
 
     /// Returns whether it covers all of a database.
-    fn holds(&self, database: &[u8]) -> bool {
+    fn covers_database(&self, database: &[u8]) -> bool {
         match self {
             Self::All => true,
-            Self::Databases(pattern) => pattern.fits(database),
+            Self::Databases(pattern) => pattern.matches(database),
             Self::Table(..) => false,
         }
     }
 }
 
 /// Returns the object and the privileges of one line.
-fn privileges(line: &str) -> Option<(Object, Vec<String>)> {
+fn parse_grant(line: &str) -> Option<(PrivilegeScope, Vec<String>)> {
     let (names, rest) = line.strip_prefix("GRANT ")?.split_once(" ON ")?;
     let (object, _) = rest.split_once(" TO ")?;
     // Column privileges, as in `SELECT (a, b)`, do not matter here.
     let names = names.split(',').map(|name| name.trim().to_ascii_uppercase());
     let names = names.filter(|name| !name.contains(['(', ')', '`'])).collect();
-    Some((Object::read(object)?, names))
+    Some((PrivilegeScope::read(object)?, names))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Grants;
+    use super::AccountGrants;
 
     #[test]
     fn grants_are_read() {
@@ -122,10 +123,13 @@ mod tests {
             "GRANT DELETE ON `other`.`t` TO `r`@`%`",
             "GRANT `role`@`%` TO `r`@`%`",
         ];
-        let grants = Grants::read(lines);
+        let grants = AccountGrants::read(lines);
         let check = |database: &str, name, wanted| {
-            let found =
-                if database == "*" { grants.has(name) } else { grants.has_in(database.as_bytes(), name) };
+            let found = if database == "*" {
+                grants.has_globally(name)
+            } else {
+                grants.has_on_database(database.as_bytes(), name)
+            };
             assert_eq!(found, wanted, "{name} on {database}");
         };
         check("*", "SELECT", true);
@@ -138,21 +142,26 @@ mod tests {
         check("other", "SELECT", true);
         check("my_shop", "INSERT", true);
         check("my_shop", "UPDATE", false);
-        assert!(grants.has_of(b"other", b"t", "DELETE") && grants.has_of(b"bintide", b"t", "DROP"));
-        assert!(!grants.has_of(b"other", b"u", "DELETE") && !grants.has_in(b"other", "DELETE"));
+        assert!(
+            grants.has_on_table(b"other", b"t", "DELETE") && grants.has_on_table(b"bintide", b"t", "DROP")
+        );
+        assert!(
+            !grants.has_on_table(b"other", b"u", "DELETE") && !grants.has_on_database(b"other", "DELETE")
+        );
     }
 
     #[test]
     fn all_of_an_old_server_is_all() {
-        let grants = Grants::read(["GRANT ALL PRIVILEGES ON *.* TO 'root'@'localhost' WITH GRANT OPTION"]);
-        assert!(grants.has("SUPER") && grants.has_in(b"d", "DROP"));
-        assert!(!grants.has("BINLOG_ADMIN"));
+        let grants =
+            AccountGrants::read(["GRANT ALL PRIVILEGES ON *.* TO 'root'@'localhost' WITH GRANT OPTION"]);
+        assert!(grants.has_globally("SUPER") && grants.has_on_database(b"d", "DROP"));
+        assert!(!grants.has_globally("BINLOG_ADMIN"));
     }
 
     #[test]
     fn who_may_see_triggers() {
         let check = |grant: &str, wanted| {
-            assert_eq!(Grants::read([grant]).has_of(b"d_1", b"t", "TRIGGER"), wanted, "{grant}");
+            assert_eq!(AccountGrants::read([grant]).has_on_table(b"d_1", b"t", "TRIGGER"), wanted, "{grant}");
         };
         check("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true);
         check("GRANT SELECT, TRIGGER, UPDATE ON `d\\_1`.* TO `low`@`%`", true);

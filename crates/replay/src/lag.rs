@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 /// Time from commit on the source to commit on the target, over some transactions. It includes the difference of the
 /// two machines' clocks. Percentiles are accurate to 1 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lag {
+pub struct CommitLag {
     /// Number of transactions measured.
     pub transactions: u64,
     /// Median.
@@ -20,26 +20,26 @@ pub struct Lag {
 }
 
 /// Measures lags as transactions are committed. All times are microseconds since 1970, and are passed in.
-pub(crate) struct Lags {
+pub(crate) struct LagTracker {
     /// The current half window, and the one before it.
-    recent: [Times; 2],
+    recent: [LagHistogram; 2],
     /// End of the current half window.
-    turns_us: u64,
+    rotates_at_us: u64,
     /// All lags since the target first caught up.
-    following: Option<Times>,
+    following: Option<LagHistogram>,
 }
 
 /// Length of half a window: "recent" covers the last 30 to 60 seconds.
-const HALF_US: u64 = 30_000_000;
+const HALF_WINDOW_US: u64 = 30_000_000;
 
-impl Lags {
+impl LagTracker {
     pub(crate) const fn new() -> Self {
-        Self { recent: [Times::new(), Times::new()], turns_us: 0, following: None }
+        Self { recent: [LagHistogram::new(), LagHistogram::new()], rotates_at_us: 0, following: None }
     }
 
     /// Counts transactions that were committed on the source at these times, and on the target now.
     pub(crate) fn add(&mut self, committed_us: &[u64], now_us: u64) {
-        self.turn(now_us);
+        self.rotate(now_us);
         for then_us in committed_us {
             let lag_us = now_us.saturating_sub(*then_us);
             for times in self.recent.first_mut().into_iter().chain(&mut self.following) {
@@ -49,44 +49,44 @@ impl Lags {
     }
 
     /// Records that everything available is applied: from here on, the target follows the source.
-    pub(crate) fn caught_up(&mut self) {
-        self.following.get_or_insert_with(Times::new);
+    pub(crate) fn mark_caught_up(&mut self) {
+        self.following.get_or_insert_with(LagHistogram::new);
     }
 
     /// Returns the lag over the last 30 to 60 seconds.
-    pub(crate) fn recent(&self, now_us: u64) -> Lag {
+    pub(crate) fn recent(&self, now_us: u64) -> CommitLag {
         let [now, before] = &self.recent;
-        match now_us.checked_sub(self.turns_us) {
-            None => now.joined(before).lag(),
-            Some(0..HALF_US) => now.lag(),
-            Some(_) => Lag::default(),
+        match now_us.checked_sub(self.rotates_at_us) {
+            None => now.merged(before).lag(),
+            Some(0..HALF_WINDOW_US) => now.lag(),
+            Some(_) => CommitLag::default(),
         }
     }
 
     /// Returns the lag since the target first caught up.
-    pub(crate) fn following(&self) -> Lag {
-        self.following.as_ref().map(Times::lag).unwrap_or_default()
+    pub(crate) fn following(&self) -> CommitLag {
+        self.following.as_ref().map(LagHistogram::lag).unwrap_or_default()
     }
 
-    fn turn(&mut self, now_us: u64) {
-        if now_us < self.turns_us {
+    fn rotate(&mut self, now_us: u64) {
+        if now_us < self.rotates_at_us {
             return;
         }
-        let is_old = now_us >= self.turns_us + HALF_US;
-        let before = std::mem::replace(&mut self.recent[0], Times::new());
-        self.recent[1] = if is_old { Times::new() } else { before };
-        self.turns_us = now_us + HALF_US;
+        let is_old = now_us >= self.rotates_at_us + HALF_WINDOW_US;
+        let before = std::mem::replace(&mut self.recent[0], LagHistogram::new());
+        self.recent[1] = if is_old { LagHistogram::new() } else { before };
+        self.rotates_at_us = now_us + HALF_WINDOW_US;
     }
 }
 
 /// Histogram of times. Allocates nothing before the first one.
 #[derive(Clone)]
-struct Times {
+struct LagHistogram {
     classes: Option<Histogram<u64>>,
     max_us: u64,
 }
 
-impl Times {
+impl LagHistogram {
     const fn new() -> Self {
         Self { classes: None, max_us: 0 }
     }
@@ -102,7 +102,7 @@ impl Times {
         self.max_us = self.max_us.max(us);
     }
 
-    fn joined(&self, other: &Self) -> Self {
+    fn merged(&self, other: &Self) -> Self {
         let mut both = self.clone();
         match (&mut both.classes, &other.classes) {
             (Some(mine), Some(others)) => mine.add(others).expect("ours: both grow as needed"),
@@ -112,10 +112,10 @@ impl Times {
         both
     }
 
-    fn lag(&self) -> Lag {
-        let Some(classes) = &self.classes else { return Lag::default() };
+    fn lag(&self) -> CommitLag {
+        let Some(classes) = &self.classes else { return CommitLag::default() };
         let at = |part| Duration::from_micros(classes.value_at_quantile(part).min(self.max_us));
-        Lag {
+        CommitLag {
             transactions: classes.len(),
             p50: at(0.5),
             p99: at(0.99),
@@ -124,7 +124,7 @@ impl Times {
     }
 }
 
-impl fmt::Debug for Lags {
+impl fmt::Debug for LagTracker {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Lags").field("following", &self.following()).finish_non_exhaustive()
     }
@@ -134,7 +134,7 @@ impl fmt::Debug for Lags {
 mod tests {
     use std::time::Duration;
 
-    use super::{HALF_US, Lag, Lags};
+    use super::{CommitLag, HALF_WINDOW_US, LagTracker};
 
     fn is_near(found: Duration, wanted_us: u64) -> bool {
         found.as_micros().abs_diff(u128::from(wanted_us)) <= u128::from(wanted_us / 100 + 1)
@@ -142,22 +142,22 @@ mod tests {
 
     #[test]
     fn percentiles() {
-        let mut lags = Lags::new();
+        let mut lags = LagTracker::new();
         let commits: Vec<u64> = (0..1000).map(|n| 10_000_000 - n * 1000).collect();
         lags.add(&commits, 10_000_000);
         let lag = lags.recent(10_000_000);
         assert_eq!((lag.transactions, lag.max), (1000, Duration::from_millis(999)));
         assert!(is_near(lag.p50, 499_000) && is_near(lag.p99, 989_000), "{lag:?}");
-        assert_eq!(lags.following(), Lag::default());
+        assert_eq!(lags.following(), CommitLag::default());
     }
 
     #[test]
     fn only_what_comes_after_it_has_caught_up_counts_as_following() {
-        let mut lags = Lags::new();
+        let mut lags = LagTracker::new();
         lags.add(&[0], 3_600_000_000);
-        lags.caught_up();
+        lags.mark_caught_up();
         lags.add(&[3_600_000_000, 3_600_001_000], 3_600_002_000);
-        lags.caught_up();
+        lags.mark_caught_up();
         let lag = lags.following();
         assert_eq!((lag.transactions, lag.max), (2, Duration::from_millis(2)));
         assert!(is_near(lag.p50, 1000), "{lag:?}");
@@ -165,20 +165,20 @@ mod tests {
 
     #[test]
     fn recent_forgets() {
-        let mut lags = Lags::new();
+        let mut lags = LagTracker::new();
         let mut count = |add: &[u64], now_us: u64| {
             lags.add(add, now_us);
             lags.recent(now_us).transactions
         };
         assert_eq!(count(&[1, 1], 1), 2);
-        assert_eq!(count(&[1], HALF_US + 1), 3);
-        assert_eq!(count(&[1], 2 * HALF_US + 1), 2);
-        assert_eq!(count(&[], 6 * HALF_US), 0);
+        assert_eq!(count(&[1], HALF_WINDOW_US + 1), 3);
+        assert_eq!(count(&[1], 2 * HALF_WINDOW_US + 1), 2);
+        assert_eq!(count(&[], 6 * HALF_WINDOW_US), 0);
     }
 
     #[test]
     fn a_source_whose_clock_is_ahead_has_no_lag_below_zero() {
-        let mut lags = Lags::new();
+        let mut lags = LagTracker::new();
         lags.add(&[2_000_000], 1_000_000);
         assert_eq!(lags.recent(1_000_000).max, Duration::ZERO);
     }

@@ -6,10 +6,10 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | read the transactions of logs, in order | [`Source`] |
-//! | turn a transaction into the steps that apply it | [`Work`] |
-//! | apply to another kind of target | implement [`Target`] and [`Session`] |
-//! | decode row events into changes | [`changes`] |
+//! | read the transactions of logs, in order | [`TransactionSource`] |
+//! | turn a transaction into the steps that apply it | [`ApplyPlan`] |
+//! | apply to another kind of target | implement [`ReplayTarget`] and [`TargetSession`] |
+//! | decode row events into changes | [`row_reader`] |
 //! | apply to a MySQL or MariaDB server | [`MysqlTarget`] |
 //! | apply to a SQLite database | `SqliteTarget` |
 //! | run a whole replay | [`replay`] |
@@ -18,17 +18,14 @@
 //!
 //! Progress is saved on the target, in the same transaction as the changes that it covers. Whatever stops a replay,
 //! the same command continues where it stopped, and applies nothing twice. Statements that commit implicitly cannot
-//! be covered that way: they are announced on the target first, as an [`Intent`].
+//! be covered that way: they are announced on the target first, as an [`StatementIntent`].
 //!
 //! This crate never changes a log, writes to its target's binary log unless asked to, applies part of a transaction,
 //! or skips a transaction silently.
 #![forbid(unsafe_code)]
 
-pub mod changes;
+mod apply_plan;
 pub mod compare;
-mod context;
-pub mod definition;
-mod ends;
 mod error;
 mod filter;
 mod grants;
@@ -40,35 +37,45 @@ pub mod order;
 mod preflight;
 mod progress;
 mod report;
+pub mod row_reader;
 mod run;
 #[cfg(test)]
-mod sample;
+mod sample_table;
 pub mod schedule;
-mod select;
+mod selection;
+mod selection_check;
+mod session_variables;
 mod source;
-mod spooled;
+mod source_transaction;
+mod spooled_rows;
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod survey;
 mod target;
-mod unit;
-mod work;
+pub mod target_table;
 
-pub use crate::context::Context;
-pub use crate::error::{Error, Failure, FailureKind};
-pub use crate::lag::Lag;
-pub use crate::mysql::{ApplyAs, Look, MysqlTarget, WhySql};
-pub use crate::preflight::{Check, Finding};
-pub use crate::progress::{Applied, Intent, Ledger, Place, Progress};
-pub use crate::report::{Report, Status};
-pub use crate::run::{Gap, Ground, Observer, Options, Plan, RowChanges, Width, plan, replay};
-pub use crate::select::{Bound, Late, Selection, Start, Stop};
-pub use crate::source::{Found, LargeUnit, Log, Source};
-pub use crate::spooled::SpooledRows;
+pub use crate::apply_plan::{
+    ApplyPlan, ApplyPlanError, ApplyStep, LoadDataFile, RowEvents, SourceStatement, StatementInput,
+    TransactionShape, UserVariableValue,
+};
+pub use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
+pub use crate::lag::CommitLag;
+pub use crate::mysql::{ApplyAs, MysqlTarget, SqlApplyReason, TargetInspector};
+pub use crate::preflight::{PreflightCheck, PreflightFinding};
+pub use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, SourcePosition, StatementIntent};
+pub use crate::report::{ReplayReport, ReplayStatus};
+pub use crate::run::{
+    DryRunTarget, GapPolicy, Parallelism, ReplayObserver, ReplayOptions, ReplayPlan, RowChanges, plan, replay,
+};
+pub use crate::selection::{
+    LateTransactions, SelectionBound, SelectionStart, SelectionStop, TransactionSelection,
+};
+pub use crate::session_variables::SessionVariables;
+pub use crate::source::{OversizedTransaction, ReplayLog, SizedTransaction, TransactionSource};
+pub use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin};
+pub use crate::spooled_rows::SpooledRows;
 #[cfg(feature = "sqlite")]
-pub use crate::sqlite::{Remarks, SqliteTarget};
-pub use crate::survey::{Shown, Survey};
-pub use crate::target::{Session, Settled, Target};
-pub use crate::unit::{Head, Origin, Unit};
-pub use crate::work::{Load, RowEvents, Shape, Statement, Step, UserValue, Variable, Work, WorkError};
+pub use crate::sqlite::{SqliteRemarks, SqliteTarget};
+pub use crate::survey::{LogSurvey, LogTable};
+pub use crate::target::{IntentOutcome, ReplayTarget, TargetSession};

@@ -1,7 +1,7 @@
 //! The commit gate: decides who commits, who waits, and who rolls back when two workers block each other.
 //!
 //! Commit groups have the numbers that the schedule gave them. A worker reports each step to the gate, and asks for its
-//! [`Turn`] whenever something has changed:
+//! [`CommitDecision`] whenever something has changed:
 //!
 //! ```text
 //! begin ──▶ applying ──applied──▶ waiting ──Turn::Commit──▶ committing ──placed──▶ placed ──committed──▶ gone
@@ -44,21 +44,21 @@ pub enum CommitOrder {
 pub const RETRIES_MAX: u32 = 10;
 
 /// Wait before the first retry; it doubles with each further one.
-const WAIT_FIRST: Duration = Duration::from_millis(5);
+const RETRY_BACKOFF_MIN: Duration = Duration::from_millis(5);
 
 /// Maximum wait before a retry, as on a server.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+const RETRY_BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Next step of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Apply from the start: call [`Gate::begin`].
+pub enum CommitDecision {
+    /// Apply from the start: call [`CommitGate::begin`].
     Apply,
     /// Ask again after something has changed.
     Wait,
     /// Commit.
     Commit,
-    /// Roll back and call [`Gate::rolled_back`]: an earlier group needs the locks.
+    /// Roll back and call [`CommitGate::mark_rolled_back`]: an earlier group needs the locks.
     RollBack,
     /// Roll back and give up: an earlier group has failed permanently.
     Abandon,
@@ -66,7 +66,7 @@ pub enum Turn {
 
 /// Outcome of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RetryDecision {
     /// Roll back, and ask for a turn after this time. Other workers may have a turn to roll back now.
     Retry {
         /// Time to wait.
@@ -78,10 +78,10 @@ pub enum Verdict {
 
 /// Decides who commits when. See the module's description.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct CommitGate {
     order: CommitOrder,
     /// Groups from the first that is not committed on.
-    works: VecDeque<Work>,
+    works: VecDeque<GateEntry>,
     /// Number of the first element of `works`.
     first: u64,
     /// Lowest number that failed permanently.
@@ -89,8 +89,8 @@ pub struct Gate {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Work {
-    phase: Phase,
+struct GateEntry {
+    phase: CommitPhase,
     /// The earlier group that it must yield to.
     yields_to: Option<u64>,
     /// Consecutive failures.
@@ -100,7 +100,7 @@ struct Work {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum CommitPhase {
     /// Holds no locks: not begun, or rolled back.
     #[default]
     Idle,
@@ -112,14 +112,14 @@ enum Phase {
     Failed,
 }
 
-impl Gate {
+impl CommitGate {
     /// Creates a gate for commits in this order.
     pub fn new(order: CommitOrder) -> Self {
         Self { order, works: VecDeque::new(), first: 0, failed: None }
     }
 
     /// Returns the number of the first group that is not committed: all before it are.
-    pub fn first(&self) -> u64 {
+    pub fn first_uncommitted(&self) -> u64 {
         self.first
     }
 
@@ -137,111 +137,114 @@ impl Gate {
     pub fn begin(&mut self, number: u64) {
         let index = self.index(number);
         if self.works.len() <= index {
-            self.works.resize(index + 1, Work::default());
+            self.works.resize(index + 1, GateEntry::default());
         }
-        self.step(number, &[Phase::Idle], Phase::Applying);
+        self.step(number, &[CommitPhase::Idle], CommitPhase::Applying);
     }
 
     /// Records that all is applied: only the commit is left.
-    pub fn applied(&mut self, number: u64) {
-        self.step(number, &[Phase::Applying], Phase::Applied);
+    pub fn mark_applied(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Applying], CommitPhase::Applied);
     }
 
     /// Returns the next step of a worker that waits, or is about to begin again, and marks a commit as begun. A worker
     /// that is still applying may ask too, in order to yield early.
-    pub fn turn(&mut self, number: u64) -> Turn {
-        let turn = self.outlook(number);
-        if turn == Turn::Commit {
-            self.work(number).phase = Phase::Committing;
+    pub fn decide(&mut self, number: u64) -> CommitDecision {
+        let turn = self.peek(number);
+        if turn == CommitDecision::Commit {
+            self.entry(number).phase = CommitPhase::Committing;
         }
         turn
     }
 
-    /// Returns what [`Gate::turn`] would return, without marking a commit as begun. A worker that gets `Commit` from
+    /// Returns what [`CommitGate::decide`] would return, without marking a commit as begun. A worker that gets `Commit` from
     /// `turn` must commit.
-    pub fn outlook(&self, number: u64) -> Turn {
+    pub fn peek(&self, number: u64) -> CommitDecision {
         let work = self.works.get(self.index(number)).expect("ours: what has a turn has begun");
         let yields = work.yields_to.is_some_and(|other| other >= self.first);
         match work.phase {
-            Phase::Committing | Phase::Placed | Phase::Committed => Turn::Wait,
-            Phase::Failed => Turn::Abandon,
-            _ if self.failed.is_some_and(|failed| number > failed) => Turn::Abandon,
-            Phase::Idle if yields => Turn::Wait,
-            Phase::Idle => Turn::Apply,
-            _ if yields => Turn::RollBack,
-            Phase::Applying => Turn::Wait,
-            Phase::Applied if self.order == CommitOrder::Any || self.is_next(number) => Turn::Commit,
-            Phase::Applied => Turn::Wait,
+            CommitPhase::Committing | CommitPhase::Placed | CommitPhase::Committed => CommitDecision::Wait,
+            CommitPhase::Failed => CommitDecision::Abandon,
+            _ if self.failed.is_some_and(|failed| number > failed) => CommitDecision::Abandon,
+            CommitPhase::Idle if yields => CommitDecision::Wait,
+            CommitPhase::Idle => CommitDecision::Apply,
+            _ if yields => CommitDecision::RollBack,
+            CommitPhase::Applying => CommitDecision::Wait,
+            CommitPhase::Applied if self.order == CommitOrder::Any || self.is_next(number) => {
+                CommitDecision::Commit
+            }
+            CommitPhase::Applied => CommitDecision::Wait,
         }
     }
 
     /// Records that the group's place in the commit order is certain, though it is not committed: the next may
     /// follow. To be called only if later commits cannot succeed without this one.
-    pub fn placed(&mut self, number: u64) {
-        self.step(number, &[Phase::Committing], Phase::Placed);
+    pub fn mark_placed(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Committing], CommitPhase::Placed);
     }
 
     /// Records that it is committed.
-    pub fn committed(&mut self, number: u64) {
-        self.step(number, &[Phase::Committing, Phase::Placed], Phase::Committed);
-        while self.works.front().is_some_and(|work| work.phase == Phase::Committed) {
+    pub fn mark_committed(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Committing, CommitPhase::Placed], CommitPhase::Committed);
+        while self.works.front().is_some_and(|work| work.phase == CommitPhase::Committed) {
             self.works.pop_front();
             self.first += 1;
         }
     }
 
-    /// Records that it was rolled back, as [`Turn::RollBack`] asked.
-    pub fn rolled_back(&mut self, number: u64) {
-        self.step(number, &[Phase::Applying, Phase::Applied], Phase::Idle);
+    /// Records that it was rolled back, as [`CommitDecision::RollBack`] asked.
+    pub fn mark_rolled_back(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Applying, CommitPhase::Applied], CommitPhase::Idle);
     }
 
     /// Records that the target refused a statement or the commit, with error `code`.
-    pub fn fail(&mut self, number: u64, code: u16) -> Verdict {
+    pub fn fail(&mut self, number: u64, code: u16) -> RetryDecision {
         let (first, order) = (self.first, self.order);
-        let failing = [Phase::Applying, Phase::Applied, Phase::Committing, Phase::Placed];
-        self.step(number, &failing, Phase::Idle);
-        let work = self.work(number);
+        let failing =
+            [CommitPhase::Applying, CommitPhase::Applied, CommitPhase::Committing, CommitPhase::Placed];
+        self.step(number, &failing, CommitPhase::Idle);
+        let work = self.entry(number);
         work.failures += 1;
         work.counted += u32::from(number == first);
         let (failures, counted) = (work.failures, work.counted);
         if !is_temporary(code) && number != first && order != CommitOrder::Any {
             // An earlier group may cause the error, and put it right: retry after those have committed.
             work.yields_to = number.checked_sub(1);
-            return Verdict::Retry { after: Duration::ZERO };
+            return RetryDecision::Retry { after: Duration::ZERO };
         }
         if !is_temporary(code) || counted > RETRIES_MAX {
-            work.phase = Phase::Failed;
+            work.phase = CommitPhase::Failed;
             self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
-            return Verdict::Stop;
+            return RetryDecision::Stop;
         }
         // The blocker is unknown. The first group can only be blocked by itself or by later ones; the others get one
         // more try first, in case an earlier group commits meanwhile.
         if order != CommitOrder::Any && (number == first || failures > 1) {
             self.yield_all_behind(number);
         }
-        Verdict::Retry { after: wait(failures) }
+        RetryDecision::Retry { after: retry_backoff(failures) }
     }
 
     /// Records that one group waits for a lock of another. The later one yields only if it holds the lock: otherwise
     /// waiting is right.
-    pub fn conflict(&mut self, waiter: u64, holder: u64) {
+    pub fn resolve_conflict(&mut self, waiter: u64, holder: u64) {
         if waiter < holder && self.order != CommitOrder::Any {
-            self.yield_to(holder, waiter);
+            self.make_yield(holder, waiter);
         }
     }
 
     fn yield_all_behind(&mut self, number: u64) {
         for later in number + 1..self.first + self.works.len() as u64 {
-            self.yield_to(later, number);
+            self.make_yield(later, number);
         }
     }
 
     /// Makes a group that may hold locks yield to an earlier one. If it already yields to another, it waits for the
     /// later of the two.
-    fn yield_to(&mut self, number: u64, other: u64) {
+    fn make_yield(&mut self, number: u64, other: u64) {
         let first = self.first;
-        let work = self.work(number);
-        if matches!(work.phase, Phase::Applying | Phase::Applied) {
+        let work = self.entry(number);
+        if matches!(work.phase, CommitPhase::Applying | CommitPhase::Applied) {
             let before = work.yields_to.filter(|before| *before >= first);
             work.yields_to = Some(before.map_or(other, |before| before.max(other)));
         }
@@ -250,11 +253,11 @@ impl Gate {
     /// Returns whether all before it are placed or committed.
     fn is_next(&self, number: u64) -> bool {
         let in_front = self.works.iter().take(self.index(number));
-        in_front.into_iter().all(|work| matches!(work.phase, Phase::Placed | Phase::Committed))
+        in_front.into_iter().all(|work| matches!(work.phase, CommitPhase::Placed | CommitPhase::Committed))
     }
 
-    fn step(&mut self, number: u64, from: &[Phase], to: Phase) {
-        let work = self.work(number);
+    fn step(&mut self, number: u64, from: &[CommitPhase], to: CommitPhase) {
+        let work = self.entry(number);
         assert!(from.contains(&work.phase), "ours: {number} is {:?}, cannot become {to:?}", work.phase);
         work.phase = to;
     }
@@ -264,7 +267,7 @@ impl Gate {
         index.expect("ours: what is committed does not come back")
     }
 
-    fn work(&mut self, number: u64) -> &mut Work {
+    fn entry(&mut self, number: u64) -> &mut GateEntry {
         let index = self.index(number);
         self.works.get_mut(index).expect("ours: what has a turn has begun")
     }
@@ -280,20 +283,20 @@ pub const fn is_temporary(code: u16) -> bool {
 }
 
 /// Returns the wait before the next try, after this number of consecutive failures.
-fn wait(failures: u32) -> Duration {
+fn retry_backoff(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    WAIT_FIRST.saturating_mul(doubled).min(WAIT_MAX)
+    RETRY_BACKOFF_MIN.saturating_mul(doubled).min(RETRY_BACKOFF_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{is_temporary, wait};
+    use super::{is_temporary, retry_backoff};
 
     #[test]
     fn waits_grow_to_a_limit() {
-        let check = |failures, wanted| assert_eq!(wait(failures), Duration::from_millis(wanted));
+        let check = |failures, wanted| assert_eq!(retry_backoff(failures), Duration::from_millis(wanted));
         check(1, 5);
         check(2, 10);
         check(5, 80);
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_again() {
+    fn temporary_errors_are_retried() {
         for (code, wanted) in
             [(1205, true), (1213, true), (1297, true), (1062, false), (1032, false), (0, false)]
         {

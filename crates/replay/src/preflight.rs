@@ -3,14 +3,14 @@
 use std::fmt;
 
 use crate::order::CommitOrder;
-use crate::progress::Applied;
-use crate::survey::Survey;
+use crate::progress::AppliedState;
+use crate::survey::LogSurvey;
 
 /// One obstacle to a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct PreflightFinding {
     /// The check that failed.
-    pub check: Check,
+    pub check: PreflightCheck,
     /// Description of the obstacle.
     pub found: String,
     /// Remedy.
@@ -20,7 +20,7 @@ pub struct Finding {
 /// Checks made before a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Check {
+pub enum PreflightCheck {
     /// The account has the privileges that a replay needs.
     Privileges,
     /// The target accepts changes.
@@ -43,7 +43,7 @@ pub enum Check {
     CommitOrder,
 }
 
-impl Check {
+impl PreflightCheck {
     /// Returns the check's name, as used in messages and options.
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,30 +66,30 @@ impl Check {
     }
 }
 
-impl Finding {
-    pub(crate) fn new(check: Check, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+impl PreflightFinding {
+    pub(crate) fn new(check: PreflightCheck, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { check, found: found.into(), remedy: remedy.into() }
     }
 
     /// Returns a finding for a transaction without GTID where commits come in any order: only GTIDs then tell which
     /// transactions are applied.
-    pub fn commit_order(survey: &Survey, order: CommitOrder) -> Option<Self> {
+    pub fn commit_order(survey: &LogSurvey, order: CommitOrder) -> Option<Self> {
         let unit = survey.without_gtid.as_ref().filter(|_| order == CommitOrder::Any)?;
         let found = format!("{unit} has no GTID, and --commit-order any saves progress by GTID");
-        Some(Self::new(Check::CommitOrder, found, "use --commit-order grouped or strict"))
+        Some(Self::new(PreflightCheck::CommitOrder, found, "use --commit-order grouped or strict"))
     }
 
     /// Returns a finding for transactions that the source ran before the surveyed logs and that the target lacks.
-    pub fn gap(survey: &Survey, applied: &Applied) -> Option<Self> {
+    pub fn gap(survey: &LogSurvey, applied: &AppliedState) -> Option<Self> {
         let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
         let found =
             format!("the target lacks {missing}, which the source ran before the first of these logs");
-        (!missing.is_empty()).then(|| Self::new(Check::Gap, found, "give the logs that have them"))
+        (!missing.is_empty()).then(|| Self::new(PreflightCheck::Gap, found, "give the logs that have them"))
     }
 }
 
 /// Includes the remedy and the option that allows the obstacle.
-impl fmt::Display for Finding {
+impl fmt::Display for PreflightFinding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.check.name(), self.found)?;
         if !self.remedy.is_empty() {
@@ -104,13 +104,14 @@ impl fmt::Display for Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::{Check, Finding};
+    use super::{PreflightCheck, PreflightFinding};
 
     #[test]
     fn a_finding_says_what_to_do() {
-        let check =
-            |check, wanted: &str| assert_eq!(Finding::new(check, "found", "mend it").to_string(), wanted);
-        check(Check::ReadOnly, "read-only: found; mend it");
-        check(Check::Gap, "gap: found; mend it, or --allow-gap");
+        let check = |check, wanted: &str| {
+            assert_eq!(PreflightFinding::new(check, "found", "mend it").to_string(), wanted)
+        };
+        check(PreflightCheck::ReadOnly, "read-only: found; mend it");
+        check(PreflightCheck::Gap, "gap: found; mend it, or --allow-gap");
     }
 }

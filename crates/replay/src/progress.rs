@@ -5,18 +5,18 @@ use std::fmt;
 
 use binlog::gtid::{Gtid, GtidSet};
 
-use crate::unit::Head;
+use crate::source_transaction::TransactionHead;
 
 /// A position in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// Name of the log on its own server.
     pub log: String,
     /// Bytes from the start of the log.
     pub position: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}", self.log, self.position)
     }
@@ -24,22 +24,22 @@ impl fmt::Display for Place {
 
 /// Applied transactions: one row on the target, written in the same transaction as the changes that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ReplayProgress {
     /// Applied transactions with GTIDs. May lack those that the target itself counts as executed.
     pub gtids: GtidSet,
     /// All transactions without GTIDs up to this position are applied.
-    pub place: Option<Place>,
+    pub place: Option<SourcePosition>,
     /// Starts of further applied transactions after that position, while an XA transaction is undecided.
-    pub beyond: Vec<Place>,
+    pub beyond: Vec<SourcePosition>,
     /// Number of target transactions committed so far in the source's order. Each is saved as the successor of the
     /// last, so that it cannot commit if its predecessor was lost. `None` where the target does not count them, or
     /// commits come in any order.
     pub commits: Option<u64>,
 }
 
-impl Progress {
+impl ReplayProgress {
     /// Adds these GTIDs.
-    pub fn count(&mut self, gtids: &[Gtid]) {
+    pub fn add_gtids(&mut self, gtids: &[Gtid]) {
         for gtid in gtids {
             self.gtids.add(*gtid);
         }
@@ -48,18 +48,18 @@ impl Progress {
 
 /// State of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedState {
     /// As recorded in the progress row.
-    pub progress: Progress,
+    pub progress: ReplayProgress,
     /// Further GTIDs that the target counts as executed.
     pub executed: GtidSet,
     /// A statement that was announced and not reported as done.
-    pub intent: Option<Intent>,
+    pub intent: Option<StatementIntent>,
 }
 
 /// A statement that commits implicitly, announced before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Intent {
+pub struct StatementIntent {
     /// Identifies it: its GTID, or its position in the log.
     pub unit: String,
     /// Databases whose definitions it may change; empty: all.
@@ -68,9 +68,9 @@ pub struct Intent {
     pub before: String,
 }
 
-impl Intent {
+impl StatementIntent {
     /// Returns the identifier of a transaction in an intent.
-    pub fn name(unit: &Head) -> String {
+    pub fn name(unit: &TransactionHead) -> String {
         match unit.gtid() {
             Some(gtid) => gtid.to_string(),
             None => unit.origin.start_place().to_string(),
@@ -78,29 +78,29 @@ impl Intent {
     }
 
     /// Returns the position that identifies it, if it has no GTID.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<SourcePosition> {
         let (log, position) = self.unit.rsplit_once(':')?;
-        Some(Place { log: log.to_owned(), position: position.parse().ok()? })
+        Some(SourcePosition { log: log.to_owned(), position: position.parse().ok()? })
     }
 }
 
 /// Counts applied transactions during a replay, in commit order.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger {
-    progress: Progress,
+pub struct ProgressLedger {
+    progress: ReplayProgress,
     /// Start positions of undecided XA transactions without GTIDs, by transaction number.
-    held: BTreeMap<u64, Place>,
-    last: Option<Place>,
+    held: BTreeMap<u64, SourcePosition>,
+    last: Option<SourcePosition>,
 }
 
-impl Ledger {
+impl ProgressLedger {
     /// Continues from saved progress.
-    pub fn new(progress: Progress) -> Self {
+    pub fn new(progress: ReplayProgress) -> Self {
         Self { last: progress.place.clone(), progress, held: BTreeMap::new() }
     }
 
     /// Returns the progress to save with the next target transaction: it covers all changes counted so far.
-    pub fn save(&mut self) -> Progress {
+    pub fn next_progress(&mut self) -> ReplayProgress {
         if let Some(commits) = &mut self.progress.commits {
             *commits += 1;
         }
@@ -108,16 +108,16 @@ impl Ledger {
     }
 
     /// Records that this transaction is applied.
-    pub fn done(&mut self, unit: &Head) {
+    pub fn mark_applied(&mut self, unit: &TransactionHead) {
         match unit.gtid() {
             Some(gtid) => {
                 self.progress.gtids.add(gtid);
             }
-            None => self.done_nameless(unit),
+            None => self.mark_anonymous_applied(unit),
         }
     }
 
-    fn done_nameless(&mut self, unit: &Head) {
+    fn mark_anonymous_applied(&mut self, unit: &TransactionHead) {
         self.held.remove(&unit.number);
         self.last = Some(unit.origin.end_place());
         match self.held.values().next() {
@@ -133,7 +133,7 @@ impl Ledger {
     }
 
     /// Records that this transaction is prepared: it counts as not applied until it is decided.
-    pub fn hold(&mut self, unit: &Head) {
+    pub fn mark_prepared(&mut self, unit: &TransactionHead) {
         if unit.gtid().is_none() {
             self.held.insert(unit.number, unit.origin.start_place());
             if self.held.len() == 1 {
@@ -143,7 +143,7 @@ impl Ledger {
     }
 
     /// Removes GTIDs that the target itself counts as executed: they need no longer be saved.
-    pub fn forget(&mut self, executed: &GtidSet) {
+    pub fn remove_executed(&mut self, executed: &GtidSet) {
         self.progress.gtids.remove_all(executed);
     }
 }

@@ -2,16 +2,16 @@
 
 use binlog::gtid::GtidSet;
 
-use crate::lag::{Lag, Lags};
-use crate::progress::Place;
-use crate::select::Late;
+use crate::lag::{CommitLag, LagTracker};
+use crate::progress::SourcePosition;
+use crate::selection::LateTransactions;
 
 /// State of a running replay.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Status<'r> {
+pub struct ReplayStatus<'r> {
     /// Results so far.
-    pub report: &'r Report,
+    pub report: &'r ReplayReport,
     /// Number of sessions that apply transactions.
     pub workers: u64,
     /// Number of sessions that are applying or committing.
@@ -20,34 +20,34 @@ pub struct Status<'r> {
     pub group_transactions: u64,
     /// Logs that are still being written: `true` when everything available is applied.
     pub is_caught_up: bool,
-    lags: Option<&'r Lags>,
+    lags: Option<&'r LagTracker>,
 }
 
-impl<'r> Status<'r> {
+impl<'r> ReplayStatus<'r> {
     /// Creates a status from the numbers of sessions and of busy sessions, and the size of the last commit.
     pub const fn new(
-        report: &'r Report,
+        report: &'r ReplayReport,
         (workers, workers_busy): (u64, u64),
         group_transactions: u64,
     ) -> Self {
         Self { report, workers, workers_busy, group_transactions, is_caught_up: false, lags: None }
     }
 
-    pub(crate) const fn with_lags(mut self, lags: &'r Lags) -> Self {
+    pub(crate) const fn with_lags(mut self, lags: &'r LagTracker) -> Self {
         self.lags = Some(lags);
         self
     }
 
     /// Returns the lag over the last 30 to 60 seconds. `now_us` is in microseconds since 1970. Expensive: goes over all
     /// measurements.
-    pub fn lag(&self, now_us: u64) -> Lag {
-        self.lags.map_or_else(Lag::default, |lags| lags.recent(now_us))
+    pub fn lag(&self, now_us: u64) -> CommitLag {
+        self.lags.map_or_else(CommitLag::default, |lags| lags.recent(now_us))
     }
 }
 
 /// Results of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ReplayReport {
     /// Source transactions applied by this run.
     pub transactions: u64,
     /// Source transactions skipped because the target has them, or they are not selected.
@@ -62,20 +62,20 @@ pub struct Report {
     pub at_once: u64,
     /// Bytes of the logs read, including skipped transactions.
     pub bytes_read: u64,
-    /// Commit time of the last applied transaction on its source, as [`Head::committed_us`].
+    /// Commit time of the last applied transaction on its source, as [`TransactionHead::committed_us`].
     ///
-    /// [`Head::committed_us`]: crate::Head::committed_us
+    /// [`TransactionHead::committed_us`]: crate::TransactionHead::committed_us
     pub committed_us: Option<u64>,
     /// End position of the last applied transaction.
-    pub place: Option<Place>,
+    pub place: Option<SourcePosition>,
     /// `true` if the observer stopped the replay. Commits that were under way are finished and counted.
     pub is_interrupted: bool,
     /// Transactions after a stop by time that were committed before that time: they are not applied.
-    pub late: Option<Late>,
+    pub late: Option<LateTransactions>,
     /// XA transactions that were prepared, but neither committed nor rolled back in the logs: they are not applied.
     pub undecided: Vec<String>,
     /// Lag since the target first caught up. Only logs that are followed have one.
-    pub lag: Lag,
+    pub lag: CommitLag,
     /// All applied transactions, according to the progress saved on the target and to the target itself.
     pub applied: GtidSet,
 }

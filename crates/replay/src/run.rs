@@ -7,17 +7,17 @@
 //! Each stage is a thread, with bounded queues between them. A group grows while the applier is busy: one transaction
 //! when it has caught up, thousands when it is behind.
 
-mod apply;
-mod claim;
-mod flow;
-mod form;
+mod applied_check;
+mod claim_finder;
+mod group_applier;
+mod group_builder;
+mod group_queue;
+#[cfg(test)]
+mod memory_target_tests;
 mod plan;
 mod read;
 #[cfg(test)]
-mod scripted;
-#[cfg(test)]
-mod settling;
-mod skip;
+mod settle_tests;
 mod workers;
 
 use std::num::NonZeroUsize;
@@ -26,28 +26,28 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use filter::Filter;
+use filter::ReplicationFilter;
 use logs::ThreadPanic;
 
-use crate::error::{Error, Failure};
-use crate::lag::Lags;
+use crate::error::{ReplayError, TargetFailure};
+use crate::lag::LagTracker;
 use crate::order::CommitOrder;
-use crate::progress::{Applied, Intent, Ledger, Progress};
-use crate::report::{Report, Status};
-use crate::run::apply::{Applier, Tally};
-use crate::run::flow::{Flow, Limits, Message};
-use crate::run::form::{Former, Group};
-pub use crate::run::plan::{Ground, Plan, RowChanges, Width, plan};
-use crate::run::read::{Batch, Sieve, SoFar};
-pub(crate) use crate::run::skip::Skip;
-use crate::schedule::Mode;
-use crate::select::{Selection, Selector};
-use crate::source::Source;
-use crate::target::{Settled, Target};
+use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+use crate::report::{ReplayReport, ReplayStatus};
+pub(crate) use crate::run::applied_check::AppliedCheck;
+use crate::run::group_applier::{ApplyTotals, GroupApplier};
+use crate::run::group_builder::{CommitGroup, GroupBuilder};
+use crate::run::group_queue::{ApplierMessage, GroupQueue, QueueLimits};
+pub use crate::run::plan::{DryRunTarget, Parallelism, ReplayPlan, RowChanges, plan};
+use crate::run::read::{ReadProgress, ReadRules, TransactionBatch};
+use crate::schedule::ParallelMode;
+use crate::selection::{TransactionSelection, TransactionSelector};
+use crate::source::TransactionSource;
+use crate::target::{IntentOutcome, ReplayTarget};
 
 /// Options of one replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ReplayOptions {
     /// Order in which transactions are committed, and how many as one.
     pub order: CommitOrder,
     /// Maximum number of transactions committed as one.
@@ -57,18 +57,18 @@ pub struct Options {
     /// Sessions that apply transactions at the same time.
     pub workers: NonZeroUsize,
     /// Transactions that the sessions may apply at the same time.
-    pub mode: Mode,
+    pub mode: ParallelMode,
     /// Transactions to apply.
-    pub selection: Selection,
+    pub selection: TransactionSelection,
     /// Databases and tables to apply.
-    pub filter: Filter,
+    pub filter: ReplicationFilter,
     /// Reaction to a target that lacks transactions from before the first log.
-    pub gap: Gap,
+    pub gap: GapPolicy,
 }
 
 /// Reactions to a target that lacks transactions from before the first log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Gap {
+pub enum GapPolicy {
     /// Apply nothing.
     #[default]
     Refuse,
@@ -77,9 +77,9 @@ pub enum Gap {
 }
 
 /// Observer of a replay.
-pub trait Observer {
+pub trait ReplayObserver {
     /// Receives the current state; called often, also while nothing is committed. The result says whether to continue.
-    fn at(&mut self, status: &Status<'_>) -> ControlFlow<()>;
+    fn on_status(&mut self, status: &ReplayStatus<'_>) -> ControlFlow<()>;
 }
 
 /// Applies all transactions of a source that the target does not have. Follows logs that are still being written, until
@@ -90,44 +90,45 @@ pub trait Observer {
 /// When a log cannot be read, or a transaction cannot be applied. Everything applied so far is saved on the target, and
 /// the same call continues from there. That holds after a break by the observer, too.
 pub fn replay(
-    source: &mut Source,
-    target: &dyn Target,
-    options: &Options,
-    observer: &mut dyn Observer,
-) -> Result<Report, Error> {
-    let applied = target.applied().map_err(|failure| failure.at("read the progress"))?;
-    let progress = settled(target, &applied)?;
-    let applied = Applied { progress: progress.clone(), ..applied };
+    source: &mut TransactionSource,
+    target: &dyn ReplayTarget,
+    options: &ReplayOptions,
+    observer: &mut dyn ReplayObserver,
+) -> Result<ReplayReport, ReplayError> {
+    let applied = target.parse_progress_row().map_err(|failure| failure.into_error("read the progress"))?;
+    let progress = settle_intent(target, &applied)?;
+    let applied = AppliedState { progress: progress.clone(), ..applied };
     let executed = checkpoint(target, &progress)?;
     let base = progress.clone();
-    let mut ledger = Ledger::new(progress);
-    ledger.forget(&executed.executed);
-    if options.selection.can_start_behind() {
-        source.pass_over(&applied)?;
+    let mut ledger = ProgressLedger::new(progress);
+    ledger.remove_executed(&executed.executed);
+    if options.selection.can_skip_applied_logs() {
+        source.skip_applied_logs(&applied)?;
     }
-    let skip = Skip::new(applied, source.log_names());
-    let selector = Selector::new(&options.selection, source.log_names())?;
+    let skip = AppliedCheck::new(applied, source.log_names());
+    let selector = TransactionSelector::new(&options.selection, source.log_names())?;
     let in_one = options.workers.get() == 1 && options.order != CommitOrder::Any;
-    let mode = if in_one { Mode::None } else { options.mode };
-    let former = Former::new(target, options, mode, ledger);
-    let (flow, groups) = Flow::new(limits(options));
+    let mode = if in_one { ParallelMode::None } else { options.mode };
+    let former = GroupBuilder::new(target, options, mode, ledger);
+    let (flow, groups) = GroupQueue::new(limits(options));
     let flow = &flow;
     let (to_former, from_reader) = read::channel();
     thread::scope(|scope| {
         // Moves the sender into this thread, so that the group builder sees the end of the channel.
         scope.spawn(move || {
-            let sieve = Sieve { selector, skip, filter: &options.filter, gap: options.gap };
+            let sieve = ReadRules { selector, skip, filter: &options.filter, gap: options.gap };
             let read = ThreadPanic::catch("reads the logs", || read::read(source, sieve, &to_former, flow));
             if let Err(panic) = read {
                 // If the group builder has ended, another thread failed first.
-                let _ = to_former.send(Batch { failure: Some(panic.into()), ..Batch::default() });
+                let _ = to_former
+                    .send(TransactionBatch { failure: Some(panic.into()), ..TransactionBatch::default() });
             }
         });
-        scope.spawn(|| flow::form(former, from_reader, flow));
+        scope.spawn(|| group_queue::build_groups(former, from_reader, flow));
         let workers = if in_one { 1 } else { options.workers.get() as u64 };
-        let mut watcher = Watcher::new(target, flow, observer, workers);
+        let mut watcher = ReplayMonitor::new(target, flow, observer, workers);
         let result = ThreadPanic::catch_in("applies transactions", || match in_one {
-            true => in_one_session(target, &groups, flow, &mut watcher),
+            true => apply_in_one_session(target, &groups, flow, &mut watcher),
             false => workers::run(target, options, &base, &groups, flow, &mut watcher),
         });
         // Unblocks threads that still wait for the applier.
@@ -141,62 +142,62 @@ pub fn replay(
 const READY_MAX: usize = 1024;
 
 /// Groups grow while all workers are busy: then one is kept ready for the next free worker.
-fn limits(options: &Options) -> Limits {
+fn limits(options: &ReplayOptions) -> QueueLimits {
     let (workers, bytes) = (options.workers.get(), options.memory / 4);
     match options.order {
-        CommitOrder::Grouped => Limits { open: workers + 1, waiting: 1, bytes },
-        CommitOrder::Strict | CommitOrder::Any => Limits { open: READY_MAX, waiting: READY_MAX, bytes },
+        CommitOrder::Grouped => QueueLimits { open: workers + 1, waiting: 1, bytes },
+        CommitOrder::Strict | CommitOrder::Any => QueueLimits { open: READY_MAX, waiting: READY_MAX, bytes },
     }
 }
 
-fn in_one_session(
-    target: &dyn Target,
-    groups: &Receiver<Message>,
-    flow: &Flow,
-    watcher: &mut Watcher<'_>,
-) -> Result<(), Error> {
-    let mut applier = Applier::new(target)?;
+fn apply_in_one_session(
+    target: &dyn ReplayTarget,
+    groups: &Receiver<ApplierMessage>,
+    flow: &GroupQueue,
+    watcher: &mut ReplayMonitor<'_>,
+) -> Result<(), ReplayError> {
+    let mut applier = GroupApplier::new(target)?;
     loop {
-        let message = match groups.recv_timeout(PAUSE) {
+        let message = match groups.recv_timeout(POLL_INTERVAL) {
             Ok(message) => message,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
-                watcher.look()?;
+                watcher.report_status()?;
                 continue;
             }
         };
         match message {
-            Message::Group(group) => {
-                flow.started();
+            ApplierMessage::Group(group) => {
+                flow.mark_started();
                 watcher.busy = 1;
-                applier.apply(&group, &mut || watcher.look())?;
+                applier.apply(&group, &mut || watcher.report_status())?;
                 watcher.busy = 0;
-                flow.applied(&group);
-                watcher.done(&group, now_us(), applier.tally)?;
+                flow.mark_applied(&group);
+                watcher.add_applied(&group, now_us(), applier.tally)?;
             }
-            Message::Read(so_far) => watcher.read(so_far),
-            Message::Over { undecided } => {
-                watcher.over(undecided);
+            ApplierMessage::Read(so_far) => watcher.add_read(so_far),
+            ApplierMessage::Over { undecided } => {
+                watcher.set_undecided(undecided);
                 return Ok(());
             }
-            Message::Failed(error) => return Err(error),
+            ApplierMessage::Failed(error) => return Err(error),
         }
-        watcher.look()?;
+        watcher.report_status()?;
     }
 }
 
 /// Interval at which the applier reports its state and asks whether to continue.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Counts results, and keeps the target's own record up to date.
-struct Watcher<'w> {
-    target: &'w dyn Target,
-    flow: &'w Flow,
-    observer: &'w mut dyn Observer,
-    report: Report,
-    lags: Lags,
+struct ReplayMonitor<'w> {
+    target: &'w dyn ReplayTarget,
+    flow: &'w GroupQueue,
+    observer: &'w mut dyn ReplayObserver,
+    report: ReplayReport,
+    lags: LagTracker,
     /// Number of the last completed group in commit order, and the progress saved with it.
-    last: Option<(u64, Progress)>,
+    last: Option<(u64, ReplayProgress)>,
     /// Number of the last completed group in source order.
     latest: Option<u64>,
     workers: u64,
@@ -206,37 +207,47 @@ struct Watcher<'w> {
 }
 
 /// Transactions between two checkpoints of the target's own record.
-const CHECKPOINT_PERIOD: u64 = 100_000;
+const CHECKPOINT_TRANSACTIONS: u64 = 100_000;
 
-impl<'w> Watcher<'w> {
-    fn new(target: &'w dyn Target, flow: &'w Flow, observer: &'w mut dyn Observer, workers: u64) -> Self {
+impl<'w> ReplayMonitor<'w> {
+    fn new(
+        target: &'w dyn ReplayTarget,
+        flow: &'w GroupQueue,
+        observer: &'w mut dyn ReplayObserver,
+        workers: u64,
+    ) -> Self {
         Self {
             target,
             flow,
             observer,
-            report: Report::default(),
-            lags: Lags::new(),
+            report: ReplayReport::default(),
+            lags: LagTracker::new(),
             last: None,
             latest: None,
             workers,
             busy: 0,
             group_transactions: 0,
-            checkpoint_due: CHECKPOINT_PERIOD,
+            checkpoint_due: CHECKPOINT_TRANSACTIONS,
         }
     }
 
-    fn read(&mut self, so_far: SoFar) {
+    fn add_read(&mut self, so_far: ReadProgress) {
         self.report.skipped += so_far.skipped;
         self.report.bytes_read = so_far.bytes_read;
         self.report.late = so_far.late.or(self.report.late.take());
     }
 
     /// Records that a group was committed at this time, in microseconds since 1970.
-    fn done(&mut self, group: &Group, at_us: u64, tally: Tally) -> Result<(), Error> {
+    fn add_applied(
+        &mut self,
+        group: &CommitGroup,
+        at_us: u64,
+        tally: ApplyTotals,
+    ) -> Result<(), ReplayError> {
         self.lags.add(&group.committed_us, at_us);
         self.report.transactions += group.transactions;
         self.report.groups += 1;
-        let Tally { rows, retries, at_once } = tally;
+        let ApplyTotals { rows, retries, at_once } = tally;
         (self.report.rows, self.report.retries, self.report.at_once) = (rows, retries, at_once);
         if self.last.as_ref().is_none_or(|(number, _)| *number < group.head.number) {
             self.last = Some((group.head.number, group.progress.clone()));
@@ -248,45 +259,45 @@ impl<'w> Watcher<'w> {
             self.group_transactions = group.transactions;
         }
         if self.report.transactions >= self.checkpoint_due {
-            self.checkpoint_due = self.report.transactions + CHECKPOINT_PERIOD;
-            self.flow.executed(self.checkpoint()?.executed);
+            self.checkpoint_due = self.report.transactions + CHECKPOINT_TRANSACTIONS;
+            self.flow.set_executed(self.checkpoint()?.executed);
         }
         Ok(())
     }
 
     /// Reports the current state to the observer. Fails if the observer wants to stop.
-    fn look(&mut self) -> Result<(), Error> {
+    fn report_status(&mut self) -> Result<(), ReplayError> {
         let is_caught_up = self.flow.is_idle();
         if is_caught_up {
-            self.lags.caught_up();
+            self.lags.mark_caught_up();
         }
-        let status = Status::new(&self.report, (self.workers, self.busy), self.group_transactions);
+        let status = ReplayStatus::new(&self.report, (self.workers, self.busy), self.group_transactions);
         let mut status = status.with_lags(&self.lags);
         status.is_caught_up = is_caught_up;
-        match self.observer.at(&status) {
+        match self.observer.on_status(&status) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Interrupted),
+            ControlFlow::Break(()) => Err(ReplayError::Interrupted),
         }
     }
 
     /// Takes note of the saved progress, where commits come in any order.
-    fn saved(&mut self, progress: Progress) {
+    fn set_saved(&mut self, progress: ReplayProgress) {
         self.last = Some((u64::MAX, progress));
     }
 
-    fn over(&mut self, undecided: Vec<String>) {
+    fn set_undecided(&mut self, undecided: Vec<String>) {
         self.report.undecided = undecided;
     }
 
-    fn checkpoint(&self) -> Result<Applied, Error> {
-        let none = Progress::default();
+    fn checkpoint(&self) -> Result<AppliedState, ReplayError> {
+        let none = ReplayProgress::default();
         checkpoint(self.target, self.last.as_ref().map_or(&none, |(_, progress)| progress))
     }
 
-    fn finish(mut self, result: Result<(), Error>) -> Result<Report, Error> {
+    fn finish(mut self, result: Result<(), ReplayError>) -> Result<ReplayReport, ReplayError> {
         let end = self.checkpoint();
         match result {
-            Err(Error::Interrupted) => self.report.is_interrupted = true,
+            Err(ReplayError::Interrupted) => self.report.is_interrupted = true,
             result => result?,
         }
         let end = end?;
@@ -303,7 +314,7 @@ fn now_us() -> u64 {
 }
 
 /// Finds out whether an announced statement was run, and returns the progress that follows.
-fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
+fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<ReplayProgress, ReplayError> {
     let mut progress = applied.progress.clone();
     let Some(intent) = &applied.intent else { return Ok(progress) };
     let gtid = intent.unit.parse::<binlog::gtid::Gtid>().ok();
@@ -312,22 +323,22 @@ fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
     }
     match target
         .settle(intent)
-        .map_err(|failure| failure.at("find out whether an announced statement was run"))?
+        .map_err(|failure| failure.into_error("find out whether an announced statement was run"))?
     {
-        Settled::NotDone => {}
-        Settled::Done => {
+        IntentOutcome::NotDone => {}
+        IntentOutcome::Done => {
             match gtid {
                 Some(gtid) => drop(progress.gtids.add(gtid)),
-                None => progress.beyond.extend(Intent::place(intent)),
+                None => progress.beyond.extend(StatementIntent::place(intent)),
             }
-            let progress = Ledger::new(progress).save();
+            let progress = ProgressLedger::new(progress).next_progress();
             target
                 .save(&progress)
-                .map_err(|failure| failure.at("save that the announced statement was run"))?;
+                .map_err(|failure| failure.into_error("save that the announced statement was run"))?;
             return Ok(progress);
         }
-        Settled::Unknown(reason) => {
-            return Err(Error::Refused(format!(
+        IntentOutcome::Unknown(reason) => {
+            return Err(ReplayError::Refused(format!(
                 "unknown whether {} was run before the last replay stopped: {reason}",
                 intent.unit
             )));
@@ -337,6 +348,6 @@ fn settled(target: &dyn Target, applied: &Applied) -> Result<Progress, Error> {
 }
 
 /// Lets the target update its own record of executed transactions.
-fn checkpoint(target: &dyn Target, progress: &Progress) -> Result<Applied, Error> {
-    target.checkpoint(progress).map_err(|failure: Failure| failure.at("save a checkpoint"))
+fn checkpoint(target: &dyn ReplayTarget, progress: &ReplayProgress) -> Result<AppliedState, ReplayError> {
+    target.checkpoint(progress).map_err(|failure: TargetFailure| failure.into_error("save a checkpoint"))
 }

@@ -1,6 +1,6 @@
 //! Source of transactions: logs, read one after the other.
 
-mod needed;
+mod first_needed;
 
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -10,20 +10,24 @@ use binlog::encryption::Keyring;
 use binlog::events::TransactionPayload;
 use binlog::gtid::GtidSet;
 use binlog::{
-    AssembleError, Assembler, Checksum, DecodeError, EVENT_SIZE_MAX, Event, EventType, Format, Lost,
-    NextPosition, Outline, PayloadLimits, PayloadOpener, RawEvent, Transaction, TransactionId,
+    AssembleError, DecodeError, EVENT_SIZE_MAX, Event, EventChecksum, EventFormat, EventType, GrammarLoss,
+    NextPosition, PayloadLimits, PayloadOpener, RawEvent, Transaction, TransactionAssembler, TransactionId,
+    TransactionOutline,
 };
-use logs::{After, Chunk, End, LargePayload, LogKind, LogReader, Next, Piece, Store, Trail, read_keyring};
+use logs::{
+    EndOfLog, EventChunk, LargePayload, LogEndAction, LogKind, LogPiece, LogReader, ReadOutcome, Store,
+    StoreCursor, read_keyring,
+};
 
-use crate::error::Error;
-use crate::progress::Applied;
-use crate::source::needed::{beginning, first_needed};
-use crate::unit::{Head, Origin, Unit, committed_us};
-use crate::work::{Maker, Work, WorkError};
+use crate::apply_plan::{ApplyPlan, ApplyPlanBuilder, ApplyPlanError};
+use crate::error::ReplayError;
+use crate::progress::AppliedState;
+use crate::source::first_needed::{first_needed, read_beginning};
+use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin, committed_us};
 
 /// A log to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Log {
+pub enum ReplayLog {
     /// A log file.
     File(PathBuf),
     /// Standard input.
@@ -33,7 +37,7 @@ pub enum Log {
 /// Prefix of the names of logs from standard input.
 pub(crate) const STDIN: &str = "standard input";
 
-impl Log {
+impl ReplayLog {
     /// Returns the log's name on its own server: the last part of its path.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -45,16 +49,16 @@ impl Log {
 
 /// The transactions of a list of logs, in order.
 #[derive(Debug)]
-pub struct Source {
-    logs: std::vec::IntoIter<Log>,
+pub struct TransactionSource {
+    logs: std::vec::IntoIter<ReplayLog>,
     names: Vec<String>,
-    keys: Keys,
+    keys: KeyringSource,
     /// Finder of the next log, for logs that are still being written.
-    trail: Option<Trail>,
+    trail: Option<StoreCursor>,
     held_max: usize,
-    current: Option<Current>,
+    current: Option<LogCursor>,
     /// The transaction within which the last relay log ends.
-    carried: Option<Carried>,
+    carried: Option<PartialTransaction>,
     log_number: usize,
     number: u64,
     bytes_read: u64,
@@ -65,7 +69,7 @@ pub struct Source {
 
 /// Keys for encrypted logs.
 #[derive(Debug)]
-enum Keys {
+enum KeyringSource {
     Held(Option<Arc<Keyring>>),
     /// Keyring file, read again for each log because keys are rotated.
     File(PathBuf),
@@ -73,31 +77,31 @@ enum Keys {
 
 /// A transaction of a source.
 #[derive(Debug)]
-pub enum Found {
+pub enum SizedTransaction {
     /// A transaction in memory.
-    Unit(Unit),
+    Held(SourceTransaction),
     /// A transaction too large for memory.
-    Large(LargeUnit),
+    Large(OversizedTransaction),
 }
 
 /// A transaction too large for memory: its apply plan is built while it is read, and its rows are in a temporary file.
 #[derive(Debug)]
-pub struct LargeUnit {
+pub struct OversizedTransaction {
     /// The transaction without its events.
-    pub head: Head,
+    pub head: TransactionHead,
     /// Its apply plan, or the reason why it cannot be applied.
-    pub work: Result<Work, WorkError>,
+    pub work: Result<ApplyPlan, ApplyPlanError>,
 }
 
 /// The current log.
 #[derive(Debug)]
-struct Current {
+struct LogCursor {
     reader: LogReader,
-    assembler: Option<Assembler>,
-    chunk: Option<Chunk>,
+    assembler: Option<TransactionAssembler>,
+    chunk: Option<EventChunk>,
     index: usize,
     /// The open transaction, if it is too large for memory.
-    large: Option<Large>,
+    large: Option<OversizedTransactionBuilder>,
     /// The open transaction, if it began in an earlier log.
     carried: Option<TransactionId>,
     /// The transaction that was cut off at the end of an earlier log and must now come again from its start, before any
@@ -120,11 +124,11 @@ struct Current {
 
 /// A transaction that a replica received in parts: it continues in the next relay log, or comes there again as a whole.
 #[derive(Debug)]
-struct Carried {
+struct PartialTransaction {
     id: TransactionId,
     goes_on: bool,
-    assembler: Assembler,
-    large: Option<Large>,
+    assembler: TransactionAssembler,
+    large: Option<OversizedTransactionBuilder>,
 }
 
 /// Bytes per read.
@@ -140,12 +144,12 @@ pub(crate) fn event_size_max(held_max: usize) -> u32 {
     third.clamp(EVENT_SIZE_MIN, EVENT_SIZE_MAX)
 }
 
-impl Source {
+impl TransactionSource {
     /// Creates a source that reads these logs one after the other. Rows of a transaction beyond `held_max` bytes go to
     /// a temporary file.
-    pub fn new(logs: Vec<Log>, keyring: Option<Arc<Keyring>>, held_max: usize) -> Self {
-        let names = logs.iter().map(Log::name).collect();
-        Self::of(logs, names, Keys::Held(keyring), held_max)
+    pub fn new(logs: Vec<ReplayLog>, keyring: Option<Arc<Keyring>>, held_max: usize) -> Self {
+        let names = logs.iter().map(ReplayLog::name).collect();
+        Self::of(logs, names, KeyringSource::Held(keyring), held_max)
     }
 
     /// Creates a source that follows a store that is still being written, from its first log on. Encrypted logs need
@@ -154,18 +158,19 @@ impl Source {
     /// # Errors
     ///
     /// When the store has no logs.
-    pub fn follow(store: Store, keyring: Option<PathBuf>, held_max: usize) -> Result<Self, Error> {
-        let logs = store.logs().iter().cloned().map(Log::File);
+    pub fn follow(store: Store, keyring: Option<PathBuf>, held_max: usize) -> Result<Self, ReplayError> {
+        let logs = store.logs().iter().cloned().map(ReplayLog::File);
         let names = logs.clone().map(|log| log.name()).collect();
-        let none = || Error::Refused(format!("{} has no logs", store.path().display()));
+        let none = || ReplayError::Refused(format!("{} has no logs", store.path().display()));
         let first = store.logs().first().ok_or_else(none)?.clone();
         let logs = logs.take(1).collect();
-        let mut source = Self::of(logs, names, keyring.map_or(Keys::Held(None), Keys::File), held_max);
-        source.trail = Some(Trail::new(store, first));
+        let mut source =
+            Self::of(logs, names, keyring.map_or(KeyringSource::Held(None), KeyringSource::File), held_max);
+        source.trail = Some(StoreCursor::new(store, first));
         Ok(source)
     }
 
-    fn of(logs: Vec<Log>, names: Vec<String>, keys: Keys, held_max: usize) -> Self {
+    fn of(logs: Vec<ReplayLog>, names: Vec<String>, keys: KeyringSource, held_max: usize) -> Self {
         Self {
             names,
             logs: logs.into_iter(),
@@ -225,11 +230,11 @@ impl Source {
     /// # Errors
     ///
     /// When a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
-    pub fn next_unit(&mut self) -> Result<Option<Unit>, Error> {
+    pub fn next_unit(&mut self) -> Result<Option<SourceTransaction>, ReplayError> {
         match self.next_found(&mut self.opener())? {
             None => Ok(None),
-            Some(Found::Unit(unit)) => Ok(Some(unit)),
-            Some(Found::Large(large)) => Err(Error::Refused(format!(
+            Some(SizedTransaction::Held(unit)) => Ok(Some(unit)),
+            Some(SizedTransaction::Large(large)) => Err(ReplayError::Refused(format!(
                 "{} does not fit in memory: it has more than {} bytes",
                 large.head, self.held_max
             ))),
@@ -243,7 +248,10 @@ impl Source {
     ///
     /// When a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written, also
     /// when one was purged before it was read.
-    pub fn next_found(&mut self, opener: &mut PayloadOpener) -> Result<Option<Found>, Error> {
+    pub fn next_found(
+        &mut self,
+        opener: &mut PayloadOpener,
+    ) -> Result<Option<SizedTransaction>, ReplayError> {
         loop {
             if self.current.is_none() && !self.open_next()? {
                 return Ok(None);
@@ -252,10 +260,10 @@ impl Source {
             let before = current.reader.position();
             let reached = match current.next_found(self.held_max, opener) {
                 // The part received so far comes again, from the server that replaced the source.
-                Err(Error::Read(logs::Error::Shrunk { size, .. }))
-                    if self.trail.is_some() && current.is_cut_to(size) =>
+                Err(ReplayError::Read(logs::LogError::Truncated { size, .. }))
+                    if self.trail.is_some() && current.forget_cut_transaction(size) =>
                 {
-                    Reached::End(End::Open { in_use: false })
+                    LogItem::End(EndOfLog::Open { in_use: false })
                 }
                 reached => reached?,
             };
@@ -265,10 +273,10 @@ impl Source {
             }
             self.bytes_read += current.reader.position().saturating_sub(before);
             let whole = match reached {
-                Reached::Whole(whole) => *whole,
-                Reached::End(end) => match self.behind(end)? {
-                    More::Now => continue,
-                    More::Later => return Ok(None),
+                LogItem::Whole(whole) => *whole,
+                LogItem::End(end) => match self.advance_log(end)? {
+                    ReadNext::Now => continue,
+                    ReadNext::Later => return Ok(None),
                 },
             };
             let Some(current) = &mut self.current else { continue };
@@ -276,25 +284,28 @@ impl Source {
             self.number += 1;
             let origin = current.origin(&whole, log_number);
             return Ok(Some(match whole {
-                Whole::Held(transaction) => Found::Unit(Unit { number, origin, transaction }),
-                Whole::Large(outline, work) => {
-                    Found::Large(LargeUnit { head: Head::of(number, origin, &outline), work })
+                GatheredTransaction::Held(transaction) => {
+                    SizedTransaction::Held(SourceTransaction { number, origin, transaction })
                 }
+                GatheredTransaction::Large(outline, work) => SizedTransaction::Large(OversizedTransaction {
+                    head: TransactionHead::of(number, origin, &outline),
+                    work,
+                }),
             }));
         }
     }
 
     /// Moves on at the end of a log, or of its present content.
-    fn behind(&mut self, end: End) -> Result<More, Error> {
-        let Some(current) = &self.current else { return Ok(More::Now) };
+    fn advance_log(&mut self, end: EndOfLog) -> Result<ReadNext, ReplayError> {
+        let Some(current) = &self.current else { return Ok(ReadNext::Now) };
         match (&mut self.trail, end) {
-            (None, End::Torn(torn)) => return Err(current.reader.torn(torn).into()),
+            (None, EndOfLog::Torn(torn)) => return Err(current.reader.torn_error(torn).into()),
             (None, _) => {}
-            (Some(trail), end) => match trail.at_end(end, &current.reader)? {
-                After::Wait => return Ok(More::Later),
-                After::ReadOn => return Ok(More::Now),
-                After::Next(next) => {
-                    let next = Log::File(next);
+            (Some(trail), end) => match trail.reach_end(end, &current.reader)? {
+                LogEndAction::Wait => return Ok(ReadNext::Later),
+                LogEndAction::ReadAgain => return Ok(ReadNext::Now),
+                LogEndAction::NextLog(next) => {
+                    let next = ReplayLog::File(next);
                     if !self.names.contains(&next.name()) {
                         self.names.push(next.name());
                     }
@@ -306,7 +317,7 @@ impl Source {
         if let Some(current) = self.current.take() {
             self.carried = current.finish(goes_on)?;
         }
-        Ok(More::Now)
+        Ok(ReadNext::Now)
     }
 
     /// Skips the logs that the target has applied completely, according to the `Previous_gtids` events of later logs.
@@ -315,7 +326,7 @@ impl Source {
     /// # Errors
     ///
     /// When the keyring cannot be read.
-    pub(crate) fn pass_over(&mut self, applied: &Applied) -> Result<(), Error> {
+    pub(crate) fn skip_applied_logs(&mut self, applied: &AppliedState) -> Result<(), ReplayError> {
         let Some(trail) = &mut self.trail else { return Ok(()) };
         let logs = trail.logs().to_vec();
         let place = applied.progress.place.as_ref();
@@ -324,22 +335,22 @@ impl Source {
             gtids.difference(&applied.executed).difference(&applied.progress.gtids).is_empty()
         };
         let keyring = self.keys.keyring()?;
-        let look = |number: usize| beginning(logs.get(number)?, keyring.clone());
+        let look = |number: usize| read_beginning(logs.get(number)?, keyring.clone());
         let number = first_needed(logs.len(), place, is_applied, look);
         if let Some(log) = logs.get(number) {
             trail.start_at(log.clone());
-            self.logs = vec![Log::File(log.clone())].into_iter();
+            self.logs = vec![ReplayLog::File(log.clone())].into_iter();
             self.log_number = number;
         }
         Ok(())
     }
 
-    fn open_next(&mut self) -> Result<bool, Error> {
+    fn open_next(&mut self) -> Result<bool, ReplayError> {
         let Some(log) = self.logs.next() else { return Ok(false) };
         let mut reader = match &log {
-            Log::File(path) if self.trail.is_some() => LogReader::open_stored(path)?,
-            Log::File(path) => LogReader::open(path)?,
-            Log::Stdin => LogReader::stdin(),
+            ReplayLog::File(path) if self.trail.is_some() => LogReader::open_stored(path)?,
+            ReplayLog::File(path) => LogReader::open(path)?,
+            ReplayLog::Stdin => LogReader::from_stdin(),
         };
         if let Some(keyring) = self.keys.keyring()? {
             reader = reader.with_keyring(keyring);
@@ -351,9 +362,9 @@ impl Source {
             (assembler, large) = (Some(before.assembler), before.large);
         }
         let name: Arc<str> = reader.name().into();
-        let log_name = (log != Log::Stdin).then(|| log.name().into());
+        let log_name = (log != ReplayLog::Stdin).then(|| log.name().into());
         self.log_number += 1;
-        self.current = Some(Current {
+        self.current = Some(LogCursor {
             reader,
             assembler,
             chunk: None,
@@ -374,8 +385,8 @@ impl Source {
     }
 }
 
-impl Keys {
-    fn keyring(&self) -> Result<Option<Arc<Keyring>>, Error> {
+impl KeyringSource {
+    fn keyring(&self) -> Result<Option<Arc<Keyring>>, ReplayError> {
         Ok(match self {
             Self::Held(keyring) => keyring.clone(),
             Self::File(path) => Some(Arc::new(read_keyring(path)?)),
@@ -383,11 +394,11 @@ impl Keys {
     }
 }
 
-impl Found {
+impl SizedTransaction {
     /// Returns the transaction without its events.
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> TransactionHead {
         match self {
-            Self::Unit(unit) => unit.head(),
+            Self::Held(unit) => unit.head(),
             Self::Large(large) => large.head.clone(),
         }
     }
@@ -396,51 +407,51 @@ impl Found {
     ///
     /// # Errors
     ///
-    /// As [`Work::within`].
-    pub fn work(self, opener: &mut PayloadOpener, held_max: usize) -> Result<Work, WorkError> {
+    /// As [`ApplyPlan::with_memory_limit`].
+    pub fn work(self, opener: &mut PayloadOpener, held_max: usize) -> Result<ApplyPlan, ApplyPlanError> {
         match self {
-            Self::Unit(unit) => Work::within(&unit, opener, held_max),
+            Self::Held(unit) => ApplyPlan::with_memory_limit(&unit, opener, held_max),
             Self::Large(large) => large.work,
         }
     }
 }
 
 /// Result of reading on in a log.
-enum Reached {
-    Whole(Box<Whole>),
-    End(End),
+enum LogItem {
+    Whole(Box<GatheredTransaction>),
+    End(EndOfLog),
 }
 
 /// Availability of further transactions.
-enum More {
+enum ReadNext {
     Now,
     Later,
 }
 
-impl From<Whole> for Reached {
-    fn from(whole: Whole) -> Self {
+impl From<GatheredTransaction> for LogItem {
+    fn from(whole: GatheredTransaction) -> Self {
         Self::Whole(Box::new(whole))
     }
 }
 
 /// A whole transaction.
-enum Whole {
+enum GatheredTransaction {
     Held(Transaction),
-    Large(Box<Outline>, Result<Work, WorkError>),
+    Large(Box<TransactionOutline>, Result<ApplyPlan, ApplyPlanError>),
 }
 
 /// Apply plan of a transaction too large for memory, while it is read.
-struct Large {
+struct OversizedTransactionBuilder {
     /// The builder, or the reason why the transaction cannot be applied.
-    maker: Result<Maker, WorkError>,
+    maker: Result<ApplyPlanBuilder, ApplyPlanError>,
 }
 
-impl Large {
-    fn new(format: &Arc<Format>, held_max: usize) -> Self {
-        Self { maker: Ok(Maker::new(format, held_max)) }
+impl OversizedTransactionBuilder {
+    fn new(format: &Arc<EventFormat>, held_max: usize) -> Self {
+        Self { maker: Ok(ApplyPlanBuilder::new(format, held_max)) }
     }
 
-    fn take(&mut self, raw: &RawEvent<'_>, format: &Format) {
+    fn take(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
         if let Ok(maker) = &mut self.maker
             && let Err(error) = maker.take(raw, format)
         {
@@ -448,7 +459,7 @@ impl Large {
         }
     }
 
-    fn take_all(&mut self, bytes: &[u8], checksum: Checksum, format: &Format) {
+    fn take_all(&mut self, bytes: &[u8], checksum: EventChecksum, format: &EventFormat) {
         let mut rest = bytes;
         while let Some((raw, behind)) = RawEvent::split_first(rest, checksum) {
             self.take(&raw, format);
@@ -456,23 +467,23 @@ impl Large {
         }
     }
 
-    fn finish(self, outline: Outline) -> Whole {
+    fn finish(self, outline: TransactionOutline) -> GatheredTransaction {
         let work = self.maker.and_then(|maker| maker.finish(outline.kind));
-        Whole::Large(Box::new(outline), work)
+        GatheredTransaction::Large(Box::new(outline), work)
     }
 }
 
-impl fmt::Debug for Large {
+impl fmt::Debug for OversizedTransactionBuilder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Large").finish_non_exhaustive()
     }
 }
 
-impl Current {
-    fn origin(&mut self, whole: &Whole, log_number: usize) -> Origin {
+impl LogCursor {
+    fn origin(&mut self, whole: &GatheredTransaction, log_number: usize) -> TransactionOrigin {
         let outline = match whole {
-            Whole::Held(transaction) => transaction.outline(),
-            Whole::Large(outline, _) => outline,
+            GatheredTransaction::Held(transaction) => transaction.outline(),
+            GatheredTransaction::Large(outline, _) => outline,
         };
         let log_name = self.log_name.get_or_insert_with(|| {
             let (writer, committed) = (self.writer.unwrap_or(0), committed_us(outline));
@@ -481,12 +492,12 @@ impl Current {
         let (log, log_name) = (Arc::clone(&self.log), Arc::clone(log_name));
         // The part in this log starts at the log's start.
         let start = if self.began_before { 0 } else { outline.position };
-        Origin { log, log_name, log_number, start, end: outline.end }
+        TransactionOrigin { log, log_name, log_number, start, end: outline.end }
     }
 
     /// Returns whether the log, which became shorter, was truncated at the start of the open transaction. Drops that
     /// transaction then.
-    fn is_cut_to(&mut self, size: u64) -> bool {
+    fn forget_cut_transaction(&mut self, size: u64) -> bool {
         let open = self.assembler.as_ref().and_then(|assembler| assembler.open());
         if open.is_some_and(|open| open.position == size) {
             (self.assembler, self.large, self.cut) = (None, None, Some(size));
@@ -495,18 +506,18 @@ impl Current {
     }
 
     /// Returns the log's next transaction, or the end of its present content.
-    fn next_found(&mut self, held_max: usize, opener: &mut PayloadOpener) -> Result<Reached, Error> {
+    fn next_found(&mut self, held_max: usize, opener: &mut PayloadOpener) -> Result<LogItem, ReplayError> {
         loop {
             let Some(chunk) = &self.chunk else {
                 match self.reader.next_piece(CHUNK_SIZE, held_max)? {
-                    Next::Some(Piece::Chunk(chunk)) => (self.chunk, self.index) = (Some(chunk), 0),
-                    Next::Some(Piece::LargePayload(payload)) => {
+                    ReadOutcome::Some(LogPiece::Chunk(chunk)) => (self.chunk, self.index) = (Some(chunk), 0),
+                    ReadOutcome::Some(LogPiece::LargePayload(payload)) => {
                         let log = &self.log;
                         self.began_before = self.carried.take().is_some();
-                        let whole = large_payload(payload, &mut self.assembler, log, held_max, opener);
-                        return whole.map(Reached::from);
+                        let whole = read_large_payload(payload, &mut self.assembler, log, held_max, opener);
+                        return whole.map(LogItem::from);
                     }
-                    Next::End(end) => return Ok(Reached::End(end)),
+                    ReadOutcome::End(end) => return Ok(LogItem::End(end)),
                 }
                 continue;
             };
@@ -525,19 +536,20 @@ impl Current {
             }
             let corrupt = |error: &dyn Display| corrupt(&self.log, event.offset, error);
             if event.raw.event_type() == EventType::PreviousGtids {
-                let previous = previous(&event.raw, chunk.format());
+                let previous = decode_previous_gtids(&event.raw, chunk.format());
                 self.previous = Some(previous.map_err(|error| corrupt(&error))?);
             }
             let format = chunk.format();
             event.raw.verify().map_err(|error| corrupt(&error))?;
-            let assembler =
-                self.assembler.get_or_insert_with(|| Assembler::new((**format).clone(), usize::MAX));
-            begin_large(&mut self.large, assembler, &event.raw, format, held_max);
+            let assembler = self
+                .assembler
+                .get_or_insert_with(|| TransactionAssembler::new((**format).clone(), usize::MAX));
+            begin_large_if_needed(&mut self.large, assembler, &event.raw, format, held_max);
             let open = if self.large.is_some() { assembler.open().cloned() } else { None };
             let whole = match assembler.push(event.offset, &event.raw, format) {
                 // A source that is asked by GTIDs sends the whole transaction again.
                 Err(AssembleError::Fault { fault, whole })
-                    if fault.lost == Lost::Transaction && self.carried.is_some() =>
+                    if fault.lost == GrammarLoss::Transaction && self.carried.is_some() =>
                 {
                     (self.missed, self.large) = (self.carried.take(), None);
                     whole.map(|whole| *whole)
@@ -546,11 +558,11 @@ impl Current {
             };
             let now = whole.as_ref().map(Transaction::outline).or(assembler.open()).map(|outline| outline.id);
             if self.missed.is_some() && now.is_some() && self.missed.take() != now {
-                return Err(Error::Cut { log: self.log.to_string(), start: event.offset });
+                return Err(ReplayError::TornTransaction { log: self.log.to_string(), start: event.offset });
             }
             if let Some(transaction) = whole {
                 self.began_before = self.carried.take().is_some();
-                return Ok(Whole::Held(transaction).into());
+                return Ok(GatheredTransaction::Held(transaction).into());
             }
             let Some(large) = &mut self.large else { continue };
             large.take(&event.raw, format);
@@ -566,72 +578,77 @@ impl Current {
 
     /// Ends this log. A transaction that is still open may continue in the next relay log: a replica whose connection
     /// broke receives the rest later.
-    fn finish(self, goes_on: bool) -> Result<Option<Carried>, Error> {
+    fn finish(self, goes_on: bool) -> Result<Option<PartialTransaction>, ReplayError> {
         let Some(assembler) = self.assembler else { return Ok(None) };
         let open = assembler.open().map(|open| (open.id, open.position));
         let Some((id, start)) = open.or(self.missed.map(|id| (id, 0))) else { return Ok(None) };
         match goes_on && self.reader.kind() == LogKind::Relay {
-            true => Ok(Some(Carried { id, goes_on: self.missed.is_none(), assembler, large: self.large })),
-            false => Err(Error::Cut { log: self.log.to_string(), start }),
+            true => Ok(Some(PartialTransaction {
+                id,
+                goes_on: self.missed.is_none(),
+                assembler,
+                large: self.large,
+            })),
+            false => Err(ReplayError::TornTransaction { log: self.log.to_string(), start }),
         }
     }
 }
 
 /// Starts to handle the open transaction as too large for memory, if this event makes it so.
-fn begin_large(
-    large: &mut Option<Large>,
-    assembler: &mut Assembler,
+fn begin_large_if_needed(
+    large: &mut Option<OversizedTransactionBuilder>,
+    assembler: &mut TransactionAssembler,
     raw: &RawEvent<'_>,
-    format: &Arc<Format>,
+    format: &Arc<EventFormat>,
     held_max: usize,
 ) {
-    let is_larger = assembler.held() + raw.bytes().len() > held_max;
+    let is_larger = assembler.collected_size() + raw.bytes().len() > held_max;
     if is_larger && large.is_none() && assembler.open().is_some() {
-        let large = large.insert(Large::new(format, held_max));
-        large.take_all(&assembler.give_up(), raw.checksum(), format);
+        let large = large.insert(OversizedTransactionBuilder::new(format, held_max));
+        large.take_all(&assembler.take_collected(), raw.checksum(), format);
     }
 }
 
 /// Reads a transaction whose payload is too large for memory.
-fn large_payload(
+fn read_large_payload(
     payload: LargePayload<'_>,
-    assembler: &mut Option<Assembler>,
+    assembler: &mut Option<TransactionAssembler>,
     log: &str,
     held_max: usize,
     opener: &mut PayloadOpener,
-) -> Result<Whole, Error> {
+) -> Result<GatheredTransaction, ReplayError> {
     let (offset, end, format) = (payload.offset(), payload.end(), Arc::clone(payload.format()));
     let corrupt = |error: &dyn Display| corrupt(log, offset, error);
-    let assembler = assembler.get_or_insert_with(|| Assembler::new((*format).clone(), usize::MAX));
+    let assembler = assembler.get_or_insert_with(|| TransactionAssembler::new((*format).clone(), usize::MAX));
     // An empty payload in its place keeps the grammar in step.
     let (mut fields, mut bytes) = (Vec::new(), Vec::new());
     let nothing = Event::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
-    let written = nothing.write(payload.header().origin(), NextPosition::Is(0), &format, &mut bytes);
+    let written = nothing.write(payload.header().origin(), NextPosition::Fixed(0), &format, &mut bytes);
     written.map_err(|error| corrupt(&error))?;
     let raw = RawEvent::new(&bytes, format.checksum.for_events()).map_err(|error| corrupt(&error))?;
     let pushed = assembler.push(offset, &raw, &format).map_err(|error| corrupt(&error))?;
     let transaction = pushed.ok_or_else(|| corrupt(&"the payload does not end a transaction"))?;
     let mut outline = transaction.outline().clone();
     outline.end = end;
-    let mut large = Large::new(&format, held_max);
+    let mut large = OversizedTransactionBuilder::new(&format, held_max);
     for raw in transaction.events().filter(|raw| raw.event_type() != EventType::TransactionPayload) {
         large.take(&raw, &format);
     }
     let inner_format = format.inside_payload();
     let (mut events, mut chunk) = (payload.open(opener)?, Vec::new());
     while events.next_chunk(CHUNK_SIZE, &mut chunk)? > 0 {
-        large.take_all(&chunk, Checksum::Absent, &inner_format);
+        large.take_all(&chunk, EventChecksum::Absent, &inner_format);
         chunk.clear();
     }
     events.finish()?.checksum.map_err(|error| corrupt(&error))?;
     Ok(large.finish(outline))
 }
 
-fn corrupt(log: &str, position: u64, reason: &dyn Display) -> Error {
-    Error::Corrupt { log: log.to_owned(), position, reason: reason.to_string() }
+fn corrupt(log: &str, position: u64, reason: &dyn Display) -> ReplayError {
+    ReplayError::Corrupt { log: log.to_owned(), position, reason: reason.to_string() }
 }
 
-fn previous(raw: &RawEvent<'_>, format: &Format) -> Result<GtidSet, DecodeError> {
+fn decode_previous_gtids(raw: &RawEvent<'_>, format: &EventFormat) -> Result<GtidSet, DecodeError> {
     match raw.decode(format)? {
         Event::PreviousGtids(previous) => GtidSet::decode(previous.set),
         _ => Ok(GtidSet::new()),

@@ -5,22 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use binlog::events::TableMap;
 use binlog::gtid::GtidSet;
 use binlog::{ColumnType, Event, Flavour, Table};
-use filter::Filter;
+use filter::ReplicationFilter;
 
-use crate::changes::HiddenColumns;
-use crate::definition::TableName;
-use crate::error::Error;
-use crate::filter::Filtering;
-use crate::progress::Applied;
-use crate::run::Skip;
-use crate::select::{Choice, Selection, Selector};
-use crate::source::Source;
-use crate::unit::Head;
-use crate::work::{RowEvents, Shape, Step, Work};
+use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
+use crate::error::ReplayError;
+use crate::filter::TransactionFilter;
+use crate::progress::AppliedState;
+use crate::row_reader::HiddenColumns;
+use crate::run::AppliedCheck;
+use crate::selection::{SelectionChoice, TransactionSelection, TransactionSelector};
+use crate::source::TransactionSource;
+use crate::source_transaction::TransactionHead;
+use crate::target_table::TargetTableName;
 
 /// Requirements of logs on a target, from the part that was surveyed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct LogSurvey {
     /// `server_id` of the server that wrote the first log.
     pub writer: Option<u32>,
     /// Transactions before the first log, from its `Previous_gtids` event.
@@ -39,13 +39,13 @@ pub struct Survey {
     pub longest: Option<(usize, String)>,
     /// Tables whose rows they change, as in the first table map. Tables that an earlier definition may have changed are
     /// left out.
-    pub tables: BTreeMap<TableName, Shown>,
-    defined: Defined,
+    pub tables: BTreeMap<TargetTableName, LogTable>,
+    defined: DefinedDatabases,
 }
 
 /// A table, as a table map describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct LogTable {
     /// Columns: type, and for numbers whether they are unsigned, if the log says so.
     pub columns: Vec<(ColumnType, Option<bool>)>,
     /// `true` if the first column is a generated invisible primary key.
@@ -56,23 +56,23 @@ pub struct Shown {
 
 /// Databases in which definitions were changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Defined {
+enum DefinedDatabases {
     These(BTreeSet<Vec<u8>>),
     All,
 }
 
-impl Default for Defined {
+impl Default for DefinedDatabases {
     fn default() -> Self {
         Self::These(BTreeSet::new())
     }
 }
 
 /// Maximum bytes of surveyed transactions. Bounds the time.
-const TAKEN_SIZE: usize = 32 << 20;
+const SURVEY_BYTES_MAX: usize = 32 << 20;
 /// Maximum bytes of the logs read: the target may have many of their transactions.
-const READ_SIZE: u64 = 1 << 30;
+const READ_BYTES_MAX: u64 = 1 << 30;
 
-impl Survey {
+impl LogSurvey {
     /// Surveys the first transactions of these logs that the target does not have. Ends at a log that cannot be read:
     /// the replay reports it.
     ///
@@ -80,33 +80,33 @@ impl Survey {
     ///
     /// When the selection names a log that is not given, or the saved progress is in one that is not given.
     pub fn of(
-        source: &mut Source,
-        selection: &Selection,
-        filter: &Filter,
-        applied: &Applied,
-    ) -> Result<Self, Error> {
+        source: &mut TransactionSource,
+        selection: &TransactionSelection,
+        filter: &ReplicationFilter,
+        applied: &AppliedState,
+    ) -> Result<Self, ReplayError> {
         let mut survey = Self::default();
-        if selection.can_start_behind() {
-            source.pass_over(applied)?;
+        if selection.can_skip_applied_logs() {
+            source.skip_applied_logs(applied)?;
         }
-        let mut selector = Selector::new(selection, source.log_names())?;
-        let skip = Skip::new(applied.clone(), source.log_names());
+        let mut selector = TransactionSelector::new(selection, source.log_names())?;
+        let skip = AppliedCheck::new(applied.clone(), source.log_names());
         let (mut opener, mut taken, mut previous) = (source.opener(), 0, None);
-        while taken < TAKEN_SIZE && source.bytes_read() < READ_SIZE {
+        while taken < SURVEY_BYTES_MAX && source.bytes_read() < READ_BYTES_MAX {
             let Ok(Some(found)) = source.next_found(&mut opener) else { break };
             let head = found.head();
             previous.get_or_insert_with(|| source.previous().clone());
             match selector.choose(&head) {
-                Choice::Take if !skip.has(&head)? => {}
-                Choice::Take | Choice::Leave => {
+                SelectionChoice::Take if !skip.is_applied(&head)? => {}
+                SelectionChoice::Take | SelectionChoice::Leave => {
                     survey.pass_over(&head);
                     continue;
                 }
-                Choice::Stop => break,
+                SelectionChoice::Stop => break,
             }
             let Ok(work) = found.work(&mut opener, source.held_max()) else { break };
-            taken += work.steps.iter().map(Step::size).sum::<usize>();
-            let Ok(work) = Filtering(filter).apply(work) else { break };
+            taken += work.steps.iter().map(ApplyStep::size).sum::<usize>();
+            let Ok(work) = TransactionFilter(filter).apply(work) else { break };
             survey.take(&head, &work);
         }
         survey.writer = source.writer();
@@ -120,31 +120,31 @@ impl Survey {
     }
 
     /// Records a transaction that is not surveyed.
-    pub(crate) fn pass_over(&mut self, head: &Head) {
+    pub(crate) fn pass_over(&mut self, head: &TransactionHead) {
         if let Some(gtid) = head.gtid() {
             self.passed_over.add(gtid);
         }
     }
 
     /// Surveys another transaction.
-    pub(crate) fn take(&mut self, head: &Head, work: &Work) {
+    pub(crate) fn take(&mut self, head: &TransactionHead, work: &ApplyPlan) {
         self.transactions += 1;
         match head.gtid() {
             Some(gtid) => drop(self.gtids.add(gtid)),
             None => drop(self.without_gtid.get_or_insert_with(|| head.to_string())),
         }
-        if let Shape::Alone { databases } = &work.shape {
+        if let TransactionShape::ImplicitCommit { databases } = &work.shape {
             self.defined.add(databases);
         }
         for step in &work.steps {
             match step {
-                Step::Rows(_, rows) => self.rows(rows),
-                Step::Spooled(_, rows) => {
+                ApplyStep::Rows(_, rows) => self.add_rows(rows),
+                ApplyStep::Spooled(_, rows) => {
                     for part in rows.parts().map_while(Result::ok) {
-                        self.rows(&part);
+                        self.add_rows(&part);
                     }
                 }
-                Step::Statement(statement) => {
+                ApplyStep::Statement(statement) => {
                     self.loads_files |= statement.load.is_some();
                     let size = statement.sql.len();
                     if self.longest.as_ref().is_none_or(|(longest, _)| *longest < size) {
@@ -156,31 +156,31 @@ impl Survey {
     }
 
     /// Adds the tables of row events. Skips MariaDB's, whose types differ from those of a target.
-    fn rows(&mut self, rows: &RowEvents) {
+    fn add_rows(&mut self, rows: &RowEvents) {
         if rows.format.flavour != Flavour::MySql {
             return;
         }
         for raw in rows.events() {
             if let Ok(Event::TableMap(map)) = raw.decode(&rows.format) {
-                self.table(&map, HiddenColumns::of(&rows.format));
+                self.add_table(&map, HiddenColumns::of(&rows.format));
             }
         }
     }
 
-    fn table(&mut self, map: &TableMap<'_>, hidden: HiddenColumns) {
-        let name = TableName { database: map.database.into(), table: map.table.into() };
+    fn add_table(&mut self, map: &TableMap<'_>, hidden: HiddenColumns) {
+        let name = TargetTableName { database: map.database.into(), table: map.table.into() };
         if self.defined.has(map.database) || self.tables.contains_key(&name) {
             return;
         }
         if let Ok(table) = Table::new(map).or_else(|_| Table::without_optional(map)) {
             let columns = table.columns.iter().map(|column| (column.column_type, column.unsigned)).collect();
             let has_invisible_key = map.flags & TableMap::GENERATED_INVISIBLE_PRIMARY_KEY != 0;
-            self.tables.insert(name, Shown { columns, has_invisible_key, hidden });
+            self.tables.insert(name, LogTable { columns, has_invisible_key, hidden });
         }
     }
 }
 
-impl Defined {
+impl DefinedDatabases {
     /// Adds databases; no names stand for all databases.
     fn add(&mut self, databases: &[Vec<u8>]) {
         match self {
@@ -200,15 +200,15 @@ impl Defined {
 
 #[cfg(test)]
 mod tests {
-    use super::{Defined, Survey};
-    use crate::changes::HiddenColumns;
-    use crate::sample::Sample;
+    use super::{DefinedDatabases, LogSurvey};
+    use crate::row_reader::HiddenColumns;
+    use crate::sample_table::SampleTable;
 
     #[test]
     fn the_first_map_of_a_table_counts_unless_its_database_was_changed() {
-        let mut survey = Survey::default();
-        let see = |survey: &mut Survey, columns, name, id| {
-            survey.table(&Sample::new(columns).named(name, id).map(), HiddenColumns::LeftOut);
+        let mut survey = LogSurvey::default();
+        let see = |survey: &mut LogSurvey, columns, name, id| {
+            survey.add_table(&SampleTable::new(columns).named(name, id).map(), HiddenColumns::LeftOut);
         };
         see(&mut survey, "int varchar:45", "a", 1);
         see(&mut survey, "int", "a", 2);
@@ -222,8 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_of_nobody_knows_what_is_of_everything() {
-        let mut defined = Defined::default();
+    fn definition_without_databases_covers_all() {
+        let mut defined = DefinedDatabases::default();
         assert!(!defined.has(b"d"));
         defined.add(&[]);
         defined.add(&[b"e".to_vec()]);

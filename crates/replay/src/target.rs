@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-use binlog::Format;
+use binlog::EventFormat;
 use binlog::gtid::Gtid;
 
-use crate::context::Context;
-use crate::definition::Definition;
-use crate::error::Failure;
-use crate::progress::{Applied, Intent, Progress};
-use crate::work::{RowEvents, Statement};
+use crate::apply_plan::{RowEvents, SourceStatement};
+use crate::error::TargetFailure;
+use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::session_variables::SessionVariables;
+use crate::target_table::TargetTableDefinition;
 
 /// A server or database that transactions are applied to.
 ///
 /// Only one replay uses a target at a time: the constructor of a target takes its lock.
-pub trait Target: Sync {
+pub trait ReplayTarget: Sync {
     /// Returns the transactions that the target has.
     ///
     /// # Errors
     ///
     /// When the target cannot be read.
-    fn applied(&self) -> Result<Applied, Failure>;
+    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure>;
 
     /// Opens another session, in which transactions are applied one after the other.
     ///
     /// # Errors
     ///
     /// When the target refuses.
-    fn session(&self) -> Result<Box<dyn Session>, Failure>;
+    fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure>;
 
     /// Returns a table of the target, by its names in the log. `None` if the table does not exist or is unknown: its
     /// changes are then applied one by one.
@@ -35,7 +35,11 @@ pub trait Target: Sync {
     /// # Errors
     ///
     /// When the target cannot be read.
-    fn definition(&self, database: &[u8], table: &[u8]) -> Result<Option<Definition>, Failure>;
+    fn definition(
+        &self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Option<TargetTableDefinition>, TargetFailure>;
 
     /// Returns the traces of a rolled back transaction: a server's AUTO_INCREMENT counters do not go back.
     fn rollback_traces(&self) -> RollbackTraces {
@@ -47,7 +51,7 @@ pub trait Target: Sync {
     /// # Errors
     ///
     /// When the target cannot be read.
-    fn settle(&self, intent: &Intent) -> Result<Settled, Failure>;
+    fn settle(&self, intent: &StatementIntent) -> Result<IntentOutcome, TargetFailure>;
 
     /// Saves progress by itself, and clears the announcement, after a statement turned out to have been run. The next
     /// announcement would overwrite it, and its outcome would be lost.
@@ -55,7 +59,7 @@ pub trait Target: Sync {
     /// # Errors
     ///
     /// When the target refuses.
-    fn save(&self, progress: &Progress) -> Result<(), Failure>;
+    fn save(&self, progress: &ReplayProgress) -> Result<(), TargetFailure>;
 
     /// Records that all transactions in `progress` are committed: the target may update its own records. Returns what
     /// the target itself counts as executed, which progress need no longer list. Called at the start, from time to
@@ -64,7 +68,7 @@ pub trait Target: Sync {
     /// # Errors
     ///
     /// When the target refuses.
-    fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure>;
+    fn checkpoint(&self, progress: &ReplayProgress) -> Result<AppliedState, TargetFailure>;
 }
 
 /// Traces that a rolled back transaction leaves.
@@ -78,7 +82,7 @@ pub enum RollbackTraces {
 
 /// Outcome of an announced statement that was not reported as done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum IntentOutcome {
     /// It was run completely.
     Done,
     /// It was not run, or can be run again with the same result.
@@ -97,16 +101,16 @@ pub enum Settled {
 ///
 /// Between `begin` and `commit` nothing may become visible to others. A session may delay requests until `flush` or
 /// `commit`, which then return their failures. After a failure only `rollback` may be called.
-pub trait Session: Send {
+pub trait TargetSession: Send {
     /// Makes the session save its progress separately, as number `part`, because sessions commit in any order. Each
     /// saves all that it knows to be committed; the target's progress is the union.
     ///
     /// # Errors
     ///
     /// When the target cannot do that: it commits in order only.
-    fn keep_apart(&mut self, part: usize) -> Result<(), Failure> {
+    fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
         let _ = part;
-        Err(Failure::refused(
+        Err(TargetFailure::refused(
             "this target commits in the source's order only: use --commit-order grouped or strict",
         ))
     }
@@ -117,7 +121,7 @@ pub trait Session: Send {
     /// # Errors
     ///
     /// When the target writes a binary log, and there is no GTID.
-    fn name(&mut self, gtids: &[Gtid]) -> Result<(), Failure> {
+    fn set_gtids(&mut self, gtids: &[Gtid]) -> Result<(), TargetFailure> {
         let _ = gtids;
         Ok(())
     }
@@ -127,7 +131,7 @@ pub trait Session: Send {
     /// # Errors
     ///
     /// When the target refuses.
-    fn begin(&mut self) -> Result<(), Failure>;
+    fn begin(&mut self) -> Result<(), TargetFailure>;
 
     /// Announces row changes of this format in the transaction just begun. Called right after `begin` if a statement
     /// comes first.
@@ -135,7 +139,7 @@ pub trait Session: Send {
     /// # Errors
     ///
     /// When the target refuses.
-    fn expect(&mut self, _format: &Arc<Format>) -> Result<(), Failure> {
+    fn expect_rows(&mut self, _format: &Arc<EventFormat>) -> Result<(), TargetFailure> {
         Ok(())
     }
 
@@ -146,41 +150,45 @@ pub trait Session: Send {
     /// # Errors
     ///
     /// When the target refuses.
-    fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure>;
+    fn announce(
+        &mut self,
+        intent: StatementIntent,
+        format: Option<&Arc<EventFormat>>,
+    ) -> Result<(), TargetFailure>;
 
     /// Applies row changes of whole statements, under the session variables of `context`.
     ///
     /// # Errors
     ///
     /// When the target refuses.
-    fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure>;
+    fn apply_rows(&mut self, context: &SessionVariables, rows: &RowEvents) -> Result<(), TargetFailure>;
 
     /// Runs a statement with all its inputs.
     ///
     /// # Errors
     ///
     /// When the target refuses, or the statement ends with another result than on the source.
-    fn statement(&mut self, statement: &Statement) -> Result<(), Failure>;
+    fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure>;
 
     /// Waits until all changes so far are made: only the commit is left.
     ///
     /// # Errors
     ///
     /// When a change was refused.
-    fn flush(&mut self) -> Result<(), Failure>;
+    fn flush(&mut self) -> Result<(), TargetFailure>;
 
     /// Saves progress and commits, both at once; durable when it returns. Calls `placed` as soon as no later commit can
     /// overtake this one: the next in order may then commit.
     ///
     /// # Errors
     ///
-    /// When the target refuses. After a lost session only [`Target::applied`] can tell whether it was committed.
-    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure>;
+    /// When the target refuses. After a lost session only [`ReplayTarget::parse_progress_row`] can tell whether it was committed.
+    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure>;
 
     /// Rolls back the open transaction, if there is one.
     ///
     /// # Errors
     ///
     /// When the session is lost; the target then rolls back by itself.
-    fn rollback(&mut self) -> Result<(), Failure>;
+    fn rollback(&mut self) -> Result<(), TargetFailure>;
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, KeyringKey, LogCipher};
 
-use crate::output::Output;
+use crate::output::RewriteOutput;
 
 /// Encrypts a log while it is written: a header of 512 bytes, then the log under a new password.
 pub(crate) struct EncryptedWriter<W> {
@@ -18,7 +18,7 @@ pub(crate) struct EncryptedWriter<W> {
 impl<W: Write> EncryptedWriter<W> {
     /// Writes the header: a random password from the operating system, itself encrypted with `key`.
     pub(crate) fn begin(mut out: W, key: &KeyringKey) -> io::Result<Self> {
-        let (header, password) = logs::new_header(key)?;
+        let (header, password) = logs::new_encrypted_header(key)?;
         out.write_all(&header.encode())?;
         Ok(Self { out, cipher: password.cipher(), offset: 0, buffer: Vec::new() })
     }
@@ -33,7 +33,7 @@ impl<W> EncryptedWriter<W> {
     }
 }
 
-impl<W: Output> Output for EncryptedWriter<W> {
+impl<W: RewriteOutput> RewriteOutput for EncryptedWriter<W> {
     fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
         self.encrypt(start, bytes);
         self.out.write_over(ENCRYPTED_HEADER_SIZE as u64 + start, &self.buffer)
@@ -61,10 +61,10 @@ mod tests {
     use binlog::encryption::{ENCRYPTED_HEADER_SIZE, FilePassword};
 
     use super::EncryptedWriter;
-    use crate::output::Output;
+    use crate::output::RewriteOutput;
 
     #[test]
-    fn what_is_written_over_is_found_in_its_place() {
+    fn overwritten_bytes_decrypt_in_place() {
         let password = FilePassword::new([7; 32]);
         let out = vec![0; ENCRYPTED_HEADER_SIZE];
         let mut writer = EncryptedWriter { out, cipher: password.cipher(), offset: 0, buffer: Vec::new() };

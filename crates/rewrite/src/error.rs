@@ -3,15 +3,15 @@
 use std::io;
 
 use binlog::{CompressError, DecodeError, PayloadError};
-use logs::ordered::Stopped;
+use logs::ordered::PipelineShutdown;
 
 /// Error of rewriting a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum RewriteError {
     /// The log cannot be read.
     #[error(transparent)]
-    Read(#[from] logs::Error),
+    Read(#[from] logs::LogError),
     /// An event of the log is corrupt.
     #[error("{name} at {offset}: {reason}")]
     Corrupt {
@@ -81,29 +81,29 @@ pub enum Error {
     Stopped,
 }
 
-impl From<Stopped> for Error {
-    fn from(_: Stopped) -> Self {
+impl From<PipelineShutdown> for RewriteError {
+    fn from(_: PipelineShutdown) -> Self {
         Self::Stopped
     }
 }
 
 /// Log name and event offset, for errors.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At<'n> {
+pub(crate) struct ErrorContext<'n> {
     pub(crate) name: &'n str,
     pub(crate) offset: u64,
 }
 
-impl At<'_> {
-    pub(crate) fn decode(self, error: DecodeError) -> Error {
-        self.corrupt(&error)
+impl ErrorContext<'_> {
+    pub(crate) fn decode_error(self, error: DecodeError) -> RewriteError {
+        self.corrupt_error(&error)
     }
 
-    pub(crate) fn payload(self, error: PayloadError) -> Error {
-        self.corrupt(&error)
+    pub(crate) fn payload_error(self, error: PayloadError) -> RewriteError {
+        self.corrupt_error(&error)
     }
 
-    pub(crate) fn corrupt(self, reason: &dyn std::fmt::Display) -> Error {
-        Error::Corrupt { name: self.name.to_owned(), offset: self.offset, reason: reason.to_string() }
+    pub(crate) fn corrupt_error(self, reason: &dyn std::fmt::Display) -> RewriteError {
+        RewriteError::Corrupt { name: self.name.to_owned(), offset: self.offset, reason: reason.to_string() }
     }
 }

@@ -2,39 +2,42 @@
 
 use std::sync::Arc;
 
-use binlog::{Flavour, Format, Outline, Refusal};
-use logs::ordered::Feed;
-use logs::{Chunk, Content, CutError, End, LogKind, LogReader, Next, TransactionCutter, Whole};
+use binlog::{CompressionRefusal, EventFormat, Flavour, TransactionOutline};
+use logs::ordered::ItemSender;
+use logs::{
+    CutError, EndOfLog, EventChunk, LogKind, LogReader, ReadOutcome, SegmentContent, TransactionCutter,
+    WholeTransaction,
+};
 
-use crate::error::{At, Error};
-use crate::{Action, Compressed, OldFormat, Sizes};
+use crate::error::{ErrorContext, RewriteError};
+use crate::{CompressedPolicy, OldFormatPolicy, RewriteAction, RewriteLimits};
 
 /// Bytes that a large transaction counts as in the queue: the buffers of its worker.
-const LARGE_COST: usize = 4 << 20;
+const LARGE_UNIT_COST: usize = 4 << 20;
 
 /// Work for one worker at a time.
-pub(crate) struct Unit {
+pub(crate) struct RewriteUnit {
     pub(crate) kind: LogKind,
-    pub(crate) work: Work,
+    pub(crate) content: UnitContent,
 }
 
-pub(crate) enum Work {
+pub(crate) enum UnitContent {
     /// Events in memory.
-    Small(Vec<Segment>),
+    Small(Vec<RewriteSegment>),
     /// One transaction, to be read again from the log.
     Large(LargeTransaction),
 }
 
 /// Events that are all treated the same way.
-pub(crate) struct Segment {
-    pub(crate) fate: Fate,
+pub(crate) struct RewriteSegment {
+    pub(crate) action: SegmentAction,
     /// Their bytes, in order.
-    pub(crate) parts: Vec<Chunk>,
+    pub(crate) parts: Vec<EventChunk>,
 }
 
 /// One transaction that is too large to be held in memory.
 pub(crate) struct LargeTransaction {
-    pub(crate) fate: Fate,
+    pub(crate) action: SegmentAction,
     /// Start of the format description that applies to it.
     pub(crate) format_at: u64,
     pub(crate) start: u64,
@@ -45,57 +48,57 @@ pub(crate) struct LargeTransaction {
 
 /// Treatment of some events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum SegmentAction {
     /// Events between transactions: copied.
-    Between,
+    NoTransaction,
     /// A transaction that is copied.
-    Pass(Passing),
+    Pass(PassReason),
     /// A plain transaction: compressed.
     Compress,
     /// A compressed transaction: decompressed.
-    Open,
+    Decompress,
     /// A compressed transaction: compressed again.
     Recompress,
 }
 
 /// Reason why a transaction is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passing {
+pub(crate) enum PassReason {
     /// It cannot be compressed.
-    Refused(Refusal),
+    Refused(CompressionRefusal),
     /// It is plain already, and the action is to decompress.
-    Unmeant,
+    AlreadyPlain,
 }
 
 /// Reads the log to its end and pushes its units to the workers.
-pub(crate) fn feed(
+pub(crate) fn feed_units(
     reader: &mut LogReader,
-    action: Action,
-    sizes: &Sizes,
-    line: &Feed<'_, Unit>,
-) -> Result<End, Error> {
-    let mut grouper = Grouper::new(action, sizes.clone(), reader.name().to_owned());
+    action: RewriteAction,
+    sizes: &RewriteLimits,
+    line: &ItemSender<'_, RewriteUnit>,
+) -> Result<EndOfLog, RewriteError> {
+    let mut grouper = UnitBuilder::new(action, sizes.clone(), reader.name().to_owned());
     let mut cutter = TransactionCutter::new(sizes.large);
     loop {
         match reader.next_chunk(sizes.unit)? {
-            Next::Some(chunk) => {
+            ReadOutcome::Some(chunk) => {
                 if chunk.log_number() > 0 {
-                    let at = At { name: reader.name(), offset: chunk.offset() };
-                    return Err(
-                        at.corrupt(&"a second log starts here in the same file: split the file into two")
-                    );
+                    let at = ErrorContext { name: reader.name(), offset: chunk.offset() };
+                    return Err(at.corrupt_error(
+                        &"a second log starts here in the same file: split the file into two",
+                    ));
                 }
                 grouper.kind = reader.kind();
                 grouper.check_format(&chunk)?;
                 cutter
-                    .take(&chunk, &mut |segment| grouper.take(segment, line))
-                    .map_err(|stop| stop.at(reader.name()))?;
+                    .cut_chunk(&chunk, &mut |segment| grouper.take(segment, line))
+                    .map_err(|stop| stop.into_error(reader.name()))?;
             }
-            Next::End(End::Torn(torn)) => return Err(reader.torn(torn).into()),
-            Next::End(end) => {
+            ReadOutcome::End(EndOfLog::Torn(torn)) => return Err(reader.torn_error(torn).into()),
+            ReadOutcome::End(end) => {
                 cutter
                     .finish(&mut |segment| grouper.take(segment, line))
-                    .map_err(|stop| stop.at(reader.name()))?;
+                    .map_err(|stop| stop.into_error(reader.name()))?;
                 grouper.flush(line)?;
                 return Ok(end);
             }
@@ -103,47 +106,47 @@ pub(crate) fn feed(
     }
 }
 
-struct Grouper {
-    action: Action,
-    sizes: Sizes,
+struct UnitBuilder {
+    action: RewriteAction,
+    sizes: RewriteLimits,
     name: String,
     kind: LogKind,
-    format: Option<Arc<Format>>,
+    format: Option<Arc<EventFormat>>,
     /// Offsets of the format descriptions: one, and in a relay log also the one of its source.
     formats_at: Vec<u64>,
-    segments: Vec<Segment>,
+    segments: Vec<RewriteSegment>,
     segments_size: usize,
 }
 
 /// Error of cutting the log. The log's name is added later.
-enum Stop {
+enum FeedError {
     Cut(CutError),
-    Other(Error),
+    Other(RewriteError),
 }
 
-impl Stop {
-    fn at(self, name: &str) -> Error {
+impl FeedError {
+    fn into_error(self, name: &str) -> RewriteError {
         match self {
-            Self::Cut(cut) => At { name, offset: cut.offset }.decode(cut.error),
+            Self::Cut(cut) => ErrorContext { name, offset: cut.offset }.decode_error(cut.error),
             Self::Other(error) => error,
         }
     }
 }
 
-impl From<CutError> for Stop {
+impl From<CutError> for FeedError {
     fn from(cut: CutError) -> Self {
         Self::Cut(cut)
     }
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
+impl From<RewriteError> for FeedError {
+    fn from(error: RewriteError) -> Self {
         Self::Other(error)
     }
 }
 
-impl Grouper {
-    fn new(action: Action, sizes: Sizes, name: String) -> Self {
+impl UnitBuilder {
+    fn new(action: RewriteAction, sizes: RewriteLimits, name: String) -> Self {
         let kind = LogKind::Binary;
         Self {
             action,
@@ -158,7 +161,7 @@ impl Grouper {
     }
 
     /// Checks that the log can contain compressed transactions.
-    fn check_format(&mut self, chunk: &Chunk) -> Result<(), Error> {
+    fn check_format(&mut self, chunk: &EventChunk) -> Result<(), RewriteError> {
         let format = chunk.format();
         if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format)) {
             return Ok(());
@@ -166,24 +169,30 @@ impl Grouper {
         // A format description is always the first event of its chunk.
         self.format = Some(Arc::clone(format));
         self.formats_at.push(chunk.offset());
-        let Action::Compress(how) = self.action else { return Ok(()) };
+        let RewriteAction::Compress(how) = self.action else { return Ok(()) };
         let (name, server) =
             (self.name.clone(), String::from_utf8_lossy(&format.server_version).into_owned());
         match (format.flavour, how.old_format) {
-            (Flavour::MariaDb, _) => Err(Error::Mariadb { name, server }),
-            (Flavour::MySql, OldFormat::Refuse) if !format.knows_payloads() => {
-                Err(Error::Format { name, server, event_types: format.post_header_sizes.len() })
+            (Flavour::MariaDb, _) => Err(RewriteError::Mariadb { name, server }),
+            (Flavour::MySql, OldFormatPolicy::Refuse) if !format.knows_payloads() => {
+                Err(RewriteError::Format { name, server, event_types: format.post_header_sizes.len() })
             }
             (Flavour::MySql, _) => Ok(()),
         }
     }
 
-    fn take(&mut self, segment: logs::Segment, line: &Feed<'_, Unit>) -> Result<(), Stop> {
+    fn take(
+        &mut self,
+        segment: logs::LogSegment,
+        line: &ItemSender<'_, RewriteUnit>,
+    ) -> Result<(), FeedError> {
         match segment.content {
-            Content::Between => self.push(Fate::Between, segment.parts, line)?,
-            Content::LargeBetween(outline) => self.push_large(Fate::Between, &outline, 0, line)?,
-            Content::Transaction(whole) => {
-                let fate = self.fate(&whole);
+            SegmentContent::Between => self.push(SegmentAction::NoTransaction, segment.parts, line)?,
+            SegmentContent::LargeBetween(outline) => {
+                self.push_large(SegmentAction::NoTransaction, &outline, 0, line)?
+            }
+            SegmentContent::Transaction(whole) => {
+                let fate = self.action_for(&whole);
                 match whole.is_large {
                     true => self.push_large(fate, &whole.outline, whole.inner_size, line)?,
                     false => self.push(fate, segment.parts, line)?,
@@ -193,47 +202,54 @@ impl Grouper {
         Ok(())
     }
 
-    fn fate(&self, whole: &Whole) -> Fate {
+    fn action_for(&self, whole: &WholeTransaction) -> SegmentAction {
         match (self.action, whole.refusal) {
-            (Action::Decompress, Some(Refusal::Compressed)) => Fate::Open,
-            (Action::Decompress, _) => Fate::Pass(Passing::Unmeant),
-            (Action::Compress(_), None) => Fate::Compress,
-            (Action::Compress(how), Some(Refusal::Compressed)) if how.compressed == Compressed::Again => {
-                Fate::Recompress
+            (RewriteAction::Decompress, Some(CompressionRefusal::Compressed)) => SegmentAction::Decompress,
+            (RewriteAction::Decompress, _) => SegmentAction::Pass(PassReason::AlreadyPlain),
+            (RewriteAction::Compress(_), None) => SegmentAction::Compress,
+            (RewriteAction::Compress(how), Some(CompressionRefusal::Compressed))
+                if how.compressed == CompressedPolicy::Recompress =>
+            {
+                SegmentAction::Recompress
             }
-            (Action::Compress(_), Some(refusal)) => Fate::Pass(Passing::Refused(refusal)),
+            (RewriteAction::Compress(_), Some(refusal)) => SegmentAction::Pass(PassReason::Refused(refusal)),
         }
     }
 
     fn push_large(
         &mut self,
-        fate: Fate,
-        outline: &Outline,
+        fate: SegmentAction,
+        outline: &TransactionOutline,
         inner_size: u64,
-        line: &Feed<'_, Unit>,
-    ) -> Result<(), Error> {
+        line: &ItemSender<'_, RewriteUnit>,
+    ) -> Result<(), RewriteError> {
         self.flush(line)?;
         let (start, end) = (outline.position, outline.end);
         let format_at = self.formats_at.iter().rfind(|at| **at <= start).copied().unwrap_or_default();
-        let work = Work::Large(LargeTransaction { fate, format_at, start, end, inner_size });
-        Ok(line.push(Unit { kind: self.kind, work }, LARGE_COST)?)
+        let work = UnitContent::Large(LargeTransaction { action: fate, format_at, start, end, inner_size });
+        Ok(line.push(RewriteUnit { kind: self.kind, content: work }, LARGE_UNIT_COST)?)
     }
 
-    fn push(&mut self, fate: Fate, parts: Vec<Chunk>, line: &Feed<'_, Unit>) -> Result<(), Error> {
+    fn push(
+        &mut self,
+        fate: SegmentAction,
+        parts: Vec<EventChunk>,
+        line: &ItemSender<'_, RewriteUnit>,
+    ) -> Result<(), RewriteError> {
         self.segments_size += parts.iter().map(|part| part.bytes().len()).sum::<usize>();
-        self.segments.push(Segment { fate, parts });
+        self.segments.push(RewriteSegment { action: fate, parts });
         match self.segments_size < self.sizes.unit {
             true => Ok(()),
             false => self.flush(line),
         }
     }
 
-    fn flush(&mut self, line: &Feed<'_, Unit>) -> Result<(), Error> {
+    fn flush(&mut self, line: &ItemSender<'_, RewriteUnit>) -> Result<(), RewriteError> {
         if self.segments.is_empty() {
             return Ok(());
         }
-        let work = Work::Small(std::mem::take(&mut self.segments));
+        let work = UnitContent::Small(std::mem::take(&mut self.segments));
         let size = std::mem::take(&mut self.segments_size);
-        Ok(line.push(Unit { kind: self.kind, work }, size)?)
+        Ok(line.push(RewriteUnit { kind: self.kind, content: work }, size)?)
     }
 }

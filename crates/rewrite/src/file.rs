@@ -11,13 +11,13 @@ use binlog::MAGIC_ENCRYPTED;
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
 use logs::LogReader;
 
+use crate::content_digest::scan_log;
 use crate::encrypt::EncryptedWriter;
-use crate::error::{At, Error};
-use crate::meaning::read_through;
-use crate::output::Output;
-use crate::replace::Replacement;
-use crate::tally::{Moved, Step};
-use crate::{Action, Plan, Report, Sizes, rewrite};
+use crate::error::{ErrorContext, RewriteError};
+use crate::output::RewriteOutput;
+use crate::staged_file::StagedFile;
+use crate::tally::{RewriteProgress, TransactionMove};
+use crate::{ResourcePlan, RewriteAction, RewriteLimits, RewriteReport, rewrite};
 
 /// A file to rewrite.
 #[derive(Clone, Debug)]
@@ -27,44 +27,44 @@ pub struct FileJob<'p> {
     /// Path of the new log: the same as `source`, or another.
     pub target: &'p Path,
     /// Action on its transactions.
-    pub action: Action,
+    pub action: RewriteAction,
     /// Limits on threads and memory.
-    pub plan: Plan,
+    pub plan: ResourcePlan,
     /// Keyring, in case the log is encrypted.
     pub keyring: Option<Arc<Keyring>>,
     /// Treatment of an encrypted log's encryption.
-    pub sealing: Sealing,
+    pub encryption: OutputEncryption,
     /// Check of the new log before it replaces the old one.
-    pub check: Check,
+    pub check: ContentCheck,
     /// Dry run or real run.
-    pub trial: Trial,
+    pub write_mode: WriteMode,
     /// Called right before the log itself is replaced. Returns false if another process may be writing to the log.
     pub may_replace: fn(&Path) -> bool,
 }
 
 /// Treatment of an encrypted log's encryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sealing {
+pub enum OutputEncryption {
     /// The new log is encrypted under a new password and the same key.
-    AsBefore,
+    Preserve,
     /// The new log is not encrypted.
-    Plain,
+    Remove,
 }
 
 /// Check of the new log before it replaces the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum ContentCheck {
     /// The new log is read again and its content compared with the old one's.
-    Meaning,
+    Compare,
     /// No check.
-    Nothing,
+    Skip,
 }
 
 /// Dry run or real run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trial {
+pub enum WriteMode {
     /// The new log is written.
-    No,
+    Write,
     /// Nothing is written: the result of the work is discarded.
     DryRun,
 }
@@ -73,7 +73,7 @@ pub enum Trial {
 #[derive(Clone, Debug)]
 pub struct FileReport {
     /// Transactions and bytes.
-    pub report: Report,
+    pub report: RewriteReport,
     /// State of the file on disk.
     pub outcome: FileOutcome,
     /// Path of the list of positions, if one was written.
@@ -88,7 +88,7 @@ pub enum FileOutcome {
     /// The old log is unchanged: there was nothing to do.
     Unchanged,
     /// The old log is unchanged: this was a dry run.
-    Tried,
+    DryRun,
 }
 
 /// Rewrites one file.
@@ -106,38 +106,39 @@ pub enum FileOutcome {
 /// path, and a file exists there. In all cases, all files are as before.
 pub fn rewrite_file(
     job: &FileJob<'_>,
-    progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
-) -> Result<FileReport, Error> {
-    if job.trial == Trial::DryRun {
+    progress: &mut dyn FnMut(RewriteProgress) -> ControlFlow<()>,
+) -> Result<FileReport, RewriteError> {
+    if job.write_mode == WriteMode::DryRun {
         let sizes = job.plan.sizes(&std::env::temp_dir());
-        let report = run(job, &sizes, io::sink(), &mut |moved| progress(moved.into()))?;
-        return Ok(FileReport { report, outcome: FileOutcome::Tried, positions: None });
+        let report = rewrite_to(job, &sizes, io::sink(), &mut |moved| progress(moved.into()))?;
+        return Ok(FileReport { report, outcome: FileOutcome::DryRun, positions: None });
     }
     let in_place = is_same_file(job.source, job.target);
-    let stamp = Stamp::of(job.source)?;
-    let mut log = Replacement::begin(job.target)?;
-    let mut positions = Replacement::begin_at(&positions_path(job.target))?;
-    let report = run_listed(job, &mut log, &mut positions, progress)?;
-    let is_opened = job.sealing == Sealing::Plain && encrypted_header(job.source)?.is_some();
+    let stamp = FileStamp::of(job.source)?;
+    let mut log = StagedFile::begin(job.target)?;
+    let mut positions = StagedFile::begin_at(&positions_path(job.target))?;
+    let report = run_with_positions(job, &mut log, &mut positions, progress)?;
+    let is_opened =
+        job.encryption == OutputEncryption::Remove && read_encrypted_header(job.source)?.is_some();
     if in_place && !is_opened && !report.tally.is_changed() {
         return Ok(FileReport { report, outcome: FileOutcome::Unchanged, positions: None });
     }
     let log = log.sync(job.source)?;
-    if job.check == Check::Meaning {
-        compare(job, log.path())?;
+    if job.check == ContentCheck::Compare {
+        compare_content(job, log.path())?;
     }
-    if Stamp::of(job.source)? != stamp {
-        return Err(Error::Changed { name: job.source.display().to_string() });
+    if FileStamp::of(job.source)? != stamp {
+        return Err(RewriteError::Changed { name: job.source.display().to_string() });
     }
     // If the process is killed between the two steps, a list without its log does no harm. A log without its list
     // would.
-    let positions = positions.sync(job.source)?.put_beside()?;
+    let positions = positions.sync(job.source)?.create_numbered()?;
     let put = match in_place {
         true if !(job.may_replace)(job.source) => {
-            Err(Error::InUse { name: job.source.display().to_string() })
+            Err(RewriteError::InUse { name: job.source.display().to_string() })
         }
-        true => log.put(),
-        false => log.put_new(),
+        true => log.replace_target(),
+        false => log.create_target(),
     };
     if put.is_err() && positions.is_new {
         // The first error is the one to report.
@@ -149,7 +150,7 @@ pub fn rewrite_file(
 
 /// Attributes that show whether a file has been changed or replaced.
 #[derive(PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     size: u64,
     modified: std::time::SystemTime,
     /// Device, inode number, and time of the last change of the inode.
@@ -157,8 +158,8 @@ struct Stamp {
     inode: (u64, u64, i64, i64),
 }
 
-impl Stamp {
-    fn of(path: &Path) -> Result<Self, Error> {
+impl FileStamp {
+    fn of(path: &Path) -> Result<Self, RewriteError> {
         let name = || path.display().to_string();
         let stamp = fs::metadata(path).and_then(|data| {
             #[cfg(unix)]
@@ -173,21 +174,23 @@ impl Stamp {
                 inode,
             })
         });
-        stamp.map_err(|cause| logs::Error::Io { verb: "read the attributes of", name: name(), cause }.into())
+        stamp.map_err(|cause| {
+            logs::LogError::Io { verb: "read the attributes of", name: name(), cause }.into()
+        })
     }
 }
 
 /// Rewrites the log and writes the list of positions.
-fn run_listed(
+fn run_with_positions(
     job: &FileJob<'_>,
-    log: &mut Replacement,
-    positions: &mut Replacement,
-    progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
-) -> Result<Report, Error> {
+    log: &mut StagedFile,
+    positions: &mut StagedFile,
+    progress: &mut dyn FnMut(RewriteProgress) -> ControlFlow<()>,
+) -> Result<RewriteReport, RewriteError> {
     let sizes = job.plan.sizes(log.path().parent().unwrap_or(Path::new(".")));
     let mut list = BufWriter::new(positions.file());
     let mut failed = None;
-    let report = run(job, &sizes, log.file(), &mut |moved| {
+    let report = rewrite_to(job, &sizes, log.file(), &mut |moved| {
         let line = writeln!(list, "{}\t{}", moved.before, moved.after);
         failed = failed.take().or(line.err());
         progress(moved.into())
@@ -198,7 +201,7 @@ fn run_listed(
         list.flush()
     });
     let what = || format!("the list of positions {}", positions_path(job.target).display());
-    written.map_err(|cause| Error::Write { what: what(), cause })?;
+    written.map_err(|cause| RewriteError::Write { what: what(), cause })?;
     Ok(report)
 }
 
@@ -218,32 +221,33 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-fn run(
+fn rewrite_to(
     job: &FileJob<'_>,
-    sizes: &Sizes,
-    out: impl Output,
-    progress: &mut dyn FnMut(Moved) -> ControlFlow<()>,
-) -> Result<Report, Error> {
+    sizes: &RewriteLimits,
+    out: impl RewriteOutput,
+    progress: &mut dyn FnMut(TransactionMove) -> ControlFlow<()>,
+) -> Result<RewriteReport, RewriteError> {
     let open = || open(job.source, job.keyring.as_ref());
     let mut progress = |moved| progress(moved);
-    let header = match job.sealing {
-        Sealing::AsBefore => encrypted_header(job.source)?,
-        Sealing::Plain => None,
+    let header = match job.encryption {
+        OutputEncryption::Preserve => read_encrypted_header(job.source)?,
+        OutputEncryption::Remove => None,
     };
     let Some((header, keyring)) = header.zip(job.keyring.as_ref()) else {
         return rewrite(job.action, job.plan.bounds(), sizes, &open, out, &mut progress);
     };
     let name = job.source.display().to_string();
-    let at = At { name: &name, offset: 0 };
+    let at = ErrorContext { name: &name, offset: 0 };
     let key = keyring
         .key(header.key_id())
-        .ok_or_else(|| at.corrupt(&"its encryption key is not in the keyring"))?;
+        .ok_or_else(|| at.corrupt_error(&"its encryption key is not in the keyring"))?;
     let sealed = EncryptedWriter::begin(out, key);
-    let sealed = sealed.map_err(|cause| Error::Write { what: "an encrypted log".to_owned(), cause })?;
+    let sealed =
+        sealed.map_err(|cause| RewriteError::Write { what: "an encrypted log".to_owned(), cause })?;
     rewrite(job.action, job.plan.bounds(), sizes, &open, sealed, &mut progress)
 }
 
-fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::Error> {
+fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::LogError> {
     let reader = LogReader::open(path)?;
     Ok(match keyring {
         Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
@@ -252,24 +256,24 @@ fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::
 }
 
 /// Reads the header of an encrypted log. Returns `None` if the log is not encrypted.
-fn encrypted_header(path: &Path) -> Result<Option<EncryptedHeader>, Error> {
+fn read_encrypted_header(path: &Path) -> Result<Option<EncryptedHeader>, RewriteError> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
     let read =
         File::open(path).and_then(|file| file.take(ENCRYPTED_HEADER_SIZE as u64).read_to_end(&mut bytes));
-    read.map_err(|cause| logs::Error::Io { verb: "read", name: name.clone(), cause })?;
+    read.map_err(|cause| logs::LogError::Io { verb: "read", name: name.clone(), cause })?;
     match bytes.first_chunk() {
         Some(bytes) if bytes.starts_with(&MAGIC_ENCRYPTED) => {
             let header = EncryptedHeader::decode(bytes);
-            header.map(Some).map_err(|error| At { name: &name, offset: 0 }.decode(error))
+            header.map(Some).map_err(|error| ErrorContext { name: &name, offset: 0 }.decode_error(error))
         }
         _ => Ok(None),
     }
 }
 
 /// Reads both logs and compares their content.
-fn compare(job: &FileJob<'_>, made: &Path) -> Result<(), Error> {
-    let read = |path: &Path| read_through(&mut open(path, job.keyring.as_ref())?);
+fn compare_content(job: &FileJob<'_>, made: &Path) -> Result<(), RewriteError> {
+    let read = |path: &Path| scan_log(&mut open(path, job.keyring.as_ref())?);
     let (before, after) = thread::scope(|scope| {
         let before = scope.spawn(|| read(job.source));
         let after = read(made);
@@ -278,17 +282,17 @@ fn compare(job: &FileJob<'_>, made: &Path) -> Result<(), Error> {
     });
     let (before, after) = (before?, after?);
     let name = job.source.display().to_string();
-    let at = At { name: &name, offset: 0 };
-    if before.meaning != after.meaning {
-        let (after, before) = (after.meaning, before.meaning);
+    let at = ErrorContext { name: &name, offset: 0 };
+    if before.content != after.content {
+        let (after, before) = (after.content, before.content);
         let what = format!("the rewritten log has other content: found {after:?}, wanted {before:?}");
-        return Err(at.corrupt(&what));
+        return Err(at.corrupt_error(&what));
     }
-    if after.untrue > before.untrue {
-        let (after, before) = (after.untrue, before.untrue);
+    if after.mismatches > before.mismatches {
+        let (after, before) = (after.mismatches, before.mismatches);
         let what =
             format!("the rewritten log has {after} wrong positions and sizes, the original has {before}");
-        return Err(at.corrupt(&what));
+        return Err(at.corrupt_error(&what));
     }
     Ok(())
 }

@@ -11,73 +11,74 @@
 //! This crate never changes a log that it reads, never connects to a server, and never drops an event.
 #![forbid(unsafe_code)]
 
+mod content_digest;
+mod decompress;
 mod encrypt;
 mod error;
 mod feed;
 mod file;
 mod large;
-mod meaning;
-mod opening;
+mod log_assembler;
 mod output;
-mod place;
-mod plan;
-mod replace;
-mod spare;
+mod resource_plan;
+mod spare_buffers;
 mod spool;
+mod staged_file;
 mod tally;
 mod work;
-mod writers;
+mod writer_pool;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use binlog::{Level, MAGIC};
+use binlog::{MAGIC, ZstdLevel};
 use logs::LogReader;
-use logs::ordered::{Bounds, ordered};
+use logs::ordered::{PipelineLimits, run_ordered};
 
-pub use crate::error::Error;
+pub use crate::content_digest::{ContentDigest, content_digest};
+pub use crate::error::RewriteError;
 pub use crate::file::{
-    Check, FileJob, FileOutcome, FileReport, Sealing, Trial, is_same_file, positions_path, rewrite_file,
+    ContentCheck, FileJob, FileOutcome, FileReport, OutputEncryption, WriteMode, is_same_file,
+    positions_path, rewrite_file,
 };
-pub use crate::meaning::{Meaning, meaning};
-pub use crate::output::Output;
-pub use crate::plan::Plan;
-pub use crate::replace::{Beside, Replacement, Synced};
-pub use crate::tally::{Moved, Step, Tally, Timing};
+pub use crate::output::RewriteOutput;
+pub use crate::resource_plan::ResourcePlan;
+pub use crate::staged_file::{NumberedFile, StagedFile, SyncedFile};
+pub use crate::tally::{RewriteProgress, RewriteTally, StageTiming, TransactionMove};
 
-use crate::feed::feed;
-use crate::place::Placer;
-use crate::spare::Spare;
-use crate::work::{Shop, Worker};
+use crate::feed::feed_units;
+use crate::log_assembler::LogAssembler;
+use crate::spare_buffers::SpareBuffers;
+use crate::work::{RewriteShared, RewriteWorker};
 
 /// Action on the transactions of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RewriteAction {
     /// Compress the transactions that a server would compress.
-    Compress(Compression),
+    Compress(CompressSettings),
     /// Decompress the compressed transactions.
     Decompress,
 }
 
 /// Settings for compressing transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compression {
+pub struct CompressSettings {
     /// zstd compression level.
-    pub level: Level,
+    pub level: ZstdLevel,
     /// Minimum gain: transactions that gain less stay plain.
-    pub keep: Keep,
+    pub minimum_gain: MinimumGain,
     /// Treatment of transactions that are already compressed.
-    pub compressed: Compressed,
+    pub compressed: CompressedPolicy,
     /// Maximum size of a payload event, in bytes: `replica_max_allowed_packet`.
     pub event_size_max: u32,
     /// Treatment of logs whose format description has no payload events.
-    pub old_format: OldFormat,
+    pub old_format: OldFormatPolicy,
 }
 
 /// Treatment of logs whose format description counts fewer than 40 event types. MySQL before 8.0.20 writes them, and
 /// its readers do not know payload events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OldFormat {
+pub enum OldFormatPolicy {
     /// Refuse them.
     Refuse,
     /// Write a longer format description. Servers and `mysqlbinlog` since 8.0.20 read the result, older ones do not.
@@ -86,46 +87,46 @@ pub enum OldFormat {
 
 /// Minimum gain: transactions that gain less stay plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum MinimumGain {
     /// No minimum: transactions are compressed even if they grow, as a server does.
     None,
     /// A transaction must shrink, and by at least this percentage; 0: it must shrink.
-    GainBelow(u8),
+    Percent(u8),
 }
 
 /// Treatment of transactions that are already compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compressed {
+pub enum CompressedPolicy {
     /// Copy them.
     Pass,
     /// Compress them again, at the level asked for.
-    Again,
+    Recompress,
 }
 
 /// Result of rewriting a log.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct RewriteReport {
     /// Transactions and bytes.
-    pub tally: Tally,
+    pub tally: RewriteTally,
     /// End of the log that was read.
-    pub end: logs::End,
+    pub end: logs::EndOfLog,
 }
 
 /// Receives the old and the new start of each transaction. `Break` stops the work.
-pub trait Progress {
+pub trait MoveObserver {
     /// Called for each transaction that is written.
-    fn moved(&mut self, moved: Moved) -> ControlFlow<()>;
+    fn on_move(&mut self, moved: TransactionMove) -> ControlFlow<()>;
 }
 
-impl<F: FnMut(Moved) -> ControlFlow<()>> Progress for F {
-    fn moved(&mut self, moved: Moved) -> ControlFlow<()> {
+impl<F: FnMut(TransactionMove) -> ControlFlow<()>> MoveObserver for F {
+    fn on_move(&mut self, moved: TransactionMove) -> ControlFlow<()> {
         self(moved)
     }
 }
 
-/// Sizes of work units, and the directory for data that does not fit in memory: see [`Plan::sizes`].
+/// Sizes of work units, and the directory for data that does not fit in memory: see [`ResourcePlan::sizes`].
 #[derive(Clone, Debug)]
-pub struct Sizes {
+pub struct RewriteLimits {
     /// Bytes per read, and about the bytes per work unit.
     pub unit: usize,
     /// A larger transaction is not held in memory: it is read again, and its payload is spooled to a file.
@@ -144,29 +145,29 @@ pub struct Sizes {
 ///
 /// The log cannot be read, is corrupt (checksums are verified), or has a format without compressed transactions; `out`
 /// cannot be written; `progress` stopped the work. The output is then unusable.
-pub fn rewrite<W: Output>(
-    action: Action,
-    bounds: Bounds,
-    sizes: &Sizes,
-    open: &(dyn Fn() -> Result<LogReader, logs::Error> + Sync),
+pub fn rewrite<W: RewriteOutput>(
+    action: RewriteAction,
+    bounds: PipelineLimits,
+    sizes: &RewriteLimits,
+    open: &(dyn Fn() -> Result<LogReader, logs::LogError> + Sync),
     out: W,
-    progress: &mut dyn Progress,
-) -> Result<Report, Error> {
+    progress: &mut dyn MoveObserver,
+) -> Result<RewriteReport, RewriteError> {
     let mut reader = open()?;
     let name = reader.name().to_owned();
-    let spare = Spare::default();
-    let mut placer = Placer::new(out, name.clone(), &spare)?;
-    let mut end = logs::End::Open { in_use: false };
-    let shop = Shop::new(action, open, &name, sizes, &spare);
+    let spare = SpareBuffers::default();
+    let mut placer = LogAssembler::new(out, name.clone(), &spare)?;
+    let mut end = logs::EndOfLog::Open { in_use: false };
+    let shop = RewriteShared::new(action, open, &name, sizes, &spare);
     let mut is_interrupted = false;
-    ordered(
+    run_ordered(
         bounds,
         |line| {
-            end = feed(&mut reader, action, sizes, line)?;
+            end = feed_units(&mut reader, action, sizes, line)?;
             Ok(())
         },
-        || Worker::new(&shop),
-        |worker, item, outlet| worker.work(item, outlet),
+        || RewriteWorker::new(&shop),
+        |worker, item, outlet| worker.rewrite_unit(item, outlet),
         |part| {
             let flow = placer.take(part, progress)?;
             is_interrupted |= flow.is_break();
@@ -174,10 +175,10 @@ pub fn rewrite<W: Output>(
         },
     )?;
     if is_interrupted {
-        return Err(Error::Interrupted { name });
+        return Err(RewriteError::Interrupted { name });
     }
     let mut tally = placer.finish()?;
     // The magic is not part of any event.
     tally.bytes_before += MAGIC.len() as u64;
-    Ok(Report { tally, end })
+    Ok(RewriteReport { tally, end })
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
 /// Output of a rewritten log: written from start to end, with a few bytes overwritten later.
-pub trait Output: Write {
+pub trait RewriteOutput: Write {
     /// Overwrites bytes that were written before. `start` counts from the first byte of the log.
     ///
     /// # Errors
@@ -14,7 +14,7 @@ pub trait Output: Write {
 }
 
 /// The log starts where the file does.
-impl Output for File {
+impl RewriteOutput for File {
     fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
         self.seek(SeekFrom::Start(start))?;
         self.write_all(bytes)?;
@@ -22,7 +22,7 @@ impl Output for File {
     }
 }
 
-impl Output for Vec<u8> {
+impl RewriteOutput for Vec<u8> {
     fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
         let range =
             usize::try_from(start).ok().and_then(|start| self.get_mut(start..)?.get_mut(..bytes.len()));
@@ -32,13 +32,13 @@ impl Output for Vec<u8> {
     }
 }
 
-impl Output for io::Sink {
+impl RewriteOutput for io::Sink {
     fn write_over(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 }
 
-impl<O: Output + ?Sized> Output for &mut O {
+impl<O: RewriteOutput + ?Sized> RewriteOutput for &mut O {
     fn write_over(&mut self, start: u64, bytes: &[u8]) -> io::Result<()> {
         (**self).write_over(start, bytes)
     }

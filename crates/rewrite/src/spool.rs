@@ -3,24 +3,25 @@
 use std::io;
 use std::path::Path;
 
-use crate::error::Error;
+use crate::error::RewriteError;
 
 /// Maximum number of bytes in memory. More bytes go to disk.
 const MEMORY_MAX: usize = 16 * 1024 * 1024;
 
 /// Spool of bytes that are read back once, in order.
-pub(crate) struct Spool {
-    bytes: logs::Spool,
+pub(crate) struct PayloadSpool {
+    bytes: logs::EncryptedSpool,
     /// Bytes already read back.
     taken: u64,
     folder: String,
 }
 
-impl Spool {
+impl PayloadSpool {
     /// Creates an empty spool whose file goes to `folder`.
-    pub(crate) fn new_in(folder: &Path) -> Result<Self, Error> {
+    pub(crate) fn new_in(folder: &Path) -> Result<Self, RewriteError> {
         let name = folder.display().to_string();
-        let bytes = logs::Spool::new_in(folder, MEMORY_MAX).map_err(|cause| failed(&name, cause))?;
+        let bytes =
+            logs::EncryptedSpool::new_in(folder, MEMORY_MAX).map_err(|cause| write_error(&name, cause))?;
         Ok(Self { bytes, taken: 0, folder: name })
     }
 
@@ -30,33 +31,33 @@ impl Spool {
     }
 
     /// Appends bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.bytes.push(bytes).map_err(|cause| failed(&self.folder, cause))?;
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), RewriteError> {
+        self.bytes.push(bytes).map_err(|cause| write_error(&self.folder, cause))?;
         Ok(())
     }
 
     /// Returns the next bytes, at most `count`. An empty result means the end.
-    pub(crate) fn next(&mut self, count: usize) -> Result<Vec<u8>, Error> {
+    pub(crate) fn next(&mut self, count: usize) -> Result<Vec<u8>, RewriteError> {
         let left = self.size() - self.taken;
         let mut bytes = vec![0; left.min(count as u64) as usize];
-        self.bytes.read_exact_at(self.taken, &mut bytes).map_err(|cause| failed(&self.folder, cause))?;
+        self.bytes.read_exact_at(self.taken, &mut bytes).map_err(|cause| write_error(&self.folder, cause))?;
         self.taken += bytes.len() as u64;
         Ok(bytes)
     }
 }
 
-fn failed(folder: &str, cause: io::Error) -> Error {
-    Error::Write { what: format!("a payload to a temporary file in {folder}"), cause }
+fn write_error(folder: &str, cause: io::Error) -> RewriteError {
+    RewriteError::Write { what: format!("a payload to a temporary file in {folder}"), cause }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Spool;
+    use super::PayloadSpool;
 
     #[test]
-    fn what_went_in_is_handed_on_once() {
+    fn spool_returns_all_bytes_once() {
         let text = b"insert into accounts values (1, 'nobody must see this')".repeat(100);
-        let mut spool = Spool::new_in(&std::env::temp_dir()).unwrap();
+        let mut spool = PayloadSpool::new_in(&std::env::temp_dir()).unwrap();
         text.chunks(77).for_each(|piece| spool.push(piece).unwrap());
         let mut back = Vec::new();
         while let bytes = spool.next(1000).unwrap()

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use binlog::Refusal;
+use binlog::CompressionRefusal;
 
 /// Counters of one rewrite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct RewriteTally {
     /// Bytes of the log that was read.
     pub bytes_before: u64,
     /// Bytes of the log that was written.
@@ -23,18 +23,18 @@ pub struct Tally {
     /// Eligible transactions that stayed plain because the payload was too large.
     pub too_large: u64,
     /// Transactions that cannot be compressed, by reason: their number and bytes.
-    pub refused: BTreeMap<Refusal, (u64, u64)>,
+    pub refused: BTreeMap<CompressionRefusal, (u64, u64)>,
     /// Bytes of the events compressed into payloads, or decompressed from them.
     pub inner_bytes: u64,
     /// Bytes of those payloads.
     pub payload_bytes: u64,
     /// Time per compressed transaction.
-    pub compressing: Timing,
+    pub compressing: StageTiming,
     /// Time per decompressed transaction.
-    pub opening: Timing,
+    pub opening: StageTiming,
 }
 
-impl Tally {
+impl RewriteTally {
     /// Adds the counters of another tally.
     pub fn add(&mut self, other: &Self) {
         self.bytes_before += other.bytes_before;
@@ -62,7 +62,7 @@ impl Tally {
 
 /// Durations of one stage, as the server's stage instruments count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timing {
+pub struct StageTiming {
     /// Number of durations.
     pub count: u64,
     /// Sum of all durations.
@@ -73,9 +73,9 @@ pub struct Timing {
     pub max: Duration,
 }
 
-impl Timing {
+impl StageTiming {
     /// Records one duration.
-    pub fn note(&mut self, time: Duration) {
+    pub fn record(&mut self, time: Duration) {
         self.add(&Self { count: 1, total: time, min: time, max: time });
     }
 
@@ -100,7 +100,7 @@ impl Timing {
 
 /// Old and new start of a transaction or of another event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct TransactionMove {
     /// Start in the log that was read.
     pub before: u64,
     /// Start in the log that is written.
@@ -109,20 +109,20 @@ pub struct Moved {
 
 /// Progress of a rewrite, in bytes of the old and of the new log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct RewriteProgress {
     /// Bytes of the old log that are done.
     pub before: u64,
     /// Bytes that they take in the new log.
     pub after: u64,
 }
 
-impl From<Moved> for Step {
-    fn from(moved: Moved) -> Self {
+impl From<TransactionMove> for RewriteProgress {
+    fn from(moved: TransactionMove) -> Self {
         Self { before: moved.before, after: moved.after }
     }
 }
 
-impl Step {
+impl RewriteProgress {
     /// Returns the new size in percent of the old one, or `None` at the start.
     pub fn ratio(&self) -> Option<u64> {
         self.after.saturating_mul(100).checked_div(self.before)

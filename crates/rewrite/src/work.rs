@@ -3,135 +3,148 @@
 use std::time::Instant;
 
 use binlog::{
-    Checksum, CompressError, Event, EventType, Format, HEADER_SIZE, NextPosition, PayloadOpener, RawEvent,
-    events, put_gtid_resized, put_inner,
+    CompressError, Event, EventChecksum, EventFormat, EventType, HEADER_SIZE, NextPosition, PayloadOpener,
+    RawEvent, events, put_gtid_resized, put_inner,
 };
-use logs::ordered::Outlet;
+use logs::ordered::PartSender;
 use logs::{LogEvent, LogKind, LogReader};
 
-use crate::error::{At, Error};
-use crate::feed::{Fate, LargeTransaction, Passing, Segment, Unit, Work};
-use crate::large::{PayloadFile, Spooled, each_event, spool};
-use crate::place::Placed;
-use crate::spare::Spare;
-use crate::tally::Tally;
-use crate::writers::{Lent, Writers};
-use crate::{Action, Compression, Keep, OldFormat, Sizes};
+use crate::error::{ErrorContext, RewriteError};
+use crate::feed::{LargeTransaction, PassReason, RewriteSegment, RewriteUnit, SegmentAction, UnitContent};
+use crate::large::{PayloadFile, SpooledPayload, for_each_event, spool_payload};
+use crate::log_assembler::PositionFixup;
+use crate::spare_buffers::SpareBuffers;
+use crate::tally::RewriteTally;
+use crate::writer_pool::{PooledWriter, WriterPool};
+use crate::{CompressSettings, MinimumGain, OldFormatPolicy, RewriteAction, RewriteLimits};
 
 /// Output of the workers.
-pub(crate) enum Part {
+pub(crate) enum OutputPart {
     /// Whole events.
     Events {
         bytes: Vec<u8>,
         /// Events whose headers state their position in this log.
-        placed: Vec<Placed>,
+        placed: Vec<PositionFixup>,
         /// Old starts of transactions, and their new starts in `bytes`.
         moved: Vec<(u64, u32)>,
-        tally: Box<Tally>,
+        tally: Box<RewriteTally>,
     },
     /// Start of an event that comes in pieces: of `size` bytes including its checksum.
-    Head { bytes: Vec<u8>, size: u32, next: Option<u32>, checksum: Checksum },
+    Head { bytes: Vec<u8>, size: u32, next: Option<u32>, checksum: EventChecksum },
     /// Next bytes of this event.
     Body(Vec<u8>),
     /// End of this event: its checksum is written now.
     Tail,
     /// Placeholder for a GTID event whose size is known and whose content is not.
-    Reserved(Vec<u8>),
+    GtidPlaceholder(Vec<u8>),
     /// The final GTID event for the placeholder. `placed` if its header states its position in this log.
-    Settled { bytes: Vec<u8>, placed: Option<Checksum> },
+    GtidFinal { bytes: Vec<u8>, placed: Option<EventChecksum> },
 }
 
 /// Opens the log again.
-pub(crate) type Open<'o> = &'o (dyn Fn() -> Result<LogReader, logs::Error> + Sync);
+pub(crate) type LogOpener<'o> = &'o (dyn Fn() -> Result<LogReader, logs::LogError> + Sync);
 
 /// Bytes per part, for events that are decompressed or copied.
 pub(crate) const PART_SIZE: usize = 1024 * 1024;
 
 /// State that all workers of one log share.
-pub(crate) struct Shop<'o> {
-    pub(crate) action: Action,
-    pub(crate) open: Open<'o>,
+pub(crate) struct RewriteShared<'o> {
+    pub(crate) action: RewriteAction,
+    pub(crate) open: LogOpener<'o>,
     pub(crate) name: &'o str,
-    pub(crate) sizes: &'o Sizes,
-    pub(crate) writers: Writers,
-    spare: &'o Spare,
+    pub(crate) sizes: &'o RewriteLimits,
+    pub(crate) writers: WriterPool,
+    spare: &'o SpareBuffers,
 }
 
-impl<'o> Shop<'o> {
+impl<'o> RewriteShared<'o> {
     pub(crate) fn new(
-        action: Action,
-        open: Open<'o>,
+        action: RewriteAction,
+        open: LogOpener<'o>,
         name: &'o str,
-        sizes: &'o Sizes,
-        spare: &'o Spare,
+        sizes: &'o RewriteLimits,
+        spare: &'o SpareBuffers,
     ) -> Self {
-        Self { action, open, name, sizes, writers: Writers::new(action), spare }
+        Self { action, open, name, sizes, writers: WriterPool::new(action), spare }
     }
 }
 
 /// State of one worker thread.
-pub(crate) struct Worker<'o> {
-    pub(crate) shop: &'o Shop<'o>,
+pub(crate) struct RewriteWorker<'o> {
+    pub(crate) shared: &'o RewriteShared<'o>,
     /// Released before a part is pushed, because pushing may block.
-    writer: Option<Lent<'o>>,
+    writer: Option<PooledWriter<'o>>,
     pub(crate) opener: PayloadOpener,
     pub(crate) inner: Vec<u8>,
-    pub(crate) batch: Batch<'o>,
+    pub(crate) batch: EventBatch<'o>,
 }
 
 /// Output that is not pushed yet.
-pub(crate) struct Batch<'o> {
-    spare: &'o Spare,
+pub(crate) struct EventBatch<'o> {
+    spare: &'o SpareBuffers,
     bytes: Vec<u8>,
-    placed: Vec<Placed>,
+    placed: Vec<PositionFixup>,
     moved: Vec<(u64, u32)>,
-    pub(crate) tally: Tally,
+    pub(crate) tally: RewriteTally,
 }
 
-impl<'o> Worker<'o> {
-    pub(crate) fn new(shop: &'o Shop<'o>) -> Self {
-        let (opener, batch) = (PayloadOpener::new(), Batch::new(shop.spare));
-        Self { shop, writer: None, opener, inner: Vec::new(), batch }
+impl<'o> RewriteWorker<'o> {
+    pub(crate) fn new(shop: &'o RewriteShared<'o>) -> Self {
+        let (opener, batch) = (PayloadOpener::new(), EventBatch::new(shop.spare));
+        Self { shared: shop, writer: None, opener, inner: Vec::new(), batch }
     }
 
-    pub(crate) fn work(&mut self, unit: Unit, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
-        match unit.work {
-            Work::Small(segments) => {
+    pub(crate) fn rewrite_unit(
+        &mut self,
+        unit: RewriteUnit,
+        outlet: &PartSender<'_, OutputPart>,
+    ) -> Result<(), RewriteError> {
+        match unit.content {
+            UnitContent::Small(segments) => {
                 for segment in &segments {
-                    self.segment(segment, unit.kind, outlet)?;
+                    self.rewrite_segment(segment, unit.kind, outlet)?;
                 }
             }
-            Work::Large(large) => self.large(&large, unit.kind, outlet)?,
+            UnitContent::Large(large) => self.rewrite_large(&large, unit.kind, outlet)?,
         }
         self.flush(outlet)
     }
 
-    fn flush(&mut self, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+    fn flush(&mut self, outlet: &PartSender<'_, OutputPart>) -> Result<(), RewriteError> {
         self.writer = None;
         self.batch.flush(outlet)
     }
 
-    fn segment(&mut self, segment: &Segment, kind: LogKind, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+    fn rewrite_segment(
+        &mut self,
+        segment: &RewriteSegment,
+        kind: LogKind,
+        outlet: &PartSender<'_, OutputPart>,
+    ) -> Result<(), RewriteError> {
         let size = segment.parts.iter().map(|part| part.bytes().len() as u64).sum::<u64>();
         self.batch.tally.bytes_before += size;
-        if segment.fate != Fate::Between {
+        if segment.action != SegmentAction::NoTransaction {
             self.batch.tally.transactions += 1;
             if let Some(first) = segment.parts.first() {
-                self.batch.start(first.offset());
+                self.batch.start_transaction(first.offset());
             }
         }
-        if let Fate::Pass(Passing::Refused(reason)) = segment.fate {
+        if let SegmentAction::Pass(PassReason::Refused(reason)) = segment.action {
             let refused = self.batch.tally.refused.entry(reason).or_default();
             *refused = (refused.0 + 1, refused.1 + size);
         }
-        for event in segment.parts.iter().flat_map(logs::Chunk::iter) {
-            let at = At { name: self.shop.name, offset: event.offset };
-            event.raw.verify().map_err(|error| at.decode(error))?;
+        for event in segment.parts.iter().flat_map(logs::EventChunk::iter) {
+            let at = ErrorContext { name: self.shared.name, offset: event.offset };
+            event.raw.verify().map_err(|error| at.decode_error(error))?;
         }
-        let done = match (segment.fate, self.shop.action) {
-            (Fate::Compress, Action::Compress(how)) => self.compress(segment, how, kind, size)?,
-            (Fate::Open, _) => self.open_payloads(segment, kind, outlet)?,
-            (Fate::Recompress, Action::Compress(how)) => self.recompress(segment, how, kind, outlet)?,
+        let done = match (segment.action, self.shared.action) {
+            (SegmentAction::Compress, RewriteAction::Compress(how)) => {
+                self.compress(segment, how, kind, size)?
+            }
+            (SegmentAction::Decompress, _) => self.decompress_transaction(segment, kind, outlet)?,
+            (SegmentAction::Recompress, RewriteAction::Compress(how)) => {
+                self.recompress(segment, how, kind, outlet)?
+            }
             _ => false,
         };
         if !done {
@@ -143,7 +156,7 @@ impl<'o> Worker<'o> {
         }
     }
 
-    fn pass(&mut self, segment: &Segment, kind: LogKind) -> Result<(), Error> {
+    fn pass(&mut self, segment: &RewriteSegment, kind: LogKind) -> Result<(), RewriteError> {
         for part in &segment.parts {
             for event in part.iter() {
                 match self.is_to_be_extended(&event, part.format()) {
@@ -155,39 +168,45 @@ impl<'o> Worker<'o> {
         Ok(())
     }
 
-    fn is_to_be_extended(&self, event: &LogEvent<'_>, format: &Format) -> bool {
+    fn is_to_be_extended(&self, event: &LogEvent<'_>, format: &EventFormat) -> bool {
         event.raw.event_type() == EventType::FormatDescription
-            && matches!(self.shop.action, Action::Compress(how) if how.old_format == OldFormat::Extend)
+            && matches!(self.shared.action, RewriteAction::Compress(how) if how.old_format == OldFormatPolicy::Extend)
             && !format.knows_payloads()
     }
 
     /// Adds the format description, extended by payload events.
-    fn extend_format(&mut self, event: &LogEvent<'_>, format: &Format, kind: LogKind) -> Result<(), Error> {
-        let at = At { name: self.shop.name, offset: event.offset };
-        let Event::FormatDescription(old) = event.raw.decode(format).map_err(|error| at.decode(error))?
+    fn extend_format(
+        &mut self,
+        event: &LogEvent<'_>,
+        format: &EventFormat,
+        kind: LogKind,
+    ) -> Result<(), RewriteError> {
+        let at = ErrorContext { name: self.shared.name, offset: event.offset };
+        let Event::FormatDescription(old) =
+            event.raw.decode(format).map_err(|error| at.decode_error(error))?
         else {
             return Ok(());
         };
         let mut sizes = Vec::new();
         let extended = Event::FormatDescription(old.with_payloads(&mut sizes));
         let header = event.raw.header();
-        let next = (!says_its_place(event, kind)).then_some(header.next_position);
-        let put = self.batch.event(event.raw.checksum(), next, |position, out| {
+        let next = (!has_own_position(event, kind)).then_some(header.next_position);
+        let put = self.batch.push_event(event.raw.checksum(), next, |position, out| {
             extended.write(header.origin(), position, format, out)
         });
-        put.map_err(|error| at.corrupt(&error))
+        put.map_err(|error| at.corrupt_error(&error))
     }
 
     /// Compresses a plain transaction. Returns false if it has to stay plain.
     fn compress(
         &mut self,
-        segment: &Segment,
-        how: Compression,
+        segment: &RewriteSegment,
+        how: CompressSettings,
         kind: LogKind,
         size: u64,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, RewriteError> {
         let Some(first) = segment.parts.first() else { return Ok(false) };
-        let mut events = segment.parts.iter().flat_map(logs::Chunk::iter);
+        let mut events = segment.parts.iter().flat_map(logs::EventChunk::iter);
         let Some(gtid) = events.next() else { return Ok(false) };
         self.inner.clear();
         let mut last = gtid;
@@ -196,48 +215,50 @@ impl<'o> Worker<'o> {
             last = event;
         }
         let next = relay_position(kind, &last.raw);
-        self.close(&gtid, first.format(), how, next, size)
+        self.write_payload(&gtid, first.format(), how, next, size)
     }
 
     /// Compresses a compressed transaction again.
     fn recompress(
         &mut self,
-        segment: &Segment,
-        how: Compression,
+        segment: &RewriteSegment,
+        how: CompressSettings,
         kind: LogKind,
-        outlet: &Outlet<'_, Part>,
-    ) -> Result<bool, Error> {
-        let Some(Closed { gtid, payload, body, format }) = closed(self.shop.name, segment)? else {
+        outlet: &PartSender<'_, OutputPart>,
+    ) -> Result<bool, RewriteError> {
+        let Some(CompressedTransaction { gtid, payload, body, format }) =
+            compressed_transaction(self.shared.name, segment)?
+        else {
             return Ok(false);
         };
-        let at = At { name: self.shop.name, offset: payload.offset };
+        let at = ErrorContext { name: self.shared.name, offset: payload.offset };
         let before = (gtid.raw.bytes().len() + payload.raw.bytes().len()) as u64;
         let next = relay_position(kind, &payload.raw);
         let started = Instant::now();
         self.inner.clear();
-        let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
-        while let Some(event) = inner.next_event().map_err(|error| at.payload(error))? {
-            if inner_fits(self.inner.len(), event, self.shop.sizes.large) {
+        let mut inner = self.opener.open(&body).map_err(|error| at.payload_error(error))?;
+        while let Some(event) = inner.next_event().map_err(|error| at.payload_error(error))? {
+            if inner_fits(self.inner.len(), event, self.shared.sizes.large) {
                 self.inner.extend_from_slice(event.bytes());
             }
         }
         let inner_size = inner.summary().uncompressed_size;
-        self.batch.tally.opening.note(started.elapsed());
+        self.batch.tally.opening.record(started.elapsed());
         if inner_size == self.inner.len() as u64 {
-            return self.close(&gtid, format, how, next, before);
+            return self.write_payload(&gtid, format, how, next, before);
         }
         let started = Instant::now();
         self.writer = None;
-        let alone = self.shop.writers.alone();
-        let mut file = PayloadFile::begin(self.shop, inner_size)?;
-        let mut inner = self.opener.open(&body).map_err(|error| at.payload(error))?;
-        while let Some(event) = inner.next_event().map_err(|error| at.payload(error))? {
+        let alone = self.shared.writers.acquire_exclusive();
+        let mut file = PayloadFile::begin(self.shared, inner_size)?;
+        let mut inner = self.opener.open(&body).map_err(|error| at.payload_error(error))?;
+        while let Some(event) = inner.next_event().map_err(|error| at.payload_error(error))? {
             if !file.push(event.bytes())? {
                 self.batch.tally.too_large += 1;
                 return Ok(false);
             }
         }
-        let spooled = Spooled {
+        let spooled = SpooledPayload {
             gtid: gtid.raw.to_buf(),
             next,
             format: format.clone(),
@@ -245,22 +266,22 @@ impl<'o> Worker<'o> {
             inner_size,
         };
         drop(alone);
-        self.batch.tally.compressing.note(started.elapsed());
-        self.close_spooled(spooled, how, before, outlet)
+        self.batch.tally.compressing.record(started.elapsed());
+        self.write_spooled_payload(spooled, how, before, outlet)
     }
 
     /// Compresses `self.inner` into a payload event and adds it behind its GTID event.
-    fn close(
+    fn write_payload(
         &mut self,
         gtid: &LogEvent<'_>,
-        format: &Format,
-        how: Compression,
+        format: &EventFormat,
+        how: CompressSettings,
         next: Option<u32>,
         size: u64,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, RewriteError> {
         let started = Instant::now();
         if self.writer.is_none() {
-            self.writer = Some(self.shop.writers.lend()?);
+            self.writer = Some(self.shared.writers.acquire()?);
         }
         let Some(lent) = &mut self.writer else { return Ok(false) };
         let frame = match lent.writer().frame(&self.inner) {
@@ -271,52 +292,52 @@ impl<'o> Worker<'o> {
             }
             Err(error) => return Err(error.into()),
         };
-        self.batch.tally.compressing.note(started.elapsed());
+        self.batch.tally.compressing.record(started.elapsed());
         let checksum = gtid.raw.checksum();
         let mut fields = Vec::new();
         let payload = events::TransactionPayload::zstd(self.inner.len() as u64, frame, &mut fields);
         let body_size = payload.fields.len() + payload.payload.len();
         let behind = (HEADER_SIZE + body_size + checksum.size()) as u64;
-        if !pays(how.keep, size, behind + gtid.raw.bytes().len() as u64) {
+        if !is_worth_it(how.minimum_gain, size, behind + gtid.raw.bytes().len() as u64) {
             self.batch.tally.not_worth_it += 1;
             return Ok(false);
         }
-        let at = At { name: self.shop.name, offset: gtid.offset };
+        let at = ErrorContext { name: self.shared.name, offset: gtid.offset };
         self.batch.tally.compressed += 1;
         self.batch.tally.inner_bytes += self.inner.len() as u64;
         self.batch.tally.payload_bytes += frame.len() as u64;
-        self.batch.gtid(&gtid.raw, behind, format, next).map_err(|error| at.corrupt(&error))?;
+        self.batch.push_gtid(&gtid.raw, behind, format, next).map_err(|error| at.corrupt_error(&error))?;
         let origin = events::TransactionPayload::origin(&gtid.raw);
         self.batch
-            .event(checksum, next, |position, out| {
+            .push_event(checksum, next, |position, out| {
                 Event::TransactionPayload(payload).write(origin, position, format, out)
             })
-            .map_err(|error| at.corrupt(&error))?;
+            .map_err(|error| at.corrupt_error(&error))?;
         Ok(true)
     }
 
-    fn large(
+    fn rewrite_large(
         &mut self,
         large: &LargeTransaction,
         kind: LogKind,
-        outlet: &Outlet<'_, Part>,
-    ) -> Result<(), Error> {
+        outlet: &PartSender<'_, OutputPart>,
+    ) -> Result<(), RewriteError> {
         let size = large.end - large.start;
         self.batch.tally.bytes_before += size;
-        self.batch.tally.transactions += u64::from(large.fate != Fate::Between);
-        if let Fate::Pass(Passing::Refused(reason)) = large.fate {
+        self.batch.tally.transactions += u64::from(large.action != SegmentAction::NoTransaction);
+        if let SegmentAction::Pass(PassReason::Refused(reason)) = large.action {
             self.batch.tally.refused.insert(reason, (1, size));
         }
-        if let (Fate::Compress, Action::Compress(how)) = (large.fate, self.shop.action)
+        if let (SegmentAction::Compress, RewriteAction::Compress(how)) = (large.action, self.shared.action)
             && self.compress_large(large, how, kind, outlet)?
         {
             return Ok(());
         }
-        let is_transaction = large.fate != Fate::Between;
+        let is_transaction = large.action != SegmentAction::NoTransaction;
         let mut first = true;
-        each_event(self.shop, large, |event, _| {
+        for_each_event(self.shared, large, |event, _| {
             if std::mem::take(&mut first) && is_transaction {
-                self.batch.start(event.offset);
+                self.batch.start_transaction(event.offset);
             }
             self.batch.pass(&event, kind);
             match self.batch.is_full() {
@@ -330,21 +351,21 @@ impl<'o> Worker<'o> {
     fn compress_large(
         &mut self,
         large: &LargeTransaction,
-        how: Compression,
+        how: CompressSettings,
         kind: LogKind,
-        outlet: &Outlet<'_, Part>,
-    ) -> Result<bool, Error> {
-        let alone = self.shop.writers.alone();
+        outlet: &PartSender<'_, OutputPart>,
+    ) -> Result<bool, RewriteError> {
+        let alone = self.shared.writers.acquire_exclusive();
         let started = Instant::now();
-        let spooled = spool(self.shop, large, kind, &mut self.inner)?;
+        let spooled = spool_payload(self.shared, large, kind, &mut self.inner)?;
         drop(alone);
         let Some(spooled) = spooled else {
             self.batch.tally.too_large += 1;
             return Ok(false);
         };
-        self.batch.tally.compressing.note(started.elapsed());
-        self.batch.start(large.start);
-        let done = self.close_spooled(spooled, how, large.end - large.start, outlet)?;
+        self.batch.tally.compressing.record(started.elapsed());
+        self.batch.start_transaction(large.start);
+        let done = self.write_spooled_payload(spooled, how, large.end - large.start, outlet)?;
         if !done {
             self.batch.moved.clear();
         }
@@ -352,30 +373,30 @@ impl<'o> Worker<'o> {
     }
 
     /// Pushes the GTID event and the spooled payload. Returns false if the gain is too small.
-    fn close_spooled(
+    fn write_spooled_payload(
         &mut self,
-        mut spooled: Spooled,
-        how: Compression,
+        mut spooled: SpooledPayload,
+        how: CompressSettings,
         before: u64,
-        outlet: &Outlet<'_, Part>,
-    ) -> Result<bool, Error> {
+        outlet: &PartSender<'_, OutputPart>,
+    ) -> Result<bool, RewriteError> {
         let mut fields = Vec::new();
         let payload_size = spooled.payload.size();
         events::TransactionPayload::put_zstd_fields(spooled.inner_size, payload_size, &mut fields);
         let gtid = spooled.gtid.as_raw();
         let behind = (HEADER_SIZE + fields.len() + gtid.checksum().size()) as u64 + payload_size;
-        if !pays(how.keep, before, behind + gtid.bytes().len() as u64) {
+        if !is_worth_it(how.minimum_gain, before, behind + gtid.bytes().len() as u64) {
             self.batch.tally.not_worth_it += 1;
             return Ok(false);
         }
         self.batch.tally.compressed += 1;
         self.batch.tally.inner_bytes += spooled.inner_size;
         self.batch.tally.payload_bytes += payload_size;
-        let at = At { name: self.shop.name, offset: 0 };
-        let put = self.batch.gtid(&gtid, behind, &spooled.format, spooled.next);
-        put.map_err(|error| at.corrupt(&error))?;
+        let at = ErrorContext { name: self.shared.name, offset: 0 };
+        let put = self.batch.push_gtid(&gtid, behind, &spooled.format, spooled.next);
+        put.map_err(|error| at.corrupt_error(&error))?;
         self.batch.flush(outlet)?;
-        spooled.hand_on(&fields, behind as u32, outlet)?;
+        spooled.push_event(&fields, behind as u32, outlet)?;
         Ok(true)
     }
 }
@@ -385,22 +406,22 @@ fn inner_fits(size: usize, event: RawEvent<'_>, large: u64) -> bool {
     (size + event.bytes().len()) as u64 <= large
 }
 
-impl<'o> Batch<'o> {
-    fn new(spare: &'o Spare) -> Self {
+impl<'o> EventBatch<'o> {
+    fn new(spare: &'o SpareBuffers) -> Self {
         let (placed, moved) = (Vec::new(), Vec::new());
-        Self { spare, bytes: spare.take(), placed, moved, tally: Tally::default() }
+        Self { spare, bytes: spare.take(), placed, moved, tally: RewriteTally::default() }
     }
 
     /// Records that the transaction that started at `before` now starts here.
-    fn start(&mut self, before: u64) {
+    fn start_transaction(&mut self, before: u64) {
         self.moved.push((before, self.bytes.len() as u32));
     }
 
     fn pass(&mut self, event: &LogEvent<'_>, kind: LogKind) {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(event.raw.bytes());
-        if says_its_place(event, kind) {
-            self.placed.push(Placed { start, checksum: event.raw.checksum() });
+        if has_own_position(event, kind) {
+            self.placed.push(PositionFixup { start, checksum: event.raw.checksum() });
         }
     }
 
@@ -409,56 +430,58 @@ impl<'o> Batch<'o> {
         self.bytes.len() >= PART_SIZE
     }
 
-    pub(crate) fn gtid(
+    pub(crate) fn push_gtid(
         &mut self,
         raw: &RawEvent<'_>,
         behind: u64,
-        format: &Format,
+        format: &EventFormat,
         next: Option<u32>,
-    ) -> Result<(), binlog::ResizeError> {
+    ) -> Result<(), binlog::GtidRewriteError> {
         let next = next.map(|_| raw.header().next_position);
-        self.event(raw.checksum(), next, |position, out| put_gtid_resized(raw, behind, position, format, out))
+        self.push_event(raw.checksum(), next, |position, out| {
+            put_gtid_resized(raw, behind, position, format, out)
+        })
     }
 
     /// Adds a decompressed event.
-    pub(crate) fn inner(
+    pub(crate) fn push_inner(
         &mut self,
         event: RawEvent<'_>,
-        checksum: Checksum,
+        checksum: EventChecksum,
         next: Option<u32>,
     ) -> Result<(), binlog::EncodeError> {
         let origin = event.header().origin();
-        self.event(checksum, next, |position, out| event.rewrite(origin, position, checksum, out))
+        self.push_event(checksum, next, |position, out| event.rewrite(origin, position, checksum, out))
     }
 
     /// Adds an event. In a binary log it states its position in this log, in a relay log its position at the source.
-    pub(crate) fn event<E>(
+    pub(crate) fn push_event<E>(
         &mut self,
-        checksum: Checksum,
+        checksum: EventChecksum,
         next: Option<u32>,
         put: impl FnOnce(NextPosition, &mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
         let start = self.bytes.len() as u32;
-        put(NextPosition::Is(next.unwrap_or_default()), &mut self.bytes)?;
+        put(NextPosition::Fixed(next.unwrap_or_default()), &mut self.bytes)?;
         if next.is_none() {
-            self.placed.push(Placed { start, checksum });
+            self.placed.push(PositionFixup { start, checksum });
         }
         Ok(())
     }
 
-    pub(crate) fn flush(&mut self, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+    pub(crate) fn flush(&mut self, outlet: &PartSender<'_, OutputPart>) -> Result<(), RewriteError> {
         let Self { bytes, placed, moved, tally, .. } = std::mem::replace(self, Self::new(self.spare));
-        let cost = bytes.len() + placed.len() * size_of::<Placed>();
-        Ok(outlet.push(Part::Events { bytes, placed, moved, tally: Box::new(tally) }, cost)?)
+        let cost = bytes.len() + placed.len() * size_of::<PositionFixup>();
+        Ok(outlet.push(OutputPart::Events { bytes, placed, moved, tally: Box::new(tally) }, cost)?)
     }
 }
 
 /// Returns true if the event's header states its end in this log. In relay logs only the replica's own events do.
-fn says_its_place(event: &LogEvent<'_>, kind: LogKind) -> bool {
+fn has_own_position(event: &LogEvent<'_>, kind: LogKind) -> bool {
     let header = event.raw.header();
     let is_own = match kind {
         LogKind::Binary => true,
-        LogKind::Relay => header.flags.contains(binlog::Flags::RELAY_LOG),
+        LogKind::Relay => header.flags.contains(binlog::EventFlags::RELAY_LOG),
     };
     is_own && header.next_position == event.end() as u32
 }
@@ -472,30 +495,33 @@ pub(crate) fn relay_position(kind: LogKind, last: &RawEvent<'_>) -> Option<u32> 
 }
 
 /// A compressed transaction.
-pub(crate) struct Closed<'s> {
+pub(crate) struct CompressedTransaction<'s> {
     pub(crate) gtid: LogEvent<'s>,
     pub(crate) payload: LogEvent<'s>,
     pub(crate) body: events::TransactionPayload<'s>,
-    pub(crate) format: &'s Format,
+    pub(crate) format: &'s EventFormat,
 }
 
-pub(crate) fn closed<'s>(name: &str, segment: &'s Segment) -> Result<Option<Closed<'s>>, Error> {
-    let mut events = segment.parts.iter().flat_map(logs::Chunk::iter);
+pub(crate) fn compressed_transaction<'s>(
+    name: &str,
+    segment: &'s RewriteSegment,
+) -> Result<Option<CompressedTransaction<'s>>, RewriteError> {
+    let mut events = segment.parts.iter().flat_map(logs::EventChunk::iter);
     let (Some(first), Some(gtid), Some(payload)) = (segment.parts.first(), events.next(), events.next())
     else {
         return Ok(None);
     };
-    let (format, at) = (first.format(), At { name, offset: payload.offset });
-    match payload.raw.decode(format).map_err(|error| at.decode(error))? {
-        Event::TransactionPayload(body) => Ok(Some(Closed { gtid, payload, body, format })),
+    let (format, at) = (first.format(), ErrorContext { name, offset: payload.offset });
+    match payload.raw.decode(format).map_err(|error| at.decode_error(error))? {
+        Event::TransactionPayload(body) => Ok(Some(CompressedTransaction { gtid, payload, body, format })),
         _ => Ok(None),
     }
 }
 
-fn pays(keep: Keep, before: u64, after: u64) -> bool {
+fn is_worth_it(keep: MinimumGain, before: u64, after: u64) -> bool {
     match keep {
-        Keep::None => true,
-        Keep::GainBelow(percent) => {
+        MinimumGain::None => true,
+        MinimumGain::Percent(percent) => {
             let most = u128::from(before) * u128::from(100 - percent.min(100));
             after < before && u128::from(after) * 100 <= most
         }

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use binlog::events::TransactionPayload;
 use binlog::{
-    Checksum, Event, EventType, Flags, Format, Framed, Framer, Level, MAGIC, NextPosition, PayloadOpener,
-    RawEvent, put_gtid_resized, put_inner,
+    Event, EventChecksum, EventFlags, EventFormat, EventType, Framer, FramerOutput, MAGIC, NextPosition,
+    PayloadOpener, RawEvent, ZstdLevel, put_gtid_resized, put_inner,
 };
 use bintide_rewrite::{
-    Action, Compressed, Compression, Error, Keep, Moved, OldFormat, Plan, Report, Sizes, rewrite,
+    CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, ResourcePlan, RewriteAction,
+    RewriteError, RewriteLimits, RewriteReport, TransactionMove, rewrite,
 };
 use logs::LogReader;
-use logs::ordered::Bounds;
+use logs::ordered::PipelineLimits;
 
 fn samples() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
@@ -34,37 +35,37 @@ fn samples() -> Vec<PathBuf> {
     found
 }
 
-const fn compress(level: Level, keep: Keep, compressed: Compressed) -> Action {
-    Action::Compress(Compression {
+const fn compress(level: ZstdLevel, keep: MinimumGain, compressed: CompressedPolicy) -> RewriteAction {
+    RewriteAction::Compress(CompressSettings {
         level,
-        keep,
+        minimum_gain: keep,
         compressed,
         event_size_max: 1 << 30,
-        old_format: OldFormat::Refuse,
+        old_format: OldFormatPolicy::Refuse,
     })
 }
 
-const LIKE_A_SERVER: Action = compress(Level::DEFAULT, Keep::None, Compressed::Pass);
+const LIKE_A_SERVER: RewriteAction = compress(ZstdLevel::DEFAULT, MinimumGain::None, CompressedPolicy::Pass);
 
-type Outcome = Result<(Vec<u8>, Report, Vec<Moved>), Error>;
+type Outcome = Result<(Vec<u8>, RewriteReport, Vec<TransactionMove>), RewriteError>;
 
-fn run(action: Action, bytes: &[u8]) -> Outcome {
-    let plan = Plan::new(action, NonZeroUsize::new(3).unwrap(), 300_000_000, u64::MAX);
+fn run(action: RewriteAction, bytes: &[u8]) -> Outcome {
+    let plan = ResourcePlan::new(action, NonZeroUsize::new(3).unwrap(), 300_000_000, u64::MAX);
     let sizes = plan.sizes(&std::env::temp_dir());
     run_cut(action, &sizes, bytes)
 }
 
-fn run_cut(action: Action, sizes: &Sizes, bytes: &[u8]) -> Outcome {
+fn run_cut(action: RewriteAction, sizes: &RewriteLimits, bytes: &[u8]) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     std::fs::write(&path, bytes).unwrap();
     let (mut out, mut moves) = (Vec::new(), Vec::new());
     let open = || LogReader::open(&path);
-    let mut note = |moved: Moved| {
+    let mut note = |moved: TransactionMove| {
         moves.push(moved);
         ControlFlow::Continue(())
     };
-    let report = rewrite(action, Bounds::with_bytes(1 << 24), sizes, &open, &mut out, &mut note)?;
+    let report = rewrite(action, PipelineLimits::with_bytes(1 << 24), sizes, &open, &mut out, &mut note)?;
     Ok((out, report, moves))
 }
 
@@ -73,7 +74,7 @@ fn run_cut(action: Action, sizes: &Sizes, bytes: &[u8]) -> Outcome {
 fn meaning(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut framer, mut rest, mut out) = (Framer::new(), &bytes[MAGIC.len()..], Vec::new());
     let mut opener = PayloadOpener::new();
-    while let Framed::Event(raw) = framer.next(rest).unwrap() {
+    while let FramerOutput::Event(raw) = framer.next(rest).unwrap() {
         rest = &rest[raw.bytes().len()..];
         let format = framer.format().unwrap().clone();
         match raw.decode(&format).unwrap() {
@@ -98,9 +99,9 @@ fn meaning(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A GTID event, as if its transaction had no other events.
-fn sizeless(raw: &RawEvent<'_>, format: &Format) -> Vec<u8> {
+fn sizeless(raw: &RawEvent<'_>, format: &EventFormat) -> Vec<u8> {
     let mut out = Vec::new();
-    put_gtid_resized(raw, 0, NextPosition::Is(0), format, &mut out).unwrap();
+    put_gtid_resized(raw, 0, NextPosition::Fixed(0), format, &mut out).unwrap();
     out.truncate(out.len() - raw.checksum().size());
     out
 }
@@ -115,7 +116,7 @@ fn is(path: &Path, part: &str) -> bool {
 }
 
 #[test]
-fn what_a_server_wrote_plain_comes_back_byte_for_byte() {
+fn compressing_and_decompressing_restores_plain_logs() {
     let mut compressed_in_all = 0;
     for path in samples().into_iter().filter(|path| is_rewritable(path)) {
         let original = std::fs::read(&path).unwrap();
@@ -124,7 +125,7 @@ fn what_a_server_wrote_plain_comes_back_byte_for_byte() {
         assert_eq!(moves.len() as u64, report.tally.transactions, "{}", path.display());
         assert_eq!(report.tally.bytes_after, compressed.len() as u64, "{}", path.display());
         compressed_in_all += report.tally.compressed;
-        let (opened, again, _) = run(Action::Decompress, &compressed).unwrap();
+        let (opened, again, _) = run(RewriteAction::Decompress, &compressed).unwrap();
         assert_eq!(meaning(&opened), meaning(&original), "{}", path.display());
         // Decompressing also decompresses what the server compressed, and relay logs lose the positions within
         // transactions.
@@ -136,10 +137,10 @@ fn what_a_server_wrote_plain_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn what_a_server_compressed_comes_out_as_the_server_made_it() {
+fn recompressing_server_payloads_gives_the_same_bytes() {
     for path in samples().into_iter().filter(|path| is_rewritable(path) && is(path, "-compressed.binlog")) {
         let original = std::fs::read(&path).unwrap();
-        let (opened, report, _) = run(Action::Decompress, &original).unwrap();
+        let (opened, report, _) = run(RewriteAction::Decompress, &original).unwrap();
         assert!(report.tally.opened > 0, "{}", path.display());
         let (compressed, _, _) = run(LIKE_A_SERVER, &opened).unwrap();
         // No log shows why the server did not compress these: the session had also changed a non-transactional table.
@@ -154,14 +155,14 @@ fn what_a_server_compressed_comes_out_as_the_server_made_it() {
 }
 
 #[test]
-fn what_does_not_pay_stays_plain() {
+fn transactions_without_gain_stay_plain() {
     for path in samples().into_iter().filter(|path| is_rewritable(path)) {
         let original = std::fs::read(&path).unwrap();
-        let thrifty = compress(Level::DEFAULT, Keep::GainBelow(0), Compressed::Pass);
+        let thrifty = compress(ZstdLevel::DEFAULT, MinimumGain::Percent(0), CompressedPolicy::Pass);
         let (compressed, report, _) = run(thrifty, &original).unwrap();
         assert!(compressed.len() <= original.len(), "{}", path.display());
         assert_eq!(meaning(&compressed), meaning(&original), "{}", path.display());
-        let none = compress(Level::DEFAULT, Keep::GainBelow(100), Compressed::Pass);
+        let none = compress(ZstdLevel::DEFAULT, MinimumGain::Percent(100), CompressedPolicy::Pass);
         let (same, nothing, _) = run(none, &original).unwrap();
         assert!(same == original && !nothing.tally.is_changed(), "{}", path.display());
         let wanted = nothing.tally.not_worth_it;
@@ -173,7 +174,8 @@ fn what_does_not_pay_stays_plain() {
 fn compressing_again_changes_the_level_and_nothing_else() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/large.binlog");
     let original = std::fs::read(path).unwrap();
-    let again = |level| compress(Level::new(level).unwrap(), Keep::None, Compressed::Again);
+    let again =
+        |level| compress(ZstdLevel::new(level).unwrap(), MinimumGain::None, CompressedPolicy::Recompress);
     let (small, report, _) = run(again(22), &original).unwrap();
     assert!(small.len() < original.len() && report.tally.compressed > 0);
     assert_eq!(meaning(&small), meaning(&original));
@@ -182,37 +184,37 @@ fn compressing_again_changes_the_level_and_nothing_else() {
 }
 
 #[test]
-fn damage_is_named_and_not_passed_on() {
+fn damage_is_reported_with_its_position() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
     let mut bytes = std::fs::read(path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    for action in [LIKE_A_SERVER, Action::Decompress] {
+    for action in [LIKE_A_SERVER, RewriteAction::Decompress] {
         let error = run(action, &bytes).unwrap_err().to_string();
         assert!(error.contains(" at ") && error.contains("checksum"), "{error}");
     }
 }
 
 #[test]
-fn transactions_that_are_not_held_come_out_the_same() {
-    let sizes = |unit, large| Sizes { unit, large, large_threads: 2, folder: std::env::temp_dir() };
-    let again = compress(Level::DEFAULT, Keep::None, Compressed::Again);
+fn transactions_not_held_in_memory_give_the_same_log() {
+    let sizes = |unit, large| RewriteLimits { unit, large, large_threads: 2, folder: std::env::temp_dir() };
+    let again = compress(ZstdLevel::DEFAULT, MinimumGain::None, CompressedPolicy::Recompress);
     let mut compressed_in_all = 0;
     for path in samples().into_iter().filter(|path| is_rewritable(path)) {
         let original = std::fs::read(&path).unwrap();
         for action in [
             LIKE_A_SERVER,
             again,
-            Action::Decompress,
-            compress(Level::DEFAULT, Keep::GainBelow(0), Compressed::Pass),
+            RewriteAction::Decompress,
+            compress(ZstdLevel::DEFAULT, MinimumGain::Percent(0), CompressedPolicy::Pass),
         ] {
             let (held, report, moves) = run(action, &original).unwrap();
             for (unit, large) in [(1, 1), (1 << 20, 1), (300, 600)] {
                 let (read_again, same, moved) = run_cut(action, &sizes(unit, large), &original).unwrap();
                 assert_eq!(meaning(&read_again), meaning(&held), "{} {action:?}", path.display());
                 // zstd may cut frames differently when its input comes in pieces. Plain events must not differ.
-                assert!(action != Action::Decompress || read_again == held, "{}", path.display());
-                let counts = |report: &Report| {
+                assert!(action != RewriteAction::Decompress || read_again == held, "{}", path.display());
+                let counts = |report: &RewriteReport| {
                     (report.tally.transactions, report.tally.opened, report.tally.bytes_before)
                 };
                 assert_eq!(counts(&same), counts(&report), "{} {action:?}", path.display());
@@ -231,28 +233,28 @@ fn events_in_front_of_a_payload_are_not_lost() {
     let original = std::fs::read(path).unwrap();
     let (mut framer, mut rest, mut log) = (Framer::new(), &original[MAGIC.len()..], MAGIC.to_vec());
     let mut inserted = 0;
-    while let Framed::Event(raw) = framer.next(rest).unwrap() {
+    while let FramerOutput::Event(raw) = framer.next(rest).unwrap() {
         rest = &rest[raw.bytes().len()..];
         if raw.event_type() == EventType::TransactionPayload {
             for number in 0..5_u8 {
                 let mut event = raw.header().encode().to_vec();
                 event[4] = 200;
                 event.extend([number; 100]);
-                let event = RawEvent::split_first(&sized(event), Checksum::Absent).unwrap().0.to_buf();
+                let event = RawEvent::split_first(&sized(event), EventChecksum::Absent).unwrap().0.to_buf();
                 let mut origin = raw.header().origin();
-                origin.flags = Flags(origin.flags.0 | Flags::IGNORABLE.0);
-                let next = NextPosition::Behind(log.len() as u64);
+                origin.flags = EventFlags(origin.flags.0 | EventFlags::IGNORABLE.0);
+                let next = NextPosition::FromStart(log.len() as u64);
                 event.as_raw().rewrite(origin, next, raw.checksum(), &mut log).unwrap();
                 inserted += 1;
             }
         }
-        let next = NextPosition::Behind(log.len() as u64);
+        let next = NextPosition::FromStart(log.len() as u64);
         raw.rewrite(raw.header().origin(), next, raw.checksum(), &mut log).unwrap();
     }
     assert!(inserted > 50, "{inserted}");
-    let sizes = |unit, large| Sizes { unit, large, large_threads: 0, folder: std::env::temp_dir() };
-    let again = compress(Level::DEFAULT, Keep::None, Compressed::Again);
-    for action in [LIKE_A_SERVER, again, Action::Decompress] {
+    let sizes = |unit, large| RewriteLimits { unit, large, large_threads: 0, folder: std::env::temp_dir() };
+    let again = compress(ZstdLevel::DEFAULT, MinimumGain::None, CompressedPolicy::Recompress);
+    for action in [LIKE_A_SERVER, again, RewriteAction::Decompress] {
         for (unit, large) in [(1 << 20, 1 << 20), (1, 300), (1, 1)] {
             let (out, _, _) = run_cut(action, &sizes(unit, large), &log).unwrap();
             assert_eq!(meaning(&out), meaning(&log), "{action:?} {unit} {large}");
@@ -262,14 +264,14 @@ fn events_in_front_of_a_payload_are_not_lost() {
 
 /// The stated size of a payload is binding, for large and small payloads.
 #[test]
-fn a_payload_that_lies_about_its_size_is_refused() {
+fn payloads_with_a_wrong_stated_size_are_refused() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-compressed.binlog");
     let original = std::fs::read(path).unwrap();
     let lie = |claim: u64| {
         let (mut framer, mut rest, mut log) = (Framer::new(), &original[MAGIC.len()..], MAGIC.to_vec());
-        while let Framed::Event(raw) = framer.next(rest).unwrap() {
+        while let FramerOutput::Event(raw) = framer.next(rest).unwrap() {
             rest = &rest[raw.bytes().len()..];
-            let (origin, next) = (raw.header().origin(), NextPosition::Behind(log.len() as u64));
+            let (origin, next) = (raw.header().origin(), NextPosition::FromStart(log.len() as u64));
             let format = framer.format().unwrap();
             let Event::TransactionPayload(payload) = raw.decode(format).unwrap() else {
                 raw.rewrite(origin, next, raw.checksum(), &mut log).unwrap();
@@ -281,9 +283,9 @@ fn a_payload_that_lies_about_its_size_is_refused() {
         }
         log
     };
-    let sizes = Sizes { unit: 1, large: 1000, large_threads: 0, folder: std::env::temp_dir() };
+    let sizes = RewriteLimits { unit: 1, large: 1000, large_threads: 0, folder: std::env::temp_dir() };
     for claim in [1, 1 << 40] {
-        let error = run_cut(Action::Decompress, &sizes, &lie(claim)).unwrap_err().to_string();
+        let error = run_cut(RewriteAction::Decompress, &sizes, &lie(claim)).unwrap_err().to_string();
         assert!(error.contains("uncompressed payload size is"), "{claim}: {error}");
         assert!(error.contains(&format!("wanted {claim}")), "{claim}: {error}");
     }

@@ -2,9 +2,9 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::address::AddressError;
-use crate::connection_options::{ConnectionOptions, PasswordOption, Recognition};
-use crate::password::PasswordSource;
+use crate::connection_options::{ConnectionOptions, OptionRecognition, PasswordOption};
+use crate::password_source::PasswordSource;
+use crate::server_address::AddressError;
 
 /// Prefix of every address.
 const SCHEME: &str = "mysql://";
@@ -50,9 +50,9 @@ impl ConnectionOptions {
             let taken = options.set(name, value.as_deref());
             // With an @ in the query, the text may be the rest of a password with an unescaped ?.
             match taken {
-                Ok(Recognition::Taken) => {}
+                Ok(OptionRecognition::Taken) => {}
                 _ if query.contains('@') => return Err(unescaped()),
-                Ok(Recognition::Unknown) => {
+                Ok(OptionRecognition::Unknown) => {
                     return Err(fail(format!("{name} is not a connection option")));
                 }
                 Err(why) => return Err(fail(why)),
@@ -103,7 +103,7 @@ mod tests {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
     use crate::connection_options::{ConnectionOptions, PasswordOption};
-    use crate::password::PasswordSource;
+    use crate::password_source::PasswordSource;
 
     fn password(text: &str) -> Option<PasswordOption> {
         Some(PasswordOption::Source(PasswordSource::Text(text.to_owned())))

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wire::{Cleartext, Compression};
+use wire::{CleartextPolicy, PacketCompression};
 
-use crate::password::PasswordSource;
+use crate::password_source::PasswordSource;
 use crate::tls_policy::{SslMode, TlsVersion};
-use crate::tls_request::{Identity, TlsRequest};
+use crate::tls_request::{HostVerification, TlsRequest};
 
 /// Connection options of one source: a command line, an address, the settings, or the option files.
 ///
@@ -25,7 +25,7 @@ pub struct ConnectionOptions {
     /// `socket`
     pub socket: Option<PathBuf>,
     /// `protocol`
-    pub protocol: Option<Protocol>,
+    pub protocol: Option<ConnectionProtocol>,
     /// `ssl-*` and `tls-*`
     pub tls: TlsRequest,
     /// `get-server-public-key`
@@ -37,7 +37,7 @@ pub struct ConnectionOptions {
     /// `zstd-compression-level`
     pub zstd_level: Option<u8>,
     /// `enable-cleartext-plugin`
-    pub cleartext: Option<Cleartext>,
+    pub cleartext: Option<CleartextPolicy>,
     /// `timeout`: longest silence of the server.
     pub timeout: Option<Duration>,
 }
@@ -53,7 +53,7 @@ pub enum PasswordOption {
 
 /// Transport of a connection: MySQL's `protocol`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ConnectionProtocol {
     /// TCP, also to this machine.
     Tcp,
     /// Unix socket file.
@@ -73,7 +73,7 @@ pub enum CompressionAlgorithm {
 
 /// Result of setting an option by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recognition {
+pub enum OptionRecognition {
     /// The option was set.
     Taken,
     /// The name is not a connection option.
@@ -98,13 +98,13 @@ impl ConnectionOptions {
     /// # Errors
     ///
     /// If the value is invalid, or the option is an unsupported TLS option.
-    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<Recognition, String> {
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<OptionRecognition, String> {
         let name = name.replace('_', "-");
         if name.starts_with("ssl") || name.starts_with("tls") {
-            return self.set_tls(&name, value).map(|()| Recognition::Taken);
+            return self.set_tls(&name, value).map(|()| OptionRecognition::Taken);
         }
         let text = || value.map(str::to_owned).ok_or_else(|| format!("{name} requires a value"));
-        let path = || path(&name, value);
+        let path = || parse_path(&name, value);
         match name.as_str() {
             "user" => self.user = Some(text()?),
             "password" | "password1" => {
@@ -115,26 +115,26 @@ impl ConnectionOptions {
             "password-file" => self.set_password(PasswordSource::File(path()?)),
             "password-command" => self.set_password(PasswordSource::Command(text()?)),
             "host" => self.host = Some(text()?).filter(|host| !host.is_empty()),
-            "port" => self.port = Some(port(&text()?)?).filter(|port| *port > 0),
+            "port" => self.port = Some(parse_port(&text()?)?).filter(|port| *port > 0),
             "socket" => self.socket = Some(path()?),
-            "protocol" => self.protocol = Some(protocol(&text()?)?),
-            "get-server-public-key" => self.asks_public_key = Some(switch(&name, value)?),
+            "protocol" => self.protocol = Some(parse_protocol(&text()?)?),
+            "get-server-public-key" => self.asks_public_key = Some(parse_switch(&name, value)?),
             "server-public-key-path" => self.public_key_file = Some(path()?),
             "enable-cleartext-plugin" => {
-                let is_on = switch(&name, value)?;
-                self.cleartext = Some(if is_on { Cleartext::OverTls } else { Cleartext::Refuse });
+                let is_on = parse_switch(&name, value)?;
+                self.cleartext = Some(if is_on { CleartextPolicy::OverTls } else { CleartextPolicy::Refuse });
             }
             "compress" => {
                 let compressed = [CompressionAlgorithm::Zlib, CompressionAlgorithm::Uncompressed];
-                let wanted = if switch(&name, value)? { &compressed[..] } else { &compressed[1..] };
+                let wanted = if parse_switch(&name, value)? { &compressed[..] } else { &compressed[1..] };
                 self.compression_algorithms = Some(wanted.to_vec());
             }
-            "compression-algorithms" => self.compression_algorithms = Some(algorithms(&text()?)?),
-            "zstd-compression-level" => self.zstd_level = Some(zstd_level(&text()?)?),
-            "timeout" => self.timeout = Some(timeout(&text()?)?),
-            _ => return Ok(Recognition::Unknown),
+            "compression-algorithms" => self.compression_algorithms = Some(parse_algorithms(&text()?)?),
+            "zstd-compression-level" => self.zstd_level = Some(parse_zstd_level(&text()?)?),
+            "timeout" => self.timeout = Some(parse_timeout(&text()?)?),
+            _ => return Ok(OptionRecognition::Unknown),
         }
-        Ok(Recognition::Taken)
+        Ok(OptionRecognition::Taken)
     }
 
     fn set_password(&mut self, source: PasswordSource) {
@@ -147,24 +147,24 @@ impl ConnectionOptions {
             Some(text) if !text.is_empty() => Ok(text),
             _ => Err(format!("{name} requires a value")),
         };
-        let file = || path(name, value).map(Some);
+        let file = || parse_path(name, value).map(Some);
         match name {
-            "ssl-mode" => tls.mode = Some(mode(text()?)?),
+            "ssl-mode" => tls.mode = Some(parse_ssl_mode(text()?)?),
             "ssl-ca" => tls.authorities = file()?,
             "ssl-capath" => tls.authority_folder = file()?,
             "ssl-crl" => tls.revocations = file()?,
             "ssl-crlpath" => tls.revocation_folder = file()?,
             "ssl-cert" => tls.certificate = file()?,
             "ssl-key" => tls.key = file()?,
-            "ssl-cipher" => tls.ciphers = Some(listed(text()?, ':')),
-            "tls-ciphersuites" => tls.suites = Some(listed(text()?, ':')),
-            "tls-version" => tls.versions = Some(versions(text()?)?),
+            "ssl-cipher" => tls.ciphers = Some(split_list(text()?, ':')),
+            "tls-ciphersuites" => tls.suites = Some(split_list(text()?, ':')),
+            "tls-version" => tls.versions = Some(parse_tls_versions(text()?)?),
             "tls-sni-servername" => tls.server_name = Some(text()?.to_owned()),
             "ssl-fips-mode" if text()?.eq_ignore_ascii_case("off") => {}
-            "tls" => tls.mode = Some(mode_of_tls(text()?)?),
+            "tls" => tls.mode = Some(parse_tls(text()?)?),
             "tls-ca" => {
                 tls.authorities = file()?;
-                tls.identity = Identity::Verified;
+                tls.host_verification = HostVerification::Required;
             }
             _ => {
                 let remedy = UNSUPPORTED.iter().find(|(known, _)| *known == name).map(|(_, remedy)| *remedy);
@@ -182,7 +182,7 @@ impl ConnectionOptions {
     #[must_use]
     pub fn for_other_server(&self) -> Self {
         let mut tls = self.tls.clone();
-        tls.keep_what_raises();
+        tls.drop_lowering_mode();
         Self { tls, user: None, password: None, ..self.for_other_place() }
     }
 
@@ -196,11 +196,13 @@ impl ConnectionOptions {
     pub(crate) fn compressions(
         algorithms: Option<&[CompressionAlgorithm]>,
         zstd_level: Option<u8>,
-    ) -> Vec<Option<Compression>> {
+    ) -> Vec<Option<PacketCompression>> {
         let compression = |algorithm: &CompressionAlgorithm| match algorithm {
             CompressionAlgorithm::Uncompressed => None,
-            CompressionAlgorithm::Zlib => Some(Compression::Zlib { level: ZLIB_LEVEL }),
-            CompressionAlgorithm::Zstd => Some(Compression::Zstd { level: zstd_level.unwrap_or(ZSTD_LEVEL) }),
+            CompressionAlgorithm::Zlib => Some(PacketCompression::Zlib { level: ZLIB_LEVEL }),
+            CompressionAlgorithm::Zstd => {
+                Some(PacketCompression::Zstd { level: zstd_level.unwrap_or(ZSTD_LEVEL) })
+            }
         };
         algorithms.unwrap_or(&[CompressionAlgorithm::Uncompressed]).iter().map(compression).collect()
     }
@@ -208,39 +210,39 @@ impl ConnectionOptions {
 
 /// Returns false for a TLS option that MySQL's programs do not know: only for such an option, `loose-` suppresses the
 /// error.
-pub(crate) fn is_of_mysql(name: &str) -> bool {
+pub(crate) fn is_mysql_option(name: &str) -> bool {
     let taken = ConnectionOptions::default().set(name, Some(""));
     let is_unknown_tls = taken.is_err_and(|error| error.ends_with("is not supported: remove the option"));
     !is_unknown_tls || UNSUPPORTED.iter().any(|(known, _)| *known == name)
 }
 
-fn path(name: &str, value: Option<&str>) -> Result<PathBuf, String> {
+fn parse_path(name: &str, value: Option<&str>) -> Result<PathBuf, String> {
     match value {
         Some(text) if !text.is_empty() => Ok(PathBuf::from(text)),
         _ => Err(format!("{name} requires a file or directory")),
     }
 }
 
-fn port(text: &str) -> Result<u16, String> {
+fn parse_port(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| format!("port is {text}; expected a number up to 65535"))
 }
 
-fn protocol(text: &str) -> Result<Protocol, String> {
+fn parse_protocol(text: &str) -> Result<ConnectionProtocol, String> {
     match text.to_ascii_uppercase().as_str() {
-        "TCP" => Ok(Protocol::Tcp),
-        "SOCKET" => Ok(Protocol::Socket),
+        "TCP" => Ok(ConnectionProtocol::Tcp),
+        "SOCKET" => Ok(ConnectionProtocol::Socket),
         _ => Err(format!("protocol is {text}; expected TCP or SOCKET")),
     }
 }
 
-fn mode(text: &str) -> Result<SslMode, String> {
+fn parse_ssl_mode(text: &str) -> Result<SslMode, String> {
     SslMode::from_name(text).ok_or_else(|| {
         let names = SslMode::ALL.map(SslMode::name);
         format!("ssl-mode is {text}; expected one of {}", names.join(", "))
     })
 }
 
-fn mode_of_tls(text: &str) -> Result<SslMode, String> {
+fn parse_tls(text: &str) -> Result<SslMode, String> {
     match text {
         "off" => Ok(SslMode::Disabled),
         "required" => Ok(SslMode::Required),
@@ -248,7 +250,7 @@ fn mode_of_tls(text: &str) -> Result<SslMode, String> {
     }
 }
 
-fn versions(text: &str) -> Result<Vec<TlsVersion>, String> {
+fn parse_tls_versions(text: &str) -> Result<Vec<TlsVersion>, String> {
     let version = |name: &str| match name.trim().to_ascii_lowercase().as_str() {
         "tlsv1.2" => Ok(TlsVersion::Tls12),
         "tlsv1.3" => Ok(TlsVersion::Tls13),
@@ -257,7 +259,7 @@ fn versions(text: &str) -> Result<Vec<TlsVersion>, String> {
     text.split(',').map(version).collect()
 }
 
-fn algorithms(text: &str) -> Result<Vec<CompressionAlgorithm>, String> {
+fn parse_algorithms(text: &str) -> Result<Vec<CompressionAlgorithm>, String> {
     let algorithm = |name: &str| match name.trim().to_ascii_lowercase().as_str() {
         "zlib" => Ok(CompressionAlgorithm::Zlib),
         "zstd" => Ok(CompressionAlgorithm::Zstd),
@@ -267,19 +269,19 @@ fn algorithms(text: &str) -> Result<Vec<CompressionAlgorithm>, String> {
     text.split(',').map(algorithm).collect()
 }
 
-fn zstd_level(text: &str) -> Result<u8, String> {
+fn parse_zstd_level(text: &str) -> Result<u8, String> {
     let level = text.parse().ok().filter(|level| (1..=22).contains(level));
     level.ok_or_else(|| format!("zstd-compression-level is {text}; expected a number from 1 to 22"))
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
+fn parse_timeout(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
         _ => Err(format!("timeout is {text}; expected a number of seconds")),
     }
 }
 
-fn switch(name: &str, value: Option<&str>) -> Result<bool, String> {
+fn parse_switch(name: &str, value: Option<&str>) -> Result<bool, String> {
     let Some(value) = value else { return Ok(true) };
     match value.to_ascii_lowercase().as_str() {
         "" | "1" | "on" | "true" => Ok(true),
@@ -288,13 +290,13 @@ fn switch(name: &str, value: Option<&str>) -> Result<bool, String> {
     }
 }
 
-fn listed(text: &str, separator: char) -> Vec<String> {
+fn split_list(text: &str, separator: char) -> Vec<String> {
     text.split(separator).map(|name| name.trim().to_owned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionOptions, Recognition, is_of_mysql};
+    use super::{ConnectionOptions, OptionRecognition, is_mysql_option};
 
     #[test]
     fn values_that_options_cannot_have() {
@@ -327,15 +329,15 @@ mod tests {
     #[test]
     fn options_of_other_things() {
         let mut options = ConnectionOptions::default();
-        assert_eq!(options.set("max_allowed_packet", Some("1G")), Ok(Recognition::Unknown));
+        assert_eq!(options.set("max_allowed_packet", Some("1G")), Ok(OptionRecognition::Unknown));
         assert_eq!(options, ConnectionOptions::default());
     }
 
     #[test]
     fn options_that_mysql_knows() {
         let known = ["ssl-ca", "ssl-mode", "tls-version", "ssl-session-data", "ssl-fips-mode", "ssl"];
-        assert!(known.into_iter().all(is_of_mysql));
-        assert!(!["ssl-odd", "tls-odd"].into_iter().any(is_of_mysql));
+        assert!(known.into_iter().all(is_mysql_option));
+        assert!(!["ssl-odd", "tls-odd"].into_iter().any(is_mysql_option));
     }
 
     #[test]

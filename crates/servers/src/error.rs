@@ -3,7 +3,7 @@
 /// Error of a connection to a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ConnectionError {
     /// The server refuses a statement.
     #[error("{message} (error {code})")]
     Refused {
@@ -38,7 +38,7 @@ pub enum Error {
          set --ssl-mode=REQUIRED; if the server has no TLS, --get-server-public-key requests the RSA public key that \
          encrypts the password, and --server-public-key-path FILE names a copy of that key"
     )]
-    PasswordInTheOpen {
+    PlaintextPassword {
         /// Name of the authentication plugin.
         plugin: &'static str,
     },
@@ -58,7 +58,7 @@ pub enum Error {
         "the server requests the authentication plugin {plugin}, which bintide does not support: check the user name (for \
          an unknown user, a server may request any plugin), or change the account to caching_sha2_password"
     )]
-    Plugin {
+    UnsupportedPlugin {
         /// Name of the plugin.
         plugin: String,
     },
@@ -67,12 +67,12 @@ pub enum Error {
         "a CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set --ssl-ca to the certificate of the \
          authority that signed the server's certificate"
     )]
-    NoAuthority,
+    CaRequired,
     /// Revocation lists are given, but the policy verifies no certificate.
     #[error(
         "ssl-crl and ssl-crlpath have an effect only if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set --ssl-ca"
     )]
-    IdleRevocations,
+    UnusedRevocationLists,
     /// TLS is required, but the server does not offer it.
     #[error(
         "TLS: the server does not offer TLS, and ssl-mode is {mode}: TLS is off on the server (check its tls_version and \
@@ -86,13 +86,13 @@ pub enum Error {
     #[error(
         "TLS: the server accepts encrypted connections only (require_secure_transport): set --ssl-mode=REQUIRED"
     )]
-    TlsNeeded,
+    TlsRequiredByServer,
     /// TLS could not be set up.
     #[error("TLS: {0}")]
     Tls(String),
     /// The server's answer to a query is invalid.
     #[error("the server's answer to {question} is {found}; expected {wanted}")]
-    Answer {
+    UnexpectedAnswer {
         /// Query, or the variable that it reads.
         question: &'static str,
         /// Answer.
@@ -128,7 +128,7 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl ConnectionError {
     /// Returns the server's error number, if the server refused.
     pub const fn code(&self) -> Option<u16> {
         match self {
@@ -143,7 +143,7 @@ impl Error {
     }
 
     /// Adds the server's host and port or socket to an error of a lost connection.
-    pub(crate) fn at(self, server: &str) -> Self {
+    pub(crate) fn with_place(self, server: &str) -> Self {
         match self {
             Self::Lost { place: None, reason } => Self::Lost { place: Some(server.to_owned()), reason },
             error => error,
@@ -151,12 +151,12 @@ impl Error {
     }
 }
 
-impl From<wire::WireError> for Error {
+impl From<wire::WireError> for ConnectionError {
     fn from(error: wire::WireError) -> Self {
         match error {
             wire::WireError::Refused(error) => Self::Refused { code: error.code, message: error.message },
-            wire::WireError::UnknownPlugin { name } => Self::Plugin { plugin: name },
-            wire::WireError::NeedsTls { plugin } => Self::PasswordInTheOpen { plugin },
+            wire::WireError::UnknownPlugin { name } => Self::UnsupportedPlugin { plugin: name },
+            wire::WireError::NeedsTls { plugin } => Self::PlaintextPassword { plugin },
             error => Self::Protocol(error),
         }
     }

@@ -2,12 +2,12 @@
 //!
 //! | task | item |
 //! |---|---|
-//! | name a server and an account | [`Address`]: `mysql://user@host:port/`, `mysql://user@localhost/?socket=PATH` |
+//! | name a server and an account | [`ServerAddress`]: `mysql://user@host:port/`, `mysql://user@localhost/?socket=PATH` |
 //! | merge command line, address, settings and option files into an address | [`OptionSources`] |
-//! | run SQL on a server | [`Connection`] |
+//! | run SQL on a server | [`SqlConnection`] |
 //! | set the encryption of a connection | [`TlsPolicy`]: MySQL's `ssl-mode`, CA certificates, a client certificate |
-//! | read a server's version and settings | [`Facts`] |
-//! | send and receive protocol packets | [`Link`] |
+//! | read a server's version and settings | [`ServerFacts`] |
+//! | send and receive protocol packets | [`ServerLink`] |
 //! | receive a server's binary log | [`LiveSource`] |
 //! | quote names and bytes in SQL | [`quote`] |
 //!
@@ -17,38 +17,40 @@
 //! longer than a connection needs it, and never shows one in an error or a log.
 #![forbid(unsafe_code)]
 
-mod address;
 mod address_text;
-mod connection;
+mod connect;
 mod connection_options;
 mod error;
-mod facts;
-mod link;
-mod live;
+mod live_source;
 mod option_files;
-mod password;
+mod option_sources;
+mod password_source;
 pub mod quote;
-mod reach;
-mod resolution;
-mod silence;
-mod socket;
+mod server_address;
+mod server_facts;
+mod server_link;
+mod server_stream;
+mod silence_monitor;
+mod sql_connection;
 mod statement_cache;
 mod tls;
 mod tls_error;
 mod tls_policy;
 mod tls_request;
 
-pub use crate::address::{Address, AddressError, PublicKey};
-pub use crate::connection::{Connection, NamedRow, Parameter, Row, fit};
 pub use crate::connection_options::{
-    CompressionAlgorithm, ConnectionOptions, PasswordOption, Protocol, Recognition,
+    CompressionAlgorithm, ConnectionOptions, ConnectionProtocol, OptionRecognition, PasswordOption,
 };
-pub use crate::error::Error;
-pub use crate::facts::{Facts, GTIDS_SINCE, GtidMode, version_numbers};
-pub use crate::link::{Cancel, Link, LinkOptions};
-pub use crate::live::{Live, LiveSource};
+pub use crate::error::ConnectionError;
+pub use crate::live_source::{LiveEvent, LiveSource};
 pub use crate::option_files::{OPTION_GROUPS, OptionFileError};
-pub use crate::password::PasswordSource;
-pub use crate::resolution::{OptionOrigin, OptionSources, Prompt, Resolution, ResolutionError};
+pub use crate::option_sources::{
+    AddressResolutionError, OptionOrigin, OptionSources, PasswordPrompt, ResolvedAddress,
+};
+pub use crate::password_source::PasswordSource;
+pub use crate::server_address::{AddressError, PublicKeySource, ServerAddress};
+pub use crate::server_facts::{GTIDS_SINCE, GtidMode, ServerFacts, version_numbers};
+pub use crate::server_link::{CancelToken, LinkOptions, ServerLink};
+pub use crate::sql_connection::{NamedRow, ResultRow, SqlConnection, StatementParameter, check_fit};
 pub use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
-pub use crate::tls_request::{Identity, TlsRequest};
+pub use crate::tls_request::{HostVerification, TlsRequest};

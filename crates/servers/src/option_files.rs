@@ -2,7 +2,7 @@
 
 use option_files::FileOption;
 
-use crate::connection_options::{ConnectionOptions, Recognition, is_of_mysql};
+use crate::connection_options::{ConnectionOptions, OptionRecognition, is_mysql_option};
 
 /// Groups of option files that are read.
 pub const OPTION_GROUPS: [&str; 2] = ["client", "bintide"];
@@ -41,11 +41,11 @@ impl ConnectionOptions {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let name = name.replace('_', "-");
         let (name, loose) = match name.strip_prefix("loose-") {
-            Some(name) => (name, Looseness::Loose),
-            None => (name.as_str(), Looseness::Strict),
+            Some(name) => (name, UnknownOptionPolicy::Ignore),
+            None => (name.as_str(), UnknownOptionPolicy::Refuse),
         };
         refuse_other_case(name)?;
-        if loose == Looseness::Loose && !is_of_mysql(name) {
+        if loose == UnknownOptionPolicy::Ignore && !is_mysql_option(name) {
             return Ok(());
         }
         let switched = ["skip-", "disable-"].into_iter().find_map(|prefix| name.strip_prefix(prefix));
@@ -57,7 +57,9 @@ impl ConnectionOptions {
             _ => (name, value),
         };
         match self.set(name, value)? {
-            Recognition::Unknown if is_ours(&line.group) && loose == Looseness::Strict => {
+            OptionRecognition::Unknown
+                if is_bintide_group(&line.group) && loose == UnknownOptionPolicy::Refuse =>
+            {
                 Err(format!("{name} is not a connection option"))
             }
             _ => Ok(()),
@@ -77,12 +79,12 @@ fn refuse_other_case(name: &str) -> Result<(), String> {
 
 /// Treatment of an unknown option: it is ignored if its name has the prefix `loose-`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Looseness {
-    Strict,
-    Loose,
+enum UnknownOptionPolicy {
+    Refuse,
+    Ignore,
 }
 
-fn is_ours(group: &[u8]) -> bool {
+fn is_bintide_group(group: &[u8]) -> bool {
     group.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"bintide"))
 }
 
@@ -91,7 +93,7 @@ mod tests {
     use option_files::FileOption;
 
     use crate::connection_options::{ConnectionOptions, PasswordOption};
-    use crate::password::PasswordSource;
+    use crate::password_source::PasswordSource;
     use crate::tls_policy::SslMode;
 
     fn read(group: &str, texts: &[&str]) -> Result<ConnectionOptions, String> {

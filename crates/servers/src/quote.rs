@@ -48,14 +48,14 @@ pub fn put_hex(out: &mut String, bytes: &[u8]) {
 }
 
 /// Parses hexadecimal digits.
-pub fn unhex(text: &str) -> Option<Vec<u8>> {
+pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks(2);
     digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// Returns a name as a literal to compare with columns of `information_schema`, independent of the session's character
 /// set.
-pub fn value(name: &[u8]) -> String {
+pub fn hex_value(name: &[u8]) -> String {
     let mut out = "_utf8mb3 X'".to_owned();
     put_hex(&mut out, name);
     out.push('\'');
@@ -63,13 +63,13 @@ pub fn value(name: &[u8]) -> String {
 }
 
 /// Returns the condition that selects the rows of `information_schema` for this table.
-pub fn is_of(database: &[u8], table: &[u8]) -> String {
-    format!("table_schema = {} AND table_name = {}", value(database), value(table))
+pub fn table_condition(database: &[u8], table: &[u8]) -> String {
+    format!("table_schema = {} AND table_name = {}", hex_value(database), hex_value(table))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_of, put_table, split_name};
+    use super::{put_table, split_name, table_condition};
 
     #[test]
     fn names_are_quoted_and_found_again() {
@@ -84,6 +84,9 @@ mod tests {
 
     #[test]
     fn tables_are_found_by_their_bytes() {
-        assert_eq!(is_of(b"d'", b"t"), "table_schema = _utf8mb3 X'6427' AND table_name = _utf8mb3 X'74'");
+        assert_eq!(
+            table_condition(b"d'", b"t"),
+            "table_schema = _utf8mb3 X'6427' AND table_name = _utf8mb3 X'74'"
+        );
     }
 }

@@ -17,8 +17,8 @@ use rustls::{
     Error as RustlsError, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 
-use crate::address::Address;
-use crate::error::Error;
+use crate::error::ConnectionError;
+use crate::server_address::ServerAddress;
 use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
 
 impl TlsVersion {
@@ -31,7 +31,7 @@ impl TlsVersion {
 }
 
 /// Supported cipher suites of TLS 1.2, by OpenSSL's names.
-const CIPHERS: [(&str, CipherSuite); 6] = [
+const TLS12_CIPHERS: [(&str, CipherSuite); 6] = [
     ("ECDHE-ECDSA-AES256-GCM-SHA384", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384),
     ("ECDHE-ECDSA-AES128-GCM-SHA256", CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256),
     ("ECDHE-ECDSA-CHACHA20-POLY1305", CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
@@ -40,22 +40,22 @@ const CIPHERS: [(&str, CipherSuite); 6] = [
     ("ECDHE-RSA-CHACHA20-POLY1305", CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256),
 ];
 /// Supported cipher suites of TLS 1.3.
-const SUITES: [(&str, CipherSuite); 3] = [
+const TLS13_SUITES: [(&str, CipherSuite); 3] = [
     ("TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
     ("TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
     ("TLS_CHACHA20_POLY1305_SHA256", CipherSuite::TLS13_CHACHA20_POLY1305_SHA256),
 ];
 
 /// Returns a new TLS connection to the server at this address, which verifies what the address's policy requires.
-pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
+pub(crate) fn connect(address: &ServerAddress) -> Result<ClientConnection, ConnectionError> {
     let policy = &address.tls;
     policy.check()?;
-    let failed = |error: RustlsError| Error::Tls(error.to_string());
-    let provider = Arc::new(provider(policy)?);
+    let failed = |error: RustlsError| ConnectionError::Tls(error.to_string());
+    let provider = Arc::new(build_provider(policy)?);
     let named = |name: &str| {
         ServerName::try_from(name.to_owned()).map_err(|_| {
             let why = "neither a host name nor an IP address, so no certificate can be verified for it";
-            Error::Tls(format!("{name} is {why}"))
+            ConnectionError::Tls(format!("{name} is {why}"))
         })
     };
     let host = match (named(&address.host), policy.mode) {
@@ -66,12 +66,12 @@ pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
     };
     let verifier: Arc<dyn ServerCertVerifier> = match policy.mode.verifies() {
         true => {
-            let verifier = verifier(policy, &provider)?;
-            Arc::new(Verified { verifier, host: host.clone(), mode: policy.mode })
+            let verifier = build_verifier(policy, &provider)?;
+            Arc::new(TrustedCaVerifier { verifier, host: host.clone(), mode: policy.mode })
         }
-        false => {
-            Arc::new(AnyServer { schemes: provider.signature_verification_algorithms.supported_schemes() })
-        }
+        false => Arc::new(AnyCertificateVerifier {
+            schemes: provider.signature_verification_algorithms.supported_schemes(),
+        }),
     };
     let versions: Vec<_> = match policy.versions.as_slice() {
         [] => rustls::DEFAULT_VERSIONS.to_vec(),
@@ -86,8 +86,8 @@ pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
     let mut config = match certificate.zip(policy.key.as_ref().or(certificate)) {
         None => config.with_no_client_auth(),
         Some((certificate, key)) => {
-            let chain = of_file(certificate)?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?;
+            let chain = read_pem(certificate)?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable_file(key, error))?;
             config.with_client_auth_cert(chain, key).map_err(failed)?
         }
     };
@@ -98,9 +98,9 @@ pub(crate) fn connect(address: &Address) -> Result<ClientConnection, Error> {
 }
 
 /// Returns the crypto provider with the offered cipher suites.
-fn provider(policy: &TlsPolicy) -> Result<CryptoProvider, Error> {
+fn build_provider(policy: &TlsPolicy) -> Result<CryptoProvider, ConnectionError> {
     let mut provider = ring::default_provider();
-    for (names, known) in [(&policy.ciphers, &CIPHERS[..]), (&policy.suites, &SUITES[..])] {
+    for (names, known) in [(&policy.ciphers, &TLS12_CIPHERS[..]), (&policy.suites, &TLS13_SUITES[..])] {
         let Some(names) = names else { continue };
         let is_named = |suite: CipherSuite| {
             let found = known.iter().find(|(_, known)| *known == suite);
@@ -112,7 +112,7 @@ fn provider(policy: &TlsPolicy) -> Result<CryptoProvider, Error> {
         if !provider.cipher_suites.iter().any(|suite| is_known(suite.suite())) {
             let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             let (names, known) = (names.join(":"), known.join(", "));
-            return Err(Error::Tls(format!(
+            return Err(ConnectionError::Tls(format!(
                 "none of the ciphers {names} is supported; supported ciphers: {known}"
             )));
         }
@@ -120,29 +120,32 @@ fn provider(policy: &TlsPolicy) -> Result<CryptoProvider, Error> {
     Ok(provider)
 }
 
-fn verifier(policy: &TlsPolicy, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Error> {
+fn build_verifier(
+    policy: &TlsPolicy,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, ConnectionError> {
     let mut roots = RootCertStore::empty();
     for path in policy.authority_paths() {
-        for file in files(path, "")? {
-            for certificate in of_file::<CertificateDer<'static>>(&file)? {
-                roots.add(certificate).map_err(|error| unusable(&file, error))?;
+        for file in list_files(path, "")? {
+            for certificate in read_pem::<CertificateDer<'static>>(&file)? {
+                roots.add(certificate).map_err(|error| unusable_file(&file, error))?;
             }
         }
     }
     let mut revoked: Vec<CertificateRevocationListDer<'static>> = Vec::new();
     for path in policy.revocation_paths() {
         let before = revoked.len();
-        for file in files(path, "r")? {
-            revoked.extend(of_file(&file)?);
+        for file in list_files(path, "r")? {
+            revoked.extend(read_pem(&file)?);
         }
         // With an empty file, no certificate would be revoked.
         if revoked.len() == before {
-            return Err(unusable(path, "it has no revocation list (PEM)"));
+            return Err(unusable_file(path, "it has no revocation list (PEM)"));
         }
     }
     let unusable = |error: VerifierBuilderError| {
         let paths: Vec<String> = policy.authority_paths().map(|path| path.display().to_string()).collect();
-        Error::Tls(format!("could not use {}: {error}", paths.join(" and ")))
+        ConnectionError::Tls(format!("could not use {}: {error}", paths.join(" and ")))
     };
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .with_crls(revoked)
@@ -153,7 +156,7 @@ fn verifier(policy: &TlsPolicy, provider: &Arc<CryptoProvider>) -> Result<Arc<We
 
 /// Returns the file, or the files of a directory with names by `openssl rehash`: eight hexadecimal digits, a dot, a
 /// letter for the kind, a number.
-fn files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, Error> {
+fn list_files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, ConnectionError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -164,35 +167,35 @@ fn files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, Error> {
         let number = number.strip_prefix(letter).unwrap_or_default();
         hash.len() == 8 && is_digits(hash, 16) && is_digits(number, 10)
     };
-    let listed = fs::read_dir(path).map_err(|error| unusable(path, error))?;
+    let listed = fs::read_dir(path).map_err(|error| unusable_file(path, error))?;
     // An unreadable entry could be a revocation list.
     let paths: Result<Vec<PathBuf>, io::Error> = listed.map(|entry| Ok(entry?.path())).collect();
-    let mut files = paths.map_err(|error| unusable(path, error))?;
+    let mut files = paths.map_err(|error| unusable_file(path, error))?;
     files.retain(is_named);
     files.sort();
     Ok(files)
 }
 
 /// Reads all items of this type from a PEM file.
-fn of_file<T: PemObject>(path: &Path) -> Result<Vec<T>, Error> {
-    let found = T::pem_file_iter(path).map_err(|error| unusable(path, error))?;
-    found.collect::<Result<Vec<T>, PemError>>().map_err(|error| unusable(path, error))
+fn read_pem<T: PemObject>(path: &Path) -> Result<Vec<T>, ConnectionError> {
+    let found = T::pem_file_iter(path).map_err(|error| unusable_file(path, error))?;
+    found.collect::<Result<Vec<T>, PemError>>().map_err(|error| unusable_file(path, error))
 }
 
-fn unusable(path: &Path, error: impl ToString) -> Error {
-    Error::Tls(format!("could not use {}: {}", path.display(), error.to_string()))
+fn unusable_file(path: &Path, error: impl ToString) -> ConnectionError {
+    ConnectionError::Tls(format!("could not use {}: {}", path.display(), error.to_string()))
 }
 
 /// Verifier that accepts certificates of trusted authorities.
 #[derive(Debug)]
-struct Verified {
+struct TrustedCaVerifier {
     verifier: Arc<WebPkiServerVerifier>,
     /// Host name to verify, whatever server name (SNI) was sent.
     host: ServerName<'static>,
     mode: SslMode,
 }
 
-impl ServerCertVerifier for Verified {
+impl ServerCertVerifier for TrustedCaVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -238,11 +241,11 @@ impl ServerCertVerifier for Verified {
 /// Verifier that accepts any certificate, even one that cannot be parsed. A man in the middle can pose as the server,
 /// but the connection is still encrypted.
 #[derive(Debug)]
-struct AnyServer {
+struct AnyCertificateVerifier {
     schemes: Vec<SignatureScheme>,
 }
 
-impl ServerCertVerifier for AnyServer {
+impl ServerCertVerifier for AnyCertificateVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

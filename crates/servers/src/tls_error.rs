@@ -4,21 +4,25 @@ use std::io::{self, ErrorKind};
 
 use rustls::{AlertDescription, CertificateError, Error as RustlsError};
 
-use crate::address::Address;
-use crate::error::Error;
-use crate::facts::version_numbers;
+use crate::error::ConnectionError;
+use crate::server_address::ServerAddress;
+use crate::server_facts::version_numbers;
 use crate::tls_policy::{SslMode, TlsPolicy};
 
 /// Explains an error of a TLS handshake with the server at this address, which has this version.
-pub(crate) fn explain(error: &io::Error, address: &Address, server_version: &str) -> Error {
+pub(crate) fn explain_handshake_error(
+    error: &io::Error,
+    address: &ServerAddress,
+    server_version: &str,
+) -> ConnectionError {
     let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>()) else {
-        return Error::lost(match error.kind() {
+        return ConnectionError::lost(match error.kind() {
             ErrorKind::UnexpectedEof => "the server closed it during the TLS handshake".to_owned(),
             _ => error.to_string(),
         });
     };
     match cause {
-        RustlsError::InvalidCertificate(why) => Error::Tls(of_certificate(why, address)),
+        RustlsError::InvalidCertificate(why) => ConnectionError::Tls(certificate_message(why, address)),
         // Old servers answer with messages of a TLS version that rustls does not know.
         RustlsError::PeerIncompatible(_)
         | RustlsError::InvalidMessage(_)
@@ -26,13 +30,17 @@ pub(crate) fn explain(error: &io::Error, address: &Address, server_version: &str
             AlertDescription::HandshakeFailure
             | AlertDescription::InsufficientSecurity
             | AlertDescription::ProtocolVersion,
-        ) => nothing_in_common(&cause.to_string(), address, server_version),
-        _ => Error::Tls(cause.to_string()),
+        ) => no_common_version_or_cipher(&cause.to_string(), address, server_version),
+        _ => ConnectionError::Tls(cause.to_string()),
     }
 }
 
 /// Returns the error for a server and client without a common TLS version or cipher suite.
-fn nothing_in_common(cause: &str, address: &Address, server_version: &str) -> Error {
+fn no_common_version_or_cipher(
+    cause: &str,
+    address: &ServerAddress,
+    server_version: &str,
+) -> ConnectionError {
     let policy = &address.tls;
     let server = match version_numbers(server_version) {
         Some([major, minor, patch]) => format!("the server ({major}.{minor}.{patch})"),
@@ -53,13 +61,13 @@ fn nothing_in_common(cause: &str, address: &Address, server_version: &str) -> Er
         }
         (false, _) => "upgrade the server",
     };
-    Error::Tls(format!(
+    ConnectionError::Tls(format!(
         "{server} has no TLS version or cipher suite in common with bintide ({cause}): {ours}; {remedy}"
     ))
 }
 
 /// Returns the message for a refused certificate.
-fn of_certificate(why: &CertificateError, address: &Address) -> String {
+fn certificate_message(why: &CertificateError, address: &ServerAddress) -> String {
     let authorities = authority_names(&address.tls);
     match why {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::ConnectionError;
 
 /// Encryption of a connection and verification of the server, as set by the `--ssl-*` and `--tls-*` options of `mysql`.
 ///
@@ -108,12 +108,12 @@ impl TlsPolicy {
     ///
     /// If the mode verifies certificates but no authority is trusted, or if revocation lists are given but no
     /// certificate is verified.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), ConnectionError> {
         let (has_authority, has_list) =
             (self.authority_paths().next().is_some(), self.revocation_paths().next().is_some());
         match self.mode {
-            SslMode::VerifyCa | SslMode::VerifyIdentity if !has_authority => Err(Error::NoAuthority),
-            SslMode::Preferred | SslMode::Required if has_list => Err(Error::IdleRevocations),
+            SslMode::VerifyCa | SslMode::VerifyIdentity if !has_authority => Err(ConnectionError::CaRequired),
+            SslMode::Preferred | SslMode::Required if has_list => Err(ConnectionError::UnusedRevocationLists),
             _ => Ok(()),
         }
     }
@@ -132,7 +132,7 @@ impl TlsPolicy {
 #[cfg(test)]
 mod tests {
     use super::{SslMode, TlsPolicy};
-    use crate::Error;
+    use crate::ConnectionError;
 
     #[test]
     fn a_weaker_mode_never_replaces_a_stronger_one() {
@@ -152,7 +152,11 @@ mod tests {
     fn verification_needs_an_authority() {
         for mode in SslMode::ALL {
             let mut policy = TlsPolicy::with_mode(mode);
-            assert_eq!(matches!(policy.check(), Err(Error::NoAuthority)), mode.verifies(), "{mode:?}");
+            assert_eq!(
+                matches!(policy.check(), Err(ConnectionError::CaRequired)),
+                mode.verifies(),
+                "{mode:?}"
+            );
             policy.authority_folder = Some("/certificates".into());
             assert!(policy.check().is_ok(), "{mode:?}");
         }
@@ -164,7 +168,11 @@ mod tests {
             let mut policy = TlsPolicy { mode, ..TlsPolicy::verify_identity("/ca") };
             policy.revocations = Some("/revoked".into());
             let is_idle = matches!(mode, SslMode::Preferred | SslMode::Required);
-            assert_eq!(matches!(policy.check(), Err(Error::IdleRevocations)), is_idle, "{mode:?}");
+            assert_eq!(
+                matches!(policy.check(), Err(ConnectionError::UnusedRevocationLists)),
+                is_idle,
+                "{mode:?}"
+            );
         }
     }
 

@@ -10,7 +10,7 @@ pub struct TlsRequest {
     /// `ssl-mode`, if given; the last one counts.
     pub mode: Option<SslMode>,
     /// Verification of the host's name, which `tls-ca` requires.
-    pub identity: Identity,
+    pub host_verification: HostVerification,
     /// `ssl-ca`
     pub authorities: Option<PathBuf>,
     /// `ssl-capath`
@@ -35,12 +35,12 @@ pub struct TlsRequest {
 
 /// Verification of the host's name, by the option that names the authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Identity {
+pub enum HostVerification {
     /// The mode decides: `ssl-ca` and similar options imply VERIFY_CA, as in MySQL's programs.
     #[default]
     AsMode,
     /// `tls-ca` requires it.
-    Verified,
+    Required,
 }
 
 impl TlsRequest {
@@ -50,20 +50,20 @@ impl TlsRequest {
             || self.authority_folder.is_some()
             || self.revocations.is_some()
             || self.revocation_folder.is_some();
-        match (has_material, self.identity) {
-            (_, Identity::Verified) => Some(SslMode::VerifyIdentity),
-            (true, Identity::AsMode) => Some(SslMode::VerifyCa),
-            (false, Identity::AsMode) => None,
+        match (has_material, self.host_verification) {
+            (_, HostVerification::Required) => Some(SslMode::VerifyIdentity),
+            (true, HostVerification::AsMode) => Some(SslMode::VerifyCa),
+            (false, HostVerification::AsMode) => None,
         }
     }
 
     /// Returns whether this source explicitly sets DISABLED or PREFERRED, and verifies nothing.
-    fn lowers(&self) -> bool {
+    fn lowers_mode(&self) -> bool {
         self.mode.is_some_and(|mode| mode <= SslMode::Preferred) && self.implied_mode().is_none()
     }
 
     /// Removes a mode that is not stronger than the default: for another server than the option was given for.
-    pub(crate) fn keep_what_raises(&mut self) {
+    pub(crate) fn drop_lowering_mode(&mut self) {
         self.mode = self.mode.filter(|mode| *mode > SslMode::Preferred);
     }
 }
@@ -74,7 +74,7 @@ impl TlsRequest {
 /// explicit DISABLED or PREFERRED lowers the mode of weaker sources, and only if its own source verifies nothing.
 pub(crate) fn strongest_policy(places: &[&TlsRequest]) -> TlsPolicy {
     // Sources weaker than the one that lowers the mode are ignored.
-    let counted = places.iter().position(|place| place.lowers()).map_or(places, |at| &places[..=at]);
+    let counted = places.iter().position(|place| place.lowers_mode()).map_or(places, |at| &places[..=at]);
     let modes = counted.iter().flat_map(|place| [place.mode, place.implied_mode()]);
     let mode = modes.flatten().max().unwrap_or_default();
     // The authorities of two sources together would be more than either source trusts.
@@ -101,7 +101,7 @@ fn first<T: Clone>(places: &[&TlsRequest], field: impl Fn(&TlsRequest) -> &Optio
 
 #[cfg(test)]
 mod tests {
-    use super::{Identity, TlsRequest, strongest_policy};
+    use super::{HostVerification, TlsRequest, strongest_policy};
     use crate::tls_policy::SslMode;
 
     /// Parses the words `MODE`, `ca=FILE`, `capath=FOLDER`, `crl=FILE`, `tls-ca=FILE`, separated by blanks.
@@ -114,7 +114,7 @@ mod tests {
                 Some(("crl", file)) => request.revocations = Some(file.into()),
                 Some(("tls-ca", file)) => {
                     request.authorities = Some(file.into());
-                    request.identity = Identity::Verified;
+                    request.host_verification = HostVerification::Required;
                 }
                 _ => request.mode = Some(SslMode::from_name(word).expect(word)),
             }
@@ -163,7 +163,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_strongest_of_what_is_said_holds() {
+    fn the_strongest_request_holds() {
         for (places, mode, authorities) in CASES {
             let requests = places.map(request);
             let policy = strongest_policy(&requests.each_ref());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_for_more_never_takes_away() {
+    fn a_stronger_request_never_weakens() {
         let words = ["", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY", "ca=f", "capath=d", "crl=f", "tls-ca=f"];
         for weak in words.into_iter().chain(["DISABLED", "PREFERRED"]) {
             for strong in words {

@@ -9,8 +9,11 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use servers::{Address, Cancel, Connection, Error, Parameter, PasswordSource, PublicKey, SslMode, TlsPolicy};
-use wire::{Capabilities, Cleartext, Greeting, Packets};
+use servers::{
+    CancelToken, ConnectionError, PasswordSource, PublicKeySource, ServerAddress, SqlConnection, SslMode,
+    StatementParameter, TlsPolicy,
+};
+use wire::{Capabilities, CleartextPolicy, PacketCodec, ServerGreeting};
 
 const OK: &[u8] = b"\0\0\0\x02\0\0\0";
 /// A column without a name.
@@ -21,16 +24,16 @@ const END: &[u8] = b"\xfe\0\0\x02\0\0\0";
 const PREPARED: &[u8] = b"\0\x07\0\0\0\0\0\x01\0\0\0\0";
 
 /// Connection of one client to a scripted server.
-struct Peer {
+struct ScriptedPeer {
     stream: TcpStream,
-    packets: Packets,
+    packets: PacketCodec,
 }
 
-impl Peer {
+impl ScriptedPeer {
     fn send(&mut self, payload: &[u8]) {
         self.packets.send(payload);
         let output = self.packets.output().to_vec();
-        self.packets.sent(output.len());
+        self.packets.mark_sent(output.len());
         // The client may have closed the connection.
         let _ = self.stream.write_all(&output);
     }
@@ -51,7 +54,7 @@ impl Peer {
 
     fn greet(&mut self, capabilities: Capabilities) {
         let mut greeting = Vec::new();
-        Greeting {
+        ServerGreeting {
             server_version: b"5.7.22-log",
             connection_id: 7,
             nonce: (b"01234567", b"89abcdefghij"),
@@ -71,44 +74,44 @@ impl Peer {
 }
 
 /// All capabilities except TLS.
-const PLAIN: Capabilities = Capabilities(0xdfff_ffff & !Capabilities::SSL.0);
+const PLAIN_CAPABILITIES: Capabilities = Capabilities(0xdfff_ffff & !Capabilities::SSL.0);
 
 /// Starts a server for one client, and returns its port.
-fn serve(play: impl FnOnce(&mut Peer) + Send + 'static) -> (u16, JoinHandle<()>) {
+fn serve(play: impl FnOnce(&mut ScriptedPeer) + Send + 'static) -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let playing = thread::spawn(move || {
         let stream = listener.accept().unwrap().0;
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        play(&mut Peer { stream, packets: Packets::new(64 << 20) });
+        play(&mut ScriptedPeer { stream, packets: PacketCodec::new(64 << 20) });
     });
     (port, playing)
 }
 
-fn address(port: u16) -> Address {
-    Address {
+fn address(port: u16) -> ServerAddress {
+    ServerAddress {
         user: "root".to_owned(),
         password: PasswordSource::None,
         host: "127.0.0.1".to_owned(),
         port,
         socket: None,
         tls: TlsPolicy::default(),
-        public_key: PublicKey::Unknown,
+        public_key: PublicKeySource::Unknown,
         compressions: vec![None],
-        cleartext: Cleartext::Refuse,
+        cleartext: CleartextPolicy::Refuse,
         timeout: Duration::from_secs(3),
-        cancel: Cancel::default(),
+        cancel: CancelToken::default(),
     }
 }
 
 /// Runs a request of a logged-in client; the server answers with these packets.
-fn answered<T>(
+fn run_with_answer<T>(
     packets: &[&[u8]],
-    request: impl FnOnce(&mut Connection) -> Result<T, Error>,
-) -> Result<T, Error> {
+    request: impl FnOnce(&mut SqlConnection) -> Result<T, ConnectionError>,
+) -> Result<T, ConnectionError> {
     let packets: Vec<Vec<u8>> = packets.iter().map(|packet| packet.to_vec()).collect();
     let (port, playing) = serve(move |peer| {
-        peer.greet(PLAIN);
+        peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
         peer.send(OK);
         peer.next_command().unwrap();
@@ -116,16 +119,16 @@ fn answered<T>(
             peer.send(&packet);
         }
     });
-    let mut connection = Connection::open(&address(port)).unwrap();
+    let mut connection = SqlConnection::open(&address(port)).unwrap();
     let result = request(&mut connection);
     drop(connection);
     playing.join().unwrap();
     result
 }
 
-fn is_lost<T>(result: Result<T, Error>, why: &str) {
+fn assert_lost<T>(result: Result<T, ConnectionError>, why: &str) {
     match result {
-        Err(Error::Lost { reason, .. }) => assert!(reason.contains(why), "wanted {why}: {reason}"),
+        Err(ConnectionError::Lost { reason, .. }) => assert!(reason.contains(why), "wanted {why}: {reason}"),
         Err(error) => panic!("wanted {why}: {error:?}"),
         Ok(_) => panic!("wanted {why}, but the request succeeded"),
     }
@@ -134,9 +137,9 @@ fn is_lost<T>(result: Result<T, Error>, why: &str) {
 #[test]
 fn answers_that_make_no_sense() {
     let query = |packets: &[&[u8]], why: &str| {
-        is_lost(answered(packets, |connection| connection.rows("SELECT 1")), why);
-        is_lost(answered(packets, |connection| connection.named_rows("SELECT 1")), why);
-        is_lost(answered(packets, |connection| connection.run("SELECT 1")), why);
+        assert_lost(run_with_answer(packets, |connection| connection.rows("SELECT 1")), why);
+        assert_lost(run_with_answer(packets, |connection| connection.named_rows("SELECT 1")), why);
+        assert_lost(run_with_answer(packets, |connection| connection.run("SELECT 1")), why);
     };
     query(&[], "the server closed it");
     query(&[b""], "number of columns");
@@ -148,8 +151,9 @@ fn answers_that_make_no_sense() {
     query(&[b"\x01", COLUMN, b"\x05a"], "row");
     query(&[b"\x01", COLUMN, b"\x01a"], "the server closed it");
     let execute = |packets: &[&[u8]], why: &str| {
-        let request = |connection: &mut Connection| connection.execute("DO ?", vec![Parameter::Int(1)]);
-        is_lost(answered(packets, request), why);
+        let request =
+            |connection: &mut SqlConnection| connection.execute("DO ?", vec![StatementParameter::Int(1)]);
+        assert_lost(run_with_answer(packets, request), why);
     };
     execute(&[b""], "COM_STMT_PREPARE");
     execute(&[b"\0\x07"], "COM_STMT_PREPARE");
@@ -160,7 +164,7 @@ fn answers_that_make_no_sense() {
 #[test]
 fn a_connection_that_cannot_be_understood_is_used_no_more() {
     let (port, playing) = serve(|peer| {
-        peer.greet(PLAIN);
+        peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
         peer.send(OK);
         peer.next_command().unwrap();
@@ -168,20 +172,22 @@ fn a_connection_that_cannot_be_understood_is_used_no_more() {
         // No further request; the client sends COM_QUIT.
         assert_eq!(peer.next_command().as_deref(), Some(&b"\x01"[..]));
     });
-    let mut connection = Connection::open(&address(port)).unwrap();
-    is_lost(connection.run("DO 1"), "number of columns");
-    is_lost(connection.run("DO 2"), "an earlier request on it has failed: ");
-    is_lost(connection.run("DO 3"), "number of columns");
+    let mut connection = SqlConnection::open(&address(port)).unwrap();
+    assert_lost(connection.run("DO 1"), "number of columns");
+    assert_lost(connection.run("DO 2"), "an earlier request on it has failed: ");
+    assert_lost(connection.run("DO 3"), "number of columns");
     drop(connection);
     playing.join().unwrap();
 }
 
 /// Runs a request to which the server responds by requesting a file. Returns the result, and the file that the client
 /// sent.
-fn file_sent(request: impl FnOnce(&mut Connection) -> Result<(), Error>) -> (Result<(), Error>, Vec<u8>) {
+fn file_sent(
+    request: impl FnOnce(&mut SqlConnection) -> Result<(), ConnectionError>,
+) -> (Result<(), ConnectionError>, Vec<u8>) {
     let (sender, sent) = channel();
     let (port, playing) = serve(move |peer| {
-        peer.greet(PLAIN);
+        peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
         peer.send(OK);
         peer.next_command().unwrap();
@@ -199,7 +205,7 @@ fn file_sent(request: impl FnOnce(&mut Connection) -> Result<(), Error>) -> (Res
         assert_eq!(peer.next_command().as_deref(), Some(&b"\x03DO 2"[..]));
         peer.send(OK);
     });
-    let mut connection = Connection::open(&address(port)).unwrap();
+    let mut connection = SqlConnection::open(&address(port)).unwrap();
     let result = request(&mut connection);
     connection.run("DO 2").unwrap();
     drop(connection);
@@ -210,7 +216,7 @@ fn file_sent(request: impl FnOnce(&mut Connection) -> Result<(), Error>) -> (Res
 #[test]
 fn files_are_sent_only_for_statements_that_load_them() {
     match file_sent(|connection| connection.run("SELECT 1")) {
-        (Err(Error::FileRequest { name }), sent) => {
+        (Err(ConnectionError::FileRequest { name }), sent) => {
             assert_eq!((name.as_str(), sent), ("/etc/passwd", vec![]))
         }
         (other, _) => panic!("{other:?}"),
@@ -224,7 +230,7 @@ fn files_are_sent_only_for_statements_that_load_them() {
 #[test]
 fn a_server_that_asks_for_a_file_and_then_refuses_is_not_believed() {
     let (port, playing) = serve(|peer| {
-        peer.greet(PLAIN);
+        peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
         peer.send(OK);
         peer.next_command().unwrap();
@@ -234,9 +240,12 @@ fn a_server_that_asks_for_a_file_and_then_refuses_is_not_believed() {
         assert_eq!(peer.next_command().as_deref(), Some(&b"\x03DO 2"[..]));
         peer.send(OK);
     });
-    let mut connection = Connection::open(&address(port)).unwrap();
+    let mut connection = SqlConnection::open(&address(port)).unwrap();
     let result = connection.run("SELECT 1");
-    assert!(matches!(&result, Err(Error::FileRequest { name }) if name == "/etc/passwd"), "{result:?}");
+    assert!(
+        matches!(&result, Err(ConnectionError::FileRequest { name }) if name == "/etc/passwd"),
+        "{result:?}"
+    );
     connection.run("DO 2").unwrap();
     drop(connection);
     playing.join().unwrap();
@@ -249,30 +258,30 @@ fn values_without_bytes_take_memory_too() {
     let mut packets: Vec<&[u8]> = vec![b"\xfc\x00\x10"];
     packets.extend([COLUMN; COLUMNS]);
     packets.extend([nulls.as_slice(); 200]);
-    is_lost(answered(&packets, |connection| connection.value("SELECT 1")), "more than 16 MiB");
+    assert_lost(run_with_answer(&packets, |connection| connection.value("SELECT 1")), "more than 16 MiB");
 }
 
 #[test]
 fn statements_with_rows_are_not_executed() {
     const ROWS: &[u8] = b"\0\x07\0\0\0\x01\0\0\0\0\0\0";
-    let result = answered(&[ROWS, COLUMN], |connection| connection.execute("SELECT 1", Vec::new()));
+    let result = run_with_answer(&[ROWS, COLUMN], |connection| connection.execute("SELECT 1", Vec::new()));
     let wanted = "the statement has 0 parameters and 1 columns; expected 0 and 0";
     assert_eq!(result.unwrap_err().to_string(), wanted);
-    let result = answered(&[b"\x01", COLUMN, b"\x01a", END], |connection| connection.rows("SELECT 1"));
+    let result = run_with_answer(&[b"\x01", COLUMN, b"\x01a", END], |connection| connection.rows("SELECT 1"));
     assert_eq!(result.unwrap(), [vec![Some(b"a".to_vec())]]);
 }
 
 #[test]
 fn a_login_that_never_ends_is_given_up() {
     let (port, playing) = serve(|peer| {
-        peer.greet(PLAIN);
+        peer.greet(PLAIN_CAPABILITIES);
         // A byte now and then, so that the server is never silent.
         while peer.stream.write_all(b"\x01").is_ok() {
             thread::sleep(Duration::from_millis(50));
         }
     });
     let start = Instant::now();
-    let result = Connection::open(&Address { timeout: Duration::from_secs(1), ..address(port) });
+    let result = SqlConnection::open(&ServerAddress { timeout: Duration::from_secs(1), ..address(port) });
     let said = result.unwrap_err().to_string();
     assert!(said.contains("packet") || said.contains("longer than 1 seconds"), "{said}");
     assert!(start.elapsed() < Duration::from_secs(5));
@@ -280,7 +289,7 @@ fn a_login_that_never_ends_is_given_up() {
 }
 
 /// Offers TLS, and answers with the beginning of a record of 16 KiB, a byte now and then.
-fn trickle_record(peer: &mut Peer) {
+fn trickle_record(peer: &mut ScriptedPeer) {
     peer.greet(Capabilities(0xdfff_ffff));
     peer.next().unwrap();
     peer.stream.write_all(b"\x16\x03\x03\x40\x00").unwrap();
@@ -294,16 +303,17 @@ fn a_slow_peer_in_tls_is_given_up() {
     let tls = || TlsPolicy::with_mode(SslMode::Required);
     let (port, playing) = serve(trickle_record);
     let start = Instant::now();
-    let result = Connection::open(&Address { timeout: Duration::from_secs(1), tls: tls(), ..address(port) });
-    is_lost(result, "longer than 1 seconds");
+    let result =
+        SqlConnection::open(&ServerAddress { timeout: Duration::from_secs(1), tls: tls(), ..address(port) });
+    assert_lost(result, "longer than 1 seconds");
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     playing.join().unwrap();
     let (port, playing) = serve(trickle_record);
-    let address = Address { timeout: Duration::from_secs(30), tls: tls(), ..address(port) };
+    let address = ServerAddress { timeout: Duration::from_secs(30), tls: tls(), ..address(port) };
     cancel_after(Duration::from_millis(300), &address.cancel);
     let start = Instant::now();
-    let result = Connection::open(&address);
-    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    let result = SqlConnection::open(&address);
+    assert!(matches!(result, Err(ConnectionError::Cancelled)), "{result:?}");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     playing.join().unwrap();
 }
@@ -313,14 +323,14 @@ fn only_verify_identity_needs_a_name_that_a_certificate_can_have() {
     let check = |mode, wanted: &str| {
         let tls = TlsPolicy { mode, ..TlsPolicy::verify_identity("/nowhere/ca.pem") };
         let host = "fe80::1%eth0".to_owned();
-        let why = Connection::open(&Address { host, tls, ..address(1) }).unwrap_err().to_string();
+        let why = SqlConnection::open(&ServerAddress { host, tls, ..address(1) }).unwrap_err().to_string();
         assert!(why.contains(wanted), "{mode:?}: {why}");
     };
     check(SslMode::VerifyCa, "could not use /nowhere/ca.pem");
     check(SslMode::VerifyIdentity, "fe80::1%eth0 is neither a host name nor an IP address");
 }
 
-fn cancel_after(delay: Duration, cancel: &Cancel) {
+fn cancel_after(delay: Duration, cancel: &CancelToken) {
     let cancel = cancel.clone();
     thread::spawn(move || {
         thread::sleep(delay);
@@ -329,17 +339,17 @@ fn cancel_after(delay: Duration, cancel: &Cancel) {
 }
 
 /// Cancels a request to a server that sends OK after two seconds. `prepare` changes the connection before.
-fn cancelled(prepare: fn(&mut Connection)) -> (Result<(), Error>, Duration) {
+fn run_cancelled(prepare: fn(&mut SqlConnection)) -> (Result<(), ConnectionError>, Duration) {
     let (port, playing) = serve(|peer| {
-        peer.greet(PLAIN);
+        peer.greet(PLAIN_CAPABILITIES);
         peer.next().unwrap();
         peer.send(OK);
         peer.next_command().unwrap();
         thread::sleep(Duration::from_secs(2));
         peer.send(OK);
     });
-    let address = Address { timeout: Duration::from_secs(30), ..address(port) };
-    let mut connection = Connection::open(&address).unwrap();
+    let address = ServerAddress { timeout: Duration::from_secs(30), ..address(port) };
+    let mut connection = SqlConnection::open(&address).unwrap();
     prepare(&mut connection);
     address.cancel.cancel();
     let start = Instant::now();
@@ -352,11 +362,11 @@ fn cancelled(prepare: fn(&mut Connection)) -> (Result<(), Error>, Duration) {
 
 #[test]
 fn a_cancellation_ends_a_request_after_a_second() {
-    let (result, elapsed) = cancelled(|_| ());
-    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    let (result, elapsed) = run_cancelled(|_| ());
+    assert!(matches!(result, Err(ConnectionError::Cancelled)), "{result:?}");
     let range = Duration::from_millis(900)..Duration::from_millis(1900);
     assert!(range.contains(&elapsed), "{elapsed:?}");
-    let (result, _) = cancelled(Connection::ignore_cancel);
+    let (result, _) = run_cancelled(SqlConnection::ignore_cancel);
     result.unwrap();
 }
 
@@ -372,14 +382,14 @@ fn a_socket_that_accepts_nothing_is_given_up() {
     let _waiting = UnixStream::connect(&path).unwrap();
     let timeout = Duration::from_secs(1);
     let start = Instant::now();
-    let result = Connection::open(&Address { socket: Some(path), timeout, ..address(0) });
-    is_lost(result, "timed out");
+    let result = SqlConnection::open(&ServerAddress { socket: Some(path), timeout, ..address(0) });
+    assert_lost(result, "timed out");
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Returns the error's text for a server that offers TLS and then answers with these bytes.
-fn tls_answered(bytes: &'static [u8], mode: SslMode) -> String {
+fn tls_error_text(bytes: &'static [u8], mode: SslMode) -> String {
     let (port, playing) = serve(move |peer| {
         peer.greet(Capabilities(0xdfff_ffff));
         peer.next().unwrap();
@@ -389,8 +399,8 @@ fn tls_answered(bytes: &'static [u8], mode: SslMode) -> String {
         let _ = peer.stream.read_to_end(&mut rest);
         assert!(!rest.windows(4).any(|part| part == b"root"), "the client sent the user name");
     });
-    let address = Address { tls: TlsPolicy::with_mode(mode), ..address(port) };
-    let said = Connection::open(&address).unwrap_err().to_string();
+    let address = ServerAddress { tls: TlsPolicy::with_mode(mode), ..address(port) };
+    let said = SqlConnection::open(&address).unwrap_err().to_string();
     playing.join().unwrap();
     said
 }
@@ -403,7 +413,7 @@ fn old_versions_of_tls_are_named() {
     let alerts: [&[u8]; 3] = [hello, b"\x15\x03\x02\0\x02\x02\x46", b"\x15\x03\x03\0\x02\x02\x28"];
     for bytes in alerts {
         for (mode, advises_plain) in [(SslMode::Preferred, true), (SslMode::Required, false)] {
-            let said = tls_answered(bytes, mode);
+            let said = tls_error_text(bytes, mode);
             assert!(
                 said.contains("the server (5.7.22) has no TLS version or cipher suite in common"),
                 "{said}"
@@ -412,6 +422,6 @@ fn old_versions_of_tls_are_named() {
         }
     }
     // The server closes the connection without an alert.
-    let said = tls_answered(b"", SslMode::Required);
+    let said = tls_error_text(b"", SslMode::Required);
     assert!(said.contains("login has taken longer") || said.contains("closed it"), "{said}");
 }

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use binlog::Row;
+use binlog::RowChange;
 use binlog::events::RowsKind;
 
-use crate::defined::{Changes, Definitions};
-use crate::plan::Plan;
+use crate::ddl_schema::{DdlSchema, SchemaChanges};
+use crate::table_plan::TablePlan;
 
 /// Metadata of the transaction being read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct TransactionMetadata {
     /// GTID, if it has one.
     pub(crate) gtid: Option<String>,
     /// Commit time on the originating server, in microseconds since 1970; absent if that server does not log it.
@@ -28,7 +28,7 @@ pub(crate) struct Head {
 
 /// A position between two transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ResumePosition {
     /// Name of the log on its server.
     pub log: String,
     /// Offset at which the next transaction starts, in bytes from the log's start.
@@ -37,7 +37,7 @@ pub struct Place {
 
 /// Position of an event, and when and by which server it was written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At<'l> {
+pub(crate) struct EventCoordinates<'l> {
     /// Name of the log on its server.
     pub(crate) log: &'l str,
     /// Start of the event; for events in a payload, start of the payload event.
@@ -53,43 +53,43 @@ pub(crate) struct At<'l> {
 
 /// A changed row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change<'c, 'a> {
-    pub(crate) plan: &'c Plan,
+pub(crate) struct ChangedRow<'c, 'a> {
+    pub(crate) plan: &'c TablePlan,
     pub(crate) kind: RowsKind,
     /// Its index in its event, from 0.
     pub(crate) index: u64,
-    pub(crate) row: &'c Row<'c, 'a>,
+    pub(crate) row: &'c RowChange<'c, 'a>,
 }
 
 /// A DDL statement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Definition<'d> {
-    pub(crate) verb: Verb,
+pub(crate) struct DdlRecord<'d> {
+    pub(crate) verb: DdlVerb,
     pub(crate) database: &'d str,
     /// First table that it names; `None` for a statement on a database.
     pub(crate) table: Option<&'d str>,
     pub(crate) sql: &'d str,
     /// Table definitions that it changed, and all definitions after it, if definitions are followed.
-    pub(crate) known: Option<(&'d Changes, &'d Definitions)>,
+    pub(crate) schema: Option<(&'d SchemaChanges, &'d DdlSchema)>,
 }
 
 /// Action of a DDL statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum DdlVerb {
     Create,
     Alter,
     Drop,
     Truncate,
 }
 
-impl At<'_> {
+impl EventCoordinates<'_> {
     /// Returns the commit time of the transaction, or else the event's timestamp, in microseconds since 1970.
-    pub(crate) fn when_us(&self, head: &Head) -> u64 {
+    pub(crate) fn commit_time_us(&self, head: &TransactionMetadata) -> u64 {
         head.committed_us.unwrap_or(u64::from(self.timestamp) * 1_000_000)
     }
 }
 
-impl Head {
+impl TransactionMetadata {
     /// Resets the metadata after a transaction, but keeps the allocations.
     pub(crate) fn clear(&mut self) {
         let Self { gtid, committed_us, thread, query, rows, rows_by_table, numbers } = self;
@@ -99,7 +99,7 @@ impl Head {
     }
 
     /// Returns the index of the table among those that the transaction changes, adding it if it is new.
-    pub(crate) fn number(&mut self, table: &Arc<str>) -> usize {
+    pub(crate) fn table_number(&mut self, table: &Arc<str>) -> usize {
         if let Some(number) = self.numbers.get(table) {
             return *number;
         }
@@ -110,7 +110,7 @@ impl Head {
     }
 
     /// Counts a row of the table with this index. Returns its number, from 1, in the transaction and in the table.
-    pub(crate) fn count(&mut self, table: usize) -> (u64, u64) {
+    pub(crate) fn count_row(&mut self, table: usize) -> (u64, u64) {
         self.rows += 1;
         let (_, rows) = &mut self.rows_by_table[table];
         *rows += 1;

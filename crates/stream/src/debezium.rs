@@ -4,20 +4,20 @@
 //! `resume` at a transaction's end is ours.
 
 use binlog::events::RowsKind;
-use binlog::{Image, Row};
+use binlog::{RowChange, RowImage};
 
-use crate::change::{At, Change, Definition, Head};
-use crate::defined::put_changes;
-use crate::error::Fault;
-use crate::plan::Plan;
-use crate::text::{put_integer, put_string, put_token};
-use crate::token::Token;
+use crate::change::{ChangedRow, DdlRecord, EventCoordinates, TransactionMetadata};
+use crate::ddl_schema::put_changes;
+use crate::error::CorruptEvent;
+use crate::json_writer::{put_integer, put_string, put_token};
+use crate::resume_token::ResumeToken;
+use crate::table_plan::TablePlan;
 use crate::value::debezium::{put, put_json};
-use crate::value::{Room, Told, value_of};
+use crate::value::{FieldValue, ValueBuffers, value_of};
 
 /// Writer of Debezium's records.
 #[derive(Clone, Debug)]
-pub(crate) struct Debezium {
+pub(crate) struct DebeziumWriter {
     /// `{"version":…,"connector":…,"name":…`
     source: Vec<u8>,
     /// Identifier of the open transaction, in quotes; empty before its first record.
@@ -27,28 +27,28 @@ pub(crate) struct Debezium {
     /// Bytes between its index and its order in the transaction, the same for all rows of an event.
     middle: Vec<u8>,
     /// Time at which records are written, in nanoseconds since 1970, and the end of a record with that time.
-    behind: (u64, Vec<u8>),
+    record_end: (u64, Vec<u8>),
     /// Index of the current event's table in the transaction.
     table: usize,
-    room: Room,
+    buffers: ValueBuffers,
 }
 
 /// Result of ending a transaction: an END record, or none for a transaction without a BEGIN record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Told,
-    Untold,
+pub(crate) enum EndRecord {
+    Written,
+    Omitted,
 }
 
 /// Operation on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Op {
+enum DebeziumOp {
     Create,
     Update,
     Delete,
 }
 
-impl Debezium {
+impl DebeziumWriter {
     /// Creates a writer. `name` is Debezium's topic prefix, `version` the program's version.
     pub(crate) fn new(name: &str, version: &str) -> Self {
         let mut source = b"{\"version\":".to_vec();
@@ -56,11 +56,11 @@ impl Debezium {
         source.extend_from_slice(b",\"connector\":\"mysql\",\"name\":");
         put_string(&mut source, name);
         let (id, front, middle, behind) = (Vec::new(), Vec::new(), Vec::new(), (0, Vec::new()));
-        Self { source, id, front, middle, behind, table: 0, room: Room::default() }
+        Self { source, id, front, middle, record_end: behind, table: 0, buffers: ValueBuffers::default() }
     }
 
     /// Writes the BEGIN record of the transaction, unless it was written already.
-    pub(crate) fn begin(&mut self, out: &mut Vec<u8>, head: &Head, at: &At<'_>) {
+    pub(crate) fn begin(&mut self, out: &mut Vec<u8>, head: &TransactionMetadata, at: &EventCoordinates<'_>) {
         if !self.id.is_empty() {
             return;
         }
@@ -71,14 +71,20 @@ impl Debezium {
         out.extend_from_slice(b"{\"status\":\"BEGIN\",\"id\":");
         out.extend_from_slice(&self.id);
         out.extend_from_slice(b",\"event_count\":null,\"data_collections\":null,\"ts_ms\":");
-        put_integer(out, at.when_us(head) / 1000);
+        put_integer(out, at.commit_time_us(head) / 1000);
         out.extend_from_slice(b"}\n");
     }
 
     /// Writes the END record, if the transaction has a BEGIN record. `token` resumes a run after the transaction.
-    pub(crate) fn end(&mut self, out: &mut Vec<u8>, head: &Head, at: &At<'_>, token: &Token) -> Ended {
+    pub(crate) fn end(
+        &mut self,
+        out: &mut Vec<u8>,
+        head: &TransactionMetadata,
+        at: &EventCoordinates<'_>,
+        token: &ResumeToken,
+    ) -> EndRecord {
         if self.id.is_empty() {
-            return Ended::Untold;
+            return EndRecord::Omitted;
         }
         out.extend_from_slice(b"{\"status\":\"END\",\"id\":");
         out.append(&mut self.id);
@@ -94,26 +100,31 @@ impl Debezium {
             out.push(b'}');
         }
         out.extend_from_slice(b"],\"ts_ms\":");
-        put_integer(out, at.when_us(head) / 1000);
+        put_integer(out, at.commit_time_us(head) / 1000);
         out.extend_from_slice(b",\"resume\":");
         put_token(out, token);
         out.extend_from_slice(b"}\n");
-        Ended::Told
+        EndRecord::Written
     }
 
     /// Prepares for the rows of one event, all of this table.
-    pub(crate) fn rows(&mut self, plan: &Plan, head: &mut Head, at: &At<'_>) {
-        self.table = head.number(&plan.name);
-        if self.behind.0 != at.now_ns || self.behind.1.is_empty() {
-            self.behind.0 = at.now_ns;
-            self.behind.1.clear();
-            put_times(&mut self.behind.1, at.now_ns);
-            self.behind.1.extend_from_slice(b"}\n");
+    pub(crate) fn begin_rows(
+        &mut self,
+        plan: &TablePlan,
+        head: &mut TransactionMetadata,
+        at: &EventCoordinates<'_>,
+    ) {
+        self.table = head.table_number(&plan.name);
+        if self.record_end.0 != at.now_ns || self.record_end.1.is_empty() {
+            self.record_end.0 = at.now_ns;
+            self.record_end.1.clear();
+            put_times(&mut self.record_end.1, at.now_ns);
+            self.record_end.1.extend_from_slice(b"}\n");
         }
         self.front.clear();
         let mut front = std::mem::take(&mut self.front);
         front.extend_from_slice(b",\"source\":");
-        self.put_source(&mut front, (&plan.database, Some(&plan.table)), head, (at, at.when_us(head)));
+        self.put_source(&mut front, (&plan.database, Some(&plan.table)), head, (at, at.commit_time_us(head)));
         self.front = front;
         self.middle.clear();
         put_thread_and_query(&mut self.middle, head);
@@ -123,62 +134,64 @@ impl Debezium {
     }
 
     /// Writes a row of the prepared event. An update of the primary key becomes a delete and an insert.
-    pub(crate) fn row(
+    pub(crate) fn write_row(
         &mut self,
         out: &mut Vec<u8>,
-        head: &mut Head,
-        change: &Change<'_, '_>,
-    ) -> Result<(), Fault> {
+        head: &mut TransactionMetadata,
+        change: &ChangedRow<'_, '_>,
+    ) -> Result<(), CorruptEvent> {
         match change.kind {
-            RowsKind::Write => self.record(out, head, change, Op::Create),
-            RowsKind::Delete => self.record(out, head, change, Op::Delete),
-            RowsKind::Update | RowsKind::PartialUpdate if moves(change) => {
-                self.record(out, head, change, Op::Delete)?;
-                self.record(out, head, change, Op::Create)
+            RowsKind::Write => self.write_record(out, head, change, DebeziumOp::Create),
+            RowsKind::Delete => self.write_record(out, head, change, DebeziumOp::Delete),
+            RowsKind::Update | RowsKind::PartialUpdate if changes_primary_key(change) => {
+                self.write_record(out, head, change, DebeziumOp::Delete)?;
+                self.write_record(out, head, change, DebeziumOp::Create)
             }
-            RowsKind::Update | RowsKind::PartialUpdate => self.record(out, head, change, Op::Update),
+            RowsKind::Update | RowsKind::PartialUpdate => {
+                self.write_record(out, head, change, DebeziumOp::Update)
+            }
         }
     }
 
-    fn record(
+    fn write_record(
         &mut self,
         out: &mut Vec<u8>,
-        head: &mut Head,
-        change: &Change<'_, '_>,
-        op: Op,
-    ) -> Result<(), Fault> {
+        head: &mut TransactionMetadata,
+        change: &ChangedRow<'_, '_>,
+        op: DebeziumOp,
+    ) -> Result<(), CorruptEvent> {
         out.extend_from_slice(b"{\"before\":");
         match &change.row.before {
-            Some(image) if op != Op::Create => self.image(out, change, image)?,
+            Some(image) if op != DebeziumOp::Create => self.write_image(out, change, image)?,
             _ => out.extend_from_slice(b"null"),
         }
         out.extend_from_slice(b",\"after\":");
         match &change.row.after {
-            Some(image) if op != Op::Delete => self.image(out, change, image)?,
+            Some(image) if op != DebeziumOp::Delete => self.write_image(out, change, image)?,
             _ => out.extend_from_slice(b"null"),
         }
         out.extend_from_slice(&self.front);
         put_integer(out, change.index);
         out.extend_from_slice(&self.middle);
-        let (total, of_table) = head.count(self.table);
+        let (total, of_table) = head.count_row(self.table);
         put_integer(out, total);
         out.extend_from_slice(b",\"data_collection_order\":");
         put_integer(out, of_table);
         out.extend_from_slice(match op {
-            Op::Create => b"},\"op\":\"c\"",
-            Op::Update => b"},\"op\":\"u\"",
-            Op::Delete => b"},\"op\":\"d\"",
+            DebeziumOp::Create => b"},\"op\":\"c\"",
+            DebeziumOp::Update => b"},\"op\":\"u\"",
+            DebeziumOp::Delete => b"},\"op\":\"d\"",
         });
-        out.extend_from_slice(&self.behind.1);
+        out.extend_from_slice(&self.record_end.1);
         Ok(())
     }
 
-    fn image(
+    fn write_image(
         &mut self,
         out: &mut Vec<u8>,
-        change: &Change<'_, '_>,
-        image: &Image<'_, '_>,
-    ) -> Result<(), Fault> {
+        change: &ChangedRow<'_, '_>,
+        image: &RowImage<'_, '_>,
+    ) -> Result<(), CorruptEvent> {
         out.push(b'{');
         let mut is_first = true;
         for field in image.fields() {
@@ -189,9 +202,9 @@ impl Debezium {
             }
             out.extend_from_slice(&column.label);
             match value_of(change.row, &field)? {
-                Told::Value(value) => put(out, column, &value, &mut self.room)?,
-                Told::Document(document) => put_json(out, &document, &mut self.room)?,
-                Told::Unknown => {
+                FieldValue::Value(value) => put(out, column, &value, &mut self.buffers)?,
+                FieldValue::Document(document) => put_json(out, &document, &mut self.buffers)?,
+                FieldValue::Unknown => {
                     out.truncate(start);
                     continue;
                 }
@@ -203,15 +216,15 @@ impl Debezium {
     }
 
     /// Writes a DDL statement.
-    pub(crate) fn definition(
+    pub(crate) fn write_definition(
         &mut self,
         out: &mut Vec<u8>,
-        definition: &Definition<'_>,
-        head: &Head,
-        at: &At<'_>,
+        definition: &DdlRecord<'_>,
+        head: &TransactionMetadata,
+        at: &EventCoordinates<'_>,
     ) {
         // Debezium writes whole milliseconds here.
-        let when_us = at.when_us(head) / 1000 * 1000;
+        let when_us = at.commit_time_us(head) / 1000 * 1000;
         out.extend_from_slice(b"{\"source\":");
         self.put_source(out, (definition.database, definition.table), head, (at, when_us));
         out.extend_from_slice(b"0,\"thread\":null,\"query\":null},\"ts_ms\":");
@@ -221,7 +234,7 @@ impl Debezium {
         out.extend_from_slice(b",\"schemaName\":null,\"ddl\":");
         put_string(out, definition.sql);
         out.extend_from_slice(b",\"tableChanges\":");
-        match definition.known {
+        match definition.schema {
             Some((changes, after)) => {
                 // An ALTER TABLE is recorded whatever it changes, a CREATE INDEX is not.
                 let is_alter = definition.sql.trim_start().get(..5);
@@ -240,8 +253,8 @@ impl Debezium {
         &self,
         out: &mut Vec<u8>,
         (database, table): (&str, Option<&str>),
-        head: &Head,
-        (at, when_us): (&At<'_>, u64),
+        head: &TransactionMetadata,
+        (at, when_us): (&EventCoordinates<'_>, u64),
     ) {
         out.extend_from_slice(&self.source);
         out.extend_from_slice(b",\"ts_ms\":");
@@ -266,7 +279,7 @@ impl Debezium {
     }
 }
 
-fn put_thread_and_query(out: &mut Vec<u8>, head: &Head) {
+fn put_thread_and_query(out: &mut Vec<u8>, head: &TransactionMetadata) {
     out.extend_from_slice(b",\"thread\":");
     match head.thread {
         Some(thread) => put_integer(out, thread),
@@ -293,8 +306,8 @@ fn put_times(out: &mut Vec<u8>, now_ns: u64) {
 }
 
 /// Returns whether an update changes the primary key.
-fn moves(change: &Change<'_, '_>) -> bool {
-    let Row { before: Some(before), after: Some(after) } = change.row else { return false };
+fn changes_primary_key(change: &ChangedRow<'_, '_>) -> bool {
+    let RowChange { before: Some(before), after: Some(after) } = change.row else { return false };
     change.plan.key.iter().any(|column| match (before.field(*column), after.field(*column)) {
         (Some(before), Some(after)) => before.bytes() != after.bytes(),
         _ => false,

@@ -7,10 +7,10 @@ use binlog::{DecodeError, PayloadError};
 /// Error of streaming changes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum StreamError {
     /// A log cannot be read.
     #[error(transparent)]
-    Log(#[from] logs::Error),
+    Log(#[from] logs::LogError),
     /// An event is corrupt, or not allowed at its position.
     #[error("{log} is corrupt at {offset}: {reason}")]
     Corrupt {
@@ -27,7 +27,7 @@ pub enum Error {
       (--schema=ddl) or from a server (--schema=mysql://…), or number the columns (--columns=numbered); for future \
       logs, set binlog_row_metadata=FULL on the source"
     )]
-    Nameless {
+    UnnamedColumns {
         /// Name of the log.
         log: String,
         /// Start of the rows event.
@@ -42,7 +42,7 @@ pub enum Error {
        logs (--schema=ddl), or number the columns (--columns=numbered); for future logs, set \
        binlog_row_metadata=FULL on the source"
     )]
-    Unfit {
+    NotOnServer {
         /// Name of the log.
         log: String,
         /// Start of the rows event.
@@ -56,7 +56,7 @@ pub enum Error {
       parsed defines the table: start with an older log, take the names from a server (--schema=mysql://…), or \
       number the columns (--columns=numbered)"
     )]
-    Undefined {
+    UndefinedTable {
         /// Name of the log.
         log: String,
         /// Start of the rows event.
@@ -77,7 +77,7 @@ pub enum Error {
         "the server sent {found:?} for column {column} of {table}, which does not match the column's type: if the \
       table was altered meanwhile, start again"
     )]
-    Row {
+    SnapshotValue {
         /// Database and name of the table.
         table: String,
         /// Number of the column, from 1.
@@ -120,7 +120,7 @@ pub enum Error {
     },
     /// A log ends within a transaction.
     #[error("{log} ends within the transaction that starts at {start}: its records are incomplete")]
-    Cut {
+    TornTransaction {
         /// Name of the log.
         log: String,
         /// Start of the transaction.
@@ -133,23 +133,25 @@ pub enum Error {
 
 /// Error of a single event, whose position the caller adds.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum EventError {
     /// The event is corrupt.
-    Fault(Fault),
-    Error(Error),
+    Corrupt(CorruptEvent),
+    Error(StreamError),
 }
 
-impl<F: Into<Fault>> From<F> for Refusal {
+impl<F: Into<CorruptEvent>> From<F> for EventError {
     fn from(fault: F) -> Self {
-        Self::Fault(fault.into())
+        Self::Corrupt(fault.into())
     }
 }
 
-impl Refusal {
+impl EventError {
     /// Adds the position of the event.
-    pub(crate) fn at(self, log: &str, offset: u64) -> Error {
+    pub(crate) fn at(self, log: &str, offset: u64) -> StreamError {
         match self {
-            Self::Fault(fault) => Error::Corrupt { log: log.to_owned(), offset, reason: fault.to_string() },
+            Self::Corrupt(fault) => {
+                StreamError::Corrupt { log: log.to_owned(), offset, reason: fault.to_string() }
+            }
             Self::Error(error) => error,
         }
     }
@@ -157,7 +159,7 @@ impl Refusal {
 
 /// Corruption of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum CorruptEvent {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error(transparent)]

@@ -2,7 +2,7 @@
 
 use binlog::Cursor;
 
-use crate::text::put_integer;
+use crate::json_writer::put_integer;
 
 /// Nesting depth of geometries. A server accepts more. Bounds the stack.
 const DEPTH_MAX: usize = 64;
@@ -10,71 +10,71 @@ const DEPTH_MAX: usize = 64;
 /// Appends a geometry in well-known binary form as text; `None` if it is malformed.
 pub(crate) fn put_wkt(out: &mut Vec<u8>, wkb: &[u8]) -> Option<()> {
     let mut cursor = Cursor::new(wkb);
-    put_geometry(out, &mut cursor, Named::Yes, DEPTH_MAX)?;
+    put_geometry(out, &mut cursor, WktTypeName::Yes, DEPTH_MAX)?;
     cursor.is_empty().then_some(())
 }
 
 /// Presence of the type name at the start of a geometry's text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum WktTypeName {
     Yes,
     No,
 }
 
 /// Structure of a geometry.
 #[derive(Clone, Copy)]
-enum Parts {
+enum WktParts {
     /// One point.
-    Place,
+    Point,
     /// List of points.
-    Places,
+    Points,
     /// List of lists of points.
     Lines,
     /// List of geometries, with type names or without.
-    Geometries(Named),
+    Geometries(WktTypeName),
 }
 
 /// Types by their code in the well-known binary form, from 1.
-const KINDS: [(&str, Parts); 7] = [
-    ("POINT", Parts::Place),
-    ("LINESTRING", Parts::Places),
-    ("POLYGON", Parts::Lines),
-    ("MULTIPOINT", Parts::Geometries(Named::No)),
-    ("MULTILINESTRING", Parts::Geometries(Named::No)),
-    ("MULTIPOLYGON", Parts::Geometries(Named::No)),
-    ("GEOMETRYCOLLECTION", Parts::Geometries(Named::Yes)),
+const GEOMETRY_KINDS: [(&str, WktParts); 7] = [
+    ("POINT", WktParts::Point),
+    ("LINESTRING", WktParts::Points),
+    ("POLYGON", WktParts::Lines),
+    ("MULTIPOINT", WktParts::Geometries(WktTypeName::No)),
+    ("MULTILINESTRING", WktParts::Geometries(WktTypeName::No)),
+    ("MULTIPOLYGON", WktParts::Geometries(WktTypeName::No)),
+    ("GEOMETRYCOLLECTION", WktParts::Geometries(WktTypeName::Yes)),
 ];
 
 // size  field
 //    1  1: little-endian, as servers always write it
 //    4  type
 //    *  parts: a point; or their number (4), then each
-fn put_geometry(out: &mut Vec<u8>, cursor: &mut Cursor<'_>, named: Named, depth: usize) -> Option<()> {
+fn put_geometry(out: &mut Vec<u8>, cursor: &mut Cursor<'_>, named: WktTypeName, depth: usize) -> Option<()> {
     (cursor.u8().ok()? == 1).then_some(())?;
-    let (name, parts) = *KINDS.get(usize::try_from(cursor.u32().ok()?).ok()?.checked_sub(1)?)?;
+    let (name, parts) = *GEOMETRY_KINDS.get(usize::try_from(cursor.u32().ok()?).ok()?.checked_sub(1)?)?;
     let depth = depth.checked_sub(1)?;
-    if named == Named::Yes {
+    if named == WktTypeName::Yes {
         out.extend_from_slice(name.as_bytes());
         out.push(b' ');
     }
     match parts {
-        Parts::Place => {
+        WktParts::Point => {
             out.push(b'(');
-            put_place(out, cursor)?;
+            put_point(out, cursor)?;
             out.push(b')');
             Some(())
         }
-        Parts::Places => listed(out, cursor, &mut put_place),
-        Parts::Lines => listed(out, cursor, &mut |out, cursor| listed(out, cursor, &mut put_place)),
-        Parts::Geometries(inner) => {
-            listed(out, cursor, &mut |out, cursor| put_geometry(out, cursor, inner, depth))
+        WktParts::Points => put_list(out, cursor, &mut put_point),
+        WktParts::Lines => put_list(out, cursor, &mut |out, cursor| put_list(out, cursor, &mut put_point)),
+        WktParts::Geometries(inner) => {
+            put_list(out, cursor, &mut |out, cursor| put_geometry(out, cursor, inner, depth))
         }
     }
 }
 
-type Put<'p> = &'p mut dyn FnMut(&mut Vec<u8>, &mut Cursor<'_>) -> Option<()>;
+type PutPart<'p> = &'p mut dyn FnMut(&mut Vec<u8>, &mut Cursor<'_>) -> Option<()>;
 
-fn listed(out: &mut Vec<u8>, cursor: &mut Cursor<'_>, put: Put<'_>) -> Option<()> {
+fn put_list(out: &mut Vec<u8>, cursor: &mut Cursor<'_>, put: PutPart<'_>) -> Option<()> {
     let count = cursor.u32().ok()?;
     if count == 0 {
         out.extend_from_slice(b"EMPTY");
@@ -88,7 +88,7 @@ fn listed(out: &mut Vec<u8>, cursor: &mut Cursor<'_>, put: Put<'_>) -> Option<()
     Some(())
 }
 
-fn put_place(out: &mut Vec<u8>, cursor: &mut Cursor<'_>) -> Option<()> {
+fn put_point(out: &mut Vec<u8>, cursor: &mut Cursor<'_>) -> Option<()> {
     for index in 0..2 {
         if index > 0 {
             out.push(b' ');
@@ -103,7 +103,7 @@ fn put_number(out: &mut Vec<u8>, number: f64) {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     match number.fract() == 0.0 && number.abs() < EXACT_MAX {
         true => put_integer(out, number as i64),
-        false => crate::text::put_float(out, number),
+        false => crate::json_writer::put_float(out, number),
     }
 }
 

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | turn events into records | [`Streamer`] |
 //! | stream whole logs | [`stream_log`] |
-//! | write the existing rows of tables before the changes | [`Snapshot`] |
-//! | buffer records and write many at a time | [`Output`] |
-//! | learn table definitions from the DDL in the log | [`Definitions`] |
-//! | resume where a run ended | [`Token`], [`Place`] |
+//! | write the existing rows of tables before the changes | [`SnapshotWriter`] |
+//! | buffer records and write many at a time | [`RecordSink`] |
+//! | learn table definitions from the DDL in the log | [`DdlSchema`] |
+//! | resume where a run ended | [`ResumeToken`], [`ResumePosition`] |
 //!
 //! Debezium records are written at once. Maxwell records wait until the end of their transaction is known. Memory is
 //! bounded whatever the transaction's size.
@@ -15,47 +15,47 @@
 //! This crate never talks to a server, reads a clock, or skips a change silently.
 #![forbid(unsafe_code)]
 
-mod catalogue;
-mod cell;
 mod change;
+mod column_catalogue;
+mod ddl_schema;
 mod debezium;
-mod defined;
-mod document;
+mod epoch;
 mod error;
-mod files;
+mod folder_sink;
 mod geometry;
-mod had;
-mod held;
-mod kept;
+mod json_document;
+mod json_writer;
 mod maxwell;
-mod moment;
-mod origin;
-mod output;
-mod pipe;
-mod plan;
-mod read;
+mod original_positions;
+mod pipe_sink;
+mod record_sink;
+mod resume_token;
+mod schema_files;
 mod seek;
 mod settings;
-mod snapshot;
-mod statement;
+mod snapshot_column;
+mod snapshot_writer;
+mod statement_effect;
+mod stream_gtid_state;
+mod stream_log;
 mod streamer;
-mod text;
-mod token;
-mod unscaled;
+mod table_plan;
+mod transaction_buffer;
+mod unscaled_decimal;
 mod value;
 
-pub use crate::catalogue::{Catalogue, Changed, ColumnFacts, TableFacts};
-pub use crate::change::Place;
-pub use crate::defined::Definitions;
-pub use crate::error::Error;
-pub use crate::files::{Files, lock_progress};
-pub use crate::had::{Had, HadGtids};
-pub use crate::output::{Output, Saved, To, saved};
-pub use crate::pipe::Pipe;
-pub use crate::plan::Nameless;
-pub use crate::read::{Boundary, Watch, define, stream_log};
+pub use crate::change::ResumePosition;
+pub use crate::column_catalogue::{ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema};
+pub use crate::ddl_schema::DdlSchema;
+pub use crate::error::StreamError;
+pub use crate::folder_sink::{FolderSink, lock_progress};
+pub use crate::pipe_sink::PipeSink;
+pub use crate::record_sink::{RecordSink, SavedProgress, SinkTarget, parse_progress};
+pub use crate::resume_token::{ResumeToken, ResumeTokenError};
 pub use crate::seek::seek;
-pub use crate::settings::{Envelope, Queries, Settings, Statements};
-pub use crate::snapshot::Snapshot;
-pub use crate::streamer::{Event, Large, Streamer};
-pub use crate::token::{Token, TokenError};
+pub use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
+pub use crate::snapshot_writer::SnapshotWriter;
+pub use crate::stream_gtid_state::{StreamGtidState, StreamGtids};
+pub use crate::stream_log::{StreamHooks, TransactionBoundary, apply_log_ddl, stream_log};
+pub use crate::streamer::{StreamEvent, StreamedPayload, Streamer};
+pub use crate::table_plan::UnnamedColumnPolicy;

@@ -4,50 +4,58 @@
 //! field `resume` of a transaction's last record is ours.
 
 use binlog::events::{Rows, RowsKind};
-use binlog::{Field, Image, Row, Value};
+use binlog::{RowChange, RowField, RowImage, Value};
 
-use crate::change::{At, Change, Definition, Head, Verb};
-use crate::document::put_document;
-use crate::error::{Error, Fault, Refusal};
-use crate::held::{Followed, Held, Prepared, Waiting, WaitingRows, put_resume};
-use crate::output::Output;
-use crate::plan::Plan;
-use crate::text::{put_inside, put_integer, put_string};
-use crate::token::Token;
+use crate::change::{ChangedRow, DdlRecord, DdlVerb, EventCoordinates, TransactionMetadata};
+use crate::error::{CorruptEvent, EventError, StreamError};
+use crate::json_document::put_document;
+use crate::json_writer::{put_escaped, put_integer, put_string};
+use crate::record_sink::RecordSink;
+use crate::resume_token::ResumeToken;
+use crate::table_plan::TablePlan;
+use crate::transaction_buffer::{
+    BufferedItem, BufferedRows, MoreRows, PreparedTable, TransactionBuffer, put_resume,
+};
 use crate::value::maxwell::put;
-use crate::value::{Room, Told, value_of};
+use crate::value::{FieldValue, ValueBuffers, value_of};
 
 /// Writer of Maxwell's records. It buffers them until the transaction ends, which gives its xid.
 #[derive(Debug, Default)]
-pub(crate) struct Maxwell {
-    held: Held,
+pub(crate) struct MaxwellWriter {
+    buffer: TransactionBuffer,
     /// Bytes before the xid, the same for all rows of an event.
     front: Vec<u8>,
     /// Bytes between the xid and the row's values, the same for all rows of an event.
     middle: Vec<u8>,
-    room: Room,
+    buffers: ValueBuffers,
 }
 
-impl Maxwell {
+impl MaxwellWriter {
     /// Buffers the rows of an event.
-    pub(crate) fn rows(
+    pub(crate) fn push_rows(
         &mut self,
         rows: &Rows<'_>,
-        prepared: &Prepared,
-        (head, at): (&mut Head, &At<'_>),
-    ) -> Result<(), Refusal> {
+        prepared: &PreparedTable,
+        (head, at): (&mut TransactionMetadata, &EventCoordinates<'_>),
+    ) -> Result<(), EventError> {
         let count = prepared.decoder.count(rows)?;
         if count == 0 {
             return Ok(());
         }
         head.rows += count;
-        self.announce(&prepared.plan, rows.kind, head, at);
+        self.prepare_rows(&prepared.plan, rows.kind, head, at);
         let (offset, front, middle) = (at.offset, self.front.as_slice(), self.middle.as_slice());
-        let waiting = WaitingRows { offset, front, middle, rows: *rows, count };
-        self.held.push_rows(&waiting, prepared).map_err(|error| Refusal::Error(error.into()))
+        let waiting = BufferedRows { offset, front, middle, rows: *rows, count };
+        self.buffer.push_rows(&waiting, prepared).map_err(|error| EventError::Error(error.into()))
     }
 
-    fn announce(&mut self, plan: &Plan, kind: RowsKind, head: &Head, at: &At<'_>) {
+    fn prepare_rows(
+        &mut self,
+        plan: &TablePlan,
+        kind: RowsKind,
+        head: &TransactionMetadata,
+        at: &EventCoordinates<'_>,
+    ) {
         let Self { front, middle, .. } = self;
         front.clear();
         front.push(b'{');
@@ -77,22 +85,22 @@ impl Maxwell {
     /// Ends the transaction: writes its records with its xid, if it has one. `token` resumes a run after it.
     pub(crate) fn end(
         &mut self,
-        output: &mut Output,
+        output: &mut RecordSink,
         xid: Option<u64>,
-        (log, token): (&str, &Token),
-    ) -> Result<(), Error> {
-        if self.held.is_empty() {
+        (log, token): (&str, &ResumeToken),
+    ) -> Result<(), StreamError> {
+        if self.buffer.is_empty() {
             return Ok(());
         }
-        let mut number = Number { xid, offset: 0, last: None };
-        let Self { held, room, .. } = self;
+        let mut number = MaxwellRowNumber { xid, offset: 0, last: None };
+        let Self { buffer: held, buffers: room, .. } = self;
         held.release(|waiting| match waiting {
-            Waiting::Rows(waiting, prepared, followed) => {
-                number.last = if *followed == Followed::Yes { None } else { Some(waiting.count - 1) };
+            BufferedItem::Rows(waiting, prepared, followed) => {
+                number.last = if *followed == MoreRows::Yes { None } else { Some(waiting.count - 1) };
                 let told = put_rows(output, (waiting, prepared), &mut number, room);
                 told.map_err(|refusal| refusal.at(log, waiting.offset))
             }
-            Waiting::Record(record) => {
+            BufferedItem::Record(record) => {
                 output.bytes.extend_from_slice(record);
                 Ok(())
             }
@@ -102,19 +110,19 @@ impl Maxwell {
     }
 
     /// Buffers the record of a DDL statement on a table or a database.
-    pub(crate) fn definition(
+    pub(crate) fn push_definition(
         &mut self,
-        definition: &Definition<'_>,
-        (head, at): (&Head, &At<'_>),
-    ) -> Result<(), Error> {
+        definition: &DdlRecord<'_>,
+        (head, at): (&TransactionMetadata, &EventCoordinates<'_>),
+    ) -> Result<(), StreamError> {
         let (verb, thing) = match (definition.verb, definition.table) {
-            (Verb::Truncate, _) => return Ok(()),
-            (Verb::Create, Some(_)) => ("create", "table"),
-            (Verb::Alter, Some(_)) => ("alter", "table"),
-            (Verb::Drop, Some(_)) => ("drop", "table"),
-            (Verb::Create, None) => ("create", "database"),
-            (Verb::Alter, None) => ("alter", "database"),
-            (Verb::Drop, None) => ("drop", "database"),
+            (DdlVerb::Truncate, _) => return Ok(()),
+            (DdlVerb::Create, Some(_)) => ("create", "table"),
+            (DdlVerb::Alter, Some(_)) => ("alter", "table"),
+            (DdlVerb::Drop, Some(_)) => ("drop", "table"),
+            (DdlVerb::Create, None) => ("create", "database"),
+            (DdlVerb::Alter, None) => ("alter", "database"),
+            (DdlVerb::Drop, None) => ("drop", "database"),
         };
         let mut record = format!("{{\"type\":\"{thing}-{verb}\",").into_bytes();
         let out = &mut record;
@@ -126,13 +134,13 @@ impl Maxwell {
         put_position(out, at);
         put_gtid(out, head);
         out.extend_from_slice(b"}\n");
-        Ok(self.held.push_record(&record)?)
+        Ok(self.buffer.push_record(&record)?)
     }
 }
 
 /// Xid, and number of the current row in the transaction.
 #[derive(Clone, Copy, Debug)]
-struct Number {
+struct MaxwellRowNumber {
     xid: Option<u64>,
     /// Number of the row in the transaction, from 0.
     offset: u64,
@@ -141,27 +149,27 @@ struct Number {
 }
 
 fn put_rows(
-    output: &mut Output,
-    (waiting, prepared): (&WaitingRows<'_>, &Prepared),
-    number: &mut Number,
-    room: &mut Room,
-) -> Result<(), Refusal> {
-    let Prepared { plan, decoder } = prepared;
+    output: &mut RecordSink,
+    (waiting, prepared): (&BufferedRows<'_>, &PreparedTable),
+    number: &mut MaxwellRowNumber,
+    room: &mut ValueBuffers,
+) -> Result<(), EventError> {
+    let PreparedTable { plan, decoder } = prepared;
     for (row, index) in decoder.rows(&waiting.rows).zip(0..) {
         // Drain before the record: the last one must still be in the buffer when the transaction ends.
-        output.drain_if_full().map_err(|error| Refusal::Error(error.into()))?;
+        output.drain_if_full().map_err(|error| EventError::Error(error.into()))?;
         let out = &mut output.bytes;
         out.extend_from_slice(waiting.front);
         put_number(out, number, index);
         out.extend_from_slice(waiting.middle);
-        let change = Change { plan, kind: waiting.rows.kind, index, row: &row? };
+        let change = ChangedRow { plan, kind: waiting.rows.kind, index, row: &row? };
         put_values(out, &change, room)?;
         number.offset += 1;
     }
     Ok(())
 }
 
-fn put_number(out: &mut Vec<u8>, number: &Number, index: u64) {
+fn put_number(out: &mut Vec<u8>, number: &MaxwellRowNumber, index: u64) {
     if let Some(xid) = number.xid {
         out.extend_from_slice(b",\"xid\":");
         put_integer(out, xid);
@@ -174,8 +182,12 @@ fn put_number(out: &mut Vec<u8>, number: &Number, index: u64) {
     }
 }
 
-fn put_values(out: &mut Vec<u8>, change: &Change<'_, '_>, room: &mut Room) -> Result<(), Fault> {
-    let Row { before, after } = change.row;
+fn put_values(
+    out: &mut Vec<u8>,
+    change: &ChangedRow<'_, '_>,
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
+    let RowChange { before, after } = change.row;
     match (before, after) {
         (None, Some(image)) | (Some(image), None) => put_image(out, change, image, room)?,
         (Some(before), Some(after)) => {
@@ -185,7 +197,7 @@ fn put_values(out: &mut Vec<u8>, change: &Change<'_, '_>, room: &mut Room) -> Re
                 put_old(out, change, before.fields().zip(after.fields()), room)?;
             } else {
                 put_merged(out, change, (before, after), room)?;
-                put_old(out, change, pairs(before, after), room)?;
+                put_old(out, change, common_fields(before, after), room)?;
             }
         }
         (None, None) => {}
@@ -203,16 +215,16 @@ fn put_names(out: &mut Vec<u8>, database: &str, table: Option<&str>) {
     }
 }
 
-fn put_position(out: &mut Vec<u8>, at: &At<'_>) {
+fn put_position(out: &mut Vec<u8>, at: &EventCoordinates<'_>) {
     out.extend_from_slice(b",\"position\":");
     out.push(b'"');
-    put_inside(out, at.log.as_bytes());
+    put_escaped(out, at.log.as_bytes());
     out.push(b':');
     put_integer(out, at.position);
     out.push(b'"');
 }
 
-fn put_gtid(out: &mut Vec<u8>, head: &Head) {
+fn put_gtid(out: &mut Vec<u8>, head: &TransactionMetadata) {
     if let Some(gtid) = &head.gtid {
         out.extend_from_slice(b",\"gtid\":");
         put_string(out, gtid);
@@ -221,10 +233,10 @@ fn put_gtid(out: &mut Vec<u8>, head: &Head) {
 
 fn put_image(
     out: &mut Vec<u8>,
-    change: &Change<'_, '_>,
-    image: &Image<'_, '_>,
-    room: &mut Room,
-) -> Result<(), Fault> {
+    change: &ChangedRow<'_, '_>,
+    image: &RowImage<'_, '_>,
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
     let mut is_first = true;
     for field in image.fields() {
         put_field(out, change, &field, (&mut is_first, room))?;
@@ -235,10 +247,10 @@ fn put_image(
 /// Appends the row after an update. Columns missing from that image have their value before.
 fn put_merged(
     out: &mut Vec<u8>,
-    change: &Change<'_, '_>,
-    (before, after): (&Image<'_, '_>, &Image<'_, '_>),
-    room: &mut Room,
-) -> Result<(), Fault> {
+    change: &ChangedRow<'_, '_>,
+    (before, after): (&RowImage<'_, '_>, &RowImage<'_, '_>),
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
     let (mut before, mut is_first) = (before.fields().peekable(), true);
     for field in after.fields() {
         while let Some(left_out) = before.next_if(|before| before.index() < field.index()) {
@@ -256,10 +268,10 @@ fn put_merged(
 /// Appends the values before the update of the columns that it changed.
 fn put_old<'d, 'a>(
     out: &mut Vec<u8>,
-    change: &Change<'_, '_>,
-    pairs: impl Iterator<Item = (Field<'d, 'a>, Field<'d, 'a>)>,
-    room: &mut Room,
-) -> Result<(), Fault> {
+    change: &ChangedRow<'_, '_>,
+    pairs: impl Iterator<Item = (RowField<'d, 'a>, RowField<'d, 'a>)>,
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
     let start = out.len();
     out.extend_from_slice(b"},\"old\":{");
     let mut is_first = true;
@@ -275,10 +287,10 @@ fn put_old<'d, 'a>(
 }
 
 /// Returns the columns that both images have.
-fn pairs<'d, 'a>(
-    before: &Image<'d, 'a>,
-    after: &Image<'d, 'a>,
-) -> impl Iterator<Item = (Field<'d, 'a>, Field<'d, 'a>)> {
+fn common_fields<'d, 'a>(
+    before: &RowImage<'d, 'a>,
+    after: &RowImage<'d, 'a>,
+) -> impl Iterator<Item = (RowField<'d, 'a>, RowField<'d, 'a>)> {
     let mut after = after.fields().peekable();
     before.fields().filter_map(move |before| {
         while after.next_if(|after| after.index() < before.index()).is_some() {}
@@ -286,7 +298,7 @@ fn pairs<'d, 'a>(
     })
 }
 
-fn is_changed(before: &Field<'_, '_>, after: &Field<'_, '_>) -> bool {
+fn is_changed(before: &RowField<'_, '_>, after: &RowField<'_, '_>) -> bool {
     match after.is_partial().then(|| after.value()) {
         Some(Ok(Value::JsonChanges(changes))) => changes.iter().next().is_some(),
         _ => before.bytes() != after.bytes(),
@@ -295,10 +307,10 @@ fn is_changed(before: &Field<'_, '_>, after: &Field<'_, '_>) -> bool {
 
 fn put_field(
     out: &mut Vec<u8>,
-    change: &Change<'_, '_>,
-    field: &Field<'_, '_>,
-    (is_first, room): (&mut bool, &mut Room),
-) -> Result<(), Fault> {
+    change: &ChangedRow<'_, '_>,
+    field: &RowField<'_, '_>,
+    (is_first, room): (&mut bool, &mut ValueBuffers),
+) -> Result<(), CorruptEvent> {
     let column = &change.plan.columns[field.index()];
     let start = out.len();
     if !*is_first {
@@ -306,9 +318,9 @@ fn put_field(
     }
     out.extend_from_slice(&column.label);
     match value_of(change.row, field)? {
-        Told::Value(value) => put(out, column, &value, room)?,
-        Told::Document(document) => put_document(out, &document, &mut room.bytes)?,
-        Told::Unknown => {
+        FieldValue::Value(value) => put(out, column, &value, room)?,
+        FieldValue::Document(document) => put_document(out, &document, &mut room.bytes)?,
+        FieldValue::Unknown => {
             out.truncate(start);
             return Ok(());
         }

@@ -1,22 +1,22 @@
 //! Settings of a stream.
 
-use filter::Filter;
+use filter::ReplicationFilter;
 
-use crate::plan::Nameless;
+use crate::table_plan::UnnamedColumnPolicy;
 
 /// Settings of a stream.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct StreamSettings {
     /// Format of the records.
     pub envelope: Envelope,
     /// Databases and tables to stream.
-    pub filter: Filter,
+    pub filter: ReplicationFilter,
     /// Treatment of columns whose names the log lacks.
-    pub nameless: Nameless,
+    pub unnamed_columns: UnnamedColumnPolicy,
     /// Treatment of changes logged as statements.
-    pub statements: Statements,
+    pub statements: StatementPolicy,
     /// Inclusion of the original statement in records.
-    pub queries: Queries,
+    pub query_text: QueryText,
     /// Name of the source in every record: Debezium's topic prefix.
     pub name: String,
     /// Program version in every Debezium record.
@@ -41,27 +41,27 @@ impl Envelope {
         }
     }
 
-    pub(crate) fn of(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         [Self::Debezium, Self::Maxwell].into_iter().find(|envelope| envelope.name() == name)
     }
 }
 
 /// Treatment of changes logged as statements, without the rows that they change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Statements {
+pub enum StatementPolicy {
     /// Return an error.
     #[default]
-    Refused,
+    Refuse,
     /// Skip them.
-    Skipped,
+    Skip,
 }
 
 /// Inclusion of the original statement in records, if the source logs it (`binlog_rows_query_log_events`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Queries {
+pub enum QueryText {
     /// Leave it out, as Debezium and Maxwell do by default.
     #[default]
-    Untold,
+    Omit,
     /// Include it.
-    Told,
+    Include,
 }

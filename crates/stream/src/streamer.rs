@@ -5,45 +5,45 @@ use std::sync::Arc;
 
 use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap, TransactionPayload};
 use binlog::{
-    EVENT_SIZE_MAX, Event as Body, EventType, Format, Outline, PayloadOpener, RawEvent, Role, RowDecoder,
-    Table, Tables, TrackError, Tracker, TransactionId,
+    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, PayloadOpener, RawEvent, RowDecoder,
+    Table, TableRegistry, TrackError, TransactionId, TransactionOutline, TransactionTracker,
 };
-use logs::Positions;
+use logs::RewritePositions;
 
-use crate::catalogue::{Catalogue, Changed};
-use crate::change::{At, Change, Definition, Head, Place, Verb};
-use crate::debezium::{Debezium, Ended};
-use crate::defined::Definitions;
-use crate::error::{Error, Refusal};
-use crate::held::{Prepared, put_resume};
-use crate::maxwell::Maxwell;
-use crate::origin::Origin;
-use crate::output::Output;
-use crate::plan::{Nameless, Plan};
-use crate::settings::{Envelope, Queries, Settings, Statements};
-use crate::statement::{Statement, define, text};
-use crate::token::Token;
+use crate::change::{ChangedRow, DdlRecord, DdlVerb, EventCoordinates, ResumePosition, TransactionMetadata};
+use crate::column_catalogue::{ColumnCatalogue, SchemaMismatch};
+use crate::ddl_schema::DdlSchema;
+use crate::debezium::{DebeziumWriter, EndRecord};
+use crate::error::{EventError, StreamError};
+use crate::maxwell::MaxwellWriter;
+use crate::original_positions::OriginalPositions;
+use crate::record_sink::RecordSink;
+use crate::resume_token::ResumeToken;
+use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
+use crate::statement_effect::{StatementEffect, apply_ddl, statement_text};
+use crate::table_plan::{TablePlan, UnnamedColumnPolicy};
+use crate::transaction_buffer::{PreparedTable, put_resume};
 
 /// Converter of events to records.
 ///
 /// It takes events in log order, writes whole records, and returns a resume position after each transaction.
 #[derive(Debug)]
 pub struct Streamer {
-    settings: Settings,
-    tracker: Tracker,
-    tables: Tables,
-    catalogue: Option<Catalogue>,
-    known: HashMap<u64, Known>,
-    writer: Writer,
-    open: Open,
+    settings: StreamSettings,
+    tracker: TransactionTracker,
+    tables: TableRegistry,
+    catalogue: Option<ColumnCatalogue>,
+    known_tables: HashMap<u64, StreamTable>,
+    writer: EnvelopeWriter,
+    open: CurrentTransaction,
     opener: Option<PayloadOpener>,
     /// Positions in the source's log, if the current log was rewritten.
-    origin: Option<Origin>,
+    original_positions: Option<OriginalPositions>,
 }
 
 /// An event and its position.
 #[derive(Clone, Copy, Debug)]
-pub struct Event<'e> {
+pub struct StreamEvent<'e> {
     /// Name of the log on its server.
     pub log: &'e str,
     /// Start of the event, in bytes from the log's start.
@@ -51,14 +51,14 @@ pub struct Event<'e> {
     /// The event. Its checksum has been verified.
     pub raw: RawEvent<'e>,
     /// Format of the log, which decoding needs.
-    pub format: &'e Format,
+    pub format: &'e EventFormat,
     /// Time at which the records are written, in nanoseconds since 1970.
     pub now_ns: u64,
 }
 
 /// A payload that is streamed because it is too large for memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Large {
+pub struct StreamedPayload {
     /// Start of its event in the source's log.
     position: u64,
     /// End of its event in the log being read.
@@ -67,8 +67,8 @@ pub struct Large {
 
 /// The transaction being read.
 #[derive(Debug, Default)]
-struct Open {
-    head: Head,
+struct CurrentTransaction {
+    head: TransactionMetadata,
     /// Xid of its commit.
     xid: Option<u64>,
     /// True if it is a DDL statement without rows.
@@ -77,86 +77,86 @@ struct Open {
 
 /// A table from the log, prepared for streaming.
 #[derive(Debug)]
-struct Known {
+struct StreamTable {
     /// Table as in the log.
     table: Arc<Table>,
     /// Table with column names from the catalogue, and decoders for it.
     named: Option<(Arc<Table>, Vec<Arc<RowDecoder>>)>,
-    meant: Meant,
+    selection: TableSelection,
 }
 
 /// Decision on streaming a table's rows.
 #[derive(Clone, Debug)]
-enum Meant {
-    Yes(Arc<Plan>),
+enum TableSelection {
+    Selected(Arc<TablePlan>),
     /// Error: its columns have no names.
-    Nameless,
+    UnnamedColumns,
     /// Error: neither the log nor the server has names for its columns.
-    Unfit,
+    NotOnServer,
     /// Error: its columns have no names, and no DDL statement in the log defines it.
     Undefined,
-    No,
+    Excluded,
 }
 
 #[derive(Debug)]
-enum Writer {
-    Debezium(Box<Debezium>),
-    Maxwell(Box<Maxwell>),
+enum EnvelopeWriter {
+    Debezium(Box<DebeziumWriter>),
+    Maxwell(Box<MaxwellWriter>),
 }
 
 /// Position of an event, and the format to decode it with.
 #[derive(Clone, Copy)]
-struct Within<'w> {
-    at: At<'w>,
-    format: &'w Format,
+struct ContentContext<'w> {
+    at: EventCoordinates<'w>,
+    format: &'w EventFormat,
 }
 
 impl Streamer {
     /// Creates a streamer for a log's start, or a position between two transactions.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: StreamSettings) -> Self {
         let writer = match settings.envelope {
             Envelope::Debezium => {
-                Writer::Debezium(Box::new(Debezium::new(&settings.name, &settings.version)))
+                EnvelopeWriter::Debezium(Box::new(DebeziumWriter::new(&settings.name, &settings.version)))
             }
-            Envelope::Maxwell => Writer::Maxwell(Box::default()),
+            Envelope::Maxwell => EnvelopeWriter::Maxwell(Box::default()),
         };
         Self {
             settings,
-            tracker: Tracker::new(),
-            tables: Tables::new(),
+            tracker: TransactionTracker::new(),
+            tables: TableRegistry::new(),
             catalogue: None,
-            known: HashMap::new(),
+            known_tables: HashMap::new(),
             writer,
-            open: Open::default(),
+            open: CurrentTransaction::default(),
             opener: Some(PayloadOpener::new()),
-            origin: None,
+            original_positions: None,
         }
     }
 
     /// Starts or resumes a log. `positions` lists the positions in the source's log, if the log was rewritten; records
     /// then state these.
-    pub fn begin_log(&mut self, positions: Option<Positions>) {
-        self.origin = positions.map(Origin::new);
+    pub fn begin_log(&mut self, positions: Option<RewritePositions>) {
+        self.original_positions = positions.map(OriginalPositions::new);
     }
 
     /// Uses a catalogue for column names that the log lacks.
-    pub fn with_catalogue(self, catalogue: Catalogue) -> Self {
+    pub fn with_column_catalogue(self, catalogue: ColumnCatalogue) -> Self {
         Self { catalogue: Some(catalogue), ..self }
     }
 
     /// Returns the current table definitions, if they come from the log's DDL statements.
-    pub fn definitions(&self) -> Option<&Definitions> {
-        self.catalogue.as_ref().and_then(Catalogue::definitions)
+    pub fn definitions(&self) -> Option<&DdlSchema> {
+        self.catalogue.as_ref().and_then(ColumnCatalogue::definitions)
     }
 
     /// Takes the list of tables that the log redefines after rows for which a newer definition was used. Each
     /// redefinition is returned once.
-    pub fn take_changed(&mut self) -> Vec<Changed> {
-        self.catalogue.as_mut().map(Catalogue::take_changed).unwrap_or_default()
+    pub fn take_mismatches(&mut self) -> Vec<SchemaMismatch> {
+        self.catalogue.as_mut().map(ColumnCatalogue::take_mismatches).unwrap_or_default()
     }
 
     /// Returns the transaction that has started but not ended.
-    pub const fn open(&self) -> Option<&Outline> {
+    pub const fn open_transaction(&self) -> Option<&TransactionOutline> {
         self.tracker.open()
     }
 
@@ -166,14 +166,18 @@ impl Streamer {
     ///
     /// If the event is corrupt or not allowed at its position, its change cannot be streamed, or the output cannot be
     /// written.
-    pub fn take(&mut self, event: &Event<'_>, output: &mut Output) -> Result<Option<Token>, Error> {
-        let at = self.at(event)?;
-        let within = Within { at, format: event.format };
-        let ended = self.follow(event).map_err(|reason| corrupt(&at, reason))?;
-        self.content(&event.raw, within, output).map_err(|refusal| refusal.at(at.log, at.offset))?;
+    pub fn take(
+        &mut self,
+        event: &StreamEvent<'_>,
+        output: &mut RecordSink,
+    ) -> Result<Option<ResumeToken>, StreamError> {
+        let at = self.coordinates(event)?;
+        let within = ContentContext { at, format: event.format };
+        let ended = self.track(event).map_err(|reason| corrupt(&at, reason))?;
+        self.take_content(&event.raw, within, output).map_err(|refusal| refusal.at(at.log, at.offset))?;
         let Some(outline) = ended else { return Ok(None) };
-        let token = self.token(&at, outline.end)?;
-        self.end(&token, &at, output)?;
+        let token = self.resume_token(&at, outline.end)?;
+        self.end_transaction(&token, &at, output)?;
         Ok(Some(token))
     }
 
@@ -185,17 +189,17 @@ impl Streamer {
     /// As [`Streamer::take`].
     pub fn begin_payload(
         &mut self,
-        event: &Event<'_>,
+        event: &StreamEvent<'_>,
         end: u64,
         uncompressed_size: Option<u64>,
-    ) -> Result<Large, Error> {
-        let at = self.at(event)?;
-        self.follow(event).map_err(|reason| corrupt(&at, reason))?;
-        let position = match &mut self.origin {
-            Some(origin) => origin.open((event.offset, end), uncompressed_size, event.format),
+    ) -> Result<StreamedPayload, StreamError> {
+        let at = self.coordinates(event)?;
+        self.track(event).map_err(|reason| corrupt(&at, reason))?;
+        let position = match &mut self.original_positions {
+            Some(origin) => origin.begin_payload((event.offset, end), uncompressed_size, event.format),
             None => at.position,
         };
-        Ok(Large { position, end })
+        Ok(StreamedPayload { position, end })
     }
 
     /// Takes an event of the current payload.
@@ -205,12 +209,15 @@ impl Streamer {
     /// As [`Streamer::take`].
     pub fn take_inside(
         &mut self,
-        event: &Event<'_>,
-        large: &Large,
-        output: &mut Output,
-    ) -> Result<(), Error> {
-        let at = self.inside(&event.raw, At { position: large.position, ..at(event) });
-        self.content(&event.raw, Within { at, format: event.format }, output)
+        event: &StreamEvent<'_>,
+        large: &StreamedPayload,
+        output: &mut RecordSink,
+    ) -> Result<(), StreamError> {
+        let at = self.coordinates_in_payload(
+            &event.raw,
+            EventCoordinates { position: large.position, ..event_coordinates(event) },
+        );
+        self.take_content(&event.raw, ContentContext { at, format: event.format }, output)
             .map_err(|refusal| refusal.at(at.log, at.offset))
     }
 
@@ -221,44 +228,51 @@ impl Streamer {
     /// If the output cannot be written.
     pub fn end_payload(
         &mut self,
-        event: &Event<'_>,
-        large: &Large,
-        output: &mut Output,
-    ) -> Result<Token, Error> {
-        let at = At { position: large.position, ..at(event) };
-        let token = self.token(&at, large.end)?;
-        self.end(&token, &at, output)?;
+        event: &StreamEvent<'_>,
+        large: &StreamedPayload,
+        output: &mut RecordSink,
+    ) -> Result<ResumeToken, StreamError> {
+        let at = EventCoordinates { position: large.position, ..event_coordinates(event) };
+        let token = self.resume_token(&at, large.end)?;
+        self.end_transaction(&token, &at, output)?;
         Ok(token)
     }
 
-    fn at<'e>(&mut self, event: &Event<'e>) -> Result<At<'e>, Error> {
-        let at = at(event);
-        Ok(match &mut self.origin {
-            Some(origin) => At { position: origin.event(event.offset, &event.raw)?, ..at },
+    fn coordinates<'e>(&mut self, event: &StreamEvent<'e>) -> Result<EventCoordinates<'e>, StreamError> {
+        let at = event_coordinates(event);
+        Ok(match &mut self.original_positions {
+            Some(origin) => {
+                EventCoordinates { position: origin.begin_event(event.offset, &event.raw)?, ..at }
+            }
             None => at,
         })
     }
 
     /// Returns the coordinates of an event in a payload, whose own coordinates are `payload`.
-    fn inside<'e>(&mut self, raw: &RawEvent<'_>, payload: At<'e>) -> At<'e> {
+    fn coordinates_in_payload<'e>(
+        &mut self,
+        raw: &RawEvent<'_>,
+        payload: EventCoordinates<'e>,
+    ) -> EventCoordinates<'e> {
         let header = raw.header();
-        let position = self.origin.as_mut().and_then(|origin| origin.inside(raw.bytes().len()));
+        let position =
+            self.original_positions.as_mut().and_then(|origin| origin.next_in_payload(raw.bytes().len()));
         let position = position.unwrap_or(payload.position);
-        At { timestamp: header.timestamp, server_id: header.server_id, position, ..payload }
+        EventCoordinates { timestamp: header.timestamp, server_id: header.server_id, position, ..payload }
     }
 
     /// Returns the position to resume at after the transaction, whose last event ends at `end`.
-    fn token(&mut self, at: &At<'_>, end: u64) -> Result<Token, Error> {
-        let position = match &mut self.origin {
-            Some(origin) => origin.end(end).map_err(|reason| corrupt(at, reason))?,
+    fn resume_token(&mut self, at: &EventCoordinates<'_>, end: u64) -> Result<ResumeToken, StreamError> {
+        let position = match &mut self.original_positions {
+            Some(origin) => origin.end_transaction(end).map_err(|reason| corrupt(at, reason))?,
             None => end,
         };
-        let place = Place { log: at.log.to_owned(), position };
-        Ok(Token { place, gtid: self.open.head.gtid.clone() })
+        let place = ResumePosition { log: at.log.to_owned(), position };
+        Ok(ResumeToken { place, gtid: self.open.head.gtid.clone() })
     }
 
     /// Tracks the log's grammar. Returns the transaction that ends with this event.
-    fn follow(&mut self, event: &Event<'_>) -> Result<Option<Outline>, String> {
+    fn track(&mut self, event: &StreamEvent<'_>) -> Result<Option<TransactionOutline>, String> {
         let tracked = match self.tracker.track(event.offset, &event.raw, event.format) {
             Ok(tracked) => tracked,
             Err(TrackError::Decode(error)) => return Err(error.to_string()),
@@ -269,35 +283,40 @@ impl Streamer {
             self.open.head.clear();
             (self.open.xid, self.open.is_definition) = (None, false);
             if let Some(outline) = outline {
-                begin(&mut self.open.head, outline);
+                begin_transaction(&mut self.open.head, outline);
             }
         }
         Ok(tracked.ended)
     }
 
-    fn end(&mut self, token: &Token, at: &At<'_>, output: &mut Output) -> Result<(), Error> {
-        let Open { head, xid, is_definition } = &mut self.open;
+    fn end_transaction(
+        &mut self,
+        token: &ResumeToken,
+        at: &EventCoordinates<'_>,
+        output: &mut RecordSink,
+    ) -> Result<(), StreamError> {
+        let CurrentTransaction { head, xid, is_definition } = &mut self.open;
         match &mut self.writer {
-            Writer::Debezium(debezium) => {
+            EnvelopeWriter::Debezium(debezium) => {
                 let ended = debezium.end(&mut output.bytes, head, at, token);
-                if ended == Ended::Untold && *is_definition {
+                if ended == EndRecord::Omitted && *is_definition {
                     put_resume(&mut output.bytes, token);
                 }
                 output.drain_if_full()?;
             }
-            Writer::Maxwell(maxwell) => maxwell.end(output, *xid, (at.log, token))?,
+            EnvelopeWriter::Maxwell(maxwell) => maxwell.end(output, *xid, (at.log, token))?,
         }
         head.clear();
         (*xid, *is_definition) = (None, false);
         Ok(())
     }
 
-    fn content(
+    fn take_content(
         &mut self,
         raw: &RawEvent<'_>,
-        within: Within<'_>,
-        output: &mut Output,
-    ) -> Result<(), Refusal> {
+        within: ContentContext<'_>,
+        output: &mut RecordSink,
+    ) -> Result<(), EventError> {
         let mut plain = Vec::new();
         let raw = match is_compressed(raw.event_type()) {
             true => {
@@ -307,125 +326,135 @@ impl Streamer {
             false => *raw,
         };
         match raw.decode(within.format)? {
-            Body::TableMap(map) => self.map(&map, within)?,
+            Body::TableMap(map) => self.take_table_map(&map, within)?,
             Body::WriteRows(rows) | Body::UpdateRows(rows) | Body::DeleteRows(rows) => {
-                self.rows(&rows, within, output)?;
+                self.take_rows(&rows, within, output)?;
             }
-            Body::Query(query) => self.query(&query, &raw, within, output)?,
+            Body::Query(query) => self.take_query(&query, &raw, within, output)?,
             Body::TransactionPayload(payload) => {
                 let end = within.at.offset + raw.bytes().len() as u64;
-                self.payload(&payload, end, within, output)?
+                self.take_payload(&payload, end, within, output)?
             }
             Body::Xid(xid) => self.open.xid = Some(xid.xid),
-            Body::RowsQuery(RowsQuery { sql, .. }) => self.rows_query(sql),
-            Body::MariadbAnnotateRows(annotate) => self.rows_query(annotate.sql),
-            Body::MariadbGtid(_) if Role::of(&raw, within.format)? == Role::GtidAndBegin => {
-                self.begin(&within, output)
+            Body::RowsQuery(RowsQuery { sql, .. }) => self.take_rows_query(sql),
+            Body::MariadbAnnotateRows(annotate) => self.take_rows_query(annotate.sql),
+            Body::MariadbGtid(_) if EventRole::of(&raw, within.format)? == EventRole::GtidAndBegin => {
+                self.write_begin(&within, output)
             }
-            Body::ExecuteLoadQuery(load) => self.statement_rows(load.query.sql, &within)?,
+            Body::ExecuteLoadQuery(load) => self.take_statement_change(load.query.sql, &within)?,
             Body::Incident(_) => {
                 let (log, offset) = (within.at.log.to_owned(), within.at.offset);
-                return Err(Refusal::Error(Error::Incident { log, offset }));
+                return Err(EventError::Error(StreamError::Incident { log, offset }));
             }
             event => {
                 if let Some(rows) = event.rows() {
-                    self.rows(rows, within, output)?;
+                    self.take_rows(rows, within, output)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, within: &Within<'_>, output: &mut Output) {
-        if let Writer::Debezium(debezium) = &mut self.writer {
+    fn write_begin(&mut self, within: &ContentContext<'_>, output: &mut RecordSink) {
+        if let EnvelopeWriter::Debezium(debezium) = &mut self.writer {
             debezium.begin(&mut output.bytes, &self.open.head, &within.at);
         }
     }
 
-    fn payload(
+    fn take_payload(
         &mut self,
         payload: &TransactionPayload<'_>,
         end: u64,
-        mut within: Within<'_>,
-        output: &mut Output,
-    ) -> Result<(), Refusal> {
-        if let Some(origin) = &mut self.origin {
+        mut within: ContentContext<'_>,
+        output: &mut RecordSink,
+    ) -> Result<(), EventError> {
+        if let Some(origin) = &mut self.original_positions {
             let at = (within.at.offset, end);
-            within.at.position = origin.open(at, payload.uncompressed_size, within.format);
+            within.at.position = origin.begin_payload(at, payload.uncompressed_size, within.format);
         }
         let format = within.format.inside_payload();
         let mut opener = self.opener.take().unwrap_or_default();
-        let told = self.payload_events(payload, (within, &format), &mut opener, output);
+        let told = self.take_payload_events(payload, (within, &format), &mut opener, output);
         self.opener = Some(opener);
         told
     }
 
-    fn payload_events(
+    fn take_payload_events(
         &mut self,
         payload: &TransactionPayload<'_>,
-        (within, format): (Within<'_>, &Format),
+        (within, format): (ContentContext<'_>, &EventFormat),
         opener: &mut PayloadOpener,
-        output: &mut Output,
-    ) -> Result<(), Refusal> {
+        output: &mut RecordSink,
+    ) -> Result<(), EventError> {
         let mut events = opener.open(payload)?;
         while let Some(raw) = events.next_event()? {
-            let at = self.inside(&raw, within.at);
-            self.content(&raw, Within { at, format }, output)?;
+            let at = self.coordinates_in_payload(&raw, within.at);
+            self.take_content(&raw, ContentContext { at, format }, output)?;
         }
         Ok(())
     }
 
-    fn query(
+    fn take_query(
         &mut self,
         query: &Query<'_>,
         raw: &RawEvent<'_>,
-        within: Within<'_>,
-        output: &mut Output,
-    ) -> Result<(), Refusal> {
-        match Role::of(raw, within.format)? {
-            Role::Begin => {
+        within: ContentContext<'_>,
+        output: &mut RecordSink,
+    ) -> Result<(), EventError> {
+        match EventRole::of(raw, within.format)? {
+            EventRole::Begin => {
                 self.open.head.thread = Some(query.thread_id);
-                self.begin(&within, output);
+                self.write_begin(&within, output);
                 return Ok(());
             }
-            Role::Statement => {}
+            EventRole::Statement => {}
             _ => return Ok(()),
         }
         let mut known = None;
-        if let Some(definitions) = self.catalogue.as_mut().and_then(Catalogue::definitions_mut) {
+        if let Some(definitions) = self.catalogue.as_mut().and_then(ColumnCatalogue::definitions_mut) {
             // Release the unsaved copy first. Otherwise the definitions would be copied before the change.
-            let is_unsaved = output.take_defined().is_some();
-            let changes = define(definitions, query, within.format);
+            let is_unsaved = output.take_schema().is_some();
+            let changes = apply_ddl(definitions, query, within.format);
             if is_unsaved || !changes.is_empty() {
-                output.define(definitions.clone());
+                output.set_schema(definitions.clone());
             }
             known = Some((changes, definitions.clone()));
         }
-        match Statement::of(query, &self.settings.filter) {
-            Statement::Other => Ok(()),
-            Statement::Rows => self.statement_rows(query.sql, &within),
-            Statement::Definition { verb, database, table } => {
-                let sql = text(query, within.format.flavour);
-                let known = known.as_ref().filter(|_| verb != Verb::Truncate);
+        match StatementEffect::of(query, &self.settings.filter) {
+            StatementEffect::Other => Ok(()),
+            StatementEffect::Rows => self.take_statement_change(query.sql, &within),
+            StatementEffect::Definition { verb, database, table } => {
+                let sql = statement_text(query, within.format.flavour);
+                let known = known.as_ref().filter(|_| verb != DdlVerb::Truncate);
                 let known = known.map(|(changes, after)| (changes, after));
-                let definition =
-                    Definition { verb, database: &database, table: table.as_deref(), sql: &sql, known };
+                let definition = DdlRecord {
+                    verb,
+                    database: &database,
+                    table: table.as_deref(),
+                    sql: &sql,
+                    schema: known,
+                };
                 self.open.is_definition = self.open.head.rows == 0;
                 if let (Some(catalogue), Some(table)) = (&mut self.catalogue, &table) {
                     let (table, log) = (format!("{database}.{table}"), within.at.log.to_owned());
-                    let changed = Changed { table, log, offset: within.at.offset };
-                    catalogue.defined(changed, within.at.timestamp);
+                    let changed = SchemaMismatch { table, log, offset: within.at.offset };
+                    catalogue.note_definition(changed, within.at.timestamp);
                 }
                 if self.open.xid.is_none() {
                     self.open.xid = query.status.iter().flatten().find_map(ddl_xid);
                 }
                 match &mut self.writer {
-                    Writer::Debezium(debezium) => {
-                        debezium.definition(&mut output.bytes, &definition, &self.open.head, &within.at);
+                    EnvelopeWriter::Debezium(debezium) => {
+                        debezium.write_definition(
+                            &mut output.bytes,
+                            &definition,
+                            &self.open.head,
+                            &within.at,
+                        );
                     }
-                    Writer::Maxwell(maxwell) => {
-                        let told = maxwell.definition(&definition, (&self.open.head, &within.at));
-                        told.map_err(Refusal::Error)?;
+                    EnvelopeWriter::Maxwell(maxwell) => {
+                        let told = maxwell.push_definition(&definition, (&self.open.head, &within.at));
+                        told.map_err(EventError::Error)?;
                     }
                 }
                 Ok(())
@@ -433,130 +462,148 @@ impl Streamer {
         }
     }
 
-    fn statement_rows(&self, sql: &[u8], within: &Within<'_>) -> Result<(), Refusal> {
-        if self.settings.statements == Statements::Skipped {
+    fn take_statement_change(&self, sql: &[u8], within: &ContentContext<'_>) -> Result<(), EventError> {
+        if self.settings.statements == StatementPolicy::Skip {
             return Ok(());
         }
         let statement = String::from_utf8_lossy(sql).chars().take(40).collect::<String>().replace('\n', " ");
         let (log, offset) = (within.at.log.to_owned(), within.at.offset);
-        Err(Refusal::Error(Error::Statement { log, offset, statement }))
+        Err(EventError::Error(StreamError::Statement { log, offset, statement }))
     }
 
-    fn rows_query(&mut self, sql: &[u8]) {
-        if self.settings.queries == Queries::Told {
+    fn take_rows_query(&mut self, sql: &[u8]) {
+        if self.settings.query_text == QueryText::Include {
             self.open.head.query = Some(String::from_utf8_lossy(sql).into_owned());
         }
     }
 
-    fn map(&mut self, map: &TableMap<'_>, within: Within<'_>) -> Result<(), Refusal> {
+    fn take_table_map(&mut self, map: &TableMap<'_>, within: ContentContext<'_>) -> Result<(), EventError> {
         /// Prepared tables. Bounds memory: table IDs are never reused, so a long log has any number of them.
         const KNOWN_MAX: usize = 8192;
-        let table = self.tables.map(map)?;
-        if self.known.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.table, &table)) {
+        let table = self.tables.register(map)?;
+        if self.known_tables.get(&map.table_id).is_some_and(|known| Arc::ptr_eq(&known.table, &table)) {
             return Ok(());
         }
-        if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
+        if self.known_tables.len() >= KNOWN_MAX {
+            self.known_tables.clear();
         }
-        let known = self.prepare(table, within)?;
-        self.known.insert(map.table_id, known);
+        let known = self.prepare_table(table, within)?;
+        self.known_tables.insert(map.table_id, known);
         Ok(())
     }
 
-    fn prepare(&mut self, table: Arc<Table>, within: Within<'_>) -> Result<Known, Refusal> {
+    fn prepare_table(
+        &mut self,
+        table: Arc<Table>,
+        within: ContentContext<'_>,
+    ) -> Result<StreamTable, EventError> {
         let (filter, flavour) = (&self.settings.filter, within.format.flavour);
-        let known = |table, meant| Ok(Known { table, named: None, meant });
-        if !filter.takes_database(&table.database) || !filter.takes_tables([(&*table.database, &*table.name)])
+        let known = |table, meant| Ok(StreamTable { table, named: None, selection: meant });
+        if !filter.accepts_database(&table.database)
+            || !filter.accepts_tables([(&*table.database, &*table.name)])
         {
-            return known(table, Meant::No);
+            return known(table, TableSelection::Excluded);
         }
-        if let Some(plan) = Plan::new(&table, flavour, Nameless::Refused) {
-            return known(table, Meant::Yes(Arc::new(plan)));
+        if let Some(plan) = TablePlan::new(&table, flavour, UnnamedColumnPolicy::Refuse) {
+            return known(table, TableSelection::Selected(Arc::new(plan)));
         }
         if let Some(catalogue) = &mut self.catalogue
-            && let Some(named) = catalogue.named(&table).map_err(Refusal::Error)?
-            && let Some(plan) = Plan::new(&named, flavour, Nameless::Refused)
+            && let Some(named) = catalogue.with_names(&table).map_err(EventError::Error)?
+            && let Some(plan) = TablePlan::new(&named, flavour, UnnamedColumnPolicy::Refuse)
         {
             let named = Some((Arc::new(named), Vec::new()));
-            return Ok(Known { table, named, meant: Meant::Yes(Arc::new(plan)) });
+            return Ok(StreamTable { table, named, selection: TableSelection::Selected(Arc::new(plan)) });
         }
-        let meant = match (Plan::new(&table, flavour, self.settings.nameless), &self.catalogue) {
-            (Some(plan), _) => Meant::Yes(Arc::new(plan)),
-            (None, None) => Meant::Nameless,
-            (None, Some(catalogue)) if catalogue.definitions().is_some() => Meant::Undefined,
-            (None, Some(_)) => Meant::Unfit,
+        let meant = match (TablePlan::new(&table, flavour, self.settings.unnamed_columns), &self.catalogue) {
+            (Some(plan), _) => TableSelection::Selected(Arc::new(plan)),
+            (None, None) => TableSelection::UnnamedColumns,
+            (None, Some(catalogue)) if catalogue.definitions().is_some() => TableSelection::Undefined,
+            (None, Some(_)) => TableSelection::NotOnServer,
         };
         known(table, meant)
     }
 
-    fn rows(&mut self, rows: &Rows<'_>, within: Within<'_>, output: &mut Output) -> Result<(), Refusal> {
+    fn take_rows(
+        &mut self,
+        rows: &Rows<'_>,
+        within: ContentContext<'_>,
+        output: &mut RecordSink,
+    ) -> Result<(), EventError> {
         let mut decoder = self.tables.decoder(rows)?;
-        let Some(known) = self.known.get_mut(&rows.table_id) else {
+        let Some(known) = self.known_tables.get_mut(&rows.table_id) else {
             // An event without columns only ends a statement.
             return if rows.column_count == 0 { Ok(()) } else { self.prepare_again(rows, within, output) };
         };
-        if matches!(known.meant, Meant::Unfit | Meant::Undefined)
+        if matches!(known.selection, TableSelection::NotOnServer | TableSelection::Undefined)
             && within.format.shows_hidden_columns()
             && let Some(catalogue) = &mut self.catalogue
-            && let Some(named) = catalogue.named_by_rows(&known.table, rows).map_err(Refusal::Error)?
-            && let Some(plan) = Plan::new(&named, within.format.flavour, Nameless::Refused)
+            && let Some(named) =
+                catalogue.with_names_by_rows(&known.table, rows).map_err(EventError::Error)?
+            && let Some(plan) = TablePlan::new(&named, within.format.flavour, UnnamedColumnPolicy::Refuse)
         {
-            (known.named, known.meant) = (Some((Arc::new(named), Vec::new())), Meant::Yes(Arc::new(plan)));
+            (known.named, known.selection) =
+                (Some((Arc::new(named), Vec::new())), TableSelection::Selected(Arc::new(plan)));
         }
-        let plan = match &known.meant {
-            Meant::Yes(plan) => Arc::clone(plan),
-            Meant::No => return Ok(()),
-            Meant::Nameless => return Err(Refusal::Error(nameless(&known.table, &within.at))),
-            Meant::Unfit => return Err(Refusal::Error(unfit(&known.table, &within.at))),
-            Meant::Undefined => return Err(Refusal::Error(undefined(&known.table, &within.at))),
+        let plan = match &known.selection {
+            TableSelection::Selected(plan) => Arc::clone(plan),
+            TableSelection::Excluded => return Ok(()),
+            TableSelection::UnnamedColumns => {
+                return Err(EventError::Error(unnamed_columns_error(&known.table, &within.at)));
+            }
+            TableSelection::NotOnServer => {
+                return Err(EventError::Error(not_on_server_error(&known.table, &within.at)));
+            }
+            TableSelection::Undefined => {
+                return Err(EventError::Error(undefined_table_error(&known.table, &within.at)));
+            }
         };
         if let Some((table, decoders)) = &mut known.named {
-            decoder = own_decoder(table, decoders, rows)?;
+            decoder = decoder_with_names(table, decoders, rows)?;
         }
-        self.begin(&within, output);
-        self.tell(rows, &Prepared { plan, decoder }, within, output)
+        self.write_begin(&within, output);
+        self.write_rows(rows, &PreparedTable { plan, decoder }, within, output)
     }
 
     /// Takes rows of a table that was evicted from the prepared tables.
     fn prepare_again(
         &mut self,
         rows: &Rows<'_>,
-        within: Within<'_>,
-        output: &mut Output,
-    ) -> Result<(), Refusal> {
+        within: ContentContext<'_>,
+        output: &mut RecordSink,
+    ) -> Result<(), EventError> {
         let Some(table) = self.tables.table(rows.table_id) else { return Ok(()) };
-        let known = self.prepare(table, within)?;
-        self.known.insert(rows.table_id, known);
-        self.rows(rows, within, output)
+        let known = self.prepare_table(table, within)?;
+        self.known_tables.insert(rows.table_id, known);
+        self.take_rows(rows, within, output)
     }
 
-    fn tell(
+    fn write_rows(
         &mut self,
         rows: &Rows<'_>,
-        prepared: &Prepared,
-        within: Within<'_>,
-        output: &mut Output,
-    ) -> Result<(), Refusal> {
+        prepared: &PreparedTable,
+        within: ContentContext<'_>,
+        output: &mut RecordSink,
+    ) -> Result<(), EventError> {
         let (head, at) = (&mut self.open.head, &within.at);
         match &mut self.writer {
-            Writer::Debezium(debezium) => {
-                let Prepared { plan, decoder } = prepared;
-                debezium.rows(plan, head, at);
+            EnvelopeWriter::Debezium(debezium) => {
+                let PreparedTable { plan, decoder } = prepared;
+                debezium.begin_rows(plan, head, at);
                 for (row, index) in decoder.rows(rows).zip(0..) {
-                    let change = Change { plan, kind: rows.kind, index, row: &row? };
-                    debezium.row(&mut output.bytes, head, &change)?;
-                    output.drain_if_full().map_err(|error| Refusal::Error(error.into()))?;
+                    let change = ChangedRow { plan, kind: rows.kind, index, row: &row? };
+                    debezium.write_row(&mut output.bytes, head, &change)?;
+                    output.drain_if_full().map_err(|error| EventError::Error(error.into()))?;
                 }
             }
-            Writer::Maxwell(maxwell) => maxwell.rows(rows, prepared, (head, at))?,
+            EnvelopeWriter::Maxwell(maxwell) => maxwell.push_rows(rows, prepared, (head, at))?,
         }
         Ok(())
     }
 }
 
-fn at<'e>(event: &Event<'e>) -> At<'e> {
+fn event_coordinates<'e>(event: &StreamEvent<'e>) -> EventCoordinates<'e> {
     let header = event.raw.header();
-    At {
+    EventCoordinates {
         log: event.log,
         offset: event.offset,
         position: event.offset,
@@ -566,7 +613,7 @@ fn at<'e>(event: &Event<'e>) -> At<'e> {
     }
 }
 
-fn begin(head: &mut Head, outline: &Outline) {
+fn begin_transaction(head: &mut TransactionMetadata, outline: &TransactionOutline) {
     head.gtid = match outline.id {
         TransactionId::Gtid(_) | TransactionId::Mariadb(_) => Some(outline.id.to_string()),
         _ => None,
@@ -577,16 +624,16 @@ fn begin(head: &mut Head, outline: &Outline) {
     });
 }
 
-fn corrupt(at: &At<'_>, reason: String) -> Error {
-    Error::Corrupt { log: at.log.to_owned(), offset: at.offset, reason }
+fn corrupt(at: &EventCoordinates<'_>, reason: String) -> StreamError {
+    StreamError::Corrupt { log: at.log.to_owned(), offset: at.offset, reason }
 }
 
 /// Returns a decoder for rows of a table with column names from the catalogue.
-fn own_decoder(
+fn decoder_with_names(
     table: &Arc<Table>,
     decoders: &mut Vec<Arc<RowDecoder>>,
     rows: &Rows<'_>,
-) -> Result<Arc<RowDecoder>, Refusal> {
+) -> Result<Arc<RowDecoder>, EventError> {
     /// Decoders per table: one for each set of columns in its rows events.
     const DECODERS_MAX: usize = 32;
     if let Some(decoder) = decoders.iter().find(|decoder| decoder.fits(rows)) {
@@ -600,19 +647,19 @@ fn own_decoder(
     Ok(decoder)
 }
 
-fn nameless(table: &Table, at: &At<'_>) -> Error {
-    Error::Nameless { log: at.log.to_owned(), offset: at.offset, table: name(table) }
+fn unnamed_columns_error(table: &Table, at: &EventCoordinates<'_>) -> StreamError {
+    StreamError::UnnamedColumns { log: at.log.to_owned(), offset: at.offset, table: qualified_name(table) }
 }
 
-fn unfit(table: &Table, at: &At<'_>) -> Error {
-    Error::Unfit { log: at.log.to_owned(), offset: at.offset, table: name(table) }
+fn not_on_server_error(table: &Table, at: &EventCoordinates<'_>) -> StreamError {
+    StreamError::NotOnServer { log: at.log.to_owned(), offset: at.offset, table: qualified_name(table) }
 }
 
-fn undefined(table: &Table, at: &At<'_>) -> Error {
-    Error::Undefined { log: at.log.to_owned(), offset: at.offset, table: name(table) }
+fn undefined_table_error(table: &Table, at: &EventCoordinates<'_>) -> StreamError {
+    StreamError::UndefinedTable { log: at.log.to_owned(), offset: at.offset, table: qualified_name(table) }
 }
 
-fn name(table: &Table) -> String {
+fn qualified_name(table: &Table) -> String {
     let name = [&*table.database, b".", &*table.name].concat();
     String::from_utf8_lossy(&name).into_owned()
 }

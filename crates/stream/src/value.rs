@@ -5,17 +5,17 @@ pub(crate) mod maxwell;
 
 use std::borrow::Cow;
 
-use binlog::{Bytes, Charset, Compressed, DecodeError, Field, Row, Text, Value};
+use binlog::{BytesValue, Charset, CompressedValue, DecodeError, RowChange, RowField, TextValue, Value};
 
-use crate::error::Fault;
-use crate::plan::ColumnPlan;
-use crate::text::{put_base64, put_string};
-use crate::unscaled::Scratch;
+use crate::error::CorruptEvent;
+use crate::json_writer::{put_base64, put_string};
+use crate::table_plan::ColumnPlan;
+use crate::unscaled_decimal::UnscaledBuffers;
 
 /// Reusable buffers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Room {
-    pub(crate) unscaled: Scratch,
+pub(crate) struct ValueBuffers {
+    pub(crate) unscaled: UnscaledBuffers,
     pub(crate) text: Vec<u8>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -24,19 +24,22 @@ pub(crate) struct Room {
 const DECOMPRESSED_MAX: usize = 1 << 30;
 
 /// Returns the value of a field. Applies partial updates to JSON documents.
-pub(crate) fn value_of<'a>(row: &Row<'_, 'a>, field: &Field<'_, 'a>) -> Result<Told<'a>, DecodeError> {
+pub(crate) fn value_of<'a>(
+    row: &RowChange<'_, 'a>,
+    field: &RowField<'_, 'a>,
+) -> Result<FieldValue<'a>, DecodeError> {
     if !field.is_partial() {
-        return field.value().map(Told::Value);
+        return field.value().map(FieldValue::Value);
     }
     match row.document_after(field.index())? {
-        None => Ok(Told::Unknown),
-        Some(Cow::Borrowed(bytes)) => Ok(Told::Value(Value::Json(binlog::Json::new(bytes)))),
-        Some(Cow::Owned(document)) => Ok(Told::Document(document)),
+        None => Ok(FieldValue::Unknown),
+        Some(Cow::Borrowed(bytes)) => Ok(FieldValue::Value(Value::Json(binlog::JsonDocument::new(bytes)))),
+        Some(Cow::Owned(document)) => Ok(FieldValue::Document(document)),
     }
 }
 
 /// Value of a field.
-pub(crate) enum Told<'a> {
+pub(crate) enum FieldValue<'a> {
     Value(Value<'a>),
     /// JSON document after applying a partial update.
     Document(Vec<u8>),
@@ -44,13 +47,13 @@ pub(crate) enum Told<'a> {
     Unknown,
 }
 
-pub(crate) fn put_text(out: &mut Vec<u8>, column: &ColumnPlan, text: &Text<'_>) {
+pub(crate) fn put_text(out: &mut Vec<u8>, column: &ColumnPlan, text: &TextValue<'_>) {
     put_string(out, &column.charset.decode_lossy(text.bytes));
 }
 
 /// Appends bytes as base64. If the log does not state that they are binary (`is_told`) and they are UTF-8, appends them
 /// as text.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, is_told: bool, bytes: &Bytes<'_>, room: &mut Room) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, is_told: bool, bytes: &BytesValue<'_>, room: &mut ValueBuffers) {
     if !is_told && let Ok(text) = std::str::from_utf8(bytes.bytes) {
         return put_string(out, text);
     }
@@ -66,32 +69,32 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, is_told: bool, bytes: &Bytes<'_>, roo
 pub(crate) fn put_compressed(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
-    value: &Compressed<'_>,
-    room: &mut Room,
+    value: &CompressedValue<'_>,
+    room: &mut ValueBuffers,
 ) -> Result<(), DecodeError> {
     let plain = value.decompress(DECOMPRESSED_MAX)?;
     match value.collation {
         Some(_) if column.charset != Charset::Binary => put_string(out, &column.charset.decode_lossy(&plain)),
-        told => put_bytes(out, told.is_some(), &Bytes { bytes: &plain, padding: 0 }, room),
+        told => put_bytes(out, told.is_some(), &BytesValue { bytes: &plain, padding: 0 }, room),
     }
     Ok(())
 }
 
 /// Appends the text of an ENUM value, or its number if the log lacks the members.
-pub(crate) fn put_enum(out: &mut Vec<u8>, column: &ColumnPlan, number: u16) -> Result<(), Fault> {
+pub(crate) fn put_enum(out: &mut Vec<u8>, column: &ColumnPlan, number: u16) -> Result<(), CorruptEvent> {
     match (usize::from(number), &*column.texts) {
-        (_, []) => crate::text::put_integer(out, number),
+        (_, []) => crate::json_writer::put_integer(out, number),
         (0, _) => out.extend_from_slice(b"\"\""),
-        (number, texts) => out.extend_from_slice(texts.get(number - 1).ok_or(Fault::NoText)?),
+        (number, texts) => out.extend_from_slice(texts.get(number - 1).ok_or(CorruptEvent::NoText)?),
     }
     Ok(())
 }
 
 /// Returns the texts of a SET value, each in quotes.
-pub(crate) fn set_texts(column: &ColumnPlan, bits: u64) -> Result<impl Iterator<Item = &[u8]>, Fault> {
+pub(crate) fn set_texts(column: &ColumnPlan, bits: u64) -> Result<impl Iterator<Item = &[u8]>, CorruptEvent> {
     let known = column.texts.len();
     if known < 64 && bits >> known != 0 {
-        return Err(Fault::NoText);
+        return Err(CorruptEvent::NoText);
     }
     let texts = column.texts.iter().enumerate();
     Ok(texts.filter(move |(index, _)| bits >> index & 1 == 1).map(|(_, text)| &**text))

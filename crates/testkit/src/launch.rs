@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache;
-use crate::home::Home;
-use crate::package::Package;
-use crate::server::{Client, Program, Server};
+use crate::package::TestPackage;
+use crate::package_home::PackageHome;
+use crate::server::{ServerClient, ServerProgram, TestServer};
 use crate::template;
 
 /// The vendor of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Flavour {
+pub enum ServerFlavour {
     /// Oracle's.
     Mysql,
     /// MariaDB's.
@@ -30,7 +30,7 @@ pub enum Flavour {
 /// settings that favour speed over durability. Options given here follow those settings and override them.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    package: Package,
+    package: TestPackage,
     options: Vec<String>,
     variables: Vec<(String, String)>,
     init_options: Vec<String>,
@@ -44,23 +44,23 @@ pub struct Launch {
 impl Launch {
     /// The newest MySQL server.
     pub fn mysql() -> Self {
-        Self::of(Package::Mysql)
+        Self::of(TestPackage::Mysql)
     }
 
     /// A MariaDB 10.11 server.
     pub fn mariadb() -> Self {
-        Self::of(Package::MariaDb)
+        Self::of(TestPackage::MariaDb)
     }
 
     /// A server of this flavour: [`Launch::mysql`] or [`Launch::mariadb`].
-    pub fn new(flavour: Flavour) -> Self {
+    pub fn new(flavour: ServerFlavour) -> Self {
         Self::of(flavour.package())
     }
 
-    /// A server of this package, for example [`Package::Mysql5_7`]. It has the settings of [`Launch`] as far as its
+    /// A server of this package, for example [`TestPackage::Mysql5_7`]. It has the settings of [`Launch`] as far as its
     /// version supports them: 5.5 has no GTIDs. All MySQL servers here default to row format, and those up to 5.7 also
     /// to the character set `utf8mb4`.
-    pub fn of(package: Package) -> Self {
+    pub fn of(package: TestPackage) -> Self {
         let (options, variables, init_options) = (Vec::new(), Vec::new(), Vec::new());
         let (uuid, keyring, port, data, lasting) = (None, false, None, None, None);
         Self { package, options, variables, init_options, uuid, keyring, port, data, lasting }
@@ -135,11 +135,12 @@ impl Launch {
     /// # Errors
     /// The programs cannot be found or fetched, or the server does not start. The error includes the end of the
     /// server's error log.
-    pub fn start(&self) -> Result<Server> {
+    pub fn start(&self) -> Result<TestServer> {
         let flavour = self.package.flavour();
         let flavour = flavour.with_context(|| format!("{} is not a server", self.package.name()))?;
-        let home = Home::find(self.package)?;
-        let template = self.data.clone().map_or_else(|| template::folder(&home, &self.init_options), Ok)?;
+        let home = PackageHome::find(self.package)?;
+        let template =
+            self.data.clone().map_or_else(|| template::template_folder(&home, &self.init_options), Ok)?;
         let port = self.port.map_or_else(free_port, Ok)?;
         let folder = self.folder()?;
         let datadir = folder.join("data");
@@ -150,10 +151,10 @@ impl Launch {
         if self.keyring {
             write_keyring_settings(&datadir)?;
         }
-        let client = Client::new(home, socket_path(&folder));
+        let client = ServerClient::new(home, socket_path(&folder));
         let options = self.server_options(&client, &folder, port);
-        let program = Program { flavour, options, variables: self.variables.clone() };
-        Server::start(program, client, folder, port, self.lasting.is_some())
+        let program = ServerProgram { flavour, options, variables: self.variables.clone() };
+        TestServer::start(program, client, folder, port, self.lasting.is_some())
     }
 
     fn folder(&self) -> Result<PathBuf> {
@@ -163,12 +164,12 @@ impl Launch {
             return Ok(folder.clone());
         }
         let running = cache::running_dir();
-        sweep(&running);
+        remove_leftovers(&running);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         Ok(running.join(format!("{}-{count}", process::id())))
     }
 
-    fn server_options(&self, client: &Client, folder: &Path, port: u16) -> Vec<String> {
+    fn server_options(&self, client: &ServerClient, folder: &Path, port: u16) -> Vec<String> {
         let common = include_str!("options/common.txt");
         let own = self.package.options();
         let mut options = vec!["--no-defaults".to_owned()];
@@ -182,7 +183,7 @@ impl Launch {
             format!("--log-error={}", folder.join("error.log").display()),
             format!("--port={port}"),
         ]);
-        if self.package.flavour() == Some(Flavour::MariaDb) || self.package.version() < (8, 0) {
+        if self.package.flavour() == Some(ServerFlavour::MariaDb) || self.package.version() < (8, 0) {
             // At startup, the server removes other servers' temporary tables from a shared folder.
             options.push(format!("--tmpdir={}", folder.display()));
         }
@@ -192,11 +193,11 @@ impl Launch {
     }
 }
 
-impl Flavour {
-    fn package(self) -> Package {
+impl ServerFlavour {
+    fn package(self) -> TestPackage {
         match self {
-            Self::Mysql => Package::Mysql,
-            Self::MariaDb => Package::MariaDb,
+            Self::Mysql => TestPackage::Mysql,
+            Self::MariaDb => TestPackage::MariaDb,
         }
     }
 
@@ -210,7 +211,7 @@ impl Flavour {
 }
 
 /// Returns the options by which a server finds its own files.
-pub(crate) fn base_options(home: &Home) -> Vec<String> {
+pub(crate) fn base_options(home: &PackageHome) -> Vec<String> {
     let share = home.share().display().to_string();
     let basedir = format!("--basedir={}", home.prefix().display());
     vec![basedir, format!("--lc-messages-dir={share}"), format!("--character-sets-dir={share}/charsets")]
@@ -261,7 +262,7 @@ fn socket_path(folder: &Path) -> PathBuf {
 }
 
 /// Removes files of processes that ended without cleaning up.
-fn sweep(running: &Path) {
+fn remove_leftovers(running: &Path) {
     for entry in fs::read_dir(running).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.split('-').next().unwrap_or_default();
@@ -276,7 +277,7 @@ fn sweep(running: &Path) {
 }
 
 /// Returns the last five errors of a server's log, or its last five lines if there are no errors.
-pub(crate) fn last_lines(text: &str) -> String {
+pub(crate) fn last_errors(text: &str) -> String {
     let errors: Vec<&str> = text.lines().filter(|line| line.contains("[ERROR]")).collect();
     let lines = if errors.is_empty() { text.lines().collect() } else { errors };
     lines[lines.len().saturating_sub(5)..].join("\n")

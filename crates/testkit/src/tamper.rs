@@ -28,7 +28,7 @@ pub struct ServerPacket<'p> {
 
 /// The fate of a connection after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
+pub enum AfterPacket {
     /// The next packet follows.
     More,
     /// The connection is closed.
@@ -37,24 +37,24 @@ pub enum Behind {
     Silence,
 }
 
-type Change = dyn FnMut(ServerPacket<'_>) -> Behind + Send;
+type PacketTamper = dyn FnMut(ServerPacket<'_>) -> AfterPacket + Send;
 
 /// A proxy on a port of its own that changes a server's packets. Connections must be plain: TLS would hide the packets.
 /// Dropping the proxy closes its connections.
 #[derive(Debug)]
 pub struct TamperProxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<TamperShared>,
     accepting: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    change: Mutex<Box<Change>>,
+struct TamperShared {
+    change: Mutex<Box<PacketTamper>>,
     is_over: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for TamperShared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Shared").field("is_over", &self.is_over).finish_non_exhaustive()
     }
@@ -70,12 +70,15 @@ impl TamperProxy {
     ///
     /// # Errors
     /// There is no free port.
-    pub fn to(server: u16, change: impl FnMut(ServerPacket<'_>) -> Behind + Send + 'static) -> Result<Self> {
+    pub fn to(
+        server: u16,
+        change: impl FnMut(ServerPacket<'_>) -> AfterPacket + Send + 'static,
+    ) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("could not find a free port")?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
-        let (change, streams) = (Mutex::new(Box::new(change) as Box<Change>), Mutex::default());
-        let shared = Arc::new(Shared { change, is_over: AtomicBool::new(false), streams });
+        let (change, streams) = (Mutex::new(Box::new(change) as Box<PacketTamper>), Mutex::default());
+        let shared = Arc::new(TamperShared { change, is_over: AtomicBool::new(false), streams });
         let line = Arc::clone(&shared);
         let accepting = thread::spawn(move || accept(&listener, server, &line));
         Ok(Self { port, shared, accepting: Some(accepting) })
@@ -87,7 +90,7 @@ impl TamperProxy {
     }
 
     /// Replaces the function that changes packets.
-    pub fn change(&self, change: impl FnMut(ServerPacket<'_>) -> Behind + Send + 'static) {
+    pub fn change(&self, change: impl FnMut(ServerPacket<'_>) -> AfterPacket + Send + 'static) {
         *self.shared.change.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(change);
     }
 }
@@ -105,7 +108,7 @@ impl Drop for TamperProxy {
     }
 }
 
-fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, server: u16, shared: &Arc<TamperShared>) {
     let mut number = 0;
     while !shared.is_over.load(Ordering::Relaxed) {
         match listener.accept() {
@@ -119,7 +122,7 @@ fn accept(listener: &TcpListener, server: u16, shared: &Arc<Shared>) {
     }
 }
 
-fn connect(client: TcpStream, server: u16, number: usize, shared: &Arc<Shared>) -> io::Result<()> {
+fn connect(client: TcpStream, server: u16, number: usize, shared: &Arc<TamperShared>) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
     client.set_nonblocking(false)?;
     for stream in [&client, &server] {
@@ -134,7 +137,7 @@ fn connect(client: TcpStream, server: u16, number: usize, shared: &Arc<Shared>) 
     });
     let shared = Arc::clone(shared);
     thread::spawn(move || {
-        if tamper(&server, &client, number, &shared).is_ok_and(|behind| behind == Behind::Silence) {
+        if tamper(&server, &client, number, &shared).is_ok_and(|behind| behind == AfterPacket::Silence) {
             return;
         }
         let _ = client.shutdown(Shutdown::Both);
@@ -147,8 +150,8 @@ fn tamper(
     mut server: &TcpStream,
     mut client: &TcpStream,
     connection: usize,
-    shared: &Shared,
-) -> io::Result<Behind> {
+    shared: &TamperShared,
+) -> io::Result<AfterPacket> {
     for number in 0.. {
         let mut bytes = vec![0; HEADER_SIZE];
         server.read_exact(&mut bytes)?;
@@ -158,9 +161,9 @@ fn tamper(
         let packet = ServerPacket { connection, number, bytes: &mut bytes };
         let behind = shared.change.lock().unwrap_or_else(PoisonError::into_inner)(packet);
         client.write_all(&bytes)?;
-        if behind != Behind::More {
+        if behind != AfterPacket::More {
             return Ok(behind);
         }
     }
-    Ok(Behind::Close)
+    Ok(AfterPacket::Close)
 }

@@ -8,11 +8,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::cache;
-use crate::home::{Home, run_with_input};
-use crate::launch::{Flavour, base_options, last_lines, run_as_root};
+use crate::launch::{ServerFlavour, base_options, last_errors, run_as_root};
+use crate::package_home::{PackageHome, run_with_input};
 
 /// Version of the templates. Raise it when their content changes.
-const REVISION: u32 = 1;
+const TEMPLATE_REVISION: u32 = 1;
 
 /// Creates accounts for replicas and tests over TCP.
 const INIT_MYSQL: &str =
@@ -30,20 +30,20 @@ insert into user select * from everywhere;
 ///
 /// # Errors
 /// The server's program cannot initialise one.
-pub(crate) fn folder(home: &Home, init_options: &[String]) -> Result<PathBuf> {
+pub(crate) fn template_folder(home: &PackageHome, init_options: &[String]) -> Result<PathBuf> {
     let package = home.package();
     let flavour = package.flavour().with_context(|| format!("{} is not a server", package.name()))?;
     let mut hasher = DefaultHasher::new();
-    (flavour, init_options, home.version()?, REVISION).hash(&mut hasher);
+    (flavour, init_options, home.version()?, TEMPLATE_REVISION).hash(&mut hasher);
     let name = format!("template-{}-{:016x}", package.name(), hasher.finish());
-    cache::folder(&name, |folder| match flavour {
-        Flavour::Mysql if package.version() < (5, 7) => bootstrap_mysql(home, init_options, folder),
-        Flavour::Mysql => initialise_mysql(home, init_options, folder),
-        Flavour::MariaDb => bootstrap_mariadb(home, init_options, folder),
+    cache::cached_folder(&name, |folder| match flavour {
+        ServerFlavour::Mysql if package.version() < (5, 7) => bootstrap_mysql(home, init_options, folder),
+        ServerFlavour::Mysql => initialise_mysql(home, init_options, folder),
+        ServerFlavour::MariaDb => bootstrap_mariadb(home, init_options, folder),
     })
 }
 
-fn initialise_mysql(home: &Home, init_options: &[String], folder: &Path) -> Result<()> {
+fn initialise_mysql(home: &PackageHome, init_options: &[String], folder: &Path) -> Result<()> {
     // mysqld creates the data directory itself, or expects it to be empty.
     let datadir = folder.join("data");
     let script = folder.join("init.sql");
@@ -54,7 +54,7 @@ fn initialise_mysql(home: &Home, init_options: &[String], folder: &Path) -> Resu
     command.arg(format!("--datadir={}", datadir.display())).arg(format!("--init-file={}", script.display()));
     let output = run_with_input(command.args(init_options), b"")?;
     let text = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "mysqld --initialize-insecure failed: {}", last_lines(&text));
+    ensure!(output.status.success(), "mysqld --initialize-insecure failed: {}", last_errors(&text));
     fs::remove_file(&script)?;
     for entry in fs::read_dir(&datadir)? {
         let entry = entry?;
@@ -65,12 +65,12 @@ fn initialise_mysql(home: &Home, init_options: &[String], folder: &Path) -> Resu
 }
 
 /// Returns the option for the smallest redo log: a template is copied for each server.
-fn redo_log_option(home: &Home) -> &'static str {
+fn redo_log_option(home: &PackageHome) -> &'static str {
     let has_capacity = home.package().options().contains("--innodb-redo-log-capacity");
     if has_capacity { "--innodb-redo-log-capacity=16M" } else { "--innodb-log-file-size=4M" }
 }
 
-fn bootstrap_mysql(home: &Home, init_options: &[String], folder: &Path) -> Result<()> {
+fn bootstrap_mysql(home: &PackageHome, init_options: &[String], folder: &Path) -> Result<()> {
     let mut sql = b"create database mysql;\nuse mysql;\n".to_vec();
     for name in ["mysql_system_tables.sql", "mysql_system_tables_data.sql"] {
         append_script(home, &[name], &mut sql)?;
@@ -83,7 +83,7 @@ fn bootstrap_mysql(home: &Home, init_options: &[String], folder: &Path) -> Resul
     bootstrap(command.args(init_options), home, folder, &sql)
 }
 
-fn bootstrap_mariadb(home: &Home, init_options: &[String], folder: &Path) -> Result<()> {
+fn bootstrap_mariadb(home: &PackageHome, init_options: &[String], folder: &Path) -> Result<()> {
     fs::create_dir(folder.join("mysql"))?;
     let mut sql = b"use mysql;\nset @auth_root_socket=null;\nset @skip_auth_anonymous=1;\n".to_vec();
     append_script(home, &["mysql_system_tables.sql", "mariadb_system_tables.sql"], &mut sql)?;
@@ -96,7 +96,7 @@ fn bootstrap_mariadb(home: &Home, init_options: &[String], folder: &Path) -> Res
 }
 
 /// Appends the first of these scripts that exists, without the account for this host's name.
-fn append_script(home: &Home, names: &[&str], sql: &mut Vec<u8>) -> Result<()> {
+fn append_script(home: &PackageHome, names: &[&str], sql: &mut Vec<u8>) -> Result<()> {
     let mut paths = names.iter().map(|name| home.share().join(name));
     let path = paths.find(|path| path.is_file()).with_context(|| format!("no {names:?}"))?;
     let text = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
@@ -105,11 +105,11 @@ fn append_script(home: &Home, names: &[&str], sql: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn bootstrap(command: &mut Command, home: &Home, folder: &Path, sql: &[u8]) -> Result<()> {
+fn bootstrap(command: &mut Command, home: &PackageHome, folder: &Path, sql: &[u8]) -> Result<()> {
     let datadir = format!("--datadir={}", folder.display());
     command.args(run_as_root()).args(base_options(home)).arg(datadir);
     let output = run_with_input(command, sql)?;
     let text = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "the server's --bootstrap failed: {}", last_lines(&text));
+    ensure!(output.status.success(), "the server's --bootstrap failed: {}", last_errors(&text));
     Ok(())
 }

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use testkit::{Cut, Dice, Proxy, seed};
+use testkit::{CutMode, Proxy, SeededRandom, seed_from_env};
 
 /// Timeout for expected data.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Delay of slow data, and time to wait for data that must not come.
-const A_MOMENT: Duration = Duration::from_millis(100);
+const DELAY: Duration = Duration::from_millis(100);
 
 /// Starts an echo server with a proxy in front of it.
 fn echo() -> Result<Proxy> {
@@ -27,7 +27,7 @@ fn echo() -> Result<Proxy> {
 
 fn connect(proxy: &Proxy) -> Result<TcpStream> {
     let stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -49,7 +49,7 @@ fn ends(mut stream: TcpStream) -> bool {
 }
 
 #[test]
-fn what_comes_passes_in_both_directions_and_is_counted() -> Result<()> {
+fn traffic_passes_in_both_directions_and_is_counted() -> Result<()> {
     let proxy = echo()?;
     let (mut one, mut two) = (connect(&proxy)?, connect(&proxy)?);
     let large = vec![7; 300_000];
@@ -63,16 +63,16 @@ fn what_comes_passes_in_both_directions_and_is_counted() -> Result<()> {
 
 #[test]
 fn a_planned_cut_comes_at_its_byte() -> Result<()> {
-    let first = seed("BINTIDE_SEED");
+    let first = seed_from_env("BINTIDE_SEED");
     println!("seed {first}");
-    let mut dice = Dice::new(first);
+    let mut dice = SeededRandom::new(first);
     for _ in 0..20 {
         let proxy = echo()?;
         let mut stream = connect(&proxy)?;
         ensure!(echoed(&mut stream, b"before")? == b"before");
         // The cut falls into the 1000 bytes to the server or the 1000 bytes back.
         let at = dice.below(2000) as u64;
-        proxy.cut_after(at, Cut::Close);
+        proxy.cut_after(at, CutMode::Close);
         let _ = stream.write_all(&[1; 1000]);
         let mut back = Vec::new();
         let _ = stream.read_to_end(&mut back);
@@ -83,8 +83,8 @@ fn a_planned_cut_comes_at_its_byte() -> Result<()> {
 }
 
 #[test]
-fn what_is_cut_stays_so_and_what_is_new_passes_when_it_is_mended() -> Result<()> {
-    for how in [Cut::Close, Cut::Reset] {
+fn cut_connections_stay_cut_and_new_ones_pass_after_mend() -> Result<()> {
+    for how in [CutMode::Close, CutMode::Reset] {
         let proxy = echo()?;
         let mut stream = connect(&proxy)?;
         ensure!(echoed(&mut stream, b"1")? == b"1");
@@ -98,26 +98,26 @@ fn what_is_cut_stays_so_and_what_is_new_passes_when_it_is_mended() -> Result<()>
 }
 
 #[test]
-fn a_reset_is_one() -> Result<()> {
+fn reset_connections_report_a_reset() -> Result<()> {
     let proxy = echo()?;
     let mut stream = connect(&proxy)?;
     ensure!(echoed(&mut stream, b"1")? == b"1");
-    proxy.cut(Cut::Reset);
+    proxy.cut(CutMode::Reset);
     let read = stream.read(&mut [0]);
     ensure!(read.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset), "{read:?}");
     Ok(())
 }
 
 #[test]
-fn silence_is_no_end() -> Result<()> {
+fn silenced_connections_stay_open() -> Result<()> {
     let proxy = echo()?;
     let mut stream = connect(&proxy)?;
     ensure!(echoed(&mut stream, b"1")? == b"1");
-    proxy.cut(Cut::Silence);
+    proxy.cut(CutMode::Silence);
     let late = connect(&proxy)?;
     for mut silent in [stream, late] {
         silent.write_all(b"2")?;
-        silent.set_read_timeout(Some(A_MOMENT))?;
+        silent.set_read_timeout(Some(DELAY))?;
         let read = silent.read(&mut [0]);
         let waits =
             |error: &std::io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
@@ -129,12 +129,12 @@ fn silence_is_no_end() -> Result<()> {
 }
 
 #[test]
-fn a_delay_keeps_what_comes() -> Result<()> {
+fn delayed_traffic_arrives_late() -> Result<()> {
     let proxy = echo()?;
     let mut stream = connect(&proxy)?;
-    proxy.delay(A_MOMENT);
+    proxy.delay(DELAY);
     let begin = Instant::now();
     ensure!(echoed(&mut stream, b"slow")? == b"slow");
-    ensure!(begin.elapsed() >= A_MOMENT * 2, "{:?}", begin.elapsed());
+    ensure!(begin.elapsed() >= DELAY * 2, "{:?}", begin.elapsed());
     Ok(())
 }

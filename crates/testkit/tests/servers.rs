@@ -1,7 +1,7 @@
 //! Servers start, answer, write binary logs, are killed and restart.
 
 use anyhow::{Result, ensure};
-use testkit::{Home, Launch, Package};
+use testkit::{Launch, PackageHome, TestPackage};
 
 #[test]
 fn mysql_writes_a_log_that_its_own_mysqlbinlog_reads() -> Result<()> {
@@ -20,7 +20,7 @@ fn mysql_writes_a_log_that_its_own_mysqlbinlog_reads() -> Result<()> {
 }
 
 #[test]
-fn failing_statement_and_failing_start_are_told() -> Result<()> {
+fn failing_statement_and_failing_start_report_errors() -> Result<()> {
     let server = Launch::mysql().start()?;
     let message = server.sql("select * from no.such").unwrap_err().to_string();
     assert!(message.contains("ERROR 1146") || message.contains("ERROR 1049"), "{message}");
@@ -51,28 +51,28 @@ fn mariadb_writes_a_log() -> Result<()> {
 
 #[test]
 fn sysbench_runs() -> Result<()> {
-    assert!(Home::find(Package::Sysbench)?.version()?.contains("sysbench"));
+    assert!(PackageHome::find(TestPackage::Sysbench)?.version()?.contains("sysbench"));
     Ok(())
 }
 
 /// Each old server, and the start of its version.
-const OLD_SERVERS: [(Package, &str); 11] = [
-    (Package::Mysql8_0, "8.0.33"),
-    (Package::Mysql8_0_15, "8.0.15"),
-    (Package::Mysql8_0_12, "8.0.12"),
-    (Package::Mysql5_7, "5.7.22"),
-    (Package::Mysql5_6, "5.6.24"),
-    (Package::Mysql5_6_14, "5.6.14"),
-    (Package::Mysql5_5, "5.5.34"),
-    (Package::Mysql5_5_9, "5.5.9"),
-    (Package::MariaDb11_8, "11.8"),
-    (Package::MariaDb11_4, "11.4.5"),
-    (Package::MariaDb10_5, "10.5"),
+const OLD_SERVERS: [(TestPackage, &str); 11] = [
+    (TestPackage::Mysql8_0, "8.0.33"),
+    (TestPackage::Mysql8_0_15, "8.0.15"),
+    (TestPackage::Mysql8_0_12, "8.0.12"),
+    (TestPackage::Mysql5_7, "5.7.22"),
+    (TestPackage::Mysql5_6, "5.6.24"),
+    (TestPackage::Mysql5_6_14, "5.6.14"),
+    (TestPackage::Mysql5_5, "5.5.34"),
+    (TestPackage::Mysql5_5_9, "5.5.9"),
+    (TestPackage::MariaDb11_8, "11.8"),
+    (TestPackage::MariaDb11_4, "11.4.5"),
+    (TestPackage::MariaDb10_5, "10.5"),
 ];
 
 #[test]
 fn old_servers_write_logs() -> Result<()> {
-    let chosen = Package::chosen()?;
+    let chosen = TestPackage::from_env()?;
     let old_servers = OLD_SERVERS.into_iter().filter(|(package, _)| chosen.contains(package));
     let failures = old_servers.filter_map(|(package, version)| {
         let error = check_old_server(package, version).err()?;
@@ -83,7 +83,7 @@ fn old_servers_write_logs() -> Result<()> {
     Ok(())
 }
 
-fn check_old_server(package: Package, version: &str) -> Result<()> {
+fn check_old_server(package: TestPackage, version: &str) -> Result<()> {
     let server = Launch::of(package).start()?;
     let answer = server.sql("select version(), @@character_set_client, 'é'")?;
     ensure!(answer.starts_with(version) && answer.ends_with("\tutf8mb4\té\n"), "{answer}");

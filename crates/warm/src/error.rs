@@ -1,11 +1,11 @@
 //! Errors of warming.
 
-use crate::place::Place;
+use crate::relay_position::RelayPosition;
 
 /// Error of warming.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum WarmError {
     /// A query of the replica failed.
     #[error("could not {doing}: {cause}")]
     Server {
@@ -13,41 +13,43 @@ pub enum Error {
         doing: &'static str,
         /// Error of the connection or the server.
         #[source]
-        cause: servers::Error,
+        cause: servers::ConnectionError,
     },
     /// The server or the arguments are unsuitable.
     #[error("{0}")]
-    Refused(String),
+    Unsuitable(String),
     /// A thread of the run panicked.
     #[error(transparent)]
     Panic(#[from] logs::ThreadPanic),
     /// Relay logs cannot be read.
     #[error(transparent)]
-    Log(#[from] logs::Error),
+    Log(#[from] logs::LogError),
     /// A relay log is corrupt.
     #[error("{log} is corrupt at {}: {reason}", place.offset)]
     Corrupt {
         /// Path of the logs.
         log: String,
         /// Start of the event.
-        place: Place,
+        place: RelayPosition,
         /// Reason.
         reason: String,
     },
 }
 
-impl Error {
-    pub(crate) const fn server(doing: &'static str) -> impl FnOnce(servers::Error) -> Self {
+impl WarmError {
+    pub(crate) const fn server(doing: &'static str) -> impl FnOnce(servers::ConnectionError) -> Self {
         move |cause| Self::Server { doing, cause }
     }
 
     /// Returns whether the error is temporary, such as a server restart.
-    pub(crate) const fn is_passing(&self) -> bool {
+    pub(crate) const fn is_transient(&self) -> bool {
         let Self::Server { cause, .. } = self else { return false };
         match cause {
             // A cancelled query means that the run is ending.
-            servers::Error::Lost { .. } | servers::Error::Silent { .. } | servers::Error::Cancelled => true,
-            servers::Error::Refused { code, .. } => matches!(
+            servers::ConnectionError::Lost { .. }
+            | servers::ConnectionError::Silent { .. }
+            | servers::ConnectionError::Cancelled => true,
+            servers::ConnectionError::Refused { code, .. } => matches!(
                 *code,
                 1040 | 1053 | 1077 | 1158..=1161 | 1203 | 1317 | 1927 | 3032 | 3100 | 3168 | 3169
             ),

@@ -10,49 +10,58 @@
 //! |---|---|
 //! | warm a replica | [`warm()`] |
 //! | warm a server for an applier that is no replica | [`warm_for`] |
-//! | derive the searches for a row change | [`Plan`], from a table's [`Definition`] |
-//! | derive the rows that a statement reads | [`extent`] |
-//! | batch searches and drop repeated ones | [`Batcher`], [`Window`] |
-//! | track how far the searches are ahead of the applier | [`Lead`] |
-//! | decide how far ahead they should be | [`Controller`] |
+//! | derive the searches for a row change | [`TouchPlan`], from a table's [`ReplicaTable`] |
+//! | derive the rows that a statement reads | [`read_extent`] |
+//! | batch searches and drop repeated ones | [`TouchBatcher`], [`TouchWindow`] |
+//! | track how far the searches are ahead of the applier | [`ApplierLead`] |
+//! | decide how far ahead they should be | [`DistanceController`] |
 //!
 //! This crate never changes anything on a server, locks a row, or keeps a transaction open. A search is part of one
 //! short statement that returns a few numbers.
 #![forbid(unsafe_code)]
 
-mod applier;
-mod catalogue;
-mod control;
-mod definition;
+mod applier_lead;
+mod distance_controller;
 mod error;
-mod lead;
+mod external_applier;
+mod information_schema;
 mod literal;
-mod measure;
-mod place;
-mod reader;
-mod replica;
+mod read_counters;
+mod relay_log_reader;
+mod relay_position;
+mod replica_monitor;
+mod replica_table;
 mod report;
-mod run;
-#[cfg(test)]
-mod sample;
-mod session;
+mod search_worker;
 mod settings;
-mod shared;
-mod slow;
+mod slow_tables;
 mod statement;
-mod touch;
-mod window;
-mod worker;
+mod statement_session;
+#[cfg(test)]
+mod test_tables;
+mod touch_plan;
+mod touch_window;
+mod warm_run;
+mod warm_shared;
 
-pub use crate::applier::{AppliedLogs, Applier};
-pub use crate::control::{Bounds, Busy, Controller, Reading, State};
-pub use crate::definition::{Column, Definition, Index, IndexKind, Parent};
-pub use crate::error::Error;
-pub use crate::lead::{Lead, Mark};
-pub use crate::place::{LogNumber, Place};
-pub use crate::report::{ChannelStatus, Counts, Rate, Reads, Report, Status, Waits, Why};
-pub use crate::run::{Observer, warm, warm_for};
-pub use crate::settings::{Fixed, Pace, Settings, SettingsFor, Stranger, Threads};
-pub use crate::statement::{Extent, Functions, Left, Named, Statement, TableName, columns_of_rows, extent};
-pub use crate::touch::{Aim, Buffering, Plan, Touch};
-pub use crate::window::{Batch, Batcher, Window};
+pub use crate::applier_lead::{ApplierLead, LeadMark};
+pub use crate::distance_controller::{
+    BusyResource, ControlLimits, ControlReading, DistanceController, WarmState,
+};
+pub use crate::error::WarmError;
+pub use crate::external_applier::{AppliedLogs, ExternalApplier};
+pub use crate::relay_position::{LogNumber, RelayPosition};
+pub use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaForeignKey, ReplicaIndex, ReplicaTable};
+pub use crate::report::{
+    ChannelStatus, DiskReads, DiskWaits, WarmCounts, WarmEndReason, WarmRate, WarmReport, WarmStatus,
+};
+pub use crate::settings::{
+    ExternalApplierSettings, FixedPace, NonReplicaPolicy, SearchConnections, WarmPace, WarmSettings,
+};
+pub use crate::statement::{
+    FromTable, FunctionSet, LoggedStatement, ReadExtent, SkipReason, StatementTable, read_extent,
+    row_only_columns,
+};
+pub use crate::touch_plan::{ChangeBuffering, PageTouch, SearchTarget, TouchPlan};
+pub use crate::touch_window::{TouchBatch, TouchBatcher, TouchWindow};
+pub use crate::warm_run::{WarmObserver, warm, warm_for};

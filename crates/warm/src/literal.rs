@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use binlog::{Collation, Column as LogColumn, ColumnType, Flavour, Value};
 use servers::quote::put_hex;
 
-use crate::definition::Column;
+use crate::replica_table::ReplicaColumn;
 
 /// Appends a literal for a value that is not NULL; returns `false` if the type has no literal.
-pub(crate) fn put(
+pub(crate) fn put_literal(
     out: &mut String,
     value: Value<'_>,
     log: &LogColumn,
     flavour: Flavour,
-    column: &Column,
+    column: &ReplicaColumn,
 ) -> bool {
     match value {
         Value::Int(number) => put_integer(out, number, log, column),
@@ -46,7 +46,7 @@ pub(crate) fn put(
 
 /// Returns whether literals of the log's column can search the replica's column. Comparing a number with a text would
 /// scan the whole index.
-pub(crate) fn agree(log: &LogColumn, column: &Column) -> bool {
+pub(crate) fn is_comparable(log: &LogColumn, column: &ReplicaColumn) -> bool {
     let types: &[&str] = match log.column_type {
         ColumnType::TinyInt
         | ColumnType::SmallInt
@@ -67,7 +67,7 @@ fn charset(collation: u16, flavour: Flavour) -> Option<&'static str> {
 }
 
 /// Appends an integer. If the log does not state its signedness, that of the replica's column applies.
-fn put_integer(out: &mut String, number: i64, log: &LogColumn, column: &Column) {
+fn put_integer(out: &mut String, number: i64, log: &LogColumn, column: &ReplicaColumn) {
     match number < 0 && column.is_unsigned && log.unsigned.is_none() {
         true => put_number(out, log.column_type.unsigned(number)),
         false => {
@@ -103,25 +103,25 @@ fn put_bytes(out: &mut String, bytes: &[u8], charset: Option<&str>, size: usize)
 
 #[cfg(test)]
 mod tests {
-    use binlog::{Bytes, ColumnType, Flavour, Text, Value};
+    use binlog::{BytesValue, ColumnType, Flavour, TextValue, Value};
 
-    use super::{agree, put};
-    use crate::definition::Column;
-    use crate::sample::log_column;
+    use super::{is_comparable, put_literal};
+    use crate::replica_table::ReplicaColumn;
+    use crate::test_tables::log_column;
 
-    fn column(data_type: &str) -> Column {
-        Column { data_type: data_type.to_owned(), ..Column::default() }
+    fn column(data_type: &str) -> ReplicaColumn {
+        ReplicaColumn { data_type: data_type.to_owned(), ..ReplicaColumn::default() }
     }
 
-    fn check(value: Value<'_>, column_type: ColumnType, column: &Column, wanted: Option<&str>) {
+    fn check(value: Value<'_>, column_type: ColumnType, column: &ReplicaColumn, wanted: Option<&str>) {
         let mut out = String::new();
-        let is_put = put(&mut out, value, &log_column(column_type), Flavour::MySql, column);
+        let is_put = put_literal(&mut out, value, &log_column(column_type), Flavour::MySql, column);
         assert_eq!(is_put.then_some(out.as_str()), wanted, "{value:?}");
     }
 
     #[test]
     fn values_as_literals() {
-        let text = |bytes, collation| Value::Text(Text { bytes, collation });
+        let text = |bytes, collation| Value::Text(TextValue { bytes, collation });
         let varchar = ColumnType::Varchar { size_max: 9 };
         check(Value::Int(-3), ColumnType::Int, &column("int"), Some("-3"));
         check(Value::UInt(u64::MAX), ColumnType::BigInt, &column("bigint"), Some("18446744073709551615"));
@@ -133,21 +133,21 @@ mod tests {
     }
 
     #[test]
-    fn the_replica_tells_what_the_log_does_not() {
-        let unsigned = Column { is_unsigned: true, ..column("smallint") };
+    fn missing_log_metadata_comes_from_the_replica() {
+        let unsigned = ReplicaColumn { is_unsigned: true, ..column("smallint") };
         check(Value::Int(-1), ColumnType::SmallInt, &unsigned, Some("65535"));
-        let bytes = Value::Bytes(Bytes { bytes: b"\x01", padding: 0 });
-        let latin1 = Column { charset: Some("latin1".to_owned()), ..column("char") };
+        let bytes = Value::Bytes(BytesValue { bytes: b"\x01", padding: 0 });
+        let latin1 = ReplicaColumn { charset: Some("latin1".to_owned()), ..column("char") };
         check(bytes, ColumnType::Varchar { size_max: 9 }, &latin1, Some("_latin1 X'01'"));
-        let binary = Column { octets: 3, ..column("binary") };
+        let binary = ReplicaColumn { octets: 3, ..column("binary") };
         check(bytes, ColumnType::Char { size_max: 3 }, &binary, Some("X'010000'"));
     }
 
     #[test]
     fn numbers_are_not_compared_with_texts() {
-        assert!(agree(&log_column(ColumnType::Int), &column("bigint")));
-        assert!(!agree(&log_column(ColumnType::Int), &column("varchar")));
-        assert!(!agree(&log_column(ColumnType::Varchar { size_max: 9 }), &column("int")));
-        assert!(!agree(&log_column(ColumnType::Varchar { size_max: 9 }), &column("text")));
+        assert!(is_comparable(&log_column(ColumnType::Int), &column("bigint")));
+        assert!(!is_comparable(&log_column(ColumnType::Int), &column("varchar")));
+        assert!(!is_comparable(&log_column(ColumnType::Varchar { size_max: 9 }), &column("int")));
+        assert!(!is_comparable(&log_column(ColumnType::Varchar { size_max: 9 }), &column("text")));
     }
 }

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::control::State;
-use crate::place::Place;
-use crate::statement::Left;
+use crate::distance_controller::WarmState;
+use crate::relay_position::RelayPosition;
+use crate::statement::SkipReason;
 
 /// Counters of warming since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts {
+pub struct WarmCounts {
     /// Rows events read ahead of the applier.
     pub events: u64,
     /// Row changes in these events.
     pub rows: u64,
     /// Row changes of tables that cannot be searched: the table is missing, has another engine or no key, or differs
     /// from the log.
-    pub rows_left: u64,
+    pub rows_unsearchable: u64,
     /// Rows events and statements that the applier filters out.
     pub filtered: u64,
     /// Searches for pages.
@@ -25,12 +25,12 @@ pub struct Counts {
     pub repeated: u64,
     /// Search statements queued.
     pub pushed: u64,
-    /// Search statements not queued because of [`State::Sampling`].
+    /// Search statements not queued because of [`WarmState::Sampling`].
     pub skipped: u64,
     /// Search statements that a connection has taken from the queue.
     pub popped: u64,
     /// Search statements taken but not run, because the applier had passed their changes.
-    pub old: u64,
+    pub expired: u64,
     /// Search statements that succeeded.
     pub executed: u64,
     /// Search statements that failed.
@@ -40,7 +40,7 @@ pub struct Counts {
     /// Statements in the log for which no search was made.
     pub discarded: u64,
     /// Statements in the log for which no search was made, by reason.
-    pub left: BTreeMap<Left, u64>,
+    pub skip_reasons: BTreeMap<SkipReason, u64>,
     /// Restarts of reading at the applier's position: the applier was faster, or logs were removed.
     pub jumps: u64,
     /// Errors from the server by error number: their number, and the first message.
@@ -49,18 +49,18 @@ pub struct Counts {
 
 /// Disk reads of the replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
+pub struct DiskReads {
     /// Reads by all threads: `Innodb_buffer_pool_reads`.
     pub all: u64,
     /// Reads by our searches; `None` if the replica does not count them.
-    pub ours: Option<Waits>,
+    pub ours: Option<DiskWaits>,
     /// Reads by the applier; `None` if the replica does not count them.
-    pub applier: Option<Waits>,
+    pub applier: Option<DiskWaits>,
 }
 
 /// Disk reads, and the time spent waiting for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct DiskWaits {
     /// Number of pages.
     pub pages: u64,
     /// Total wait time.
@@ -69,11 +69,11 @@ pub struct Waits {
 
 /// Status of warming.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
+pub struct WarmStatus {
     /// Counters since the start.
-    pub counts: Counts,
+    pub counts: WarmCounts,
     /// Disk reads since the start.
-    pub reads: Reads,
+    pub reads: DiskReads,
     /// Status of each channel.
     pub channels: Vec<ChannelStatus>,
     /// Number of queued search statements.
@@ -83,13 +83,13 @@ pub struct Status {
     /// Number of connections that search.
     pub workers: usize,
     /// State of the controller.
-    pub state: State,
+    pub state: WarmState,
     /// True while the connection to the server is lost and being retried.
     pub is_lost: bool,
     /// Time spent in each state.
-    pub times: BTreeMap<State, Duration>,
+    pub times: BTreeMap<WarmState, Duration>,
     /// Speed.
-    pub rate: Rate,
+    pub rate: WarmRate,
     /// Number of applier threads of the replica.
     pub appliers: u64,
     /// Time since the start.
@@ -98,7 +98,7 @@ pub struct Status {
 
 /// Speed over about the last half second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rate {
+pub struct WarmRate {
     /// Searches made per second.
     pub touches: f64,
     /// Searches that the applier passes per second.
@@ -113,11 +113,11 @@ pub struct ChannelStatus {
     /// Relay log that the applier reads.
     pub log: String,
     /// Position of the applier.
-    pub applier: Option<Place>,
+    pub applier: Option<RelayPosition>,
     /// True if the applier runs.
     pub is_applying: bool,
     /// Position up to which searches were made.
-    pub place: Option<Place>,
+    pub place: Option<RelayPosition>,
     /// Number of searches ahead of the applier.
     pub touches_ahead: u64,
     /// Number of events ahead of the applier.
@@ -130,29 +130,29 @@ pub struct ChannelStatus {
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct WarmReport {
     /// Final status.
-    pub status: Status,
+    pub status: WarmStatus,
     /// Reason for the end.
-    pub why: Why,
+    pub end_reason: WarmEndReason,
 }
 
 /// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum WarmEndReason {
     /// The run was cancelled, or the applier has ended.
     Interrupted,
     /// Warming saves no time.
     NoGain,
 }
 
-impl Status {
+impl WarmStatus {
     /// Returns the approximate time saved for the applier: the time of our reads, if its threads had made them in
     /// parallel. `None` if the replica does not count reads.
-    pub fn saved(&self) -> Option<Duration> {
+    pub fn saved_time(&self) -> Option<Duration> {
         let ours = self.reads.ours?;
-        let of_applier = self.reads.applier.filter(|waits| waits.pages >= READS_TO_JUDGE);
-        let each = of_applier.unwrap_or(ours).each()?;
+        let of_applier = self.reads.applier.filter(|waits| waits.pages >= MEAN_READS_MIN);
+        let each = of_applier.unwrap_or(ours).mean()?;
         let pages = u32::try_from(ours.pages).unwrap_or(u32::MAX);
         let appliers = u32::try_from(self.appliers.max(1)).unwrap_or(u32::MAX);
         Some(each * pages / appliers)
@@ -160,18 +160,18 @@ impl Status {
 }
 
 /// Reads needed for a meaningful mean.
-const READS_TO_JUDGE: u64 = 100;
+const MEAN_READS_MIN: u64 = 100;
 
-impl Rate {
-    pub(crate) fn of(touches: u64, passed: u64, elapsed: Duration) -> Self {
+impl WarmRate {
+    pub(crate) fn per_second(touches: u64, passed: u64, elapsed: Duration) -> Self {
         let each = |count: u64| count as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
         Self { touches: each(touches), passed: each(passed) }
     }
 }
 
-impl Waits {
+impl DiskWaits {
     /// Returns the mean wait per page.
-    pub fn each(&self) -> Option<Duration> {
+    pub fn mean(&self) -> Option<Duration> {
         let pages = u32::try_from(self.pages).unwrap_or(u32::MAX);
         (pages > 0).then(|| self.time / pages)
     }

@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
-use filter::Filter;
-use servers::Address;
+use filter::ReplicationFilter;
+use servers::ServerAddress;
 
-use crate::applier::AppliedLogs;
+use crate::external_applier::AppliedLogs;
 
 /// Settings for a replica.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct WarmSettings {
     /// Address and account for the searches.
-    pub address: Address,
+    pub address: ServerAddress,
     /// Address and account for the status queries.
-    pub admin: Address,
+    pub admin: ServerAddress,
     /// Channel to warm; all channels if `None`.
     pub channel: Option<String>,
     /// Directory or index of the relay logs, if not the one that the replica reports.
@@ -21,40 +21,40 @@ pub struct Settings {
     /// Keyring file of encrypted logs.
     pub keyring: Option<PathBuf>,
     /// Number of connections that search.
-    pub threads: Threads,
+    pub threads: SearchConnections,
     /// Distance to the applier.
-    pub pace: Pace,
+    pub pace: WarmPace,
     /// Treatment of a server that is no replica.
-    pub stranger: Stranger,
+    pub non_replica: NonReplicaPolicy,
 }
 
 /// Settings for an applier outside of the server.
 #[derive(Clone, Debug)]
-pub struct SettingsFor {
+pub struct ExternalApplierSettings {
     /// Server that the logs are applied to.
-    pub address: Address,
+    pub address: ServerAddress,
     /// Logs that are applied.
     pub logs: AppliedLogs,
     /// Filter and database rewrites of the applier.
-    pub filter: Filter,
+    pub filter: ReplicationFilter,
     /// Keyring file of encrypted logs.
     pub keyring: Option<PathBuf>,
     /// Number of connections that search.
-    pub threads: Threads,
+    pub threads: SearchConnections,
     /// Number of sessions that apply.
     pub sessions: u64,
 }
 
 /// Number of connections that search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Threads {
+pub struct SearchConnections {
     /// Usual number.
     pub usual: usize,
     /// Maximum number, used when reads are slow: each connection waits for one page at a time.
     pub max: usize,
 }
 
-impl Threads {
+impl SearchConnections {
     /// Numbers for control by measurements.
     pub const MEASURED: Self = Self { usual: 10, max: 32 };
 
@@ -66,16 +66,16 @@ impl Threads {
 
 /// Policy for the distance to the applier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum WarmPace {
     /// Controlled by measurements.
     Measured,
     /// Fixed limits, as in Replication Booster.
-    Fixed(Fixed),
+    Fixed(FixedPace),
 }
 
 /// Fixed limits, as in Replication Booster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fixed {
+pub struct FixedPace {
     /// Number of events right before the applier that are skipped, because the applier would be faster.
     pub offset_events: u64,
     /// Maximum lead, in seconds of the source's timestamps.
@@ -86,7 +86,7 @@ pub struct Fixed {
 
 /// Treatment of a server that is no replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stranger {
+pub enum NonReplicaPolicy {
     /// Return an error.
     Refuse,
     /// Search for all changes in the logs: there is no applier to stay ahead of.

@@ -8,17 +8,17 @@ const KEPT_SIZE_MAX: usize = 4 << 20;
 /// Larger buffers grow by less than double, so that one huge packet needs little more memory than its own size.
 const DOUBLED_SIZE_MAX: usize = 16 << 20;
 /// Larger buffers grow by their size divided by this.
-const GROWTH_SHARE: usize = 8;
+const GROWTH_DIVISOR: usize = 8;
 
 /// Received bytes, followed by room for more. Grows with the received bytes, not with the sizes that headers claim.
 #[derive(Default)]
-pub(crate) struct Buffer {
+pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     /// Number of received bytes; the room starts here.
     filled: usize,
 }
 
-impl Buffer {
+impl ReceiveBuffer {
     /// Returns the received bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.filled]
@@ -34,11 +34,11 @@ impl Buffer {
     }
 
     /// Returns room for at least [`ROOM_SIZE`] more bytes.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub(crate) fn read_buffer(&mut self) -> &mut [u8] {
         if self.bytes.len() - self.filled < ROOM_SIZE {
             let more = match self.filled {
                 small if small <= DOUBLED_SIZE_MAX => small,
-                large => large / GROWTH_SHARE,
+                large => large / GROWTH_DIVISOR,
             };
             let size = self.filled + more.max(ROOM_SIZE);
             // Avoids the spare capacity that a vector allocates on its own.
@@ -49,14 +49,14 @@ impl Buffer {
     }
 
     /// Adds the first `count` bytes of the room to the received bytes.
-    pub(crate) fn fill(&mut self, count: usize) {
+    pub(crate) fn commit_read(&mut self, count: usize) {
         assert!(count <= self.bytes.len() - self.filled, "ours: no more is read than there is room for");
         self.filled += count;
     }
 
     pub(crate) fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = self.room();
+            let room = self.read_buffer();
             let (now, rest) = bytes.split_at(room.len().min(bytes.len()));
             room[..now.len()].copy_from_slice(now);
             self.filled += now.len();
@@ -76,16 +76,16 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
-    use super::{Buffer, KEPT_SIZE_MAX, ROOM_SIZE};
+    use super::{KEPT_SIZE_MAX, ROOM_SIZE, ReceiveBuffer};
 
     #[test]
     fn one_huge_packet_takes_little_more_than_its_size() {
         const SIZE: usize = 300 << 20;
-        let mut buffer = Buffer::default();
+        let mut buffer = ReceiveBuffer::default();
         while buffer.len() < SIZE {
-            let room = buffer.room().len();
+            let room = buffer.read_buffer().len();
             assert!(room >= ROOM_SIZE);
-            buffer.fill(room.min(1 << 20));
+            buffer.commit_read(room.min(1 << 20));
             assert!(buffer.bytes.capacity() <= (buffer.len() * 9 / 8).max(32 << 20) + (2 << 20));
         }
         buffer.drop_front(buffer.len());

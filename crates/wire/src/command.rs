@@ -1,12 +1,12 @@
 //! Commands of a client after the handshake.
 
-use binlog::{Cursor, DecodeError, Reason};
+use binlog::{Cursor, DecodeError, DecodeReason};
 
 use crate::error::WireError;
 
 /// Command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command<'a> {
+pub enum ClientCommand<'a> {
     /// `COM_QUIT`: close the connection. The server does not respond.
     Quit,
     /// `COM_QUERY`: run a statement.
@@ -122,7 +122,7 @@ const SEND_LONG_DATA: u8 = 0x18;
 const CLOSE_STATEMENT: u8 = 0x19;
 const BINLOG_DUMP_GTID: u8 = 0x1e;
 
-impl<'a> Command<'a> {
+impl<'a> ClientCommand<'a> {
     /// Decodes a command.
     ///
     /// # Errors
@@ -299,7 +299,7 @@ fn sized<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<&'a [u8], D
     let start = cursor.offset();
     let (found, max) = (cursor.u32()?, cursor.rest().len());
     if found as usize > max {
-        let reason = Reason::OutOfRange { field, found: found.into(), max: max as u64 };
+        let reason = DecodeReason::OutOfRange { field, found: found.into(), max: max as u64 };
         return Err(DecodeError::new(start, reason));
     }
     cursor.bytes(found as usize)

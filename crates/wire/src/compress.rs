@@ -5,13 +5,13 @@ use miniz_oxide::deflate::compress_to_vec_zlib;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use zstd_safe::{CCtx, CParameter, DCtx};
 
-use crate::buffer::Buffer;
+use crate::buffer::ReceiveBuffer;
 use crate::error::WireError;
-use crate::packets::Numbers;
+use crate::packet_codec::SequenceCheck;
 
 /// Compression of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
+pub enum PacketCompression {
     /// `zlib`, with this side's level, 1 to 9. Servers use 6.
     Zlib {
         /// Compression level.
@@ -36,37 +36,37 @@ const ZSTD_BLOCK_MAX: usize = 128 << 10;
 const ZSTD_BLOCK_SIZE_MIN: usize = 3;
 
 /// State of a compressed connection, for both directions.
-pub(crate) struct Frames {
-    compression: Compression,
-    zstd: Option<Zstd>,
+pub(crate) struct CompressedFrames {
+    compression: PacketCompression,
+    zstd: Option<ZstdContexts>,
     /// Number of the next frame, in either direction.
     pub(crate) sequence: u8,
     /// Received bytes, still compressed.
-    pub(crate) raw: Buffer,
+    pub(crate) raw: ReceiveBuffer,
     /// Offset of the next frame in the received bytes.
     start: usize,
     /// Output of the last compression or decompression.
     scratch: Vec<u8>,
 }
 
-struct Zstd {
+struct ZstdContexts {
     compress: CCtx<'static>,
     decompress: DCtx<'static>,
 }
 
-impl Frames {
+impl CompressedFrames {
     /// Creates the state for a connection that starts compression.
-    pub(crate) fn new(compression: Compression) -> Self {
+    pub(crate) fn new(compression: PacketCompression) -> Self {
         let zstd = match compression {
-            Compression::Zlib { .. } => None,
-            Compression::Zstd { level } => {
-                let mut zstd = Zstd { compress: CCtx::create(), decompress: DCtx::create() };
+            PacketCompression::Zlib { .. } => None,
+            PacketCompression::Zstd { level } => {
+                let mut zstd = ZstdContexts { compress: CCtx::create(), decompress: DCtx::create() };
                 // Invalid levels become the nearest valid one, as on servers.
                 let _ = zstd.compress.set_parameter(CParameter::CompressionLevel(level.into()));
                 Some(zstd)
             }
         };
-        Self { compression, zstd, sequence: 0, raw: Buffer::default(), start: 0, scratch: Vec::new() }
+        Self { compression, zstd, sequence: 0, raw: ReceiveBuffer::default(), start: 0, scratch: Vec::new() }
     }
 
     /// Returns true if received bytes have not been decompressed yet.
@@ -80,7 +80,7 @@ impl Frames {
     //    1  sequence
     //    3  size of the body, opened; 0 when it is not compressed
     //    *  body
-    pub(crate) fn open(&mut self, numbers: Numbers) -> Result<Option<&[u8]>, WireError> {
+    pub(crate) fn open(&mut self, numbers: SequenceCheck) -> Result<Option<&[u8]>, WireError> {
         let mut cursor = Cursor::new(&self.raw.as_slice()[self.start..]);
         let (Ok(size), Ok(sequence), Ok(opened_size)) = (cursor.u24(), cursor.u8(), cursor.u24()) else {
             self.compact();
@@ -90,7 +90,7 @@ impl Frames {
             self.compact();
             return Ok(None);
         };
-        if numbers == Numbers::Checked && sequence != self.sequence {
+        if numbers == SequenceCheck::Checked && sequence != self.sequence {
             return Err(WireError::Sequence { found: sequence, wanted: self.sequence });
         }
         let opened_size = opened_size as usize;
@@ -131,7 +131,9 @@ impl Frames {
             return false;
         }
         match (self.compression, &mut self.zstd) {
-            (Compression::Zlib { level }, _) => self.scratch = compress_to_vec_zlib(content, level.min(9)),
+            (PacketCompression::Zlib { level }, _) => {
+                self.scratch = compress_to_vec_zlib(content, level.min(9))
+            }
             (_, Some(zstd)) => {
                 self.scratch.clear();
                 self.scratch.reserve(zstd_safe::compress_bound(content.len()));
@@ -139,7 +141,7 @@ impl Frames {
                     return false; // Sent uncompressed.
                 }
             }
-            (Compression::Zstd { .. }, None) => return false,
+            (PacketCompression::Zstd { .. }, None) => return false,
         }
         self.scratch.len() < content.len()
     }
@@ -151,7 +153,7 @@ impl Frames {
     }
 }
 
-impl Zstd {
+impl ZstdContexts {
     fn open(&mut self, body: &[u8], opened_size: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
         // Limits the allocation to what the body can hold, whatever size the frame claims.
         let blocks = body.len() / ZSTD_BLOCK_SIZE_MIN + 1;

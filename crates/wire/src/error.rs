@@ -95,7 +95,7 @@ pub enum WireError {
     },
     /// A source's answer is invalid.
     #[error("the source's {question} is {found}, expected {wanted}")]
-    Answer {
+    UnexpectedAnswer {
         /// Name of the variable.
         question: &'static str,
         /// Answer of the source.
@@ -105,7 +105,7 @@ pub enum WireError {
     },
     /// Source and replica have the same identifier.
     #[error("source and replica have the same {what}, {value}: use another one for this replica")]
-    Same {
+    DuplicateIdentity {
         /// Name of the variable.
         what: &'static str,
         /// Value of the variable.
@@ -113,7 +113,7 @@ pub enum WireError {
     },
     /// The server does not support this kind of start.
     #[error("unsupported start for a {flavour} source: use {wanted}")]
-    Start {
+    UnsupportedStart {
         /// Server family.
         flavour: &'static str,
         /// Alternative supported by the server.

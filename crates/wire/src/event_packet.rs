@@ -1,6 +1,6 @@
 //! Packets with events, and acknowledgements of semi-synchronous replication.
 
-use binlog::{Cursor, DecodeError, Reason};
+use binlog::{Cursor, DecodeError, DecodeReason};
 
 use crate::error::WireError;
 
@@ -24,7 +24,7 @@ pub enum SemiSync {
 
 /// Acknowledgement that the source expects for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acknowledge {
+pub enum AckRequest {
     /// None.
     No,
     /// The source waits for a [`SemiSyncAck`]. A source that has fallen back to asynchronous replication requests one
@@ -36,7 +36,7 @@ pub enum Acknowledge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventPacket<'a> {
     /// Acknowledgement that the source expects.
-    pub acknowledge: Acknowledge,
+    pub acknowledge: AckRequest,
     /// Bytes of the event: header, body, checksum.
     pub event: &'a [u8],
 }
@@ -64,11 +64,11 @@ impl<'a> EventPacket<'a> {
     fn decode_fields(payload: &'a [u8], semi_sync: SemiSync) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::new(payload);
         fixed(&mut cursor, "first byte", EVENT)?;
-        let mut acknowledge = Acknowledge::No;
+        let mut acknowledge = AckRequest::No;
         if semi_sync == SemiSync::On {
             fixed(&mut cursor, "mark of semi-synchronous replication", SEMI_SYNC)?;
             if cursor.u8()? & 1 == 1 {
-                acknowledge = Acknowledge::Wanted;
+                acknowledge = AckRequest::Wanted;
             }
         }
         Ok(Self { acknowledge, event: cursor.take_rest() })
@@ -78,7 +78,7 @@ impl<'a> EventPacket<'a> {
     pub fn encode(&self, semi_sync: SemiSync, out: &mut Vec<u8>) {
         out.push(EVENT);
         if semi_sync == SemiSync::On {
-            out.extend_from_slice(&[SEMI_SYNC, u8::from(self.acknowledge == Acknowledge::Wanted)]);
+            out.extend_from_slice(&[SEMI_SYNC, u8::from(self.acknowledge == AckRequest::Wanted)]);
         }
         out.extend_from_slice(self.event);
     }
@@ -117,7 +117,10 @@ impl<'a> SemiSyncAck<'a> {
         let found = file.len() as u64;
         if found > FILE_SIZE_MAX {
             let field = "size of the file's name";
-            return Err(DecodeError::new(start, Reason::OutOfRange { field, found, max: FILE_SIZE_MAX }));
+            return Err(DecodeError::new(
+                start,
+                DecodeReason::OutOfRange { field, found, max: FILE_SIZE_MAX },
+            ));
         }
         Ok(Self { position, file })
     }
@@ -135,7 +138,7 @@ fn fixed(cursor: &mut Cursor<'_>, field: &'static str, wanted: u8) -> Result<(),
     match cursor.u8()? {
         found if found == wanted => Ok(()),
         found => {
-            let reason = Reason::Differs { field, found: found.into(), wanted: wanted.into() };
+            let reason = DecodeReason::Differs { field, found: found.into(), wanted: wanted.into() };
             Err(DecodeError::new(start, reason))
         }
     }

@@ -3,14 +3,15 @@
 mod auth;
 mod client;
 
-use binlog::{Cursor, DecodeError, Reason, put_lenenc};
+use binlog::{Cursor, DecodeError, DecodeReason, put_lenenc};
 
 pub use self::client::{
-    Cleartext, ClientHandshake, ClientOptions, Next, ServerKey, Session, TlsWish, Transport,
+    CleartextPolicy, ClientHandshake, ClientOptions, ClientSession, HandshakeStep, ServerKeySource, TlsMode,
+    Transport,
 };
-use crate::answer::put_lenenc_bytes;
 use crate::capability::Capabilities;
 use crate::error::WireError;
+use crate::response::put_lenenc_bytes;
 
 /// Version of the protocol, the only one since MySQL 3.21.
 const PROTOCOL_VERSION: u8 = 10;
@@ -25,7 +26,7 @@ const AUTH_MORE_DATA: u8 = 0x01;
 
 /// Greeting: the first packet of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Greeting<'a> {
+pub struct ServerGreeting<'a> {
     /// Version of the server as written. MariaDB before version 11 adds the prefix `5.5.5-`.
     pub server_version: &'a [u8],
     /// Server's number of this connection.
@@ -42,7 +43,7 @@ pub struct Greeting<'a> {
     pub plugin: &'a [u8],
 }
 
-impl<'a> Greeting<'a> {
+impl<'a> ServerGreeting<'a> {
     /// Decodes a greeting.
     ///
     /// # Errors
@@ -71,7 +72,7 @@ impl<'a> Greeting<'a> {
         let mut cursor = Cursor::new(payload);
         let version = cursor.u8()?;
         if version != PROTOCOL_VERSION {
-            let reason = Reason::Differs {
+            let reason = DecodeReason::Differs {
                 field: "version of the protocol",
                 found: version.into(),
                 wanted: PROTOCOL_VERSION.into(),
@@ -165,7 +166,7 @@ impl SslRequest {
     fn decode_head(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let mut capabilities = Capabilities(cursor.u32()?.into());
         if !capabilities.contains(Capabilities::PROTOCOL_41) {
-            let reason = Reason::Unsupported { what: "the protocol of before MySQL 4.1" };
+            let reason = DecodeReason::Unsupported { what: "the protocol of before MySQL 4.1" };
             return Err(DecodeError::new(0, reason));
         }
         let packet_max = cursor.u32()?;
@@ -381,7 +382,7 @@ fn nul_ended<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
         }
         None => {
             let found = cursor.rest().len();
-            Err(cursor.error(Reason::Short { wanted: found as u64 + 1, found }))
+            Err(cursor.error(DecodeReason::Short { wanted: found as u64 + 1, found }))
         }
     }
 }

@@ -5,17 +5,17 @@
 //!
 //! | part | content |
 //! |---|---|
-//! | [`Packets`] | packets from and to the bytes of one connection: numbering, joining, compression |
+//! | [`PacketCodec`] | packets from and to the bytes of one connection: numbering, joining, compression |
 //! | [`ClientHandshake`] | client side of the handshake: capabilities, TLS, authentication |
-//! | [`Greeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | handshake packets |
-//! | [`Command`] | commands of a client: queries, log dumps |
+//! | [`ServerGreeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | handshake packets |
+//! | [`ClientCommand`] | commands of a client: queries, log dumps |
 //! | [`ReplicaConversation`] | a replica's questions before the log, and the packets of the log |
 //! | [`EventPacket`], [`SemiSyncAck`] | events, and acknowledgements in semi-synchronous replication |
 //! | [`StreamReader`] | positions of events in the source's files; artificial events |
 //! | [`Capabilities`] | capability flags of both sides |
 //! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | generic responses |
 //! | [`ResultReader`], [`ResultWriter`] | result sets as text: columns, rows, end |
-//! | [`PrepareReader`], [`Execution`] | prepared statements: response to preparing one, running it with values |
+//! | [`PrepareReader`], [`StatementExecution`] | prepared statements: response to preparing one, running it with values |
 //!
 //! All sizes are in bytes. Errors reported by a server are a [`ServerError`]; all other errors describe invalid bytes
 //! and their offset.
@@ -24,7 +24,6 @@
 //! that the other side claims, and never panics on any input.
 #![forbid(unsafe_code)]
 
-mod answer;
 mod buffer;
 mod capability;
 mod command;
@@ -32,24 +31,27 @@ mod compress;
 mod error;
 mod event_packet;
 mod handshake;
-mod packets;
+mod packet_codec;
 mod replica;
+mod response;
 mod result_set;
 mod statement;
 mod stream;
 
-pub use crate::answer::{Answer, EofPacket, ErrPacket, OkPacket, Status};
 pub use crate::capability::Capabilities;
-pub use crate::command::{BinlogDump, BinlogDumpGtid, Command, DumpFlags, RegisterReplica};
-pub use crate::compress::Compression;
+pub use crate::command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
+pub use crate::compress::PacketCompression;
 pub use crate::error::{ServerError, WireError};
-pub use crate::event_packet::{Acknowledge, EventPacket, SemiSync, SemiSyncAck};
+pub use crate::event_packet::{AckRequest, EventPacket, SemiSync, SemiSyncAck};
 pub use crate::handshake::{
-    AuthMoreData, AuthSwitchRequest, Cleartext, ClientHandshake, ClientOptions, Greeting, LoginRequest, Next,
-    ServerKey, Session, SslRequest, TlsWish, Transport,
+    AuthMoreData, AuthSwitchRequest, CleartextPolicy, ClientHandshake, ClientOptions, ClientSession,
+    HandshakeStep, LoginRequest, ServerGreeting, ServerKeySource, SslRequest, TlsMode, Transport,
 };
-pub use crate::packets::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, Packets};
-pub use crate::replica::{End, ReplicaConversation, ReplicaOptions, SourceFacts, Start, Step};
-pub use crate::result_set::{ColumnDefinition, Part, ResultReader, ResultWriter, TextRow};
-pub use crate::statement::{Execution, ParameterValue, PrepareReader, PreparedStatement};
-pub use crate::stream::{Arrival, Gaps, Origin, StreamReader};
+pub use crate::packet_codec::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, PacketCodec};
+pub use crate::replica::{
+    ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, SourceFacts,
+};
+pub use crate::response::{CommandResponse, EofPacket, ErrPacket, OkPacket, ServerStatus};
+pub use crate::result_set::{ColumnDefinition, ResultPart, ResultReader, ResultWriter, TextRow};
+pub use crate::statement::{ParameterValue, PrepareReader, PreparedStatement, StatementExecution};
+pub use crate::stream::{FormatOrigin, PositionGaps, SourceEvent, StreamReader};

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use binlog::{ChecksumAlgorithm, Flavour};
 
-use crate::answer::{Answer, EofPacket};
-use crate::command::{BinlogDump, BinlogDumpGtid, Command, DumpFlags, RegisterReplica};
+use crate::command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
 use crate::error::WireError;
 use crate::event_packet::{EventPacket, SemiSync};
-use crate::handshake::Session;
-use crate::result_set::{Part, ResultReader};
+use crate::handshake::ClientSession;
+use crate::response::{CommandResponse, EofPacket};
+use crate::result_set::{ResultPart, ResultReader};
 
 /// Empty GTID set, as in a Previous_gtids event.
 const NO_GTIDS: [u8; 8] = [0; 8];
@@ -34,14 +34,14 @@ pub struct ReplicaOptions {
     /// Support for semi-synchronous replication. It is used if the source has it enabled.
     pub semi_sync: SemiSync,
     /// Start of the log.
-    pub start: Start,
+    pub start: ReplicaStart,
     /// End of the log.
-    pub end: End,
+    pub end: ReplicaEnd,
 }
 
 /// Start of the requested log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum ReplicaStart {
     /// At a position of a file.
     Position {
         /// Name of the file; empty for the first file.
@@ -64,7 +64,7 @@ pub enum Start {
 
 /// End of the requested log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ReplicaEnd {
     /// No end: the source waits for more events.
     Never,
     /// After the last event.
@@ -90,7 +90,7 @@ pub struct SourceFacts {
 
 /// Next action of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum ReplicaStep<'a> {
     /// Send this command, then read.
     Send(Vec<u8>),
     /// Read the next packet.
@@ -104,12 +104,12 @@ pub enum Step<'a> {
 /// Replica side of a connection after the handshake, as a state machine: packets in, actions out.
 pub struct ReplicaConversation {
     options: ReplicaOptions,
-    session: Session,
+    session: ClientSession,
     facts: SourceFacts,
-    phase: Phase,
+    phase: ConversationPhase,
 }
 
-enum Phase {
+enum ConversationPhase {
     /// A question was sent. `value` is the answer as far as received.
     Asking { number: usize, reader: ResultReader, value: Option<Vec<u8>> },
     /// The registration was sent.
@@ -121,141 +121,159 @@ enum Phase {
 }
 
 /// Function that stores the answer to a question.
-type Hear = fn(&ReplicaOptions, &mut SourceFacts, Option<&[u8]>) -> Result<(), WireError>;
+type AnswerReader = fn(&ReplicaOptions, &mut SourceFacts, Option<&[u8]>) -> Result<(), WireError>;
 
 /// One question to a source.
-struct Question {
+struct SourceQuestion {
     /// Returns the statement; `None` to skip the question.
-    ask: fn(&ReplicaOptions, &SourceFacts) -> Option<String>,
+    query: fn(&ReplicaOptions, &SourceFacts) -> Option<String>,
     /// Stores the answer: the first value of the first row, if there is one.
-    hear: Hear,
+    read_answer: AnswerReader,
     /// Handling of an error response.
-    refusal: Refusal,
+    refusal: RefusalPolicy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+enum RefusalPolicy {
     /// The error ends the conversation.
-    Ends,
+    Fatal,
     /// An unknown variable is accepted: the source is old, or lacks a plugin.
     UnknownVariable,
     /// Any error is accepted.
-    Passes,
+    Ignored,
 }
 
 /// Questions of MySQL's replicas, in their order. Semi-synchronous replication has two names.
-const MYSQL: &[Question] = &[
-    Question { ask: |_, _| query("SELECT UNIX_TIMESTAMP()"), hear: clock, refusal: Refusal::Passes },
-    Question { ask: |_, _| query("SELECT @@GLOBAL.SERVER_ID"), hear: server_id, refusal: Refusal::Ends },
-    Question {
-        ask: |options, _| heartbeat(options, "@master_heartbeat_period = N, @source_heartbeat_period = N"),
-        hear: nothing,
-        refusal: Refusal::Ends,
+const MYSQL_QUESTIONS: &[SourceQuestion] = &[
+    SourceQuestion {
+        query: |_, _| query("SELECT UNIX_TIMESTAMP()"),
+        read_answer: clock,
+        refusal: RefusalPolicy::Ignored,
     },
-    Question {
-        ask: |_, _| {
+    SourceQuestion {
+        query: |_, _| query("SELECT @@GLOBAL.SERVER_ID"),
+        read_answer: server_id,
+        refusal: RefusalPolicy::Fatal,
+    },
+    SourceQuestion {
+        query: |options, _| heartbeat(options, "@master_heartbeat_period = N, @source_heartbeat_period = N"),
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::Fatal,
+    },
+    SourceQuestion {
+        query: |_, _| {
             query(
                 "SET @master_binlog_checksum = @@global.binlog_checksum, \
                  @source_binlog_checksum = @@global.binlog_checksum",
             )
         },
-        hear: nothing,
-        refusal: Refusal::UnknownVariable,
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::UnknownVariable,
     },
-    Question {
-        ask: |_, _| query("SELECT @source_binlog_checksum"),
-        hear: checksum,
-        refusal: Refusal::UnknownVariable,
+    SourceQuestion {
+        query: |_, _| query("SELECT @source_binlog_checksum"),
+        read_answer: checksum,
+        refusal: RefusalPolicy::UnknownVariable,
     },
-    Question {
-        ask: |_, _| query("SELECT @@GLOBAL.GTID_MODE"),
-        hear: gtid_mode,
-        refusal: Refusal::UnknownVariable,
+    SourceQuestion {
+        query: |_, _| query("SELECT @@GLOBAL.GTID_MODE"),
+        read_answer: gtid_mode,
+        refusal: RefusalPolicy::UnknownVariable,
     },
-    Question {
-        ask: |_, _| query("SELECT @@GLOBAL.SERVER_UUID"),
-        hear: server_uuid,
-        refusal: Refusal::UnknownVariable,
+    SourceQuestion {
+        query: |_, _| query("SELECT @@GLOBAL.SERVER_UUID"),
+        read_answer: server_uuid,
+        refusal: RefusalPolicy::UnknownVariable,
     },
-    Question { ask: own_uuid, hear: nothing, refusal: Refusal::Ends },
-    Question {
-        ask: |options, _| if_semi_sync(options, "SELECT @@global.rpl_semi_sync_source_enabled"),
-        hear: semi_sync,
-        refusal: Refusal::UnknownVariable,
+    SourceQuestion { query: own_uuid, read_answer: ignore_answer, refusal: RefusalPolicy::Fatal },
+    SourceQuestion {
+        query: |options, _| if_semi_sync(options, "SELECT @@global.rpl_semi_sync_source_enabled"),
+        read_answer: semi_sync,
+        refusal: RefusalPolicy::UnknownVariable,
     },
-    Question {
-        ask: |options, facts| match facts.semi_sync {
+    SourceQuestion {
+        query: |options, facts| match facts.semi_sync {
             SemiSync::Off => if_semi_sync(options, "SELECT @@global.rpl_semi_sync_master_enabled"),
             SemiSync::On => None,
         },
-        hear: semi_sync,
-        refusal: Refusal::UnknownVariable,
+        read_answer: semi_sync,
+        refusal: RefusalPolicy::UnknownVariable,
     },
-    Question {
-        ask: |_, facts| match facts.semi_sync {
+    SourceQuestion {
+        query: |_, facts| match facts.semi_sync {
             SemiSync::Off => None,
             SemiSync::On => query("SET @rpl_semi_sync_replica = 1, @rpl_semi_sync_slave = 1"),
         },
-        hear: nothing,
-        refusal: Refusal::Ends,
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::Fatal,
     },
 ];
 
 /// Questions of MariaDB's replicas.
-const MARIADB: &[Question] = &[
-    Question { ask: |_, _| query("SELECT UNIX_TIMESTAMP()"), hear: clock, refusal: Refusal::Passes },
-    Question { ask: |_, _| query("SELECT @@GLOBAL.SERVER_ID"), hear: server_id, refusal: Refusal::Ends },
-    Question {
-        ask: |options, _| heartbeat(options, "@master_heartbeat_period = N"),
-        hear: nothing,
-        refusal: Refusal::Ends,
+const MARIADB_QUESTIONS: &[SourceQuestion] = &[
+    SourceQuestion {
+        query: |_, _| query("SELECT UNIX_TIMESTAMP()"),
+        read_answer: clock,
+        refusal: RefusalPolicy::Ignored,
     },
-    Question {
-        ask: |_, _| query("SET @master_binlog_checksum = @@global.binlog_checksum"),
-        hear: nothing,
-        refusal: Refusal::UnknownVariable,
+    SourceQuestion {
+        query: |_, _| query("SELECT @@GLOBAL.SERVER_ID"),
+        read_answer: server_id,
+        refusal: RefusalPolicy::Fatal,
     },
-    Question {
-        ask: |_, _| query("SELECT @master_binlog_checksum"),
-        hear: checksum,
-        refusal: Refusal::UnknownVariable,
+    SourceQuestion {
+        query: |options, _| heartbeat(options, "@master_heartbeat_period = N"),
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::Fatal,
+    },
+    SourceQuestion {
+        query: |_, _| query("SET @master_binlog_checksum = @@global.binlog_checksum"),
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::UnknownVariable,
+    },
+    SourceQuestion {
+        query: |_, _| query("SELECT @master_binlog_checksum"),
+        read_answer: checksum,
+        refusal: RefusalPolicy::UnknownVariable,
     },
     // 4: the replica supports GTIDs. Without it, the source converts events to older ones.
-    Question {
-        ask: |_, _| query("SET @mariadb_slave_capability = 4"),
-        hear: nothing,
-        refusal: Refusal::Ends,
+    SourceQuestion {
+        query: |_, _| query("SET @mariadb_slave_capability = 4"),
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::Fatal,
     },
-    Question {
-        ask: |options, _| match &options.start {
-            Start::MariadbGtids { state } => Some(format!("SET @slave_connect_state = {}", quoted(state))),
+    SourceQuestion {
+        query: |options, _| match &options.start {
+            ReplicaStart::MariadbGtids { state } => {
+                Some(format!("SET @slave_connect_state = {}", quoted(state)))
+            }
             _ => None,
         },
-        hear: nothing,
-        refusal: Refusal::Ends,
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::Fatal,
     },
-    Question {
-        ask: |options, _| if_gtids(options, "SET @slave_gtid_strict_mode = 1"),
-        hear: nothing,
-        refusal: Refusal::Ends,
+    SourceQuestion {
+        query: |options, _| if_gtids(options, "SET @slave_gtid_strict_mode = 1"),
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::Fatal,
     },
-    Question {
-        ask: |options, _| if_gtids(options, "SET @slave_gtid_ignore_duplicates = 0"),
-        hear: nothing,
-        refusal: Refusal::Ends,
+    SourceQuestion {
+        query: |options, _| if_gtids(options, "SET @slave_gtid_ignore_duplicates = 0"),
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::Fatal,
     },
-    Question {
-        ask: |options, _| if_semi_sync(options, "SELECT @@global.rpl_semi_sync_master_enabled"),
-        hear: semi_sync,
-        refusal: Refusal::UnknownVariable,
+    SourceQuestion {
+        query: |options, _| if_semi_sync(options, "SELECT @@global.rpl_semi_sync_master_enabled"),
+        read_answer: semi_sync,
+        refusal: RefusalPolicy::UnknownVariable,
     },
-    Question {
-        ask: |_, facts| match facts.semi_sync {
+    SourceQuestion {
+        query: |_, facts| match facts.semi_sync {
             SemiSync::Off => None,
             SemiSync::On => query("SET @rpl_semi_sync_slave = 1"),
         },
-        hear: nothing,
-        refusal: Refusal::Ends,
+        read_answer: ignore_answer,
+        refusal: RefusalPolicy::Fatal,
     },
 ];
 
@@ -265,22 +283,24 @@ impl ReplicaConversation {
     /// # Errors
     ///
     /// Fails if the options are incompatible with the server.
-    pub fn begin(options: ReplicaOptions, session: Session) -> Result<(Self, Vec<u8>), WireError> {
+    pub fn begin(options: ReplicaOptions, session: ClientSession) -> Result<(Self, Vec<u8>), WireError> {
         match (&options.start, session.flavour) {
-            (Start::Gtids { .. }, Flavour::MariaDb) => {
-                return Err(WireError::Start {
+            (ReplicaStart::Gtids { .. }, Flavour::MariaDb) => {
+                return Err(WireError::UnsupportedStart {
                     flavour: "MariaDB",
                     wanted: "a file and position, or a GTID position such as 0-1-270",
                 });
             }
-            (Start::MariadbGtids { .. }, Flavour::MySql) => {
-                return Err(WireError::Start {
+            (ReplicaStart::MariadbGtids { .. }, Flavour::MySql) => {
+                return Err(WireError::UnsupportedStart {
                     flavour: "MySQL",
                     wanted: "a file and position, or a GTID set",
                 });
             }
-            (Start::Position { position, .. }, Flavour::MariaDb) if u32::try_from(*position).is_err() => {
-                return Err(WireError::Start {
+            (ReplicaStart::Position { position, .. }, Flavour::MariaDb)
+                if u32::try_from(*position).is_err() =>
+            {
+                return Err(WireError::UnsupportedStart {
                     flavour: "MariaDB",
                     wanted: "a position below 4 GiB, or a GTID position",
                 });
@@ -295,7 +315,7 @@ impl ReplicaConversation {
             checksum: ChecksumAlgorithm::Off,
             semi_sync: SemiSync::Off,
         };
-        let mut conversation = Self { options, session, facts, phase: Phase::Over };
+        let mut conversation = Self { options, session, facts, phase: ConversationPhase::Over };
         let first = conversation.ask_from(0)?;
         Ok((conversation, first))
     }
@@ -307,7 +327,7 @@ impl ReplicaConversation {
 
     /// Returns true if the log has been requested.
     pub fn is_streaming(&self) -> bool {
-        matches!(self.phase, Phase::Streaming)
+        matches!(self.phase, ConversationPhase::Streaming)
     }
 
     /// Handles a packet from the source.
@@ -316,99 +336,103 @@ impl ReplicaConversation {
     ///
     /// Returns [`WireError::Refused`] if the source refuses (1236: it cannot send the requested log). Fails if the
     /// packet is not allowed at this point, or if an answer is invalid. The connection cannot be used after an error.
-    pub fn read<'a>(&mut self, payload: &'a [u8]) -> Result<Step<'a>, WireError> {
-        match mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Asking { number, reader, value } => self.hear(payload, number, reader, value),
-            Phase::Registering => {
-                Answer::decode(payload, self.session.capabilities)?;
-                self.phase = Phase::Streaming;
-                self.dump().map(Step::Send)
+    pub fn read<'a>(&mut self, payload: &'a [u8]) -> Result<ReplicaStep<'a>, WireError> {
+        match mem::replace(&mut self.phase, ConversationPhase::Over) {
+            ConversationPhase::Asking { number, reader, value } => {
+                self.read_answer(payload, number, reader, value)
             }
-            Phase::Streaming => self.event(payload),
-            Phase::Over => Err(WireError::unexpected(payload, "nothing")),
+            ConversationPhase::Registering => {
+                CommandResponse::decode(payload, self.session.capabilities)?;
+                self.phase = ConversationPhase::Streaming;
+                self.dump_command().map(ReplicaStep::Send)
+            }
+            ConversationPhase::Streaming => self.read_event(payload),
+            ConversationPhase::Over => Err(WireError::unexpected(payload, "nothing")),
         }
     }
 
-    fn event<'a>(&mut self, payload: &'a [u8]) -> Result<Step<'a>, WireError> {
+    fn read_event<'a>(&mut self, payload: &'a [u8]) -> Result<ReplicaStep<'a>, WireError> {
         if EventPacket::is(payload) {
             let event = EventPacket::decode(payload, self.facts.semi_sync)?;
-            self.phase = Phase::Streaming;
-            return Ok(Step::Event(event));
+            self.phase = ConversationPhase::Streaming;
+            return Ok(ReplicaStep::Event(event));
         }
         if EofPacket::is(payload, self.session.capabilities) {
-            return Ok(Step::End);
+            return Ok(ReplicaStep::End);
         }
-        Answer::decode(payload, self.session.capabilities)?;
+        CommandResponse::decode(payload, self.session.capabilities)?;
         Err(WireError::unexpected(payload, "an event or the end of the log"))
     }
 
-    fn hear<'a>(
+    fn read_answer<'a>(
         &mut self,
         payload: &'a [u8],
         number: usize,
         mut reader: ResultReader,
         mut value: Option<Vec<u8>>,
-    ) -> Result<Step<'a>, WireError> {
+    ) -> Result<ReplicaStep<'a>, WireError> {
         let question = &self.questions()[number];
         match reader.read(payload) {
-            Ok(Part::Row(mut row)) if value.is_none() => value = row.next().flatten().map(<[u8]>::to_vec),
+            Ok(ResultPart::Row(mut row)) if value.is_none() => {
+                value = row.next().flatten().map(<[u8]>::to_vec)
+            }
             Ok(_) => {}
             Err(WireError::Refused(error)) if question.refusal.passes(error.code) => {
-                return self.ask_from(number + 1).map(Step::Send);
+                return self.ask_from(number + 1).map(ReplicaStep::Send);
             }
             Err(error) => return Err(error),
         }
         if !reader.is_done() {
-            self.phase = Phase::Asking { number, reader, value };
-            return Ok(Step::Wait);
+            self.phase = ConversationPhase::Asking { number, reader, value };
+            return Ok(ReplicaStep::Wait);
         }
-        (question.hear)(&self.options, &mut self.facts, value.as_deref())?;
-        self.ask_from(number + 1).map(Step::Send)
+        (question.read_answer)(&self.options, &mut self.facts, value.as_deref())?;
+        self.ask_from(number + 1).map(ReplicaStep::Send)
     }
 
     /// Returns the next applicable question, or the registration after the last one.
     fn ask_from(&mut self, first: usize) -> Result<Vec<u8>, WireError> {
         let questions = self.questions().iter().enumerate().skip(first);
         let asked = questions
-            .filter_map(|(number, question)| Some((number, (question.ask)(&self.options, &self.facts)?)));
+            .filter_map(|(number, question)| Some((number, (question.query)(&self.options, &self.facts)?)));
         let mut out = Vec::new();
         let Some((number, sql)) = asked.take(1).next() else {
-            self.phase = Phase::Registering;
+            self.phase = ConversationPhase::Registering;
             let register = RegisterReplica {
                 server_id: self.options.server_id,
                 host: self.options.report_host.as_bytes(),
                 port: self.options.report_port,
                 ..RegisterReplica::default()
             };
-            Command::RegisterReplica(register).encode(&mut out)?;
+            ClientCommand::RegisterReplica(register).encode(&mut out)?;
             return Ok(out);
         };
         let reader = ResultReader::new(self.session.capabilities);
-        self.phase = Phase::Asking { number, reader, value: None };
-        Command::Query { sql: sql.as_bytes() }.encode(&mut out)?;
+        self.phase = ConversationPhase::Asking { number, reader, value: None };
+        ClientCommand::Query { sql: sql.as_bytes() }.encode(&mut out)?;
         Ok(out)
     }
 
-    fn questions(&self) -> &'static [Question] {
+    fn questions(&self) -> &'static [SourceQuestion] {
         match self.session.flavour {
-            Flavour::MySql => MYSQL,
-            Flavour::MariaDb => MARIADB,
+            Flavour::MySql => MYSQL_QUESTIONS,
+            Flavour::MariaDb => MARIADB_QUESTIONS,
         }
     }
 
-    fn dump(&self) -> Result<Vec<u8>, WireError> {
+    fn dump_command(&self) -> Result<Vec<u8>, WireError> {
         let server_id = self.options.server_id;
         let mut flags = match self.session.flavour {
             Flavour::MySql => DumpFlags::HEARTBEAT_V2,
             Flavour::MariaDb => DumpFlags::SEND_ANNOTATE_ROWS,
         };
-        if self.options.end == End::LastEvent {
+        if self.options.end == ReplicaEnd::LastEvent {
             flags.0 |= DumpFlags::NON_BLOCK.0;
         }
         let command = match &self.options.start {
-            Start::Position { file, position } => match u32::try_from(*position) {
-                Ok(position) => Command::BinlogDump(BinlogDump { position, flags, server_id, file }),
-                Err(_) => Command::BinlogDumpGtid(BinlogDumpGtid {
+            ReplicaStart::Position { file, position } => match u32::try_from(*position) {
+                Ok(position) => ClientCommand::BinlogDump(BinlogDump { position, flags, server_id, file }),
+                Err(_) => ClientCommand::BinlogDumpGtid(BinlogDumpGtid {
                     flags,
                     server_id,
                     file,
@@ -416,10 +440,10 @@ impl ReplicaConversation {
                     gtids: &NO_GTIDS,
                 }),
             },
-            Start::MariadbGtids { .. } => {
-                Command::BinlogDump(BinlogDump { position: 4, flags, server_id, file: &[] })
+            ReplicaStart::MariadbGtids { .. } => {
+                ClientCommand::BinlogDump(BinlogDump { position: 4, flags, server_id, file: &[] })
             }
-            Start::Gtids { set } => Command::BinlogDumpGtid(BinlogDumpGtid {
+            ReplicaStart::Gtids { set } => ClientCommand::BinlogDumpGtid(BinlogDumpGtid {
                 flags,
                 server_id,
                 file: &[],
@@ -433,12 +457,12 @@ impl ReplicaConversation {
     }
 }
 
-impl Refusal {
+impl RefusalPolicy {
     fn passes(self, code: u16) -> bool {
         match self {
-            Self::Ends => false,
+            Self::Fatal => false,
             Self::UnknownVariable => code == UNKNOWN_VARIABLE,
-            Self::Passes => true,
+            Self::Ignored => true,
         }
     }
 }
@@ -464,7 +488,7 @@ fn if_semi_sync(options: &ReplicaOptions, sql: &str) -> Option<String> {
 }
 
 fn if_gtids(options: &ReplicaOptions, sql: &str) -> Option<String> {
-    matches!(options.start, Start::MariadbGtids { .. }).then(|| sql.to_owned())
+    matches!(options.start, ReplicaStart::MariadbGtids { .. }).then(|| sql.to_owned())
 }
 
 /// Quotes a string for any `sql_mode`. Drops quotes and backslashes, which no UUID or GTID has.
@@ -475,7 +499,7 @@ fn quoted(text: &str) -> String {
 
 // Handling of the answers.
 
-fn nothing(_: &ReplicaOptions, _: &mut SourceFacts, _: Option<&[u8]>) -> Result<(), WireError> {
+fn ignore_answer(_: &ReplicaOptions, _: &mut SourceFacts, _: Option<&[u8]>) -> Result<(), WireError> {
     Ok(())
 }
 
@@ -492,7 +516,7 @@ fn server_id(
     let id = value.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
     let id: u32 = id.ok_or_else(|| answer("SERVER_ID", value, "a number"))?;
     if id == options.server_id {
-        return Err(WireError::Same { what: "server_id", value: id.to_string() });
+        return Err(WireError::DuplicateIdentity { what: "server_id", value: id.to_string() });
     }
     facts.server_id = Some(id);
     Ok(())
@@ -520,7 +544,7 @@ fn server_uuid(
     facts.server_uuid = value.map(text);
     match facts.server_uuid.as_deref() {
         Some(uuid) if uuid == options.uuid => {
-            Err(WireError::Same { what: "server_uuid", value: uuid.to_owned() })
+            Err(WireError::DuplicateIdentity { what: "server_uuid", value: uuid.to_owned() })
         }
         _ => Ok(()),
     }
@@ -534,7 +558,7 @@ fn semi_sync(_: &ReplicaOptions, facts: &mut SourceFacts, value: Option<&[u8]>) 
 }
 
 fn answer(question: &'static str, found: Option<&[u8]>, wanted: &'static str) -> WireError {
-    WireError::Answer { question, found: found.map_or_else(|| "NULL".to_owned(), text), wanted }
+    WireError::UnexpectedAnswer { question, found: found.map_or_else(|| "NULL".to_owned(), text), wanted }
 }
 
 fn text(value: &[u8]) -> String {

@@ -1,11 +1,11 @@
 //! Result sets in text form: columns, rows, end.
 
-use binlog::{Cursor, DecodeError, Reason, put_lenenc};
+use binlog::{Cursor, DecodeError, DecodeReason, put_lenenc};
 
-use crate::answer::{EofPacket, ErrPacket, OkPacket, Status, put_lenenc_bytes};
 use crate::capability::Capabilities;
 use crate::error::WireError;
-use crate::packets::Packets;
+use crate::packet_codec::PacketCodec;
+use crate::response::{EofPacket, ErrPacket, OkPacket, ServerStatus, put_lenenc_bytes};
 
 /// First byte of a NULL value, and of a server's request for a local file.
 const NULL: u8 = 0xfb;
@@ -50,7 +50,7 @@ pub struct TextRow<'a> {
 
 /// Content of one packet of a result.
 #[derive(Clone, Debug)]
-pub enum Part<'a> {
+pub enum ResultPart<'a> {
     /// No result set: the statement has succeeded.
     Ok(OkPacket<'a>),
     /// Request for a local file with this name, as for `LOAD DATA LOCAL`. Send its content in packets, then an empty
@@ -72,11 +72,11 @@ pub enum Part<'a> {
 #[derive(Clone, Debug)]
 pub struct ResultReader {
     capabilities: Capabilities,
-    phase: Phase,
+    phase: ResultPhase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ResultPhase {
     Start,
     Columns { left: u64, count: usize },
     ColumnsEnd { count: usize },
@@ -87,12 +87,12 @@ enum Phase {
 impl ResultReader {
     /// Creates a reader for a query that was just sent.
     pub fn new(capabilities: Capabilities) -> Self {
-        Self { capabilities, phase: Phase::Start }
+        Self { capabilities, phase: ResultPhase::Start }
     }
 
     /// Returns true if the whole response has been read.
     pub fn is_done(&self) -> bool {
-        self.phase == Phase::Done
+        self.phase == ResultPhase::Done
     }
 
     /// Reads the next packet.
@@ -105,42 +105,42 @@ impl ResultReader {
     /// # Panics
     ///
     /// Panics if the response is [done](ResultReader::is_done).
-    pub fn read<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
+    pub fn read<'a>(&mut self, payload: &'a [u8]) -> Result<ResultPart<'a>, WireError> {
         if ErrPacket::is(payload) {
-            self.phase = Phase::Done;
+            self.phase = ResultPhase::Done;
             return Err(ErrPacket::decode(payload)?.to_error().into());
         }
         match self.phase {
-            Phase::Start if OkPacket::is(payload) => self.ok(payload),
-            Phase::Start => self.start(payload),
-            Phase::Columns { left, count } => self.column(payload, left, count),
-            Phase::ColumnsEnd { count } => {
+            ResultPhase::Start if OkPacket::is(payload) => self.ok(payload),
+            ResultPhase::Start => self.start(payload),
+            ResultPhase::Columns { left, count } => self.column(payload, left, count),
+            ResultPhase::ColumnsEnd { count } => {
                 EofPacket::decode(payload, self.capabilities)?;
-                self.phase = Phase::Rows { count };
-                Ok(Part::ColumnsEnd)
+                self.phase = ResultPhase::Rows { count };
+                Ok(ResultPart::ColumnsEnd)
             }
-            Phase::Rows { .. } if EofPacket::is(payload, self.capabilities) => self.end(payload),
-            Phase::Rows { count } => Ok(Part::Row(TextRow::decode(payload, count)?)),
-            Phase::Done => panic!("ours: nobody reads on behind the end"),
+            ResultPhase::Rows { .. } if EofPacket::is(payload, self.capabilities) => self.end(payload),
+            ResultPhase::Rows { count } => Ok(ResultPart::Row(TextRow::decode(payload, count)?)),
+            ResultPhase::Done => panic!("ours: nobody reads on behind the end"),
         }
     }
 
-    fn ok<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
+    fn ok<'a>(&mut self, payload: &'a [u8]) -> Result<ResultPart<'a>, WireError> {
         let ok = OkPacket::decode(payload, self.capabilities)?;
-        self.phase = behind(ok.status);
-        Ok(Part::Ok(ok))
+        self.phase = phase_after(ok.status);
+        Ok(ResultPart::Ok(ok))
     }
 
-    fn end<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
+    fn end<'a>(&mut self, payload: &'a [u8]) -> Result<ResultPart<'a>, WireError> {
         let end = EofPacket::decode(payload, self.capabilities)?;
-        self.phase = behind(end.status);
-        Ok(Part::End(end))
+        self.phase = phase_after(end.status);
+        Ok(ResultPart::End(end))
     }
 
-    fn start<'a>(&mut self, payload: &'a [u8]) -> Result<Part<'a>, WireError> {
+    fn start<'a>(&mut self, payload: &'a [u8]) -> Result<ResultPart<'a>, WireError> {
         match payload.split_first() {
             Some((&NULL, name)) if self.capabilities.contains(Capabilities::LOCAL_FILES) => {
-                return Ok(Part::FileRequest(name));
+                return Ok(ResultPart::FileRequest(name));
             }
             Some((&NULL, _)) => {
                 return Err(WireError::unexpected(payload, "a result set, not a request for a file"));
@@ -148,27 +148,32 @@ impl ResultReader {
             _ => {}
         }
         let count = column_count(payload).map_err(WireError::packet("number of columns"))?;
-        self.phase = Phase::Columns { left: count, count: count as usize };
-        Ok(Part::Columns(count as usize))
+        self.phase = ResultPhase::Columns { left: count, count: count as usize };
+        Ok(ResultPart::Columns(count as usize))
     }
 
-    fn column<'a>(&mut self, payload: &'a [u8], left: u64, count: usize) -> Result<Part<'a>, WireError> {
+    fn column<'a>(
+        &mut self,
+        payload: &'a [u8],
+        left: u64,
+        count: usize,
+    ) -> Result<ResultPart<'a>, WireError> {
         let column = ColumnDefinition::decode(payload)?;
         let has_end = !self.capabilities.contains(Capabilities::DEPRECATE_EOF);
         self.phase = match left - 1 {
-            0 if has_end => Phase::ColumnsEnd { count },
-            0 => Phase::Rows { count },
-            left => Phase::Columns { left, count },
+            0 if has_end => ResultPhase::ColumnsEnd { count },
+            0 => ResultPhase::Rows { count },
+            left => ResultPhase::Columns { left, count },
         };
-        Ok(Part::Column(column))
+        Ok(ResultPart::Column(column))
     }
 }
 
 /// Returns the phase after an OK or EOF packet with this status.
-fn behind(status: Status) -> Phase {
-    match status.contains(Status::MORE_RESULTS) {
-        true => Phase::Start,
-        false => Phase::Done,
+fn phase_after(status: ServerStatus) -> ResultPhase {
+    match status.contains(ServerStatus::MORE_RESULTS) {
+        true => ResultPhase::Start,
+        false => ResultPhase::Done,
     }
 }
 
@@ -179,12 +184,12 @@ fn column_count(payload: &[u8]) -> Result<u64, DecodeError> {
     match found {
         0 => Err(DecodeError::new(
             0,
-            Reason::Unexpected { field: "number of columns", found, wanted: "at least 1" },
+            DecodeReason::Unexpected { field: "number of columns", found, wanted: "at least 1" },
         )),
         1..=COLUMNS_MAX => Ok(found),
         _ => Err(DecodeError::new(
             0,
-            Reason::OutOfRange { field: "number of columns", found, max: COLUMNS_MAX },
+            DecodeReason::OutOfRange { field: "number of columns", found, max: COLUMNS_MAX },
         )),
     }
 }
@@ -216,7 +221,8 @@ impl<'a> ColumnDefinition<'a> {
         let start = cursor.offset();
         let found = cursor.lenenc()?;
         if found != FIXED_SIZE {
-            let reason = Reason::Differs { field: "size of the fixed fields", found, wanted: FIXED_SIZE };
+            let reason =
+                DecodeReason::Differs { field: "size of the fixed fields", found, wanted: FIXED_SIZE };
             return Err(DecodeError::new(start, reason));
         }
         let column = Self {
@@ -298,7 +304,7 @@ fn value<'a>(cursor: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, DecodeError> {
 
 /// Writer of the packets that respond to a query.
 pub struct ResultWriter<'a> {
-    packets: &'a mut Packets,
+    packets: &'a mut PacketCodec,
     capabilities: Capabilities,
     columns: usize,
     payload: Vec<u8>,
@@ -311,7 +317,7 @@ impl<'a> ResultWriter<'a> {
     ///
     /// Panics without columns: the response to a statement without columns is an OK packet.
     pub fn begin(
-        packets: &'a mut Packets,
+        packets: &'a mut PacketCodec,
         capabilities: Capabilities,
         columns: &[ColumnDefinition<'_>],
     ) -> Self {
@@ -338,7 +344,7 @@ impl<'a> ResultWriter<'a> {
     }
 
     /// Sends the end of the result set.
-    pub fn end(mut self, status: Status) {
+    pub fn end(mut self, status: ServerStatus) {
         let capabilities = self.capabilities;
         self.send(|out| EofPacket { warnings: 0, status }.encode(capabilities, out));
     }

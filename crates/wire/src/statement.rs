@@ -1,10 +1,10 @@
 //! Prepared statements: the response to preparing one, and the command to run it.
 
-use binlog::{Cursor, DecodeError, Reason};
+use binlog::{Cursor, DecodeError, DecodeReason};
 
-use crate::answer::{EofPacket, ErrPacket, put_lenenc_bytes};
 use crate::capability::Capabilities;
 use crate::error::WireError;
+use crate::response::{EofPacket, ErrPacket, put_lenenc_bytes};
 use crate::result_set::ColumnDefinition;
 
 /// First byte of the command that runs a prepared statement, `COM_STMT_EXECUTE`.
@@ -46,13 +46,13 @@ pub enum ParameterValue<'a> {
     Double(f64),
     /// Text in the session's `character_set_client`, or bytes.
     Bytes(&'a [u8]),
-    /// Bytes that were sent earlier with [`Command::SendLongData`](crate::Command::SendLongData).
+    /// Bytes that were sent earlier with [`ClientCommand::SendLongData`](crate::ClientCommand::SendLongData).
     SentAhead,
 }
 
 /// `COM_STMT_EXECUTE`: run a prepared statement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Execution<'a> {
+pub struct StatementExecution<'a> {
     /// Number of the statement.
     pub statement: u32,
     /// Values of the parameters.
@@ -159,13 +159,13 @@ impl PrepareReader {
     }
 }
 
-impl<'a> Execution<'a> {
+impl<'a> StatementExecution<'a> {
     /// Decodes the command for a statement with this number of parameters. `sent_ahead` has the indexes of the
     /// parameters whose values were sent earlier.
     ///
     /// # Errors
     ///
-    /// Fails if the payload is another command, or uses a type that [`Execution::encode`] does not write.
+    /// Fails if the payload is another command, or uses a type that [`StatementExecution::encode`] does not write.
     pub fn decode(payload: &'a [u8], parameters: u16, sent_ahead: &[u16]) -> Result<Self, WireError> {
         let execution = Self::decode_fields(payload, parameters, sent_ahead);
         execution.map_err(WireError::packet("COM_STMT_EXECUTE"))
@@ -255,7 +255,11 @@ fn value<'a>(cursor: &mut Cursor<'a>, kind: &[u8]) -> Result<ParameterValue<'a>,
         _ => {
             let found = kind.first().copied().unwrap_or_default().into();
             let wanted = "an integer, a float, a double or a string";
-            return Err(cursor.error(Reason::Unexpected { field: "type of a parameter", found, wanted }));
+            return Err(cursor.error(DecodeReason::Unexpected {
+                field: "type of a parameter",
+                found,
+                wanted,
+            }));
         }
     })
 }
@@ -266,7 +270,7 @@ fn expect(cursor: &mut Cursor<'_>, field: &'static str, wanted: u8) -> Result<()
     match found == wanted {
         true => Ok(()),
         false => {
-            let reason = Reason::Differs { field, found: found.into(), wanted: wanted.into() };
+            let reason = DecodeReason::Differs { field, found: found.into(), wanted: wanted.into() };
             Err(DecodeError::new(start, reason))
         }
     }

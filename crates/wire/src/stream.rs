@@ -2,8 +2,8 @@
 
 use binlog::events::{Heartbeat, HeartbeatV2, Rotate};
 use binlog::{
-    Checksum, ChecksumAlgorithm, Cursor, DecodeError, Event, EventType, Flags, Flavour, Format, Framed,
-    Framer, HEADER_SIZE, Header, RawEvent, Reason,
+    ChecksumAlgorithm, Cursor, DecodeError, DecodeReason, Event, EventChecksum, EventFlags, EventFormat,
+    EventHeader, EventType, Flavour, Framer, FramerOutput, HEADER_SIZE, RawEvent,
 };
 
 use crate::error::WireError;
@@ -13,7 +13,7 @@ const POSITION_MAX: u64 = i64::MAX as u64;
 
 /// Gaps between consecutive events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gaps {
+pub enum PositionGaps {
     /// No gaps: the log was requested from a file and position.
     None,
     /// The source skips transactions in the replica's GTID set.
@@ -22,7 +22,7 @@ pub enum Gaps {
 
 /// Item of a replication stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrival<'a> {
+pub enum SourceEvent<'a> {
     /// Artificial rotation: the following events are from this file. Comes first, and after the end of each file.
     File {
         /// Name of the file.
@@ -35,7 +35,7 @@ pub enum Arrival<'a> {
         /// Bytes of the event.
         event: RawEvent<'a>,
         /// Origin of the format description.
-        origin: Origin,
+        origin: FormatOrigin,
     },
     /// Heartbeat: all events up to this position have been sent.
     Heartbeat {
@@ -55,7 +55,7 @@ pub enum Arrival<'a> {
 
 /// Origin of a format description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum FormatOrigin {
     /// Read from its position in the file. The file has the same bytes there once it is closed.
     File,
     /// Modified, and sent before events from the middle of the file.
@@ -66,16 +66,16 @@ pub enum Origin {
 /// checksums and tracks positions.
 #[derive(Clone, Debug)]
 pub struct StreamReader {
-    checksum: Checksum,
-    format: Option<Format>,
-    gaps: Gaps,
+    checksum: EventChecksum,
+    format: Option<EventFormat>,
+    gaps: PositionGaps,
     file: Vec<u8>,
     position: u64,
 }
 
 impl StreamReader {
     /// Creates a reader for the start of a stream. `checksum` is that of the first event.
-    pub fn new(checksum: ChecksumAlgorithm, gaps: Gaps) -> Self {
+    pub fn new(checksum: ChecksumAlgorithm, gaps: PositionGaps) -> Self {
         Self { checksum: checksum.for_events(), format: None, gaps, file: Vec::new(), position: 0 }
     }
 
@@ -90,7 +90,7 @@ impl StreamReader {
     }
 
     /// Returns the format from the last format description.
-    pub fn format(&self) -> Option<&Format> {
+    pub fn format(&self) -> Option<&EventFormat> {
         self.format.as_ref()
     }
 
@@ -100,9 +100,9 @@ impl StreamReader {
     ///
     /// Fails if the event is invalid, if its checksum is wrong, or if it does not start at the end of the previous
     /// event.
-    pub fn read<'a>(&mut self, event: &'a [u8]) -> Result<Arrival<'a>, WireError> {
-        let header = Header::decode(&mut Cursor::new(event)).map_err(|error| self.error(error))?;
-        let is_artificial = header.flags.contains(Flags::ARTIFICIAL);
+    pub fn read<'a>(&mut self, event: &'a [u8]) -> Result<SourceEvent<'a>, WireError> {
+        let header = EventHeader::decode(&mut Cursor::new(event)).map_err(|error| self.error(error))?;
+        let is_artificial = header.flags.contains(EventFlags::ARTIFICIAL);
         if header.event_type == EventType::FormatDescription {
             return self.format_description(event, &header);
         }
@@ -111,42 +111,47 @@ impl StreamReader {
         match header.event_type {
             EventType::Heartbeat | EventType::HeartbeatV2 => self.heartbeat(&raw),
             EventType::Rotate if is_artificial => self.rotate(&raw),
-            _ if is_artificial => Ok(Arrival::Artificial(raw)),
-            _ => Ok(Arrival::Event { event: raw, position: self.advance(&header)? }),
+            _ if is_artificial => Ok(SourceEvent::Artificial(raw)),
+            _ => Ok(SourceEvent::Event { event: raw, position: self.advance(&header)? }),
         }
     }
 
-    fn format_description<'a>(&mut self, event: &'a [u8], header: &Header) -> Result<Arrival<'a>, WireError> {
+    fn format_description<'a>(
+        &mut self,
+        event: &'a [u8],
+        header: &EventHeader,
+    ) -> Result<SourceEvent<'a>, WireError> {
         let mut framer = Framer::new();
         let raw = match framer.next(event).map_err(|error| self.error(error))? {
-            Framed::Event(raw) if raw.bytes().len() == event.len() => raw,
+            FramerOutput::Event(raw) if raw.bytes().len() == event.len() => raw,
             _ => return Err(self.error(size_error(event, header))),
         };
         self.format = framer.format().cloned();
-        self.checksum = self.format.as_ref().map_or(Checksum::Absent, |format| format.checksum.for_events());
+        self.checksum =
+            self.format.as_ref().map_or(EventChecksum::Absent, |format| format.checksum.for_events());
         // If events have no checksums, nothing verifies the last four bytes of a format description.
-        if self.checksum == Checksum::Crc32 {
+        if self.checksum == EventChecksum::Crc32 {
             raw.verify().map_err(|error| self.error(error))?;
         }
         // A format description without a position comes before events from the middle of the file.
         if header.next_position == 0 {
-            return Ok(Arrival::Format { event: raw, origin: Origin::Repeated });
+            return Ok(SourceEvent::Format { event: raw, origin: FormatOrigin::Repeated });
         }
         self.advance(header)?;
-        Ok(Arrival::Format { event: raw, origin: Origin::File })
+        Ok(SourceEvent::Format { event: raw, origin: FormatOrigin::File })
     }
 
-    fn rotate<'a>(&mut self, raw: &RawEvent<'a>) -> Result<Arrival<'a>, WireError> {
+    fn rotate<'a>(&mut self, raw: &RawEvent<'a>) -> Result<SourceEvent<'a>, WireError> {
         let Event::Rotate(Rotate { position, file }) = self.decode(raw)? else {
             return Err(self.error(not_decoded(raw)));
         };
         self.check_position(position)?;
         self.file = file.to_vec();
         self.position = position;
-        Ok(Arrival::File { file, position })
+        Ok(SourceEvent::File { file, position })
     }
 
-    fn heartbeat<'a>(&mut self, raw: &RawEvent<'a>) -> Result<Arrival<'a>, WireError> {
+    fn heartbeat<'a>(&mut self, raw: &RawEvent<'a>) -> Result<SourceEvent<'a>, WireError> {
         let (file, position) = match self.decode(raw)? {
             Event::Heartbeat(Heartbeat { file }) => (file, self.widened(raw.header().next_position)),
             Event::HeartbeatV2(HeartbeatV2 { file, position, .. }) => (file, position),
@@ -161,17 +166,17 @@ impl StreamReader {
             });
         }
         self.check_position(position)?;
-        if self.gaps == Gaps::Skipped {
+        if self.gaps == PositionGaps::Skipped {
             self.position = position;
         }
-        Ok(Arrival::Heartbeat { position })
+        Ok(SourceEvent::Heartbeat { position })
     }
 
     fn check_position(&self, found: u64) -> Result<(), WireError> {
         match found <= POSITION_MAX {
             true => Ok(()),
             false => {
-                let reason = Reason::OutOfRange { field: "position", found, max: POSITION_MAX };
+                let reason = DecodeReason::OutOfRange { field: "position", found, max: POSITION_MAX };
                 Err(self.error(DecodeError::new(HEADER_SIZE, reason)))
             }
         }
@@ -184,12 +189,12 @@ impl StreamReader {
     }
 
     /// Moves to the end of an event of the file; returns its start position.
-    fn advance(&mut self, header: &Header) -> Result<u64, WireError> {
+    fn advance(&mut self, header: &EventHeader) -> Result<u64, WireError> {
         let mut start = self.position;
         let end = start + u64::from(header.size);
         if header.next_position != 0 && header.next_position != end as u32 {
             match (self.gaps, self.widened(header.next_position)) {
-                (Gaps::Skipped, found) if found > end => start = found - u64::from(header.size),
+                (PositionGaps::Skipped, found) if found > end => start = found - u64::from(header.size),
                 (_, found) => {
                     let file = String::from_utf8_lossy(&self.file).into_owned();
                     return Err(WireError::Gap { file, position: start, wanted: end, found });
@@ -202,7 +207,7 @@ impl StreamReader {
 
     /// Decodes an event. Artificial events can come before the first format description.
     fn decode<'a>(&self, raw: &RawEvent<'a>) -> Result<Event<'a>, WireError> {
-        let none = Format {
+        let none = EventFormat {
             server_version: Vec::new(),
             post_header_sizes: Vec::new(),
             checksum: ChecksumAlgorithm::Off,
@@ -217,12 +222,15 @@ impl StreamReader {
     }
 }
 
-fn size_error(event: &[u8], header: &Header) -> DecodeError {
+fn size_error(event: &[u8], header: &EventHeader) -> DecodeError {
     let (found, wanted) = (u64::from(header.size), event.len() as u64);
-    DecodeError::new(9, Reason::Differs { field: "event size", found, wanted })
+    DecodeError::new(9, DecodeReason::Differs { field: "event size", found, wanted })
 }
 
 fn not_decoded(raw: &RawEvent<'_>) -> DecodeError {
     let found = u64::from(raw.event_type().code());
-    DecodeError::new(4, Reason::Unexpected { field: "event type", found, wanted: "the one in the header" })
+    DecodeError::new(
+        4,
+        DecodeReason::Unexpected { field: "event type", found, wanted: "the one in the header" },
+    )
 }

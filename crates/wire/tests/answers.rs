@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use wire::{
-    Answer, Capabilities, ColumnDefinition, EofPacket, ErrPacket, OkPacket, Packets, Part, ResultReader,
-    ResultWriter, ServerError, Status, WireError,
+    Capabilities, ColumnDefinition, CommandResponse, EofPacket, ErrPacket, OkPacket, PacketCodec, ResultPart,
+    ResultReader, ResultWriter, ServerError, ServerStatus, WireError,
 };
 
 const OLD: Capabilities = Capabilities::PROTOCOL_41;
@@ -19,14 +19,14 @@ fn check_ok(bytes: &[u8], capabilities: Capabilities, wanted: OkPacket<'_>) {
 
 #[test]
 fn ok_packets() {
-    let autocommit = OkPacket { status: Status::AUTOCOMMIT, ..OkPacket::default() };
+    let autocommit = OkPacket { status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() };
     check_ok(b"\0\0\0\x02\0\0\0", OLD, autocommit);
     check_ok(b"\0\0\0\x02\0\0\0", TRACKED, autocommit);
     let changed = OkPacket { affected_rows: 251, last_insert_id: 3, warnings: 1, info: b"hi", ..autocommit };
     check_ok(b"\0\xfc\xfb\0\x03\x02\0\x01\0hi", OLD, changed);
     check_ok(b"\0\xfc\xfb\0\x03\x02\0\x01\0\x02hi", TRACKED, changed);
     let tracked = OkPacket {
-        status: Status(Status::AUTOCOMMIT.0 | Status::SESSION_STATE_CHANGED.0),
+        status: ServerStatus(ServerStatus::AUTOCOMMIT.0 | ServerStatus::SESSION_STATE_CHANGED.0),
         session_state: b"\x01\x03\x02db",
         ..OkPacket::default()
     };
@@ -70,7 +70,7 @@ fn check_eof(bytes: &[u8], capabilities: Capabilities, wanted: EofPacket) {
 
 #[test]
 fn eof_packets() {
-    let eof = EofPacket { warnings: 1, status: Status::AUTOCOMMIT };
+    let eof = EofPacket { warnings: 1, status: ServerStatus::AUTOCOMMIT };
     check_eof(b"\xfe\x01\0\x02\0", OLD, eof);
     check_eof(b"\xfe\0\0\x02\0\x01\0", NEW, eof);
     // Servers that end result sets with OK packets still end a log with an EOF packet.
@@ -80,11 +80,11 @@ fn eof_packets() {
 }
 
 fn refused(bytes: &[u8], wanted: &str) {
-    assert_eq!(Answer::decode(bytes, OLD).unwrap_err().to_string(), wanted);
+    assert_eq!(CommandResponse::decode(bytes, OLD).unwrap_err().to_string(), wanted);
 }
 
 #[test]
-fn what_is_no_answer() {
+fn invalid_answers_are_refused() {
     refused(b"", "unexpected packet: expected an OK, EOF or ERR packet, got an empty one");
     refused(b"\x01", "unexpected packet: expected an OK, EOF or ERR packet, got one that starts with 0x01");
     refused(b"\0\0", "OK packet: byte 2: wanted 1 more bytes, found 0");
@@ -95,24 +95,24 @@ fn what_is_no_answer() {
 }
 
 /// Reads a result that the other side wrote.
-fn read(packets: &mut Packets, capabilities: Capabilities) -> Result<Vec<String>, WireError> {
+fn read(packets: &mut PacketCodec, capabilities: Capabilities) -> Result<Vec<String>, WireError> {
     let mut reader = ResultReader::new(capabilities);
     let mut parts = Vec::new();
     while !reader.is_done() {
         let payload = packets.next()?.expect("the result is whole");
         parts.push(match reader.read(payload)? {
-            Part::Row(row) => {
+            ResultPart::Row(row) => {
                 let text = |value: Option<&[u8]>| {
                     value.map_or("NULL".into(), |value| String::from_utf8_lossy(value).into_owned())
                 };
                 row.map(text).collect::<Vec<_>>().join(",")
             }
-            Part::Column(column) => String::from_utf8_lossy(column.name).into_owned(),
-            Part::Ok(_) => "ok".into(),
-            Part::FileRequest(name) => format!("file {}", String::from_utf8_lossy(name)),
-            Part::Columns(count) => format!("{count} columns"),
-            Part::ColumnsEnd => "columns end".into(),
-            Part::End(_) => "end".into(),
+            ResultPart::Column(column) => String::from_utf8_lossy(column.name).into_owned(),
+            ResultPart::Ok(_) => "ok".into(),
+            ResultPart::FileRequest(name) => format!("file {}", String::from_utf8_lossy(name)),
+            ResultPart::Columns(count) => format!("{count} columns"),
+            ResultPart::ColumnsEnd => "columns end".into(),
+            ResultPart::End(_) => "end".into(),
         });
     }
     Ok(parts)
@@ -121,7 +121,7 @@ fn read(packets: &mut Packets, capabilities: Capabilities) -> Result<Vec<String>
 #[test]
 fn results_are_written_and_read() {
     for (capabilities, between) in [(OLD, vec!["columns end".to_owned()]), (NEW, vec![])] {
-        let (mut server, mut client) = (Packets::new(1 << 26), Packets::new(1 << 26));
+        let (mut server, mut client) = (PacketCodec::new(1 << 26), PacketCodec::new(1 << 26));
         let columns = ["a", "b"].map(|name| ColumnDefinition {
             name: name.as_bytes(),
             collation: 255,
@@ -133,7 +133,7 @@ fn results_are_written_and_read() {
         let mut writer = ResultWriter::begin(&mut server, capabilities, &columns);
         writer.row(&[Some(b"1"), None]);
         writer.row(&[Some(&huge), Some(b"")]);
-        writer.end(Status(Status::MORE_RESULTS.0));
+        writer.end(ServerStatus(ServerStatus::MORE_RESULTS.0));
         let mut ok = Vec::new();
         OkPacket::default().encode(capabilities, &mut ok);
         server.send(&ok);
@@ -147,7 +147,7 @@ fn results_are_written_and_read() {
 
 #[test]
 fn an_error_amid_the_rows_ends_the_result() {
-    let (mut server, mut client) = (Packets::new(0), Packets::new(0));
+    let (mut server, mut client) = (PacketCodec::new(0), PacketCodec::new(0));
     let mut writer = ResultWriter::begin(&mut server, NEW, &[ColumnDefinition::default()]);
     writer.row(&[None]);
     server.send(b"\xff\x25\x05#70100Query execution was interrupted");
@@ -163,9 +163,11 @@ fn an_error_amid_the_rows_ends_the_result() {
 fn a_request_for_a_file() {
     let capabilities = Capabilities(NEW.0 | Capabilities::LOCAL_FILES.0);
     let mut reader = ResultReader::new(capabilities);
-    assert!(matches!(reader.read(b"\xfb/tmp/rows").unwrap(), Part::FileRequest(b"/tmp/rows")));
+    assert!(matches!(reader.read(b"\xfb/tmp/rows").unwrap(), ResultPart::FileRequest(b"/tmp/rows")));
     assert!(!reader.is_done());
-    assert!(matches!(reader.read(b"\0\x02\0\x02\0\0\0").unwrap(), Part::Ok(ok) if ok.affected_rows == 2));
+    assert!(
+        matches!(reader.read(b"\0\x02\0\x02\0\0\0").unwrap(), ResultPart::Ok(ok) if ok.affected_rows == 2)
+    );
     assert!(reader.is_done());
 }
 
@@ -179,7 +181,7 @@ fn no_result(payloads: &[&[u8]], wanted: &str) {
 }
 
 #[test]
-fn what_is_no_result() {
+fn invalid_results_are_refused() {
     let mut column = Vec::new();
     ColumnDefinition::default().encode(&mut column);
     no_result(

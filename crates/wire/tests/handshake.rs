@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
 use wire::{
-    AuthMoreData, AuthSwitchRequest, Capabilities, Cleartext, ClientHandshake, ClientOptions, Compression,
-    ErrPacket, Greeting, LoginRequest, Next, OkPacket, ServerKey, SslRequest, TlsWish, Transport,
+    AuthMoreData, AuthSwitchRequest, Capabilities, CleartextPolicy, ClientHandshake, ClientOptions,
+    ErrPacket, HandshakeStep, LoginRequest, OkPacket, PacketCompression, ServerGreeting, ServerKeySource,
+    SslRequest, TlsMode, Transport,
 };
 
 const NONCE: &[u8; 20] = b"0123456789abcdefghij";
@@ -12,7 +13,7 @@ const MYSQL: Capabilities = Capabilities(0xdfff_ffff);
 const MARIADB: Capabilities = Capabilities(0x1d_81bf_f7fe);
 
 /// Action of the server.
-enum Server<'a> {
+enum ServerAction<'a> {
     Greets(&'a str, Capabilities, &'a str),
     Switches(&'a str),
     Says(&'a [u8]),
@@ -21,14 +22,14 @@ enum Server<'a> {
     Refuses(&'a str),
 }
 
-use Server::{Accepts, Encrypts, Greets, Refuses, Says, Switches};
+use ServerAction::{Accepts, Encrypts, Greets, Refuses, Says, Switches};
 
-fn payload(server: &Server<'_>) -> Vec<u8> {
+fn payload(server: &ServerAction<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     match server {
         Greets(version, capabilities, plugin) => {
             let (head, tail) = NONCE.split_first_chunk().unwrap();
-            Greeting {
+            ServerGreeting {
                 server_version: version.as_bytes(),
                 connection_id: 7,
                 nonce: (head, tail),
@@ -55,19 +56,19 @@ fn options() -> ClientOptions {
         user: b"repl".to_vec(),
         password: b"secret".to_vec(),
         capabilities: Capabilities::default(),
-        tls: TlsWish::Never,
+        tls: TlsMode::Never,
         transport: Transport::Network,
-        server_key: ServerKey::Refuse,
-        cleartext: Cleartext::Refuse,
+        server_key: ServerKeySource::Refuse,
+        cleartext: CleartextPolicy::Refuse,
         compressions: vec![None],
         attributes: vec![("program_name".into(), "bintide".into())],
         padding: [7; 20],
     }
 }
 
-fn show(next: Next) -> String {
+fn show(next: HandshakeStep) -> String {
     match next {
-        Next::Send(payload) => match LoginRequest::decode(&payload) {
+        HandshakeStep::Send(payload) => match LoginRequest::decode(&payload) {
             Ok(login) => {
                 let mut again = Vec::new();
                 login.encode(&mut again);
@@ -79,13 +80,13 @@ fn show(next: Next) -> String {
             Err(_) if payload.len() == 256 => "send 256 encrypted bytes".into(),
             Err(_) => format!("send {}", hex(&payload)),
         },
-        Next::StartTls(payload) => {
+        HandshakeStep::StartTls(payload) => {
             let request = SslRequest::decode(&payload).unwrap();
             assert!(request.capabilities.contains(Capabilities::SSL));
             "tls".into()
         }
-        Next::Wait => "wait".into(),
-        Next::Done(session) => {
+        HandshakeStep::Wait => "wait".into(),
+        HandshakeStep::Done(session) => {
             format!("done {} {} {:?}", session.server_version, session.plugin, session.compression)
         }
     }
@@ -95,12 +96,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn check(options: ClientOptions, server: &[Server<'_>], wanted: &[&str]) {
+fn check(options: ClientOptions, server: &[ServerAction<'_>], wanted: &[&str]) {
     let mut handshake = ClientHandshake::new(options);
     let mut found = Vec::new();
     for server in server {
         let next = match server {
-            Encrypts => handshake.encrypted(),
+            Encrypts => handshake.continue_over_tls(),
             _ => handshake.read(&payload(server)),
         };
         found.push(next.map_or_else(|error| format!("error: {error}"), show));
@@ -112,7 +113,7 @@ const CACHING: &str = "login repl caching_sha2_password \
     7e4adda2f2d5ef09b4147518becb0cee2939376203650a8c2bb2815959364bd0";
 const NATIVE: &str = "login repl mysql_native_password f5cac3f3b3df2133feb57db682c71e6ed433a988";
 
-fn mysql() -> Server<'static> {
+fn mysql() -> ServerAction<'static> {
     Greets("9.7.4", MYSQL, "caching_sha2_password")
 }
 
@@ -133,8 +134,8 @@ fn a_password_that_the_server_remembers() {
 }
 
 #[test]
-fn a_password_that_it_does_not() {
-    let over_tls = ClientOptions { tls: TlsWish::IfOffered, ..options() };
+fn a_password_that_the_server_has_not_cached() {
+    let over_tls = ClientOptions { tls: TlsMode::IfOffered, ..options() };
     check(
         over_tls,
         &[mysql(), Encrypts, Says(&[4]), Accepts],
@@ -159,7 +160,7 @@ fn a_password_that_it_does_not() {
 
 #[test]
 fn passwords_are_encrypted_by_the_servers_key() {
-    let ask = ClientOptions { server_key: ServerKey::Ask, ..options() };
+    let ask = ClientOptions { server_key: ServerKeySource::Ask, ..options() };
     check(
         ask.clone(),
         &[mysql(), Says(&[4]), Says(KEY), Accepts],
@@ -180,7 +181,7 @@ fn passwords_are_encrypted_by_the_servers_key() {
              not an RSA key in PEM form",
         ],
     );
-    let known = ClientOptions { server_key: ServerKey::Known(KEY.to_vec()), ..options() };
+    let known = ClientOptions { server_key: ServerKeySource::Known(KEY.to_vec()), ..options() };
     check(
         known,
         &[mysql(), Says(&[4]), Accepts],
@@ -222,26 +223,26 @@ fn the_server_asks_for_another_proof() {
 }
 
 #[test]
-fn clear_text_needs_tls_and_leave() {
+fn cleartext_password_needs_tls_and_permission() {
     let wish = Switches("mysql_clear_password");
     let refused =
         "error: the server wants the password as clear text: use TLS, and allow clear-text passwords";
-    let allowed = ClientOptions { cleartext: Cleartext::OverTls, ..options() };
+    let allowed = ClientOptions { cleartext: CleartextPolicy::OverTls, ..options() };
     check(allowed.clone(), &[mysql(), wish], &[CACHING, refused]);
     let wish = || Switches("mysql_clear_password");
-    let over_tls = ClientOptions { tls: TlsWish::Always, ..options() };
+    let over_tls = ClientOptions { tls: TlsMode::Always, ..options() };
     check(over_tls, &[mysql(), Encrypts, wish()], &["tls", CACHING, refused]);
     check(
-        ClientOptions { tls: TlsWish::Always, ..allowed },
+        ClientOptions { tls: TlsMode::Always, ..allowed },
         &[mysql(), Encrypts, wish(), Accepts],
         &["tls", CACHING, "send 73656372657400", "done 9.7.4 mysql_clear_password None"],
     );
 }
 
 #[test]
-fn what_both_can_do() {
-    let zlib = Some(Compression::Zlib { level: 6 });
-    let zstd = Some(Compression::Zstd { level: 9 });
+fn capabilities_are_negotiated() {
+    let zlib = Some(PacketCompression::Zlib { level: 6 });
+    let zstd = Some(PacketCompression::Zstd { level: 9 });
     let compressed = ClientOptions { compressions: vec![zstd, zlib], ..options() };
     check(
         compressed.clone(),
@@ -261,12 +262,12 @@ fn what_both_can_do() {
            protocol_compression_algorithms"],
     );
     check(
-        ClientOptions { tls: TlsWish::Always, ..options() },
+        ClientOptions { tls: TlsMode::Always, ..options() },
         &[without(Capabilities::SSL)],
         &["error: the server does not offer TLS, or a man in the middle has removed the offer"],
     );
     check(
-        ClientOptions { tls: TlsWish::IfOffered, ..options() },
+        ClientOptions { tls: TlsMode::IfOffered, ..options() },
         &[without(Capabilities::SSL), Accepts],
         &[NATIVE, "done 5.7.1 mysql_native_password None"],
     );
@@ -281,7 +282,7 @@ fn what_both_can_do() {
 
 /// Servers may refuse before the handshake, without an SQL state.
 #[test]
-fn refused_at_the_door() {
+fn server_refuses_before_the_greeting() {
     let mut handshake = ClientHandshake::new(options());
     let error = handshake.read(b"\xff\x10\x04Too many connections").unwrap_err();
     assert_eq!(error.to_string(), "Too many connections (error 1040, SQL state HY000)");
@@ -296,14 +297,14 @@ fn greetings_are_read_as_they_are_written() {
         [(MYSQL, "caching_sha2_password"), (MARIADB, "mysql_native_password"), (Capabilities(0xf7df), "")]
     {
         let bytes = payload(&Greets("9.7.4", capabilities, plugin));
-        let greeting = Greeting::decode(&bytes).unwrap();
+        let greeting = ServerGreeting::decode(&bytes).unwrap();
         assert_eq!((greeting.capabilities, greeting.plugin), (capabilities, plugin.as_bytes()));
         assert_eq!([greeting.nonce.0, greeting.nonce.1].concat(), NONCE);
         let mut again = Vec::new();
         greeting.encode(&mut again);
         assert_eq!(again, bytes);
         for size in 0..bytes.len() {
-            let _ = Greeting::decode(&bytes[..size]);
+            let _ = ServerGreeting::decode(&bytes[..size]);
         }
     }
 }

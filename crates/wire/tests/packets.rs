@@ -1,13 +1,13 @@
 //! Packets in both directions, with bytes arriving in any pieces.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
-use wire::{Compression, PIECE_SIZE_MAX, Packets, WireError};
+use wire::{PIECE_SIZE_MAX, PacketCodec, PacketCompression, WireError};
 
 const LIMIT: usize = 64 << 20;
 
 /// Checks that payloads sent by one side arrive at the other, `piece` bytes at a time.
-fn check(payloads: &[Vec<u8>], compression: Option<Compression>, piece: usize) {
-    let (mut client, mut server) = (Packets::new(LIMIT), Packets::new(LIMIT));
+fn check(payloads: &[Vec<u8>], compression: Option<PacketCompression>, piece: usize) {
+    let (mut client, mut server) = (PacketCodec::new(LIMIT), PacketCodec::new(LIMIT));
     for side in [&mut client, &mut server] {
         if let Some(compression) = compression {
             side.start_compression(compression);
@@ -18,17 +18,17 @@ fn check(payloads: &[Vec<u8>], compression: Option<Compression>, piece: usize) {
     }
     let (mut taken, bytes) = (Vec::new(), client.output().to_vec());
     for piece in bytes.chunks(piece) {
-        let room = server.room();
+        let room = server.read_buffer();
         assert!(room.len() >= piece.len());
         room[..piece.len()].copy_from_slice(piece);
-        server.filled(piece.len());
+        server.commit_read(piece.len());
         while let Some(payload) = server.next().unwrap() {
             taken.push(payload.to_vec());
         }
     }
     assert!(!server.has_unread());
     assert!(taken == payloads, "{compression:?}, {piece} bytes at a time: {} packets", taken.len());
-    client.sent(bytes.len());
+    client.mark_sent(bytes.len());
     assert!(client.output().is_empty());
 }
 
@@ -40,7 +40,9 @@ fn bytes(size: usize) -> Vec<u8> {
 #[test]
 fn packets_arrive_in_pieces_of_any_size() {
     let payloads: Vec<Vec<u8>> = (0..400).map(|size| bytes(size * 3)).collect();
-    for compression in [None, Some(Compression::Zlib { level: 6 }), Some(Compression::Zstd { level: 3 })] {
+    for compression in
+        [None, Some(PacketCompression::Zlib { level: 6 }), Some(PacketCompression::Zstd { level: 3 })]
+    {
         for piece in [1, 5, 1000, 60_000] {
             check(&payloads, compression, piece);
         }
@@ -52,22 +54,22 @@ fn large_packets_are_split_and_joined() {
     let sizes = [PIECE_SIZE_MAX - 1, PIECE_SIZE_MAX, PIECE_SIZE_MAX + 1, 2 * PIECE_SIZE_MAX, 0, 1];
     let payloads: Vec<Vec<u8>> = sizes.into_iter().map(bytes).collect();
     check(&payloads, None, 50_000);
-    check(&payloads, Some(Compression::Zlib { level: 1 }), 50_000);
-    check(&payloads, Some(Compression::Zstd { level: 1 }), 50_000);
+    check(&payloads, Some(PacketCompression::Zlib { level: 1 }), 50_000);
+    check(&payloads, Some(PacketCompression::Zstd { level: 1 }), 50_000);
 }
 
 #[test]
 fn headers_are_as_the_protocol_has_them() {
-    let mut packets = Packets::new(LIMIT);
+    let mut packets = PacketCodec::new(LIMIT);
     packets.send(b"abc");
     packets.send(b"");
     assert_eq!(packets.output(), b"\x03\0\0\0abc\0\0\0\x01");
     packets.begin_command();
-    packets.sent(7);
+    packets.mark_sent(7);
     packets.send(b"d");
     assert_eq!(packets.output(), b"\0\0\0\x01\x01\0\0\0d");
 
-    let mut packets = Packets::new(LIMIT);
+    let mut packets = PacketCodec::new(LIMIT);
     packets.send(&vec![7; PIECE_SIZE_MAX]);
     assert_eq!(packets.output()[..4], *b"\xff\xff\xff\0");
     assert_eq!(packets.output()[4 + PIECE_SIZE_MAX..], *b"\0\0\0\x01");
@@ -76,14 +78,14 @@ fn headers_are_as_the_protocol_has_them() {
 /// Small content is framed without compression.
 #[test]
 fn small_frames_are_plain() {
-    let mut packets = Packets::new(LIMIT);
-    packets.start_compression(Compression::Zstd { level: 3 });
+    let mut packets = PacketCodec::new(LIMIT);
+    packets.start_compression(PacketCompression::Zstd { level: 3 });
     packets.send(b"abc");
     assert_eq!(packets.output(), b"\x07\0\0\0\0\0\0\x03\0\0\0abc");
 }
 
-fn refused(compression: Option<Compression>, bytes: &[u8], wanted: &str) {
-    let mut packets = Packets::new(0);
+fn refused(compression: Option<PacketCompression>, bytes: &[u8], wanted: &str) {
+    let mut packets = PacketCodec::new(0);
     if let Some(compression) = compression {
         packets.start_compression(compression);
     }
@@ -93,15 +95,15 @@ fn refused(compression: Option<Compression>, bytes: &[u8], wanted: &str) {
 }
 
 #[test]
-fn what_is_no_packet_is_refused() {
+fn invalid_packets_are_refused() {
     refused(
         None,
         b"\x01\0\0\x05a",
         "packet out of order: expected 0, got 5 (bytes were lost, or this is not MySQL's protocol)",
     );
     refused(None, b"\xff\xff\xff\0", "packet of at least 16777215 bytes exceeds the limit of 65536");
-    let zlib = Some(Compression::Zlib { level: 6 });
-    let zstd = Some(Compression::Zstd { level: 3 });
+    let zlib = Some(PacketCompression::Zlib { level: 6 });
+    let zstd = Some(PacketCompression::Zstd { level: 3 });
     refused(
         zlib,
         b"\x03\0\0\x01\0\0\0abc",
@@ -123,15 +125,15 @@ fn what_is_no_packet_is_refused() {
 /// Frames must have exactly the stated uncompressed size.
 #[test]
 fn the_size_of_a_frame_must_be_true() {
-    for compression in [Compression::Zlib { level: 6 }, Compression::Zstd { level: 3 }] {
-        let mut packets = Packets::new(LIMIT);
+    for compression in [PacketCompression::Zlib { level: 6 }, PacketCompression::Zstd { level: 3 }] {
+        let mut packets = PacketCodec::new(LIMIT);
         packets.start_compression(compression);
         packets.send(&[7; 1000]);
         for wrong in [999, 1003, 1005, 2000] {
             let mut bytes = packets.output().to_vec();
             assert_eq!(bytes[4..7], [0xec, 3, 0]);
             bytes[4..6].copy_from_slice(&u16::to_le_bytes(wrong));
-            let mut other = Packets::new(LIMIT);
+            let mut other = PacketCodec::new(LIMIT);
             other.start_compression(compression);
             other.receive(&bytes);
             let error = other.next().unwrap_err();
@@ -142,15 +144,15 @@ fn the_size_of_a_frame_must_be_true() {
 
 /// Bytes that the server sends right after the last packet of the handshake are compressed.
 #[test]
-fn compression_begins_in_the_middle_of_what_came() {
-    let (mut client, mut server) = (Packets::new(LIMIT), Packets::new(LIMIT));
+fn compression_starts_within_received_bytes() {
+    let (mut client, mut server) = (PacketCodec::new(LIMIT), PacketCodec::new(LIMIT));
     server.send(b"plain");
-    server.start_compression(Compression::Zlib { level: 6 });
+    server.start_compression(PacketCompression::Zlib { level: 6 });
     server.send(&[7; 100]);
     client.receive(server.output());
     assert_eq!(client.next().unwrap(), Some(&b"plain"[..]));
     assert!(client.has_unread());
-    client.start_compression(Compression::Zlib { level: 6 });
+    client.start_compression(PacketCompression::Zlib { level: 6 });
     assert!(client.has_unread());
     assert_eq!(client.next().unwrap(), Some(&[7; 100][..]));
     assert!(!client.has_unread());
@@ -158,12 +160,12 @@ fn compression_begins_in_the_middle_of_what_came() {
 
 #[test]
 fn packets_that_are_encoded_in_place_are_the_same() {
-    let zlib = Some(Compression::Zlib { level: 1 });
+    let zlib = Some(PacketCompression::Zlib { level: 1 });
     let in_pieces = [PIECE_SIZE_MAX - 1, PIECE_SIZE_MAX, PIECE_SIZE_MAX + 1];
     for (compression, sizes) in [(None, &[0, 1, 1000][..]), (None, &in_pieces), (zlib, &[0, 1, 1000])] {
         for size in sizes.iter().copied() {
             let payload = vec![7; size];
-            let mut pair = [Packets::new(0), Packets::new(0)];
+            let mut pair = [PacketCodec::new(0), PacketCodec::new(0)];
             for packets in &mut pair {
                 if let Some(compression) = compression {
                     packets.start_compression(compression);

@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use wire::{
-    Answer, Arrival, Capabilities, Cleartext, ClientHandshake, ClientOptions, Command, End, Gaps, Greeting,
-    LoginRequest, Next, Origin, Packets, ReplicaConversation, ReplicaOptions, SemiSync, ServerKey, Start,
-    Step, StreamReader, TlsWish, Transport,
+    Capabilities, CleartextPolicy, ClientCommand, ClientHandshake, ClientOptions, CommandResponse,
+    FormatOrigin, HandshakeStep, LoginRequest, PacketCodec, PositionGaps, ReplicaConversation, ReplicaEnd,
+    ReplicaOptions, ReplicaStart, ReplicaStep, SemiSync, ServerGreeting, ServerKeySource, SourceEvent,
+    StreamReader, TlsMode, Transport,
 };
 
 /// Returns the options of `e2e::conversation`.
@@ -16,10 +17,10 @@ fn client() -> ClientOptions {
         user: b"repl".to_vec(),
         password: b"secret".to_vec(),
         capabilities: Capabilities::default(),
-        tls: TlsWish::Never,
+        tls: TlsMode::Never,
         transport: Transport::Network,
-        server_key: ServerKey::Ask,
-        cleartext: Cleartext::Refuse,
+        server_key: ServerKeySource::Ask,
+        cleartext: CleartextPolicy::Refuse,
         compressions: vec![None],
         attributes: vec![("program_name".to_owned(), "bintide".to_owned())],
         padding: [7; 20],
@@ -34,8 +35,8 @@ fn replica() -> ReplicaOptions {
         report_port: 3307,
         heartbeat: Duration::from_secs(30),
         semi_sync: SemiSync::Off,
-        start: Start::Position { file: b"binlog.000001".to_vec(), position: 4 },
-        end: End::LastEvent,
+        start: ReplicaStart::Position { file: b"binlog.000001".to_vec(), position: 4 },
+        end: ReplicaEnd::LastEvent,
     }
 }
 
@@ -55,14 +56,14 @@ fn turns(text: &str) -> Vec<(&str, Vec<u8>)> {
 }
 
 /// Remaining turns of the recorded conversation.
-struct Stage {
+struct RecordedStage {
     turns: std::vec::IntoIter<(&'static str, Vec<u8>)>,
-    packets: Packets,
+    packets: PacketCodec,
 }
 
-impl Stage {
+impl RecordedStage {
     fn new(text: &'static str) -> Self {
-        let mut stage = Self { turns: turns(text).into_iter(), packets: Packets::new(1 << 24) };
+        let mut stage = Self { turns: turns(text).into_iter(), packets: PacketCodec::new(1 << 24) };
         stage.listen();
         stage
     }
@@ -72,7 +73,7 @@ impl Stage {
         self.packets.send(payload);
         let (who, bytes) = self.turns.next().unwrap();
         assert_eq!((who, self.packets.output()), ("client", bytes.as_slice()));
-        self.packets.sent(bytes.len());
+        self.packets.mark_sent(bytes.len());
         self.listen();
     }
 
@@ -88,25 +89,25 @@ impl Stage {
 }
 
 fn play(text: &'static str, plugin: &str, questions: usize, wanted: &str) {
-    let mut stage = Stage::new(text);
+    let mut stage = RecordedStage::new(text);
     let greeting = stage.next();
     let mut again = Vec::new();
-    Greeting::decode(&greeting).unwrap().encode(&mut again);
+    ServerGreeting::decode(&greeting).unwrap().encode(&mut again);
     assert_eq!(again, greeting);
     let mut handshake = ClientHandshake::new(client());
     let mut next = handshake.read(&greeting).unwrap();
     let session = loop {
         next = match next {
-            Next::Send(payload) => {
+            HandshakeStep::Send(payload) => {
                 if let Ok(login) = LoginRequest::decode(&payload) {
                     assert_eq!(login.user, b"repl");
                 }
                 stage.say(&payload);
                 handshake.read(&stage.next()).unwrap()
             }
-            Next::Wait => handshake.read(&stage.next()).unwrap(),
-            Next::StartTls(_) => panic!("the conversation is plain"),
-            Next::Done(session) => break session,
+            HandshakeStep::Wait => handshake.read(&stage.next()).unwrap(),
+            HandshakeStep::StartTls(_) => panic!("the conversation is plain"),
+            HandshakeStep::Done(session) => break session,
         };
     };
     assert_eq!(session.plugin, plugin);
@@ -114,15 +115,15 @@ fn play(text: &'static str, plugin: &str, questions: usize, wanted: &str) {
     let (mut conversation, mut command) = ReplicaConversation::begin(replica(), session).unwrap();
     let mut asked = 0;
     while !conversation.is_streaming() {
-        asked += usize::from(matches!(Command::decode(&command).unwrap(), Command::Query { .. }));
+        asked += usize::from(matches!(ClientCommand::decode(&command).unwrap(), ClientCommand::Query { .. }));
         stage.packets.begin_command();
         stage.say(&command);
         command = loop {
             let payload = stage.next();
             check_answer(&payload, capabilities);
             match conversation.read(&payload).unwrap() {
-                Step::Send(command) => break command,
-                Step::Wait => {}
+                ReplicaStep::Send(command) => break command,
+                ReplicaStep::Wait => {}
                 step => panic!("{step:?}"),
             }
         };
@@ -135,7 +136,7 @@ fn play(text: &'static str, plugin: &str, questions: usize, wanted: &str) {
 
 /// Checks that an OK packet encodes to the same bytes.
 fn check_answer(payload: &[u8], capabilities: Capabilities) {
-    if let Ok(Answer::Ok(ok)) = Answer::decode(payload, capabilities) {
+    if let Ok(CommandResponse::Ok(ok)) = CommandResponse::decode(payload, capabilities) {
         let mut again = Vec::new();
         ok.encode(capabilities, &mut again);
         assert_eq!(again, payload);
@@ -143,24 +144,24 @@ fn check_answer(payload: &[u8], capabilities: Capabilities) {
 }
 
 /// Returns the event types in the files; positions and checksums must be right.
-fn events(stage: &mut Stage, conversation: &mut ReplicaConversation) -> String {
-    let mut reader = StreamReader::new(conversation.facts().checksum, Gaps::None);
+fn events(stage: &mut RecordedStage, conversation: &mut ReplicaConversation) -> String {
+    let mut reader = StreamReader::new(conversation.facts().checksum, PositionGaps::None);
     let mut types: Vec<&str> = Vec::new();
     loop {
         let payload = stage.next();
         let packet = match conversation.read(&payload).unwrap() {
-            Step::Event(packet) => packet,
-            Step::End => return types.join(" "),
+            ReplicaStep::Event(packet) => packet,
+            ReplicaStep::End => return types.join(" "),
             step => panic!("{step:?}"),
         };
         let mut again = Vec::new();
         packet.encode(SemiSync::Off, &mut again);
         assert_eq!(again, payload);
         match reader.read(packet.event).unwrap() {
-            Arrival::Format { event, origin: Origin::File } | Arrival::Event { event, .. } => {
+            SourceEvent::Format { event, origin: FormatOrigin::File } | SourceEvent::Event { event, .. } => {
                 types.push(event.event_type().name());
             }
-            Arrival::File { position, .. } => assert_eq!(position, 4),
+            SourceEvent::File { position, .. } => assert_eq!(position, 4),
             arrival => panic!("{arrival:?}"),
         }
     }

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use binlog::events::{HeartbeatV2, Rotate, Xid};
 use binlog::{
-    Checksum, ChecksumAlgorithm, Event, Flags, Flavour, Format, NextPosition, Origin as EventOrigin,
+    ChecksumAlgorithm, Event, EventChecksum, EventFlags, EventFormat, EventOrigin, Flavour, NextPosition,
 };
 use wire::{
-    Acknowledge, Arrival, BinlogDump, BinlogDumpGtid, Capabilities, ColumnDefinition, Command, DumpFlags,
-    End, ErrPacket, EventPacket, Gaps, OkPacket, Packets, RegisterReplica, ReplicaConversation,
-    ReplicaOptions, ResultWriter, SemiSync, SemiSyncAck, Session, Start, Status, Step, StreamReader,
+    AckRequest, BinlogDump, BinlogDumpGtid, Capabilities, ClientCommand, ClientSession, ColumnDefinition,
+    DumpFlags, ErrPacket, EventPacket, OkPacket, PacketCodec, PositionGaps, RegisterReplica,
+    ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, ResultWriter, SemiSync,
+    SemiSyncAck, ServerStatus, SourceEvent, StreamReader,
 };
 
 const CAPABILITIES: Capabilities = Capabilities(Capabilities::PROTOCOL_41.0 | Capabilities::DEPRECATE_EOF.0);
 const UUID: &str = "0afe4a3e-5a5b-11ef-9f3a-000000000002";
 
-fn session(flavour: Flavour) -> Session {
-    Session {
+fn session(flavour: Flavour) -> ClientSession {
+    ClientSession {
         capabilities: CAPABILITIES,
         server_version: "9.7.4".into(),
         flavour,
@@ -28,7 +29,7 @@ fn session(flavour: Flavour) -> Session {
     }
 }
 
-fn options(start: Start) -> ReplicaOptions {
+fn options(start: ReplicaStart) -> ReplicaOptions {
     ReplicaOptions {
         server_id: 2,
         uuid: UUID.into(),
@@ -37,17 +38,17 @@ fn options(start: Start) -> ReplicaOptions {
         heartbeat: Duration::from_millis(1500),
         semi_sync: SemiSync::Off,
         start,
-        end: End::Never,
+        end: ReplicaEnd::Never,
     }
 }
 
-fn place() -> Start {
-    Start::Position { file: b"binlog.000001".to_vec(), position: 4 }
+fn place() -> ReplicaStart {
+    ReplicaStart::Position { file: b"binlog.000001".to_vec(), position: 4 }
 }
 
 /// Response of a source.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum SourceReply<'a> {
     Ok,
     Value(&'a str),
     Null,
@@ -55,11 +56,11 @@ enum Source<'a> {
     Sends(&'a [u8]),
 }
 
-use Source::{Null, Ok as Fine, Refuses, Sends, Value};
+use SourceReply::{Null, Ok as Fine, Refuses, Sends, Value};
 
 /// Returns the payloads of a response.
-fn payloads(source: Source<'_>) -> Vec<Vec<u8>> {
-    let (mut packets, mut out) = (Packets::new(0), Vec::new());
+fn payloads(source: SourceReply<'_>) -> Vec<Vec<u8>> {
+    let (mut packets, mut out) = (PacketCodec::new(0), Vec::new());
     let value = match source {
         Fine => {
             OkPacket::default().encode(CAPABILITIES, &mut out);
@@ -75,9 +76,9 @@ fn payloads(source: Source<'_>) -> Vec<Vec<u8>> {
     };
     let mut writer = ResultWriter::begin(&mut packets, CAPABILITIES, &[ColumnDefinition::default()]);
     writer.row(&[value]);
-    writer.end(Status::AUTOCOMMIT);
+    writer.end(ServerStatus::AUTOCOMMIT);
     let (bytes, mut taken) = (packets.output().to_vec(), Vec::new());
-    let mut packets = Packets::new(0);
+    let mut packets = PacketCodec::new(0);
     packets.receive(&bytes);
     while let Some(payload) = packets.next().unwrap() {
         taken.push(payload.to_vec());
@@ -86,36 +87,36 @@ fn payloads(source: Source<'_>) -> Vec<Vec<u8>> {
 }
 
 fn show_command(payload: &[u8]) -> String {
-    let command = Command::decode(payload).unwrap();
+    let command = ClientCommand::decode(payload).unwrap();
     let mut again = Vec::new();
     command.encode(&mut again).unwrap();
     assert_eq!(again, payload);
     match command {
-        Command::Query { sql } => String::from_utf8_lossy(sql).into_owned(),
-        Command::RegisterReplica(register) => format!("register {}", register.server_id),
-        Command::BinlogDump(dump) => {
+        ClientCommand::Query { sql } => String::from_utf8_lossy(sql).into_owned(),
+        ClientCommand::RegisterReplica(register) => format!("register {}", register.server_id),
+        ClientCommand::BinlogDump(dump) => {
             format!("dump {:?} {} {:?}", String::from_utf8_lossy(dump.file), dump.position, dump.flags)
         }
-        Command::BinlogDumpGtid(dump) if !dump.file.is_empty() => {
+        ClientCommand::BinlogDumpGtid(dump) if !dump.file.is_empty() => {
             let file = String::from_utf8_lossy(dump.file);
             format!("dump {file:?} {} behind {:?}", dump.position, dump.gtids)
         }
-        Command::BinlogDumpGtid(dump) => format!("dump behind {:?} {:?}", dump.gtids, dump.flags),
+        ClientCommand::BinlogDumpGtid(dump) => format!("dump behind {:?} {:?}", dump.gtids, dump.flags),
         other => format!("{other:?}"),
     }
 }
 
-fn show(step: &Step<'_>) -> Option<String> {
+fn show(step: &ReplicaStep<'_>) -> Option<String> {
     match step {
-        Step::Send(command) => Some(show_command(command)),
-        Step::Wait => None,
-        Step::Event(packet) => Some(format!("event {:?} {:?}", packet.event, packet.acknowledge)),
-        Step::End => Some("end".into()),
+        ReplicaStep::Send(command) => Some(show_command(command)),
+        ReplicaStep::Wait => None,
+        ReplicaStep::Event(packet) => Some(format!("event {:?} {:?}", packet.event, packet.acknowledge)),
+        ReplicaStep::End => Some("end".into()),
     }
 }
 
 /// Runs the script; the replica's first action comes before it.
-fn check(options: ReplicaOptions, flavour: Flavour, script: &[(Source<'_>, &str)]) {
+fn check(options: ReplicaOptions, flavour: Flavour, script: &[(SourceReply<'_>, &str)]) {
     let (mut conversation, first) = ReplicaConversation::begin(options, session(flavour)).unwrap();
     assert_eq!(show_command(&first), "SELECT UNIX_TIMESTAMP()");
     for (source, wanted) in script {
@@ -160,12 +161,12 @@ fn a_mysql_source() {
 
 /// Beyond 4 GiB, only the GTID command has room for the position, and positions in headers have wrapped.
 #[test]
-fn a_log_is_gone_on_with_behind_4_gib() {
+fn log_continues_beyond_4_gib() {
     let position = (4 << 30) + 1000;
     let options = ReplicaOptions {
         heartbeat: Duration::ZERO,
         uuid: String::new(),
-        ..options(Start::Position { file: b"binlog.000001".to_vec(), position })
+        ..options(ReplicaStart::Position { file: b"binlog.000001".to_vec(), position })
     };
     check(
         options.clone(),
@@ -183,7 +184,7 @@ fn a_log_is_gone_on_with_behind_4_gib() {
     let refused = ReplicaConversation::begin(options, session(Flavour::MariaDb)).map(drop);
     assert!(refused.unwrap_err().to_string().contains("a position below 4 GiB"));
     arrive(
-        Gaps::None,
+        PositionGaps::None,
         &[
             (fake_rotate(b"b.000001", position), "b.000001 4294968296"),
             (xid(1031), "Xid at 4294968296"),
@@ -201,11 +202,11 @@ fn a_log_is_gone_on_with_behind_4_gib() {
 /// Sources before version 5.6 have neither checksums nor GTIDs.
 #[test]
 fn an_old_source() {
-    let start = Start::Gtids { set: vec![0; 8] };
+    let start = ReplicaStart::Gtids { set: vec![0; 8] };
     let options = ReplicaOptions {
         heartbeat: Duration::ZERO,
         uuid: String::new(),
-        end: End::LastEvent,
+        end: ReplicaEnd::LastEvent,
         ..options(start)
     };
     check(
@@ -274,7 +275,7 @@ fn a_source_that_waits_for_acknowledgements() {
 #[test]
 fn a_mariadb_source() {
     check(
-        options(Start::MariadbGtids { state: "0-1-7,1-2-3".into() }),
+        options(ReplicaStart::MariadbGtids { state: "0-1-7,1-2-3".into() }),
         Flavour::MariaDb,
         &[
             (Value("1790000000"), "SELECT @@GLOBAL.SERVER_ID"),
@@ -293,25 +294,25 @@ fn a_mariadb_source() {
 }
 
 #[test]
-fn sources_that_will_not_do() {
+fn unusable_sources_are_refused() {
     let asks = "SELECT @@GLOBAL.SERVER_ID";
     let same = "error: source and replica have the same server_id, 2: use another one for this replica";
     check(options(place()), Flavour::MySql, &[(Null, asks), (Value("2"), same)]);
     let no_number = "error: the source's SERVER_ID is NULL, expected a number";
     check(options(place()), Flavour::MySql, &[(Null, asks), (Null, no_number)]);
-    let start = Start::Gtids { set: Vec::new() };
+    let start = ReplicaStart::Gtids { set: Vec::new() };
     let error = ReplicaConversation::begin(options(start), session(Flavour::MariaDb)).map(drop).unwrap_err();
     let wanted = "unsupported start for a MariaDB source: use a file and position, \
         or a GTID position such as 0-1-270";
     assert_eq!(error.to_string(), wanted);
-    let start = Start::MariadbGtids { state: String::new() };
+    let start = ReplicaStart::MariadbGtids { state: String::new() };
     let error = ReplicaConversation::begin(options(start), session(Flavour::MySql)).map(drop).unwrap_err();
     let wanted = "unsupported start for a MySQL source: use a file and position, or a GTID set";
     assert_eq!(error.to_string(), wanted);
 }
 
-fn check_command(bytes: &[u8], wanted: Command<'_>) {
-    assert_eq!(Command::decode(bytes).unwrap(), wanted);
+fn check_command(bytes: &[u8], wanted: ClientCommand<'_>) {
+    assert_eq!(ClientCommand::decode(bytes).unwrap(), wanted);
     let mut out = Vec::new();
     wanted.encode(&mut out).unwrap();
     assert_eq!(out, bytes);
@@ -319,13 +320,13 @@ fn check_command(bytes: &[u8], wanted: Command<'_>) {
 
 #[test]
 fn commands() {
-    check_command(b"\x01", Command::Quit);
-    check_command(b"\x0e", Command::Ping);
-    check_command(b"\x03select 1", Command::Query { sql: b"select 1" });
-    check_command(b"\x1fabc", Command::Other { code: 0x1f, rest: b"abc" });
+    check_command(b"\x01", ClientCommand::Quit);
+    check_command(b"\x0e", ClientCommand::Ping);
+    check_command(b"\x03select 1", ClientCommand::Query { sql: b"select 1" });
+    check_command(b"\x1fabc", ClientCommand::Other { code: 0x1f, rest: b"abc" });
     check_command(
         b"\x15\x02\0\0\0\x04here\x01u\0\xea\x0c\0\0\0\0\0\0\0\0",
-        Command::RegisterReplica(RegisterReplica {
+        ClientCommand::RegisterReplica(RegisterReplica {
             server_id: 2,
             host: b"here",
             user: b"u",
@@ -335,7 +336,7 @@ fn commands() {
     );
     check_command(
         b"\x12\x04\0\0\0\x02\0\x07\0\0\0binlog.000001",
-        Command::BinlogDump(BinlogDump {
+        ClientCommand::BinlogDump(BinlogDump {
             position: 4,
             flags: DumpFlags::HEARTBEAT_V2,
             server_id: 7,
@@ -344,7 +345,7 @@ fn commands() {
     );
     check_command(
         b"\x1e\x03\0\x07\0\0\0\x01\0\0\0f\x04\0\0\0\0\0\0\0\x02\0\0\0gg",
-        Command::BinlogDumpGtid(BinlogDumpGtid {
+        ClientCommand::BinlogDumpGtid(BinlogDumpGtid {
             flags: DumpFlags(3),
             server_id: 7,
             file: b"f",
@@ -353,10 +354,10 @@ fn commands() {
         }),
     );
     for bytes in [&b""[..], b"\x15\x02", b"\x12\x04\0", b"\x1e\0\0\0\0\0\0\xff\xff\xff\xff", b"\x0e\0"] {
-        assert!(Command::decode(bytes).is_err(), "{bytes:?}");
+        assert!(ClientCommand::decode(bytes).is_err(), "{bytes:?}");
     }
     let host = [b'x'; 256];
-    let long = Command::RegisterReplica(RegisterReplica { host: &host, ..RegisterReplica::default() });
+    let long = ClientCommand::RegisterReplica(RegisterReplica { host: &host, ..RegisterReplica::default() });
     let error = long.encode(&mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "host has 256 bytes, must have at most 255");
 }
@@ -368,13 +369,13 @@ fn acknowledgements() {
     ack.encode(&mut out);
     assert_eq!(out, b"\xef\x07\0\0\0\x01\0\0\0binlog.000001");
     assert_eq!(SemiSyncAck::decode(&out).unwrap(), ack);
-    let packet = EventPacket { acknowledge: Acknowledge::Wanted, event: b"e" };
+    let packet = EventPacket { acknowledge: AckRequest::Wanted, event: b"e" };
     for semi_sync in [SemiSync::On, SemiSync::Off] {
         let mut out = Vec::new();
         packet.encode(semi_sync, &mut out);
         let again = EventPacket::decode(&out, semi_sync).unwrap();
         assert_eq!(again.event, b"e");
-        assert_eq!(again.acknowledge == Acknowledge::Wanted, semi_sync == SemiSync::On);
+        assert_eq!(again.acknowledge == AckRequest::Wanted, semi_sync == SemiSync::On);
     }
     let long = [&b"\xef\0\0\0\0\0\0\0\0"[..], &[b'x'; 512]].concat();
     let error = SemiSyncAck::decode(&long).unwrap_err();
@@ -385,8 +386,8 @@ fn acknowledgements() {
 }
 
 /// Returns an event that ends at `next`, for a file without a format description.
-fn event(event: &Event<'_>, flags: Flags, next: u32, checksum: ChecksumAlgorithm) -> Vec<u8> {
-    let format = Format {
+fn event(event: &Event<'_>, flags: EventFlags, next: u32, checksum: ChecksumAlgorithm) -> Vec<u8> {
+    let format = EventFormat {
         server_version: b"9.7.4".to_vec(),
         post_header_sizes: vec![0; 42],
         checksum,
@@ -394,37 +395,39 @@ fn event(event: &Event<'_>, flags: Flags, next: u32, checksum: ChecksumAlgorithm
     };
     let mut out = Vec::new();
     let origin = EventOrigin { flags, ..EventOrigin::default() };
-    event.write(origin, NextPosition::Is(next), &format, &mut out).unwrap();
+    event.write(origin, NextPosition::Fixed(next), &format, &mut out).unwrap();
     out
 }
 
-fn crc(this: &Event<'_>, flags: Flags, next: u32) -> Vec<u8> {
+fn crc(this: &Event<'_>, flags: EventFlags, next: u32) -> Vec<u8> {
     event(this, flags, next, ChecksumAlgorithm::Crc32)
 }
 
 fn fake_rotate(file: &[u8], position: u64) -> Vec<u8> {
-    crc(&Event::Rotate(Rotate { position, file }), Flags::ARTIFICIAL, 0)
+    crc(&Event::Rotate(Rotate { position, file }), EventFlags::ARTIFICIAL, 0)
 }
 
 fn xid(next: u32) -> Vec<u8> {
-    crc(&Event::Xid(Xid { xid: 7 }), Flags::default(), next)
+    crc(&Event::Xid(Xid { xid: 7 }), EventFlags::default(), next)
 }
 
 fn heartbeat(file: &[u8], position: u64) -> Vec<u8> {
     let fields = HeartbeatV2::encode_fields(file, position);
-    crc(&Event::HeartbeatV2(HeartbeatV2 { fields: &fields, file, position }), Flags::default(), 0)
+    crc(&Event::HeartbeatV2(HeartbeatV2 { fields: &fields, file, position }), EventFlags::default(), 0)
 }
 
-fn arrive(gaps: Gaps, script: &[(Vec<u8>, &str)]) {
+fn arrive(gaps: PositionGaps, script: &[(Vec<u8>, &str)]) {
     let mut reader = StreamReader::new(ChecksumAlgorithm::Crc32, gaps);
     for (bytes, wanted) in script {
         let found = match reader.read(bytes) {
-            Ok(Arrival::File { file, position }) => format!("{} {position}", String::from_utf8_lossy(file)),
-            Ok(Arrival::Format { origin, .. }) => format!("format {origin:?}"),
-            Ok(Arrival::Heartbeat { position }) => format!("heartbeat {position}"),
-            Ok(Arrival::Artificial(event)) => format!("artificial {:?}", event.event_type()),
-            Ok(Arrival::Event { event, position }) => {
-                assert_eq!(event.checksum(), Checksum::Crc32);
+            Ok(SourceEvent::File { file, position }) => {
+                format!("{} {position}", String::from_utf8_lossy(file))
+            }
+            Ok(SourceEvent::Format { origin, .. }) => format!("format {origin:?}"),
+            Ok(SourceEvent::Heartbeat { position }) => format!("heartbeat {position}"),
+            Ok(SourceEvent::Artificial(event)) => format!("artificial {:?}", event.event_type()),
+            Ok(SourceEvent::Event { event, position }) => {
+                assert_eq!(event.checksum(), EventChecksum::Crc32);
                 format!("{:?} at {position}", event.event_type())
             }
             Err(error) => format!("error: {error}"),
@@ -437,13 +440,13 @@ fn arrive(gaps: Gaps, script: &[(Vec<u8>, &str)]) {
 #[test]
 fn events_of_files_and_others() {
     arrive(
-        Gaps::None,
+        PositionGaps::None,
         &[
             (fake_rotate(b"b.1", 100), "b.1 100"),
             (xid(131), "Xid at 100"),
             (heartbeat(b"b.1", 131), "heartbeat 131"),
             (
-                crc(&Event::Rotate(Rotate { position: 4, file: b"b.2" }), Flags::default(), 165),
+                crc(&Event::Rotate(Rotate { position: 4, file: b"b.2" }), EventFlags::default(), 165),
                 "Rotate at 131",
             ),
             (fake_rotate(b"b.2", 4), "b.2 4"),
@@ -457,7 +460,7 @@ fn events_of_files_and_others() {
     );
     let mut damaged = xid(131);
     damaged[20] ^= 1;
-    let mut reader = StreamReader::new(ChecksumAlgorithm::Crc32, Gaps::None);
+    let mut reader = StreamReader::new(ChecksumAlgorithm::Crc32, PositionGaps::None);
     reader.read(&fake_rotate(b"b.1", 100)).unwrap();
     let found = reader.read(&damaged).unwrap_err().to_string();
     let wanted = "b.1, position 100: byte 27: checksum is 0x3603efaf, should be 0x9074e41b";
@@ -467,7 +470,7 @@ fn events_of_files_and_others() {
 #[test]
 fn transactions_that_the_replica_has_are_left_out() {
     arrive(
-        Gaps::Skipped,
+        PositionGaps::Skipped,
         &[
             (fake_rotate(b"b.1", 4), "b.1 4"),
             (xid(135), "Xid at 104"),
@@ -490,7 +493,10 @@ fn heartbeats_from_elsewhere() {
              the source has skipped events, or its log is a different one",
             String::from_utf8_lossy(file)
         );
-        arrive(Gaps::None, &[(fake_rotate(b"b.1", 100), "b.1 100"), (heartbeat(file, position), &wanted)]);
+        arrive(
+            PositionGaps::None,
+            &[(fake_rotate(b"b.1", 100), "b.1 100"), (heartbeat(file, position), &wanted)],
+        );
     }
 }
 
@@ -499,7 +505,7 @@ fn heartbeats_from_elsewhere() {
 fn files_beyond_four_gibibytes() {
     let position = 0xffff_fff0;
     let next = (position as u32).wrapping_add(31);
-    for gaps in [Gaps::None, Gaps::Skipped] {
+    for gaps in [PositionGaps::None, PositionGaps::Skipped] {
         arrive(
             gaps,
             &[

@@ -3,30 +3,30 @@
 
 use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};
 use wire::{
-    Capabilities, ColumnDefinition, Command, EofPacket, Execution, ParameterValue, PrepareReader,
-    PreparedStatement, WireError,
+    Capabilities, ClientCommand, ColumnDefinition, EofPacket, ParameterValue, PrepareReader,
+    PreparedStatement, StatementExecution, WireError,
 };
 
 const OLD: Capabilities = Capabilities::PROTOCOL_41;
 const NEW: Capabilities = Capabilities(Capabilities::PROTOCOL_41.0 | Capabilities::DEPRECATE_EOF.0);
 
-fn check_command(command: Command<'_>, bytes: &[u8]) {
+fn check_command(command: ClientCommand<'_>, bytes: &[u8]) {
     let mut out = Vec::new();
     command.encode(&mut out).unwrap();
     assert_eq!(out, bytes);
-    assert_eq!(Command::decode(bytes).unwrap(), command);
+    assert_eq!(ClientCommand::decode(bytes).unwrap(), command);
 }
 
 #[test]
 fn commands() {
-    check_command(Command::Prepare { sql: b"DO ?" }, b"\x16DO ?");
+    check_command(ClientCommand::Prepare { sql: b"DO ?" }, b"\x16DO ?");
     check_command(
-        Command::SendLongData { statement: 7, parameter: 258, data: b"abc" },
+        ClientCommand::SendLongData { statement: 7, parameter: 258, data: b"abc" },
         b"\x18\x07\0\0\0\x02\x01abc",
     );
-    check_command(Command::CloseStatement { statement: 7 }, b"\x19\x07\0\0\0");
-    assert!(Command::decode(b"\x19\x07\0\0\0\0").is_err());
-    assert!(Command::decode(b"\x18\x07\0\0\0\0").is_err());
+    check_command(ClientCommand::CloseStatement { statement: 7 }, b"\x19\x07\0\0\0");
+    assert!(ClientCommand::decode(b"\x19\x07\0\0\0\0").is_err());
+    assert!(ClientCommand::decode(b"\x18\x07\0\0\0\0").is_err());
 }
 
 /// Returns the indexes of the parameters that were sent earlier.
@@ -39,14 +39,14 @@ fn ahead(parameters: &[ParameterValue<'_>]) -> Vec<u16> {
 fn executions() {
     use ParameterValue::{Bytes, Double, Float, Int, Null, SentAhead, UInt};
     let check = |parameters: &[ParameterValue<'_>], wanted: &[&[u8]]| {
-        let execution = Execution { statement: 3, parameters: parameters.to_vec() };
+        let execution = StatementExecution { statement: 3, parameters: parameters.to_vec() };
         let mut out = Vec::new();
         execution.encode(&mut out);
         assert_eq!(out, [b"\x17\x03\0\0\0\0\x01\0\0\0", wanted.concat().as_slice()].concat());
         let (count, ahead) = (parameters.len() as u16, ahead(parameters));
-        assert_eq!(Execution::decode(&out, count, &ahead).unwrap(), execution);
+        assert_eq!(StatementExecution::decode(&out, count, &ahead).unwrap(), execution);
         for end in 0..out.len() {
-            assert!(Execution::decode(&out[..end], count, &ahead).is_err());
+            assert!(StatementExecution::decode(&out[..end], count, &ahead).is_err());
         }
     };
     check(&[], &[]);
@@ -113,43 +113,43 @@ fn answers_to_prepare() {
 
 /// Value that owns its bytes.
 #[derive(Clone, Debug)]
-enum Owned {
+enum OwnedValue {
     Value(ParameterValue<'static>),
     Bytes(Vec<u8>),
 }
 
-fn owned() -> impl Strategy<Value = Owned> {
+fn owned() -> impl Strategy<Value = OwnedValue> {
     prop_oneof![
-        any::<i64>().prop_map(|number| Owned::Value(ParameterValue::Int(number))),
-        any::<u64>().prop_map(|number| Owned::Value(ParameterValue::UInt(number))),
-        prop::num::f64::NORMAL.prop_map(|number| Owned::Value(ParameterValue::Double(number))),
-        prop::num::f32::NORMAL.prop_map(|number| Owned::Value(ParameterValue::Float(number))),
+        any::<i64>().prop_map(|number| OwnedValue::Value(ParameterValue::Int(number))),
+        any::<u64>().prop_map(|number| OwnedValue::Value(ParameterValue::UInt(number))),
+        prop::num::f64::NORMAL.prop_map(|number| OwnedValue::Value(ParameterValue::Double(number))),
+        prop::num::f32::NORMAL.prop_map(|number| OwnedValue::Value(ParameterValue::Float(number))),
         prop::bool::ANY.prop_map(|is_null| {
-            Owned::Value(if is_null { ParameterValue::Null } else { ParameterValue::SentAhead })
+            OwnedValue::Value(if is_null { ParameterValue::Null } else { ParameterValue::SentAhead })
         }),
-        prop::collection::vec(any::<u8>(), 0..300).prop_map(Owned::Bytes),
+        prop::collection::vec(any::<u8>(), 0..300).prop_map(OwnedValue::Bytes),
     ]
 }
 
 proptest! {
     #[test]
     fn every_execution_is_read_as_it_was_written(values in prop::collection::vec(owned(), 0..40), statement: u32) {
-        let value = |owned: &'_ Owned| match owned {
-            Owned::Value(value) => *value,
+        let value = |owned: &'_ OwnedValue| match owned {
+            OwnedValue::Value(value) => *value,
             // Leaked for the test, so that owned and borrowed values have the same lifetime.
-            Owned::Bytes(bytes) => ParameterValue::Bytes(bytes.clone().leak()),
+            OwnedValue::Bytes(bytes) => ParameterValue::Bytes(bytes.clone().leak()),
         };
-        let execution = Execution { statement, parameters: values.iter().map(value).collect() };
+        let execution = StatementExecution { statement, parameters: values.iter().map(value).collect() };
         let mut out = Vec::new();
         execution.encode(&mut out);
         let ahead = ahead(&execution.parameters);
-        assert_eq!(Execution::decode(&out, values.len() as u16, &ahead).unwrap(), execution);
+        assert_eq!(StatementExecution::decode(&out, values.len() as u16, &ahead).unwrap(), execution);
     }
 
     #[test]
-    fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..100), count: u16) {
-        let _ = Execution::decode(&bytes, count, &[0]);
+    fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100), count: u16) {
+        let _ = StatementExecution::decode(&bytes, count, &[0]);
         let _ = PreparedStatement::decode(&bytes);
-        let _ = Command::decode(&bytes);
+        let _ = ClientCommand::decode(&bytes);
     }
 }

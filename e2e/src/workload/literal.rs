@@ -1,11 +1,11 @@
 //! Column types, and values of them as SQL literals.
 
-use testkit::Dice;
+use testkit::SeededRandom;
 
 /// A type a column can have, and how to draw a literal of it.
 pub(super) struct Kind {
     pub(super) sql: &'static str,
-    pub(super) literal: fn(&mut Dice) -> String,
+    pub(super) literal: fn(&mut SeededRandom) -> String,
 }
 
 /// All of them.
@@ -50,7 +50,7 @@ pub(super) const KINDS: [Kind; 46] = [
     Kind { sql: "LONGTEXT", literal: |dice| text(dice, 2000) },
     Kind { sql: "BIT(1)", literal: |dice| format!("b'{}'", dice.below(2)) },
     Kind { sql: "BIT(13)", literal: |dice| format!("b'{:b}'", dice.below(1 << 13)) },
-    Kind { sql: "BIT(64)", literal: |dice| format!("b'{:b}'", dice.roll()) },
+    Kind { sql: "BIT(64)", literal: |dice| format!("b'{:b}'", dice.next_u64()) },
     Kind { sql: "ENUM('a','b','it''s','é')", literal: |dice| format!("{}", 1 + dice.below(4)) },
     Kind { sql: "SET('p','q','r','s','t','u','v','w','x')", literal: |dice| format!("{}", dice.below(512)) },
     Kind { sql: "JSON", literal: json_literal },
@@ -61,27 +61,27 @@ pub(super) const KINDS: [Kind; 46] = [
     },
 ];
 
-fn signed(dice: &mut Dice, bits: u32) -> String {
+fn signed(dice: &mut SeededRandom, bits: u32) -> String {
     let value = match dice.below(6) {
         0 => i64::MIN,
         1 => i64::MAX,
         2 => dice.below(10) as i64 - 5,
-        _ => dice.roll() as i64,
+        _ => dice.next_u64() as i64,
     };
     (value >> (64 - bits)).to_string()
 }
 
-fn unsigned(dice: &mut Dice, bits: u32) -> String {
+fn unsigned(dice: &mut SeededRandom, bits: u32) -> String {
     let value = match dice.below(6) {
         0 => 0,
         1 => u64::MAX,
-        _ => dice.roll(),
+        _ => dice.next_u64(),
     };
     (value >> (64 - bits)).to_string()
 }
 
-fn real(dice: &mut Dice) -> String {
-    let mantissa = dice.roll() as i64 >> dice.below(63);
+fn real(dice: &mut SeededRandom) -> String {
+    let mantissa = dice.next_u64() as i64 >> dice.below(63);
     let exponent = if dice.once_in(3) { dice.below(40) as i32 - 20 } else { 0 };
     match dice.below(8) {
         0 => "0".to_owned(),
@@ -90,7 +90,7 @@ fn real(dice: &mut Dice) -> String {
     }
 }
 
-fn decimal(dice: &mut Dice, whole: usize, fraction: usize) -> String {
+fn decimal(dice: &mut SeededRandom, whole: usize, fraction: usize) -> String {
     let mut text = if dice.once_in(2) { "-".to_owned() } else { String::new() };
     let mut digits = |most: usize, text: &mut String| {
         let count = if dice.once_in(3) { most } else { dice.below(most + 1) };
@@ -106,11 +106,11 @@ fn decimal(dice: &mut Dice, whole: usize, fraction: usize) -> String {
     if text.ends_with('.') { text + "0" } else { text }
 }
 
-fn date(dice: &mut Dice) -> String {
+fn date(dice: &mut SeededRandom) -> String {
     format!("{:04}-{:02}-{:02}", 1000 + dice.below(9000), 1 + dice.below(12), 1 + dice.below(28))
 }
 
-fn clock(dice: &mut Dice, digits: usize) -> String {
+fn clock(dice: &mut SeededRandom, digits: usize) -> String {
     let mut text = format!("{:02}:{:02}:{:02}", dice.below(24), dice.below(60), dice.below(60));
     if digits > 0 {
         text.push('.');
@@ -119,23 +119,23 @@ fn clock(dice: &mut Dice, digits: usize) -> String {
     text
 }
 
-fn time(dice: &mut Dice, digits: usize) -> String {
+fn time(dice: &mut SeededRandom, digits: usize) -> String {
     let sign = if dice.once_in(3) { "-" } else { "" };
     format!("'{sign}{}'", clock(dice, digits))
 }
 
-fn datetime(dice: &mut Dice, digits: usize) -> String {
+fn datetime(dice: &mut SeededRandom, digits: usize) -> String {
     format!("'{} {}'", date(dice), clock(dice, digits))
 }
 
-fn timestamp(dice: &mut Dice, digits: usize) -> String {
+fn timestamp(dice: &mut SeededRandom, digits: usize) -> String {
     let (year, month, day) = (1971 + dice.below(66), 1 + dice.below(12), 4 + dice.below(20));
     // Not in the hours that a change of clocks skips.
     format!("'{year:04}-{month:02}-{day:02} {}'", clock(dice, digits))
 }
 
 /// Text of up to `most` characters: letters, what must be escaped, and characters of two to four bytes.
-pub(super) fn text(dice: &mut Dice, most: usize) -> String {
+pub(super) fn text(dice: &mut SeededRandom, most: usize) -> String {
     const PIECES: [&str; 22] = [
         "a", "b", "word ", "0", " ", "\\'", "\\\"", "\\\\", "\\n", "\\t", "\\r", "\\0", "%", "_", ";", "-- ",
         "/*", "*/", "é", "漢", "😀", "#",
@@ -143,24 +143,24 @@ pub(super) fn text(dice: &mut Dice, most: usize) -> String {
     drawn_text(dice, &PIECES, most / 5)
 }
 
-fn ascii(dice: &mut Dice, most: usize) -> String {
+fn ascii(dice: &mut SeededRandom, most: usize) -> String {
     const PIECES: [&str; 8] = ["a", "Z", "0", " ", "\\'", "\\\\", "~", "repeat "];
     drawn_text(dice, &PIECES, most / 7)
 }
 
-fn drawn_text(dice: &mut Dice, pieces: &[&str], most: usize) -> String {
+fn drawn_text(dice: &mut SeededRandom, pieces: &[&str], most: usize) -> String {
     let count = if dice.once_in(4) { dice.below(3) } else { dice.below(most + 1) };
     let inner: String = (0..count).map(|_| *dice.pick(pieces)).collect();
     format!("'{inner}'")
 }
 
-fn bytes(dice: &mut Dice, most: usize) -> String {
+fn bytes(dice: &mut SeededRandom, most: usize) -> String {
     let count = if dice.once_in(4) { 0 } else { dice.below(most + 1) };
     let hex: String = (0..count).map(|_| format!("{:02X}", dice.below(256))).collect();
     format!("x'{hex}'")
 }
 
-fn json_literal(dice: &mut Dice) -> String {
+fn json_literal(dice: &mut SeededRandom) -> String {
     match dice.below(6) {
         0 => format!("CAST({} AS JSON)", decimal(dice, 10, 5)),
         1 => format!("CAST(CAST('{}' AS DATE) AS JSON)", date(dice)),
@@ -170,8 +170,8 @@ fn json_literal(dice: &mut Dice) -> String {
 }
 
 /// A JSON text as it stands within a SQL literal.
-fn json(dice: &mut Dice, depth: usize) -> String {
-    let inner = |dice: &mut Dice, member: fn(&mut Dice, usize) -> String| {
+fn json(dice: &mut SeededRandom, depth: usize) -> String {
+    let inner = |dice: &mut SeededRandom, member: fn(&mut SeededRandom, usize) -> String| {
         (0..dice.below(4)).map(|_| member(dice, depth - 1)).collect::<Vec<_>>().join(", ")
     };
     match dice.below(if depth == 0 { 6 } else { 8 }) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use testkit::Dice;
+use testkit::SeededRandom;
 
 use super::literal::{KINDS, text};
 
@@ -23,7 +23,7 @@ struct Table {
     columns: Vec<usize>,
 }
 
-type Step = fn(&mut Session, &mut Dice);
+type Step = fn(&mut Session, &mut SeededRandom);
 
 /// How often each kind of step is drawn.
 const STEPS: [(usize, Step); 24] = [
@@ -107,7 +107,7 @@ impl Session {
     }
 
     /// The SQL of a session, a statement a line.
-    pub(super) fn script(mut self, dice: &mut Dice, steps: usize) -> String {
+    pub(super) fn script(mut self, dice: &mut SeededRandom, steps: usize) -> String {
         let charset = *dice.pick(&["utf8mb4", "latin1", "utf8mb4 COLLATE utf8mb4_bin", "koi8r"]);
         self.say(format!("CREATE DATABASE {} CHARACTER SET {charset}", self.database));
         self.say(format!("USE {}", self.database));
@@ -141,7 +141,7 @@ impl Session {
     }
 
     /// A table that there is; one is made if there is none.
-    fn table(&mut self, dice: &mut Dice) -> (String, Vec<usize>) {
+    fn table(&mut self, dice: &mut SeededRandom) -> (String, Vec<usize>) {
         if self.tables.is_empty() {
             self.create(dice);
         }
@@ -149,7 +149,7 @@ impl Session {
         (table.name.clone(), table.columns.clone())
     }
 
-    fn create(&mut self, dice: &mut Dice) {
+    fn create(&mut self, dice: &mut SeededRandom) {
         if self.tables.len() >= TABLES_MAX {
             self.drop_table(dice);
         }
@@ -164,19 +164,19 @@ impl Session {
         self.tables.push(Table { name, columns });
     }
 
-    fn insert(&mut self, dice: &mut Dice) {
+    fn insert(&mut self, dice: &mut SeededRandom) {
         let (name, columns) = self.table(dice);
         let rows: Vec<String> = (0..1 + dice.below(5)).map(|_| row(dice, &columns)).collect();
         let ignore = if dice.once_in(2) { "IGNORE " } else { "" };
         self.say(format!("INSERT {ignore}INTO {name} ({}) VALUES {}", names(&columns), rows.join(", ")));
     }
 
-    fn replace(&mut self, dice: &mut Dice) {
+    fn replace(&mut self, dice: &mut SeededRandom) {
         let (name, columns) = self.table(dice);
         self.say(format!("REPLACE INTO {name} ({}) VALUES {}", names(&columns), row(dice, &columns)));
     }
 
-    fn update(&mut self, dice: &mut Dice) {
+    fn update(&mut self, dice: &mut SeededRandom) {
         let (name, columns) = self.table(dice);
         let number = dice.below(columns.len());
         let value = value(dice, columns[number]);
@@ -190,14 +190,14 @@ impl Session {
         });
     }
 
-    fn delete(&mut self, dice: &mut Dice) {
+    fn delete(&mut self, dice: &mut SeededRandom) {
         let (name, _) = self.table(dice);
         let of = 2 + dice.below(8);
         let limit = if dice.once_in(5) { " LIMIT 1" } else { "" };
         self.say(format!("DELETE FROM {name} WHERE id % {of} = 1{limit}"));
     }
 
-    fn insert_select(&mut self, dice: &mut Dice) {
+    fn insert_select(&mut self, dice: &mut SeededRandom) {
         let (name, columns) = self.table(dice);
         let names = names(&columns);
         self.say(format!(
@@ -206,7 +206,7 @@ impl Session {
         ));
     }
 
-    fn update_two(&mut self, dice: &mut Dice) {
+    fn update_two(&mut self, dice: &mut SeededRandom) {
         let ((one, _), (two, _)) = (self.table(dice), self.table(dice));
         if one == two {
             return self.delete(dice);
@@ -218,13 +218,13 @@ impl Session {
         });
     }
 
-    fn change(&mut self, dice: &mut Dice) {
+    fn change(&mut self, dice: &mut SeededRandom) {
         let several: [Step; 5] =
             [Self::insert, Self::update, Self::delete, Self::replace, Self::user_variable];
         dice.pick(&several)(self, dice);
     }
 
-    fn transaction(&mut self, dice: &mut Dice) {
+    fn transaction(&mut self, dice: &mut SeededRandom) {
         self.say(*dice.pick(&["BEGIN", "START TRANSACTION", "START TRANSACTION WITH CONSISTENT SNAPSHOT"]));
         let mut saved = 0;
         for _ in 0..1 + dice.below(8) {
@@ -248,7 +248,7 @@ impl Session {
         self.say(*dice.pick(&["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]));
     }
 
-    fn xa(&mut self, dice: &mut Dice) {
+    fn xa(&mut self, dice: &mut SeededRandom) {
         self.made += 1;
         let id = match dice.below(3) {
             0 => format!("'x{}'", self.made),
@@ -265,7 +265,7 @@ impl Session {
         }
     }
 
-    fn alter(&mut self, dice: &mut Dice) {
+    fn alter(&mut self, dice: &mut SeededRandom) {
         if self.tables.is_empty() {
             return self.create(dice);
         }
@@ -288,7 +288,7 @@ impl Session {
         self.say(statement);
     }
 
-    fn rename(&mut self, dice: &mut Dice) {
+    fn rename(&mut self, dice: &mut SeededRandom) {
         if self.tables.is_empty() {
             return self.create(dice);
         }
@@ -298,25 +298,25 @@ impl Session {
         self.tables[at].name = new;
     }
 
-    fn truncate(&mut self, dice: &mut Dice) {
+    fn truncate(&mut self, dice: &mut SeededRandom) {
         let (name, _) = self.table(dice);
         self.say(format!("TRUNCATE TABLE {name}"));
     }
 
-    fn drop_table(&mut self, dice: &mut Dice) {
+    fn drop_table(&mut self, dice: &mut SeededRandom) {
         if !self.tables.is_empty() {
             let table = self.tables.remove(dice.below(self.tables.len()));
             self.say(format!("DROP TABLE {} /* no longer wanted */", table.name));
         }
     }
 
-    fn index(&mut self, dice: &mut Dice) {
+    fn index(&mut self, dice: &mut SeededRandom) {
         let (name, _) = self.table(dice);
         self.made += 1;
         self.say(format!("CREATE INDEX i{} ON {name} (id)", self.made));
     }
 
-    fn view(&mut self, dice: &mut Dice) {
+    fn view(&mut self, dice: &mut SeededRandom) {
         let (name, _) = self.table(dice);
         self.made += 1;
         let view = format!("v{}", self.made);
@@ -325,7 +325,7 @@ impl Session {
         self.say(format!("DROP VIEW {view}"));
     }
 
-    fn trigger(&mut self, dice: &mut Dice) {
+    fn trigger(&mut self, dice: &mut SeededRandom) {
         let ((one, _), (two, _)) = (self.table(dice), self.table(dice));
         if one == two {
             return self.insert(dice);
@@ -337,7 +337,7 @@ impl Session {
         self.say(format!("DROP TRIGGER tr{number}"));
     }
 
-    fn temporary(&mut self, dice: &mut Dice) {
+    fn temporary(&mut self, dice: &mut SeededRandom) {
         let (name, _) = self.table(dice);
         self.made += 1;
         let temporary = format!("temp{}", self.made);
@@ -353,7 +353,7 @@ impl Session {
         }
     }
 
-    fn load(&mut self, dice: &mut Dice) {
+    fn load(&mut self, dice: &mut SeededRandom) {
         self.made += 1;
         let name = format!("load{}", self.made);
         self.say(format!("CREATE TABLE {name} (a INT, b VARCHAR(40), c TEXT)"));
@@ -368,7 +368,7 @@ impl Session {
         self.say(format!("DROP TABLE {name}"));
     }
 
-    fn gtid(&mut self, dice: &mut Dice) {
+    fn gtid(&mut self, dice: &mut SeededRandom) {
         self.made += 1;
         match dice.below(4) {
             0 => self.say("SET gtid_next = 'AUTOMATIC:tagged'"),
@@ -392,7 +392,7 @@ impl Session {
         self.say("SET gtid_next = 'AUTOMATIC'");
     }
 
-    fn setting(&mut self, dice: &mut Dice) {
+    fn setting(&mut self, dice: &mut SeededRandom) {
         let setting = *dice.pick(&SETTINGS);
         // With this on, MySQL logs its own text of a CREATE TABLE: in UTF-8, but with the client's character set. A
         // replica, and the mysql client after mysqlbinlog, then create a table of another name.
@@ -405,10 +405,14 @@ impl Session {
         self.say(setting);
     }
 
-    fn user_variable(&mut self, dice: &mut Dice) {
+    fn user_variable(&mut self, dice: &mut SeededRandom) {
         let (name, columns) = self.table(dice);
         let value = value(dice, columns[0]);
-        self.say(format!("SET @v = {value}, @n = {}, @`odd name` = {}", dice.roll() as i64, text(dice, 20)));
+        self.say(format!(
+            "SET @v = {value}, @n = {}, @`odd name` = {}",
+            dice.next_u64() as i64,
+            text(dice, 20)
+        ));
         self.say(match dice.below(3) {
             0 => format!("UPDATE IGNORE {name} SET c0 = @v WHERE id < 20"),
             1 => format!("DELETE FROM {name} WHERE id = @n % 50 OR CHAR_LENGTH(@`odd name`) = 99"),
@@ -418,7 +422,7 @@ impl Session {
         });
     }
 
-    fn account(&mut self, dice: &mut Dice) {
+    fn account(&mut self, dice: &mut SeededRandom) {
         self.made += 1;
         let user = format!("'u{}'@'%'", self.made);
         self.say(format!("CREATE USER {user} IDENTIFIED BY 'secret'"));
@@ -427,7 +431,7 @@ impl Session {
         self.say(format!("DROP USER {user}"));
     }
 
-    fn create_select(&mut self, dice: &mut Dice) {
+    fn create_select(&mut self, dice: &mut SeededRandom) {
         let (name, _) = self.table(dice);
         self.made += 1;
         let copy = format!("copy{}", self.made);
@@ -435,12 +439,12 @@ impl Session {
         self.say(format!("DROP TABLE {copy}"));
     }
 
-    fn flush(&mut self, _: &mut Dice) {
+    fn flush(&mut self, _: &mut SeededRandom) {
         self.say("FLUSH BINARY LOGS");
     }
 }
 
-fn key(dice: &mut Dice) -> &'static str {
+fn key(dice: &mut SeededRandom) -> &'static str {
     const KEYS: [&str; 4] =
         ["PRIMARY KEY", "PRIMARY KEY AUTO_INCREMENT", "NOT NULL, KEY (id)", "NOT NULL UNIQUE"];
     KEYS[dice.below(KEYS.len())]
@@ -451,7 +455,7 @@ fn names(columns: &[usize]) -> String {
     names.fold("id".to_owned(), |all, name| all + &name)
 }
 
-fn row(dice: &mut Dice, columns: &[usize]) -> String {
+fn row(dice: &mut SeededRandom, columns: &[usize]) -> String {
     let mut row = format!("({}", dice.below(60));
     for column in columns {
         let _ = write!(row, ", {}", value(dice, *column));
@@ -459,6 +463,6 @@ fn row(dice: &mut Dice, columns: &[usize]) -> String {
     row + ")"
 }
 
-fn value(dice: &mut Dice, column: usize) -> String {
+fn value(dice: &mut SeededRandom, column: usize) -> String {
     if dice.once_in(8) { "NULL".to_owned() } else { (KINDS[column].literal)(dice) }
 }

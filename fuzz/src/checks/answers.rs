@@ -1,7 +1,7 @@
 //! Whatever a server answers to a query, or to a statement that is to be prepared: it is read, or an error. And what
 //! decodes of prepared statements is encoded to what decodes to the same.
 
-use wire::{Capabilities, Execution, Part, PrepareReader, PreparedStatement, ResultReader};
+use wire::{Capabilities, PrepareReader, PreparedStatement, ResultPart, ResultReader, StatementExecution};
 
 use super::conversation::{packets, put_packet};
 use crate::seeds::Sample;
@@ -61,8 +61,8 @@ fn query(capabilities: Capabilities, bytes: &[u8]) {
             return;
         }
         match reader.read(payload) {
-            Ok(Part::Columns(count)) => columns = count,
-            Ok(Part::Row(row)) => assert_eq!(row.count(), columns),
+            Ok(ResultPart::Columns(count)) => columns = count,
+            Ok(ResultPart::Row(row)) => assert_eq!(row.count(), columns),
             Ok(_) => {}
             Err(_) => return,
         }
@@ -84,11 +84,11 @@ fn again(payload: &[u8], count: u8) {
         prepared.encode(&mut out);
         assert_eq!(PreparedStatement::decode(&out), Ok(prepared));
     }
-    if let Ok(execution) = Execution::decode(payload, count.into(), &[1]) {
+    if let Ok(execution) = StatementExecution::decode(payload, count.into(), &[1]) {
         let mut out = Vec::new();
         execution.encode(&mut out);
         // Numbers that are none are not equal to themselves.
-        let found = Execution::decode(&out, count.into(), &[1]);
+        let found = StatementExecution::decode(&out, count.into(), &[1]);
         assert_eq!(format!("{found:?}"), format!("{:?}", Ok::<_, ()>(execution)));
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use binlog::Flavour;
 use wire::{
-    Arrival, Capabilities, Gaps, ReplicaConversation, ReplicaOptions, SemiSync, Session, Start, Step,
-    StreamReader,
+    Capabilities, ClientSession, PositionGaps, ReplicaConversation, ReplicaOptions, ReplicaStart,
+    ReplicaStep, SemiSync, SourceEvent, StreamReader,
 };
 
 use crate::seeds::{Sample, raw_events};
@@ -55,14 +55,14 @@ fn events(bytes: &[u8]) -> usize {
     let Some((wishes, rest)) = bytes.split_first() else { return 0 };
     let has = |bit: u8| wishes & bit != 0;
     let (flavour, gtids) = match has(1) {
-        true => (Flavour::MariaDb, Start::MariadbGtids { state: "0-1-2".into() }),
-        false => (Flavour::MySql, Start::Gtids { set: vec![0; 8] }),
+        true => (Flavour::MariaDb, ReplicaStart::MariadbGtids { state: "0-1-2".into() }),
+        false => (Flavour::MySql, ReplicaStart::Gtids { set: vec![0; 8] }),
     };
     let start = match has(2) {
         true => gtids,
-        false => Start::Position { file: b"b".to_vec(), position: 4 },
+        false => ReplicaStart::Position { file: b"b".to_vec(), position: 4 },
     };
-    let gaps = if has(2) { Gaps::Skipped } else { Gaps::None };
+    let gaps = if has(2) { PositionGaps::Skipped } else { PositionGaps::None };
     let semi_sync = if has(4) { SemiSync::On } else { SemiSync::Off };
     let (mut conversation, _) =
         ReplicaConversation::begin(options(start, semi_sync), session(flavour)).expect("they go together");
@@ -70,12 +70,12 @@ fn events(bytes: &[u8]) -> usize {
     let mut count = 0;
     for payload in packets(rest) {
         match conversation.read(payload) {
-            Ok(Step::Event(packet)) => {
+            Ok(ReplicaStep::Event(packet)) => {
                 let reader =
                     reader.get_or_insert_with(|| StreamReader::new(conversation.facts().checksum, gaps));
                 let before = reader.position();
                 match reader.read(packet.event) {
-                    Ok(Arrival::Event { event, position }) => {
+                    Ok(SourceEvent::Event { event, position }) => {
                         assert!(position >= before, "{position} comes behind {before}");
                         assert_eq!(reader.position(), position + event.bytes().len() as u64);
                         count += 1;
@@ -84,14 +84,14 @@ fn events(bytes: &[u8]) -> usize {
                     Err(_) => break,
                 }
             }
-            Ok(Step::Send(_) | Step::Wait) => {}
-            Ok(Step::End) | Err(_) => break,
+            Ok(ReplicaStep::Send(_) | ReplicaStep::Wait) => {}
+            Ok(ReplicaStep::End) | Err(_) => break,
         }
     }
     count
 }
 
-fn options(start: Start, semi_sync: SemiSync) -> ReplicaOptions {
+fn options(start: ReplicaStart, semi_sync: SemiSync) -> ReplicaOptions {
     ReplicaOptions {
         server_id: 2,
         uuid: String::new(),
@@ -100,12 +100,12 @@ fn options(start: Start, semi_sync: SemiSync) -> ReplicaOptions {
         heartbeat: Duration::ZERO,
         semi_sync,
         start,
-        end: wire::End::Never,
+        end: wire::ReplicaEnd::Never,
     }
 }
 
-fn session(flavour: Flavour) -> Session {
-    Session {
+fn session(flavour: Flavour) -> ClientSession {
+    ClientSession {
         capabilities: Capabilities::PROTOCOL_41 | Capabilities::DEPRECATE_EOF,
         server_version: String::new(),
         flavour,

@@ -2,7 +2,7 @@
 //!
 //! Byte for byte the same it is only for bodies as servers write them: a number can be written longer than needed.
 
-use binlog::{Checksum, Event, Format, HEADER_SIZE, RawEvent};
+use binlog::{Event, EventChecksum, EventFormat, HEADER_SIZE, RawEvent};
 
 use crate::seeds::{Sample, format_of, raw_events};
 
@@ -17,24 +17,24 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
 /// `bytes` is one event without a checksum; the size in its header does not matter.
 pub(super) fn check(bytes: &[u8]) {
     let Some(sized) = with_size(bytes) else { return };
-    let Ok(raw) = RawEvent::new(&sized, Checksum::Absent) else { return };
+    let Ok(raw) = RawEvent::new(&sized, EventChecksum::Absent) else { return };
     for format in [format_of("9.7.4", 8), format_of("5.1.5", 6), format_of("10.11.6-MariaDB", 8)] {
         check_as(&raw, &format);
     }
 }
 
-fn check_as(raw: &RawEvent<'_>, format: &Format) {
+fn check_as(raw: &RawEvent<'_>, format: &EventFormat) {
     let Ok(event) = raw.decode(format) else { return };
     walk(&event);
     let again = encode(&event, raw, format);
-    let raw_again = RawEvent::new(&again, Checksum::Absent).expect("what was encoded is one event");
+    let raw_again = RawEvent::new(&again, EventChecksum::Absent).expect("what was encoded is one event");
     let event_again = raw_again.decode(format).expect("what was encoded decodes");
     assert_eq!(event_again, event);
     assert_eq!(encode(&event_again, raw, format), again, "{event:?}");
 }
 
 /// The event with this body, under the header of `raw`.
-fn encode(event: &Event<'_>, raw: &RawEvent<'_>, format: &Format) -> Vec<u8> {
+fn encode(event: &Event<'_>, raw: &RawEvent<'_>, format: &EventFormat) -> Vec<u8> {
     let mut bytes = raw.bytes()[..HEADER_SIZE].to_vec();
     event.encode(format, &mut bytes).expect("what was decoded can be encoded");
     with_size(&bytes).expect("an event has a header")

@@ -1,6 +1,6 @@
 //! Framing: the same events however the bytes arrive, and never a byte lost or made up.
 
-use binlog::{Framed, Framer, MAGIC};
+use binlog::{Framer, FramerOutput, MAGIC};
 
 use crate::seeds::Sample;
 
@@ -35,13 +35,13 @@ fn frame(bytes: &[u8], piece: usize) -> (Vec<usize>, End) {
     let (mut sizes, mut start, mut end) = (Vec::new(), 0, 0);
     loop {
         match framer.next(&bytes[start..end]) {
-            Ok(Framed::Event(raw)) => {
+            Ok(FramerOutput::Event(raw)) => {
                 assert_eq!(raw.bytes(), &bytes[start..start + raw.header().size as usize]);
                 let _ = raw.verify();
                 sizes.push(raw.bytes().len());
                 start += raw.bytes().len();
             }
-            Ok(Framed::NeedMore { wanted }) => {
+            Ok(FramerOutput::NeedMore { wanted }) => {
                 assert!(wanted > end - start, "wants {wanted}, has {}", end - start);
                 if end == bytes.len() {
                     return (sizes, End::NeedMore { wanted });

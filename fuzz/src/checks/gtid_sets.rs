@@ -44,7 +44,7 @@ pub(super) fn check(bytes: &[u8]) {
 fn check_one(set: &GtidSet) {
     let text = set.to_string();
     assert_eq!(text.parse().as_ref(), Ok(set));
-    assert!(set.commented().to_string().starts_with("# "));
+    assert!(set.to_comment().to_string().starts_with("# "));
     let mut bytes = Vec::new();
     set.encode(GtidSetFormat::Tagged, &mut bytes);
     assert_eq!(GtidSet::decode(&bytes).as_ref(), Ok(set));

@@ -2,9 +2,10 @@
 //! encoded to one that decodes to the same.
 
 use wire::{
-    AuthMoreData, AuthSwitchRequest, Capabilities, Cleartext, ClientHandshake, ClientOptions,
-    ColumnDefinition, Command, Compression, EofPacket, ErrPacket, EventPacket, Greeting, LoginRequest, Next,
-    OkPacket, SemiSync, SemiSyncAck, ServerKey, SslRequest, TlsWish, Transport,
+    AuthMoreData, AuthSwitchRequest, Capabilities, CleartextPolicy, ClientCommand, ClientHandshake,
+    ClientOptions, ColumnDefinition, EofPacket, ErrPacket, EventPacket, HandshakeStep, LoginRequest,
+    OkPacket, PacketCompression, SemiSync, SemiSyncAck, ServerGreeting, ServerKeySource, SslRequest, TlsMode,
+    Transport,
 };
 
 use super::conversation::{packets, put_packet};
@@ -32,7 +33,7 @@ pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (number, answers) in answers.iter().enumerate() {
         let mut greeting = Vec::new();
-        Greeting {
+        ServerGreeting {
             server_version: b"9.7.4",
             connection_id: 7,
             nonce: (b"01234567", b"89abcdefghij"),
@@ -60,11 +61,11 @@ pub(super) fn check(bytes: &[u8]) {
         user: b"user".to_vec(),
         password: b"secret".to_vec(),
         capabilities: Capabilities::default(),
-        tls: if has(1) { TlsWish::IfOffered } else { TlsWish::Never },
+        tls: if has(1) { TlsMode::IfOffered } else { TlsMode::Never },
         transport: if has(2) { Transport::Local } else { Transport::Network },
-        server_key: if has(4) { ServerKey::Refuse } else { ServerKey::Ask },
-        cleartext: if has(8) { Cleartext::OverTls } else { Cleartext::Refuse },
-        compressions: vec![if has(16) { Some(Compression::Zstd { level: 3 }) } else { None }],
+        server_key: if has(4) { ServerKeySource::Refuse } else { ServerKeySource::Ask },
+        cleartext: if has(8) { CleartextPolicy::OverTls } else { CleartextPolicy::Refuse },
+        compressions: vec![if has(16) { Some(PacketCompression::Zstd { level: 3 }) } else { None }],
         attributes: Vec::new(),
         padding: [7; 20],
     };
@@ -72,10 +73,10 @@ pub(super) fn check(bytes: &[u8]) {
     for payload in packets(rest) {
         again(payload);
         let Ok(mut next) = handshake.read(payload) else { return };
-        if matches!(next, Next::StartTls(_)) {
-            next = handshake.encrypted().expect("a login can be sent");
+        if matches!(next, HandshakeStep::StartTls(_)) {
+            next = handshake.continue_over_tls().expect("a login can be sent");
         }
-        if matches!(next, Next::Done(_)) {
+        if matches!(next, HandshakeStep::Done(_)) {
             return;
         }
     }
@@ -93,11 +94,11 @@ macro_rules! round {
 }
 
 fn again(payload: &[u8]) {
-    let is_writable = |greeting: &Greeting<'_>| greeting.nonce.1.len() < 247;
-    if let Some(greeting) = Greeting::decode(payload).ok().filter(is_writable) {
+    let is_writable = |greeting: &ServerGreeting<'_>| greeting.nonce.1.len() < 247;
+    if let Some(greeting) = ServerGreeting::decode(payload).ok().filter(is_writable) {
         let mut out = Vec::new();
         greeting.encode(&mut out);
-        assert_eq!(Greeting::decode(&out), Ok(greeting));
+        assert_eq!(ServerGreeting::decode(&out), Ok(greeting));
     }
     round!(SslRequest::decode(payload), SslRequest::encode, SslRequest::decode);
     round!(LoginRequest::decode(payload), LoginRequest::encode, LoginRequest::decode);
@@ -106,8 +107,8 @@ fn again(payload: &[u8]) {
     round!(ErrPacket::decode(payload), ErrPacket::encode, ErrPacket::decode);
     round!(ColumnDefinition::decode(payload), ColumnDefinition::encode, ColumnDefinition::decode);
     round!(SemiSyncAck::decode(payload), SemiSyncAck::encode, SemiSyncAck::decode);
-    let put = |command: &Command<'_>, out: &mut Vec<u8>| command.encode(out).expect("it was decoded");
-    round!(Command::decode(payload), put, Command::decode);
+    let put = |command: &ClientCommand<'_>, out: &mut Vec<u8>| command.encode(out).expect("it was decoded");
+    round!(ClientCommand::decode(payload), put, ClientCommand::decode);
     for semi_sync in [SemiSync::Off, SemiSync::On] {
         let put = |packet: &EventPacket<'_>, out: &mut Vec<u8>| packet.encode(semi_sync, out);
         round!(EventPacket::decode(payload, semi_sync), put, |out| EventPacket::decode(out, semi_sync));

@@ -1,6 +1,6 @@
 //! JSON documents: text of a size that the document's size bounds, and changes that keep what they do not touch.
 
-use binlog::{Event, Json, JsonChanges, JsonQuotes, Tables, Value};
+use binlog::{Event, JsonChanges, JsonDocument, JsonQuotes, TableRegistry, Value};
 
 use crate::seeds::{Sample, format_of, raw_events};
 
@@ -13,13 +13,13 @@ const GROWTH_MAX: usize = 16;
 /// Documents and changes, as [`check`] takes them.
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    let mut tables = Tables::new();
+    let mut tables = TableRegistry::new();
     let format = format_of("9.7.4", 8);
     for raw in raw_events(sample) {
         let rows = match raw.decode(&format) {
             Ok(Event::TableMap(map)) => {
                 // A map that cannot be read is another target's business.
-                drop(tables.map(&map));
+                drop(tables.register(&map));
                 continue;
             }
             Ok(
@@ -58,7 +58,7 @@ pub(super) fn check(bytes: &[u8]) {
     let Some((document, changes)) = rest.split_at_checked(usize::from(u16::from_le_bytes(*size))) else {
         return;
     };
-    let document = Json::new(document);
+    let document = JsonDocument::new(document);
     let text = text(document);
     assert_eq!(document.check().is_ok(), text.is_some());
     if let Some(text) = &text {
@@ -68,7 +68,7 @@ pub(super) fn check(bytes: &[u8]) {
     if let Ok(after) = changes.apply(document) {
         let size_max = 2 * (rest.len() + 64);
         assert!(after.len() <= size_max, "{} bytes of {}", after.len(), rest.len());
-        let after = Json::new(&after);
+        let after = JsonDocument::new(&after);
         let text_after = self::text(after);
         // What cannot be read may have been replaced, but what can be stays so.
         assert!(
@@ -77,7 +77,7 @@ pub(super) fn check(bytes: &[u8]) {
     }
 }
 
-fn text(document: Json<'_>) -> Option<Vec<u8>> {
+fn text(document: JsonDocument<'_>) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let result = document.write(JsonQuotes::Always, &mut text);
     let size_max = GROWTH_MAX * (document.bytes().len() + 4);
@@ -86,16 +86,16 @@ fn text(document: Json<'_>) -> Option<Vec<u8>> {
 }
 
 /// Taking a value out and putting it back in gives the same text.
-fn check_untouched(document: Json<'_>, text: &[u8]) {
+fn check_untouched(document: JsonDocument<'_>, text: &[u8]) {
     let same = JsonChanges::new(&[]).and_then(|nothing| nothing.apply(document)).expect("no change applies");
-    assert_eq!(self::text(Json::new(&same)).as_deref(), Some(text));
+    assert_eq!(self::text(JsonDocument::new(&same)).as_deref(), Some(text));
     // `$[0]` of an array, in and out again: all of it is taken apart and put together.
     let around = b"\x01\x04$[0]\x03\x05\x01\x00\x02\x04$[0]";
     let changes = JsonChanges::new(around).expect("changes as servers write them");
     if text.starts_with(b"[")
         && let Ok(same) = changes.apply(document)
         // Parts that overlap may hide behind holes, and come out when the holes are gone.
-        && let Some(same) = self::text(Json::new(&same))
+        && let Some(same) = self::text(JsonDocument::new(&same))
     {
         assert_eq!(same, text);
     }

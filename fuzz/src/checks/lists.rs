@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use binlog::MAGIC;
-use dump::list::{Checksums, Damage, Form, ListError, ListSettings, Source, list};
+use dump::list::{ChecksumPolicy, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, list};
 
 use crate::seeds::Sample;
 
@@ -19,24 +19,24 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
 /// `bytes` is a log without its magic. Checksums are passed over, or nothing behind them would ever be reached.
 pub(super) fn check(bytes: &[u8]) {
     let log: Arc<[u8]> = [&MAGIC, bytes].concat().into();
-    let (table, table_end) = listed(&log, Form::Events);
-    let (lines, lines_end) = listed(&log, Form::Json);
+    let (table, table_end) = listed(&log, ListFormat::Events);
+    let (lines, lines_end) = listed(&log, ListFormat::Json);
     assert_eq!(count_lines(&table), count_lines(&lines) + 1);
     assert_eq!(table_end.is_ok(), lines_end.is_ok());
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         let read = serde_json::from_slice::<serde::de::IgnoredAny>(line);
         assert!(read.is_ok(), "{}", String::from_utf8_lossy(line));
     }
-    for form in [Form::Transactions, Form::TransactionsJson] {
+    for form in [ListFormat::Transactions, ListFormat::TransactionsJson] {
         assert_eq!(listed(&log, form).1.is_ok(), table_end.is_ok());
     }
 }
 
-fn listed(log: &Arc<[u8]>, form: Form) -> (Vec<u8>, Result<(), ListError>) {
-    let mut settings = ListSettings::new(form, vec![Source::Bytes("log".to_owned(), Arc::clone(log))]);
+fn listed(log: &Arc<[u8]>, form: ListFormat) -> (Vec<u8>, Result<(), ListError>) {
+    let mut settings = ListSettings::new(form, vec![ListSource::Bytes("log".to_owned(), Arc::clone(log))]);
     settings.jobs = NonZeroUsize::MIN;
-    settings.checksums = Checksums::Ignore;
-    settings.damage = Damage::Show;
+    settings.checksums = ChecksumPolicy::Ignore;
+    settings.damage = ListDamagePolicy::Show;
     let mut out = Vec::new();
     let end = list(&settings, &mut out).map(drop);
     (out, end)

@@ -1,12 +1,12 @@
 //! Packets: the same ones however the bytes arrive, plain or compressed.
 
-use wire::{Compression, PACKET_LIMIT_MIN, Packets};
+use wire::{PACKET_LIMIT_MIN, PacketCodec, PacketCompression};
 
 use crate::seeds::{Sample, raw_events};
 
 /// How the connection goes on: the first byte says which.
-const COMPRESSIONS: [Option<Compression>; 3] =
-    [None, Some(Compression::Zlib { level: 6 }), Some(Compression::Zstd { level: 3 })];
+const COMPRESSIONS: [Option<PacketCompression>; 3] =
+    [None, Some(PacketCompression::Zlib { level: 6 }), Some(PacketCompression::Zstd { level: 3 })];
 
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
@@ -32,8 +32,8 @@ pub(super) fn check(bytes: &[u8]) {
     }
 }
 
-fn new(compression: Option<Compression>) -> Packets {
-    let mut packets = Packets::new(PACKET_LIMIT_MIN);
+fn new(compression: Option<PacketCompression>) -> PacketCodec {
+    let mut packets = PacketCodec::new(PACKET_LIMIT_MIN);
     if let Some(compression) = compression {
         packets.start_compression(compression);
     }
@@ -41,7 +41,11 @@ fn new(compression: Option<Compression>) -> Packets {
 }
 
 /// The packets, and the error at their end if there is one.
-fn take(compression: Option<Compression>, bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<String>) {
+fn take(
+    compression: Option<PacketCompression>,
+    bytes: &[u8],
+    piece: usize,
+) -> (Vec<Vec<u8>>, Option<String>) {
     let mut packets = new(compression);
     let mut taken = Vec::new();
     for piece in bytes.chunks(piece.min(bytes.len().max(1))) {

@@ -1,13 +1,16 @@
 //! Transaction payloads: opened at once or in pieces, event by event or in chunks, they give the same.
 
 use binlog::events::{PayloadCompression, TransactionPayload};
-use binlog::{Event, PayloadError, PayloadLimits, PayloadOpener, Reason, SizeClaim};
+use binlog::{DecodeReason, Event, PayloadError, PayloadLimits, PayloadOpener, SizeClaimPolicy};
 
 use crate::seeds::{Sample, format_of, raw_events};
 
 /// A few bytes can decompress to very many.
-const LIMITS: PayloadLimits =
-    PayloadLimits { event_size_max: 1 << 20, total_size_max: 1 << 22, claim: SizeClaim::Ignored };
+const LIMITS: PayloadLimits = PayloadLimits {
+    event_size_max: 1 << 20,
+    total_size_max: 1 << 22,
+    claim_policy: SizeClaimPolicy::Ignored,
+};
 
 /// Bytes of a seed at most.
 const SEED_SIZE_MAX: usize = 4096;
@@ -59,7 +62,7 @@ pub(super) fn check(bytes: &[u8]) {
 /// not compared.
 fn fault(error: PayloadError) -> (u64, binlog::DecodeError) {
     let PayloadError { inner_offset, mut error, .. } = error;
-    if matches!(error.reason, Reason::Zstd { .. }) {
+    if matches!(error.reason, DecodeReason::Zstd { .. }) {
         error.offset = 0;
     }
     (inner_offset, error)

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use binlog::events::Rows;
 use binlog::{
-    Charset, Checksum, DecodeError, Event, EventType, Field, HEADER_SIZE, Image, JsonQuotes, RawEvent, Row,
-    Tables, Value,
+    Charset, DecodeError, Event, EventChecksum, EventType, HEADER_SIZE, JsonQuotes, RawEvent, RowChange,
+    RowField, RowImage, TableRegistry, Value,
 };
 
 use crate::seeds::{Sample, format_of, raw_events};
@@ -54,11 +54,11 @@ pub(super) fn check(bytes: &[u8]) {
     let Some((code, rows)) = rest.split_first() else { return };
     let (map, rows) = (event(EventType::TableMap.code(), map), event(*code, rows));
     let format = format_of("9.7.4", 8);
-    let decode = |bytes| RawEvent::new(bytes, Checksum::Absent).and_then(|raw| raw.decode(&format));
-    let mut tables = Tables::new();
+    let decode = |bytes| RawEvent::new(bytes, EventChecksum::Absent).and_then(|raw| raw.decode(&format));
+    let mut tables = TableRegistry::new();
     if let Ok(Event::TableMap(map)) = decode(&map) {
         // A map that is refused leaves its number unknown.
-        assert_eq!(tables.map(&map).is_ok(), tables.table(map.table_id).is_some());
+        assert_eq!(tables.register(&map).is_ok(), tables.table(map.table_id).is_some());
     }
     if let Ok(
         Event::WriteRowsV1(event)
@@ -75,7 +75,7 @@ pub(super) fn check(bytes: &[u8]) {
     }
 }
 
-fn check_rows(tables: &mut Tables, rows: &Rows<'_>) -> Result<(), DecodeError> {
+fn check_rows(tables: &mut TableRegistry, rows: &Rows<'_>) -> Result<(), DecodeError> {
     let size = rows.rows_offset() + rows.rows.len();
     let decoder = tables.decoder(rows)?;
     assert!(decoder.fits(rows));
@@ -104,7 +104,7 @@ fn check_rows(tables: &mut Tables, rows: &Rows<'_>) -> Result<(), DecodeError> {
     Ok(())
 }
 
-fn check_image(row: &Row<'_, '_>, image: &Image<'_, '_>) {
+fn check_image(row: &RowChange<'_, '_>, image: &RowImage<'_, '_>) {
     let mut last = None;
     for field in image.fields() {
         assert!(last < Some(field.index()));
@@ -117,7 +117,7 @@ fn check_image(row: &Row<'_, '_>, image: &Image<'_, '_>) {
 }
 
 /// What is decoded only on demand.
-fn look_at(row: &Row<'_, '_>, field: &Field<'_, '_>, value: &Value<'_>) {
+fn look_at(row: &RowChange<'_, '_>, field: &RowField<'_, '_>, value: &Value<'_>) {
     // A column of type NULL has values of no bytes.
     assert!(field.bytes().is_some() || *value == Value::Null);
     let mut out = Vec::new();

@@ -4,7 +4,7 @@ use binlog::{Charset, Event};
 use sqlparser::ast::Statement as Parsed;
 use sqlparser::dialect::MySqlDialect;
 use sqlparser::parser::Parser;
-use warm::{Functions, Statement, extent};
+use warm::{FunctionSet, LoggedStatement, read_extent};
 
 use crate::seeds::{Sample, format_of, raw_events};
 
@@ -40,7 +40,10 @@ pub(super) fn check(bytes: &[u8]) {
     let Some((how, sql)) = bytes.split_first() else { return };
     let sql_mode = [0, 4, 1 << 20, 4 | 1 << 20][usize::from(how % 4)];
     let charset = CHARSETS[usize::from(how / 4) % CHARSETS.len()];
-    let Ok(extent) = extent(&Statement { sql, sql_mode, charset, functions: Functions::All }) else { return };
+    let Ok(extent) = read_extent(&LoggedStatement { sql, sql_mode, charset, functions: FunctionSet::All })
+    else {
+        return;
+    };
     assert!(!extent.tables.is_empty());
     assert!(extent.tables.iter().all(|table| extent.all.contains(&table.name)), "{extent:?}");
     let columns = vec![vec!["c".to_owned()]; extent.tables.len()];

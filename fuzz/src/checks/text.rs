@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use binlog::MAGIC;
-use dump::mysqlbinlog::{Dialect, Streams, run};
-use dump::remote::NoServers;
+use dump::mysqlbinlog::{DumpDialect, StandardStreams, run};
+use dump::remote::NoServerAccess;
 
 pub(super) use super::lists::seeds;
 
@@ -15,9 +15,13 @@ pub(super) fn check(bytes: &[u8]) {
         let fixed = ["dump", "--no-defaults", "--jobs=1", "--local-load=/nowhere/at/all"];
         let args = fixed.into_iter().chain(options).chain(["-"]).map(OsString::from);
         let (mut input, mut output, mut error) = (log.as_slice(), Vec::new(), Vec::new());
-        let streams =
-            Streams { input: &mut input, output: &mut output, error: &mut error, servers: &mut NoServers };
-        let code = run(Dialect::Bintide, args, streams);
+        let streams = StandardStreams {
+            input: &mut input,
+            output: &mut output,
+            error: &mut error,
+            servers: &mut NoServerAccess,
+        };
+        let code = run(DumpDialect::Bintide, args, streams);
         assert!(code == 0 || !error.is_empty(), "it failed without a word");
     }
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use testkit::{Home, Package};
+use testkit::{PackageHome, TestPackage};
 
-use super::{Case, Contender, Goal, large};
-use crate::workloads::{Form, Workload, log};
+use super::{BenchCase, CaseContender, CaseGoal, large};
+use crate::workloads::{LogCompression, Workload, workload_log};
 use crate::{checks, workspace};
 
 /// Common filter for the output of mysqlbinlog, which counts rows by table and kind of change.
@@ -20,31 +20,31 @@ END { print "$c{$_} $_\n" for sort { $c{$b} <=> $c{$a} } keys %c }'"#;
 const MEMORY_MAX: u64 = 200_000_000;
 
 /// Returns the cases of `dump` and `mysqlbinlog`.
-pub(super) fn dump() -> Result<Vec<Case>> {
-    let (bintide, mysqlbinlog) = (bintide()?, mysqlbinlog()?);
+pub(super) fn dump_cases() -> Result<Vec<BenchCase>> {
+    let (bintide, mysqlbinlog) = (build_bintide()?, mysqlbinlog_words()?);
     let folder = testkit::target_dir().join("bench/output");
     fs::create_dir_all(&folder)?;
     let mut cases = Vec::new();
-    for (workload, form) in all() {
-        let log = log(workload, form)?;
+    for (workload, form) in workload_logs() {
+        let log = workload_log(workload, form)?;
         for (options, words) in [(&["-vv"][..], "-vv"), (&[][..], "no -v")] {
             for (output, place) in [(None, "/dev/null"), (Some(&folder), "file")] {
-                let run = |program: &[OsString]| words_of(program, options, &log);
+                let run = |program: &[OsString]| command_words(program, options, &log);
                 let contenders = vec![
-                    Contender {
+                    CaseContender {
                         name: "bintide dump",
                         command: run(&[bintide.clone().into(), "dump".into()]),
                     },
-                    Contender { name: "mysqlbinlog", command: run(&mysqlbinlog) },
+                    CaseContender { name: "mysqlbinlog", command: run(&mysqlbinlog) },
                 ];
                 let name = format!("{} {} {words} to {place}", workload.name(), form.name());
                 let goal = match (words, workload) {
-                    ("no -v", _) => Goal::Faster(&[2.0]),
-                    (_, Workload::Load | Workload::Update) => Goal::Faster(&[8.0]),
-                    _ => Goal::Faster(&[5.0]),
+                    ("no -v", _) => CaseGoal::Faster(&[2.0]),
+                    (_, Workload::Load | Workload::Update) => CaseGoal::Faster(&[8.0]),
+                    _ => CaseGoal::Faster(&[5.0]),
                 };
                 let bytes = fs::metadata(&log)?.len();
-                cases.push(Case { name, bytes, contenders, output: output.cloned(), goal });
+                cases.push(BenchCase { name, bytes, contenders, output: output.cloned(), goal });
             }
         }
     }
@@ -52,31 +52,38 @@ pub(super) fn dump() -> Result<Vec<Case>> {
 }
 
 /// Returns the cases of `stats`, mysqlbinlog with the one-liner, and go-mysql.
-pub(super) fn stats() -> Result<Vec<Case>> {
-    let (bintide, mysqlbinlog, go) = (bintide()?, mysqlbinlog()?, go_program(".", "go-mysql")?);
+pub(super) fn stats_cases() -> Result<Vec<BenchCase>> {
+    let (bintide, mysqlbinlog, go) =
+        (build_bintide()?, mysqlbinlog_words()?, build_go_program(".", "go-mysql")?);
     let mut cases = Vec::new();
-    for (workload, form) in all() {
-        let log = log(workload, form)?;
-        let mut pipe = words_of(&mysqlbinlog, &["-v", "--base64-output=decode-rows"], &log);
+    for (workload, form) in workload_logs() {
+        let log = workload_log(workload, form)?;
+        let mut pipe = command_words(&mysqlbinlog, &["-v", "--base64-output=decode-rows"], &log);
         pipe.splice(0..0, ["sh", "-c", &format!("\"$0\" \"$@\" | {ONE_LINER}")].map(OsString::from));
         let contenders = vec![
-            Contender {
+            CaseContender {
                 name: "bintide stats",
-                command: words_of(&[bintide.clone().into()], &["stats"], &log),
+                command: command_words(&[bintide.clone().into()], &["stats"], &log),
             },
-            Contender { name: "mysqlbinlog, perl", command: pipe },
-            Contender { name: "go-mysql", command: words_of(&[go.clone().into()], &[], &log) },
+            CaseContender { name: "mysqlbinlog, perl", command: pipe },
+            CaseContender { name: "go-mysql", command: command_words(&[go.clone().into()], &[], &log) },
         ];
         let name = format!("{} {}", workload.name(), form.name());
         let bytes = fs::metadata(&log)?.len();
-        cases.push(Case { name, bytes, contenders, output: None, goal: Goal::Faster(&[30.0, 10.0]) });
+        cases.push(BenchCase {
+            name,
+            bytes,
+            contenders,
+            output: None,
+            goal: CaseGoal::Faster(&[30.0, 10.0]),
+        });
     }
     Ok(cases)
 }
 
 /// Returns the cases of dump, stats and verify on one large transaction, with `mysqlbinlog`.
-pub(super) fn memory() -> Result<Vec<Case>> {
-    let (bintide, mysqlbinlog, log) = (bintide()?, mysqlbinlog()?, large::log()?);
+pub(super) fn memory_cases() -> Result<Vec<BenchCase>> {
+    let (bintide, mysqlbinlog, log) = (build_bintide()?, mysqlbinlog_words()?, large::log()?);
     let bytes = fs::metadata(&log)?.len();
     let mut cases = Vec::new();
     for (name, options) in [
@@ -85,34 +92,39 @@ pub(super) fn memory() -> Result<Vec<Case>> {
         ("stats", &["stats"]),
         ("verify", &["verify"]),
     ] {
-        let mut contenders =
-            vec![Contender { name: "bintide", command: words_of(&[bintide.clone().into()], options, &log) }];
+        let mut contenders = vec![CaseContender {
+            name: "bintide",
+            command: command_words(&[bintide.clone().into()], options, &log),
+        }];
         if let ["dump", more @ ..] = options {
-            contenders.push(Contender { name: "mysqlbinlog", command: words_of(&mysqlbinlog, more, &log) });
+            contenders.push(CaseContender {
+                name: "mysqlbinlog",
+                command: command_words(&mysqlbinlog, more, &log),
+            });
         }
         let name = format!("{name}, a transaction of 1 GiB");
-        cases.push(Case { name, bytes, contenders, output: None, goal: Goal::Memory(MEMORY_MAX) });
+        cases.push(BenchCase { name, bytes, contenders, output: None, goal: CaseGoal::Memory(MEMORY_MAX) });
     }
     Ok(cases)
 }
 
-fn all() -> impl Iterator<Item = (Workload, Form)> {
-    Workload::ALL.into_iter().flat_map(|workload| Form::ALL.map(|form| (workload, form)))
+fn workload_logs() -> impl Iterator<Item = (Workload, LogCompression)> {
+    Workload::ALL.into_iter().flat_map(|workload| LogCompression::ALL.map(|form| (workload, form)))
 }
 
-fn words_of(program: &[OsString], options: &[&str], log: &Path) -> Vec<OsString> {
+fn command_words(program: &[OsString], options: &[&str], log: &Path) -> Vec<OsString> {
     let options = options.iter().map(OsString::from);
     program.iter().cloned().chain(options).chain([log.as_os_str().to_owned()]).collect()
 }
 
 /// Builds bintide with the release profile, plus debug information, and returns its path.
-pub(super) fn bintide() -> Result<PathBuf> {
-    checks::cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
+pub(super) fn build_bintide() -> Result<PathBuf> {
+    checks::run_cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
     Ok(testkit::target_dir().join("release/bintide"))
 }
 
-fn mysqlbinlog() -> Result<Vec<OsString>> {
-    let command = Home::find(Package::Mysql)?.command("mysqlbinlog")?;
+fn mysqlbinlog_words() -> Result<Vec<OsString>> {
+    let command = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
     let mut words = vec![command.get_program().to_owned()];
     words.extend(command.get_args().map(OsString::from));
     words.push("--no-defaults".into());
@@ -120,7 +132,7 @@ fn mysqlbinlog() -> Result<Vec<OsString>> {
 }
 
 /// Builds one of the Go programs with the installed Go, and returns its path.
-pub(super) fn go_program(package: &str, name: &str) -> Result<PathBuf> {
+pub(super) fn build_go_program(package: &str, name: &str) -> Result<PathBuf> {
     let program = testkit::target_dir().join("bench").join(name);
     let mut command = Command::new("go");
     command

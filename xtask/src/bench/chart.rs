@@ -40,23 +40,23 @@ text { font-family: system-ui, sans-serif; }
 "##;
 
 /// Group of adjacent bars, one for each series.
-pub(super) struct Group<'a> {
+pub(super) struct BarGroup<'a> {
     pub(super) name: &'a str,
     pub(super) values: Vec<f64>,
 }
 
 /// Values from left to right, joined by a line, and further values at the same places, marked by rings.
-pub(super) struct Line<'a> {
+pub(super) struct ChartLine<'a> {
     pub(super) name: &'a str,
     pub(super) values: Vec<f64>,
     pub(super) marks: Vec<f64>,
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Plot<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type ChartArea<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type ChartPlot<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// Draws groups of bars side by side, with a key to the series.
-pub(super) fn bars(title: &str, series: &[&str], groups: &[Group<'_>]) -> Result<String> {
+pub(super) fn bar_chart(title: &str, series: &[&str], groups: &[BarGroup<'_>]) -> Result<String> {
     drawing(title, |area| {
         let largest = groups.iter().flat_map(|group| &group.values).copied().fold(0.0, f64::max);
         let mut plot = plot(area, title, groups.len() as f64, largest)?;
@@ -70,15 +70,15 @@ pub(super) fn bars(title: &str, series: &[&str], groups: &[Group<'_>]) -> Result
                     COLOURS[index % COLOURS.len()].filled(),
                 )
             });
-            plot.draw_series(bars).map_err(refused)?;
-            name(area, &plot, place as f64 + 0.5, group.name)?;
+            plot.draw_series(bars).map_err(drawing_error)?;
+            write_name(area, &plot, place as f64 + 0.5, group.name)?;
         }
-        key(area, series)
+        draw_key(area, series)
     })
 }
 
 /// Draws lines over the same places, each named at its right end.
-pub(super) fn lines(title: &str, places: &[String], lines: &[Line<'_>]) -> Result<String> {
+pub(super) fn line_chart(title: &str, places: &[String], lines: &[ChartLine<'_>]) -> Result<String> {
     drawing(title, |area| {
         let values = lines.iter().flat_map(|line| line.values.iter().chain(&line.marks)).copied();
         // Space at the right end for the lines' names.
@@ -88,16 +88,17 @@ pub(super) fn lines(title: &str, places: &[String], lines: &[Line<'_>]) -> Resul
         };
         let mut ends = Vec::new();
         for (line, colour) in lines.iter().zip(COLOURS) {
-            plot.draw_series(LineSeries::new(at(&line.values), colour.stroke_width(2))).map_err(refused)?;
+            plot.draw_series(LineSeries::new(at(&line.values), colour.stroke_width(2)))
+                .map_err(drawing_error)?;
             let ring = ShapeStyle { color: colour.to_rgba(), filled: false, stroke_width: 2 };
             plot.draw_series(at(&line.marks).into_iter().map(|mark| Circle::new(mark, 6, ring)))
-                .map_err(refused)?;
+                .map_err(drawing_error)?;
             if let Some(end) = at(&line.values).last() {
                 ends.push((plot.backend_coord(end), line.name));
             }
         }
         for (place, text) in places.iter().enumerate() {
-            name(area, &plot, place as f64 + 0.5, text)?;
+            write_name(area, &plot, place as f64 + 0.5, text)?;
         }
         spread(&mut ends);
         ends.iter().try_for_each(|((x, y), text)| write(area, text, (x + 14, *y), HPos::Left))
@@ -114,11 +115,11 @@ fn spread(texts: &mut [((i32, i32), &str)]) {
     }
 }
 
-fn drawing(title: &str, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
+fn drawing(title: &str, draw: impl FnOnce(&ChartArea<'_>) -> Result<()>) -> Result<String> {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
     draw(&area)?;
-    area.present().map_err(refused)?;
+    area.present().map_err(drawing_error)?;
     drop(area);
     let head = svg.find('\n').map_or(0, |end| end + 1);
     svg.insert_str(head, &format!("<title>{title}</title>\n{STYLE}"));
@@ -126,10 +127,10 @@ fn drawing(title: &str, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<St
 }
 
 /// Creates an empty plot from 0 to slightly more than `largest`, with its title and a grid.
-fn plot<'a, 'b>(area: &'a Area<'b>, title: &str, width: f64, largest: f64) -> Result<Plot<'a, 'b>> {
+fn plot<'a, 'b>(area: &'a ChartArea<'b>, title: &str, width: f64, largest: f64) -> Result<ChartPlot<'a, 'b>> {
     let mut builder = ChartBuilder::on(area);
     builder.margin_top(TITLE_HEIGHT).margin_bottom(NAMES_HEIGHT).margin_right(10).y_label_area_size(48);
-    let mut plot = builder.build_cartesian_2d(0.0..width, 0.0..1.05 * largest).map_err(refused)?;
+    let mut plot = builder.build_cartesian_2d(0.0..width, 0.0..1.05 * largest).map_err(drawing_error)?;
     plot.configure_mesh()
         .disable_x_mesh()
         .disable_x_axis()
@@ -140,57 +141,59 @@ fn plot<'a, 'b>(area: &'a Area<'b>, title: &str, width: f64, largest: f64) -> Re
         .label_style(style(HPos::Right))
         .y_label_formatter(&|value| format!("{value:.0}"))
         .draw()
-        .map_err(refused)?;
+        .map_err(drawing_error)?;
     write(area, title, (4, 12), HPos::Left)?;
     Ok(plot)
 }
 
 /// Writes a name below the plot.
-fn name(area: &Area<'_>, plot: &Plot<'_, '_>, place: f64, text: &str) -> Result<()> {
+fn write_name(area: &ChartArea<'_>, plot: &ChartPlot<'_, '_>, place: f64, text: &str) -> Result<()> {
     let (x, y) = plot.backend_coord(&(place, 0.0));
     write(area, text, (x, y + NAMES_HEIGHT / 2), HPos::Center)
 }
 
 /// Draws the key of colours and series, in a line below the title.
-fn key(area: &Area<'_>, series: &[&str]) -> Result<()> {
+fn draw_key(area: &ChartArea<'_>, series: &[&str]) -> Result<()> {
     const STEP: i32 = 165;
     for (index, text) in series.iter().enumerate() {
         let x = 8 + STEP * i32::try_from(index)?;
         let box_ = Rectangle::new([(x, 27), (x + 11, 38)], COLOURS[index % COLOURS.len()].filled());
-        area.draw(&box_).map_err(refused)?;
+        area.draw(&box_).map_err(drawing_error)?;
         write(area, text, (x + 17, 33), HPos::Left)?;
     }
     Ok(())
 }
 
-fn write(area: &Area<'_>, text: &str, place: (i32, i32), side: HPos) -> Result<()> {
-    area.draw(&Text::new(text.to_owned(), place, style(side))).map_err(refused)
+fn write(area: &ChartArea<'_>, text: &str, place: (i32, i32), side: HPos) -> Result<()> {
+    area.draw(&Text::new(text.to_owned(), place, style(side))).map_err(drawing_error)
 }
 
 fn style(side: HPos) -> TextStyle<'static> {
     TextStyle::from(("sans-serif", TEXT_SIZE).into_font()).color(&INK).pos(Pos::new(side, VPos::Center))
 }
 
-fn refused(cause: impl std::fmt::Display) -> anyhow::Error {
+fn drawing_error(cause: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("could not draw: {cause}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Group, Line, bars, lines, spread};
+    use super::{BarGroup, ChartLine, bar_chart, line_chart, spread};
 
     #[test]
     fn drawings_name_what_they_show() {
-        let groups =
-            [Group { name: "left", values: vec![1.0, 2.0] }, Group { name: "right", values: vec![3.0, 0.5] }];
-        let svg = bars("Bars", &["one", "two"], &groups).unwrap();
+        let groups = [
+            BarGroup { name: "left", values: vec![1.0, 2.0] },
+            BarGroup { name: "right", values: vec![3.0, 0.5] },
+        ];
+        let svg = bar_chart("Bars", &["one", "two"], &groups).unwrap();
         for text in ["<title>Bars</title>", "one", "two", "left", "right", "prefers-color-scheme: dark"] {
             assert!(svg.contains(text), "{text}");
         }
         assert_eq!(svg.matches("<rect").count(), 6, "a bar a value and two of the key");
 
-        let drawn = [Line { name: "up", values: vec![1.0, 2.0], marks: vec![1.1, 2.1] }];
-        let svg = lines("Lines", &["a".to_owned(), "b".to_owned()], &drawn).unwrap();
+        let drawn = [ChartLine { name: "up", values: vec![1.0, 2.0], marks: vec![1.1, 2.1] }];
+        let svg = line_chart("Lines", &["a".to_owned(), "b".to_owned()], &drawn).unwrap();
         assert!(svg.contains("up"));
         assert_eq!(svg.matches("<circle").count(), 2);
     }

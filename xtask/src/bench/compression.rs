@@ -9,14 +9,14 @@ mod wide;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
-use super::lab;
+use super::workload_runs;
 
 /// Parts to measure, and their scale.
 #[derive(Args)]
-pub(crate) struct Compression {
+pub(crate) struct CompressionBenchOptions {
     /// Parts to measure [default: all]
     #[arg(value_enum)]
-    parts: Vec<Part>,
+    parts: Vec<CompressionPart>,
     /// Fraction of the update scripts, of the wide table's updates and of the log file size, greater than 0 and at most
     /// 1
     #[arg(long, default_value_t = 1.0)]
@@ -30,7 +30,7 @@ pub(crate) struct Compression {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum CompressionPart {
     /// The five workloads: plain, compressed, encrypted, both, and the whole file by zstd
     Sizes,
     /// The five workloads by level: the server's file and bintide's
@@ -41,23 +41,23 @@ enum Part {
     Wide,
 }
 
-impl Part {
+impl CompressionPart {
     const ALL: [Self; 4] = [Self::Sizes, Self::Levels, Self::Updates, Self::Wide];
 }
 
 /// Measures the parts, and writes their results.
-pub(crate) fn compression(options: &Compression) -> Result<()> {
+pub(crate) fn measure_compression(options: &CompressionBenchOptions) -> Result<()> {
     ensure!(options.scale > 0.0 && options.scale <= 1.0, "--scale must be greater than 0 and at most 1");
     if options.fresh {
-        lab::forget()?;
+        workload_runs::remove_noted_runs()?;
     }
-    let parts = if options.parts.is_empty() { Part::ALL.to_vec() } else { options.parts.clone() };
+    let parts = if options.parts.is_empty() { CompressionPart::ALL.to_vec() } else { options.parts.clone() };
     for part in parts {
         match part {
-            Part::Sizes => sizes::measure()?,
-            Part::Levels => levels::measure(&options.levels)?,
-            Part::Updates => updates::measure(options.scale)?,
-            Part::Wide => wide::measure(options.scale)?,
+            CompressionPart::Sizes => sizes::measure()?,
+            CompressionPart::Levels => levels::measure(&options.levels)?,
+            CompressionPart::Updates => updates::measure(options.scale)?,
+            CompressionPart::Wide => wide::measure(options.scale)?,
         }
     }
     Ok(())

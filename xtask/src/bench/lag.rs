@@ -17,14 +17,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
-use super::{cases, lab, page};
+use super::{cases, doc_page, workload_runs};
 use crate::workloads;
 
 /// Load and its duration.
 #[derive(Args)]
-pub(crate) struct Lagging {
+pub(crate) struct LagBenchOptions {
     /// Transactions a second that the source commits, by sysbench's oltp_write_only
     #[arg(long, default_value_t = 1000)]
     rate: u32,
@@ -39,57 +39,58 @@ const SESSIONS: u32 = 8;
 /// Number of workers of each contender.
 const WORKERS: &str = "4";
 /// Interval between two samples of the replica.
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Goal for bintide: largest median lag in milliseconds.
 const GOAL_MS: f64 = 20.0;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Contender {
+enum LagContender {
     Bintide(&'static str),
     Native,
 }
 
 /// Lag in milliseconds, over `counted` transactions.
-struct Found {
+struct LagFigures {
     counted: u64,
     p50: f64,
     p99: f64,
     max: f64,
 }
 
-pub(crate) fn lag(options: &Lagging) -> Result<()> {
-    let bintide = cases::bintide()?;
+pub(crate) fn measure_lag(options: &LagBenchOptions) -> Result<()> {
+    let bintide = cases::build_bintide()?;
     let mut table =
         String::from("| replica | transactions sampled | p50 | p99 | maximum |\n|---|--:|--:|--:|--:|\n");
     let mut ours = Vec::new();
-    for contender in [Contender::Bintide("strict"), Contender::Bintide("grouped"), Contender::Native] {
+    for contender in [LagContender::Bintide("strict"), LagContender::Bintide("grouped"), LagContender::Native]
+    {
         let found =
             run(contender, options, &bintide).with_context(|| format!("{} failed", contender.name()))?;
-        let Found { counted, p50, p99, max } = found;
+        let LagFigures { counted, p50, p99, max } = found;
         let line =
             format!("| {} | {counted} | {p50:.1} ms | {p99:.1} ms | {max:.1} ms |\n", contender.name());
         eprint!("{line}");
         table.push_str(&line);
-        if contender != Contender::Native {
+        if contender != LagContender::Native {
             ours.push(p50);
         }
     }
-    let Lagging { rate, seconds } = options;
+    let LagBenchOptions { rate, seconds } = options;
     writeln!(
         table,
         "\n{rate} transactions a second of sysbench's oltp_write_only for {seconds} seconds, each commit on disk on \
          the source and on the target, source and target on one machine, {WORKERS} workers, no binary log on the \
          targets."
     )?;
-    table.push_str(&page::conditions()?);
-    page::LIVE.write("lag", &table)?;
+    table.push_str(&doc_page::conditions()?);
+    doc_page::LIVE.write("lag", &table)?;
     let worst = ours.iter().copied().fold(0.0, f64::max);
     println!("median lag: {worst:.1} ms in the slower commit order (goal: below {GOAL_MS} ms)");
     Ok(())
 }
 
-impl Contender {
+impl LagContender {
     fn name(self) -> String {
         match self {
             Self::Bintide(order) => format!("bintide, {order}"),
@@ -98,8 +99,8 @@ impl Contender {
     }
 }
 
-fn run(contender: Contender, options: &Lagging, bintide: &Path) -> Result<Found> {
-    let source = workloads::launch().option("--max-binlog-size=1G").start()?;
+fn run(contender: LagContender, options: &LagBenchOptions, bintide: &Path) -> Result<LagFigures> {
+    let source = workloads::launch_server().option("--max-binlog-size=1G").start()?;
     let target = Launch::mysql()
         .options(["--server-id=2", "--skip-log-bin", "--replica-preserve-commit-order=ON"])
         .option(format!("--replica-parallel-workers={WORKERS}"))
@@ -108,25 +109,25 @@ fn run(contender: Contender, options: &Lagging, bintide: &Path) -> Result<Found>
     source.sql("create database sbtest")?;
     workloads::sysbench(&source, "oltp_write_only", &["--rand-seed=11", "prepare"])?;
     match contender {
-        Contender::Native => {
-            lab::follow(&target, &source)?;
-            lab::wait_until_level(&target, &source)?;
-            let mut lags = watched(&target, || load(&source, options))?;
-            lab::wait_until_level(&target, &source)?;
-            found(&mut lags)
+        LagContender::Native => {
+            workload_runs::start_replication(&target, &source)?;
+            workload_runs::wait_until_caught_up(&target, &source)?;
+            let mut lags = sample_lags(&target, || run_load(&source, options))?;
+            workload_runs::wait_until_caught_up(&target, &source)?;
+            lag_figures(&mut lags)
         }
-        Contender::Bintide(order) => {
+        LagContender::Bintide(order) => {
             let relay = TempDir::new()?;
-            let child = follow(&source, &target, order, relay.path(), bintide)?;
-            catch_up(&source, &target)?;
-            load(&source, options)?;
-            catch_up(&source, &target)?;
-            ended(child)
+            let child = start_bintide(&source, &target, order, relay.path(), bintide)?;
+            wait_until_caught_up(&source, &target)?;
+            run_load(&source, options)?;
+            wait_until_caught_up(&source, &target)?;
+            stop_and_read_lag(child)
         }
     }
 }
 
-fn load(source: &Server, options: &Lagging) -> Result<()> {
+fn run_load(source: &TestServer, options: &LagBenchOptions) -> Result<()> {
     let arguments = [
         "--rand-seed=7".to_owned(),
         "--events=0".to_owned(),
@@ -138,7 +139,13 @@ fn load(source: &Server, options: &Lagging) -> Result<()> {
     workloads::sysbench(source, "oltp_write_only", &arguments.each_ref().map(String::as_str))
 }
 
-fn follow(source: &Server, target: &Server, order: &str, relay: &Path, bintide: &Path) -> Result<Child> {
+fn start_bintide(
+    source: &TestServer,
+    target: &TestServer,
+    order: &str,
+    relay: &Path,
+    bintide: &Path,
+) -> Result<Child> {
     let from = format!("mysql://root@127.0.0.1:{}/", source.port());
     let to = format!("mysql://root@127.0.0.1:{}/", target.port());
     let mut command = Command::new(bintide);
@@ -148,8 +155,8 @@ fn follow(source: &Server, target: &Server, order: &str, relay: &Path, bintide: 
 }
 
 /// Waits until the target has the source's rows.
-fn catch_up(source: &Server, target: &Server) -> Result<()> {
-    let sums = |server: &Server| {
+fn wait_until_caught_up(source: &TestServer, target: &TestServer) -> Result<()> {
+    let sums = |server: &TestServer| {
         server.sql("checksum table sbtest.sbtest1, sbtest.sbtest2, sbtest.sbtest3, sbtest.sbtest4")
     };
     let wanted = sums(source)?;
@@ -164,7 +171,7 @@ fn catch_up(source: &Server, target: &Server) -> Result<()> {
 }
 
 /// Interrupts bintide, and reads the lag from its report.
-fn ended(child: Child) -> Result<Found> {
+fn stop_and_read_lag(child: Child) -> Result<LagFigures> {
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     let ran = child.wait_with_output()?;
     let report: Value = serde_json::from_slice(&ran.stdout).context("bintide's report is not JSON")?;
@@ -177,18 +184,18 @@ fn ended(child: Child) -> Result<Found> {
         .get("transactions")
         .and_then(Value::as_u64)
         .context("the report has no number of transactions")?;
-    Ok(Found { counted, p50: ms("p50_seconds")?, p99: ms("p99_seconds")?, max: ms("max_seconds")? })
+    Ok(LagFigures { counted, p50: ms("p50_seconds")?, p99: ms("p99_seconds")?, max: ms("max_seconds")? })
 }
 
 /// Samples the replica while `work` runs. Returns the lags of the sampled transactions, in milliseconds.
-fn watched(replica: &Server, work: impl FnOnce() -> Result<()>) -> Result<Vec<f64>> {
+fn sample_lags(replica: &TestServer, work: impl FnOnce() -> Result<()>) -> Result<Vec<f64>> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watching = scope.spawn(|| {
             let mut samples = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
-                samples.push(glance(replica)?);
-                thread::sleep(GLANCE);
+                samples.push(sample_workers(replica)?);
+                thread::sleep(POLL_INTERVAL);
             }
             Ok::<_, anyhow::Error>(samples)
         });
@@ -204,7 +211,7 @@ fn watched(replica: &Server, work: impl FnOnce() -> Result<()>) -> Result<Vec<f6
 }
 
 /// Returns the GTID and the lag of the last transaction of each worker.
-fn glance(replica: &Server) -> Result<Vec<(String, f64)>> {
+fn sample_workers(replica: &TestServer) -> Result<Vec<(String, f64)>> {
     let text = replica.sql(
         "select last_applied_transaction, timestampdiff(microsecond, \
          last_applied_transaction_original_commit_timestamp, last_applied_transaction_end_apply_timestamp) / 1000 \
@@ -217,11 +224,11 @@ fn glance(replica: &Server) -> Result<Vec<(String, f64)>> {
     Ok(text.lines().filter_map(line).collect())
 }
 
-fn found(lags: &mut [f64]) -> Result<Found> {
+fn lag_figures(lags: &mut [f64]) -> Result<LagFigures> {
     lags.sort_by(f64::total_cmp);
     let at = |part: f64| {
         let index = (lags.len() as f64 * part) as usize;
         lags.get(index.min(lags.len().saturating_sub(1))).copied().context("no transaction was sampled")
     };
-    Ok(Found { counted: lags.len() as u64, p50: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
+    Ok(LagFigures { counted: lags.len() as u64, p50: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// Time and memory of one run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Measured {
+pub(crate) struct RunMeasurement {
     /// Elapsed time.
     pub(crate) seconds: f64,
     /// User and system CPU time, of all cores together.
@@ -26,7 +26,7 @@ pub(crate) struct Measured {
 
 /// Measure a program (internal use by the benches)
 #[derive(Args)]
-pub(crate) struct Measuring {
+pub(crate) struct MeasureOptions {
     /// File for the program's output
     #[arg(long, default_value = "/dev/null")]
     output: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Measuring {
 }
 
 /// Measures a program in a separate process, because the kernel sums up all children of a process.
-pub(super) fn run_measured(command: &[OsString], output: Option<&Path>) -> Result<Measured> {
+pub(super) fn run_measured(command: &[OsString], output: Option<&Path>) -> Result<RunMeasurement> {
     let mut measuring = Command::new(env::current_exe()?);
     measuring.arg("measure");
     if let Some(output) = output {
@@ -48,7 +48,7 @@ pub(super) fn run_measured(command: &[OsString], output: Option<&Path>) -> Resul
 }
 
 /// Runs the program, and prints its measurement.
-pub(crate) fn measure_once(measuring: &Measuring) -> Result<()> {
+pub(crate) fn measure_once(measuring: &MeasureOptions) -> Result<()> {
     let (program, arguments) = measuring.command.split_first().context("no program")?;
     let output = File::options().create(true).write(true).truncate(true).open(&measuring.output)?;
     let begin = Instant::now();
@@ -63,7 +63,7 @@ pub(crate) fn measure_once(measuring: &Measuring) -> Result<()> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let cpu_microseconds = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     let peak_bytes = u64::try_from(usage.max_rss())? * 1024;
-    let measured = Measured { seconds, cpu_seconds: cpu_microseconds as f64 / 1e6, peak_bytes };
+    let measured = RunMeasurement { seconds, cpu_seconds: cpu_microseconds as f64 / 1e6, peak_bytes };
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Deserialize;
 
-use super::lab::{self, Run, Setting, Stage};
 use super::table::{self, difference, megabytes};
-use super::{cases, chart, page};
-use crate::workloads::{self, Form, Workload};
+use super::workload_runs::{self, BinlogSettings, StageTime, WorkloadRun};
+use super::{cases, chart, doc_page};
+use crate::workloads::{self, LogCompression, Workload};
 
 /// Largest relative error of predicted sizes and times.
 const SIZE_OFF_MAX: f64 = 0.02;
@@ -18,7 +18,7 @@ const TIME_OFF_MAX: f64 = 0.25;
 
 /// Levels to predict, and number of runs.
 #[derive(Args)]
-pub(crate) struct Prediction {
+pub(crate) struct PredictionBenchOptions {
     /// Compression levels
     #[arg(long, value_delimiter = ',', default_values_t = [1, 3, 6, 9, 12, 19])]
     levels: Vec<u32>,
@@ -33,90 +33,95 @@ pub(crate) struct Prediction {
 
 /// Part of the output of `bintide advise --json`.
 #[derive(Deserialize)]
-struct Advice {
-    totals: Totals,
-    levels: Vec<AtLevel>,
+struct PrintedAdvice {
+    totals: PrintedTotals,
+    levels: Vec<PrintedLevel>,
 }
 
 #[derive(Deserialize)]
-struct Totals {
-    bytes_plain: Estimate,
+struct PrintedTotals {
+    bytes_plain: PrintedEstimate,
 }
 
 #[derive(Deserialize)]
-struct Estimate {
+struct PrintedEstimate {
     value: u64,
 }
 
 #[derive(Deserialize)]
-struct AtLevel {
+struct PrintedLevel {
     level: u32,
-    bytes: Estimate,
+    bytes: PrintedEstimate,
     compress_s_per_gb: f64,
     decompress_s_per_gb: f64,
 }
 
 /// Results of one workload at one level.
-struct Line {
+struct PredictionLine {
     workload: Workload,
     level: u32,
     bytes: [u64; 2],
-    compressing: Seconds,
-    decompressing: Seconds,
+    compressing: PredictedSeconds,
+    decompressing: PredictedSeconds,
 }
 
 /// Predicted time, and shortest and longest time of the server's runs.
-struct Seconds {
+struct PredictedSeconds {
     predicted: f64,
     least: f64,
     most: f64,
 }
 
 /// Predicts, runs, and compares.
-pub(crate) fn prediction(options: &Prediction) -> Result<()> {
+pub(crate) fn measure_prediction(options: &PredictionBenchOptions) -> Result<()> {
     ensure!(options.runs > 0, "--runs must be at least 1");
     if options.fresh {
-        lab::forget()?;
+        workload_runs::remove_noted_runs()?;
     }
     let mut runs = Vec::new();
     for &level in &options.levels {
-        runs.push((level, lab::runs(Setting::at(level), options.runs)?));
+        runs.push((level, workload_runs::load_or_run(BinlogSettings::at(level), options.runs)?));
     }
     let mut lines = Vec::new();
     for (index, workload) in Workload::ALL.into_iter().enumerate() {
-        let advice = advice(workload, &options.levels)?;
+        let advice = run_advise(workload, &options.levels)?;
         for (level, runs) in &runs {
-            let runs: Vec<Run> = runs.iter().map(|workloads| workloads[index]).collect();
+            let runs: Vec<WorkloadRun> = runs.iter().map(|workloads| workloads[index]).collect();
             lines.push(line(workload, *level, &advice, &runs)?);
         }
     }
-    page::COMPRESSION.write("prediction", &(table_of(&lines) + &page::conditions()?))?;
-    page::COMPRESSION.draw("prediction", &drawing(&options.levels, &lines)?)?;
-    let missed: Vec<String> = lines.iter().flat_map(missed).collect();
+    doc_page::COMPRESSION.write("prediction", &(table_of(&lines) + &doc_page::conditions()?))?;
+    doc_page::COMPRESSION.draw("prediction", &drawing(&options.levels, &lines)?)?;
+    let missed: Vec<String> = lines.iter().flat_map(missed_goals).collect();
     ensure!(missed.is_empty(), "predictions beyond the limits: {}", missed.join("; "));
     Ok(())
 }
 
 /// Returns the prediction of advise from the plain log.
-fn advice(workload: Workload, levels: &[u32]) -> Result<Advice> {
+fn run_advise(workload: Workload, levels: &[u32]) -> Result<PrintedAdvice> {
     let levels: Vec<String> = levels.iter().map(u32::to_string).collect();
-    let mut command = Command::new(cases::bintide()?);
+    let mut command = Command::new(cases::build_bintide()?);
     command.args(["advise", "--all", "--json", "--levels", &levels.join(",")]);
-    let output = command.arg(workloads::log(workload, Form::Plain)?).output()?;
+    let output = command.arg(workloads::workload_log(workload, LogCompression::Plain)?).output()?;
     ensure!(output.status.success(), "bintide failed: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).context("could not read what advise printed")
 }
 
-fn line(workload: Workload, level: u32, advice: &Advice, runs: &[Run]) -> Result<Line> {
+fn line(
+    workload: Workload,
+    level: u32,
+    advice: &PrintedAdvice,
+    runs: &[WorkloadRun],
+) -> Result<PredictionLine> {
     let at_level =
         advice.levels.iter().find(|found| found.level == level).context("advise left out a level")?;
     let gigabytes = advice.totals.bytes_plain.value as f64 / 1e9;
-    let seconds = |per_gigabyte: f64, stage: fn(&Run) -> Stage| Seconds {
+    let seconds = |per_gigabyte: f64, stage: fn(&WorkloadRun) -> StageTime| PredictedSeconds {
         predicted: per_gigabyte * gigabytes,
         least: runs.iter().map(|run| stage(run).total).fold(f64::INFINITY, f64::min),
         most: runs.iter().map(|run| stage(run).total).fold(0.0, f64::max),
     };
-    Ok(Line {
+    Ok(PredictionLine {
         workload,
         level,
         bytes: [at_level.bytes.value, runs.first().context("no run")?.bytes],
@@ -125,13 +130,13 @@ fn line(workload: Workload, level: u32, advice: &Advice, runs: &[Run]) -> Result
     })
 }
 
-impl Line {
+impl PredictionLine {
     fn size_off(&self) -> f64 {
         self.bytes[0] as f64 / self.bytes[1] as f64 - 1.0
     }
 }
 
-impl Seconds {
+impl PredictedSeconds {
     fn off(&self) -> f64 {
         self.predicted / self.least - 1.0
     }
@@ -145,7 +150,7 @@ impl Seconds {
     }
 }
 
-fn missed(line: &Line) -> Vec<String> {
+fn missed_goals(line: &PredictionLine) -> Vec<String> {
     let (name, level) = (line.workload.name(), line.level);
     let off =
         [("size", line.size_off(), SIZE_OFF_MAX), ("time to compress", line.compressing.off(), TIME_OFF_MAX)];
@@ -153,7 +158,7 @@ fn missed(line: &Line) -> Vec<String> {
     missed.map(|(what, off, _)| format!("{name} at level {level}: {what} by {}", difference(off))).collect()
 }
 
-fn table_of(lines: &[Line]) -> String {
+fn table_of(lines: &[PredictionLine]) -> String {
     let heads = [
         "workload, level",
         "MB predicted",
@@ -175,32 +180,32 @@ fn table_of(lines: &[Line]) -> String {
     table::markdown(&heads, rows)
 }
 
-fn drawing(levels: &[u32], lines: &[Line]) -> Result<String> {
+fn drawing(levels: &[u32], lines: &[PredictionLine]) -> Result<String> {
     let names: Vec<String> = levels.iter().map(|level| format!("level {level}")).collect();
     let drawn = Workload::ALL.map(|workload| {
         let of_workload = || lines.iter().filter(move |line| line.workload == workload);
         let shares: Vec<f64> = of_workload().map(|line| 100.0 * (1.0 + line.compressing.off())).collect();
-        chart::Line { name: workload.name(), values: shares.clone(), marks: shares }
+        chart::ChartLine { name: workload.name(), values: shares.clone(), marks: shares }
     });
-    chart::lines("Time to compress, as predicted: % of what the server took", &names, &drawn)
+    chart::line_chart("Time to compress, as predicted: % of what the server took", &names, &drawn)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Seconds, missed};
+    use super::{PredictedSeconds, PredictionLine, missed_goals};
     use crate::workloads::Workload;
 
     #[test]
     fn what_is_too_far_off_is_named() {
-        let line = |predicted, server, seconds| Line {
+        let line = |predicted, server, seconds| PredictionLine {
             workload: Workload::Load,
             level: 3,
             bytes: [predicted, server],
-            compressing: Seconds { predicted: seconds, least: 1.0, most: 2.0 },
-            decompressing: Seconds { predicted: 9.0, least: 1.0, most: 1.0 },
+            compressing: PredictedSeconds { predicted: seconds, least: 1.0, most: 2.0 },
+            decompressing: PredictedSeconds { predicted: 9.0, least: 1.0, most: 1.0 },
         };
-        assert_eq!(missed(&line(1019, 1000, 1.24)), [""; 0]);
-        assert_eq!(missed(&line(1021, 1000, 1.0)), ["load at level 3: size by +2.10%"]);
-        assert_eq!(missed(&line(979, 1000, 0.5)).len(), 2);
+        assert_eq!(missed_goals(&line(1019, 1000, 1.24)), [""; 0]);
+        assert_eq!(missed_goals(&line(1021, 1000, 1.0)), ["load at level 3: size by +2.10%"]);
+        assert_eq!(missed_goals(&line(979, 1000, 0.5)).len(), 2);
     }
 }

@@ -8,7 +8,7 @@
 //! | `report.rs` | tables, charts and goals: `docs/replay-speed.md` |
 
 mod contender;
-mod logs;
+mod replay_logs;
 mod report;
 
 use std::path::Path;
@@ -16,16 +16,16 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use self::contender::{Contender, Native, Order, Took};
-use self::logs::{Kind, Prepared};
+use self::contender::{BenchCommitOrder, ReplayContender, ReplayMeasurement, ReplicaLogging};
+use self::replay_logs::{PreparedReplayLog, ReplayLogKind};
 use super::cases;
 
 /// Logs to replay, and extent of the measurements.
 #[derive(Args)]
-pub(crate) struct Replaying {
+pub(crate) struct ReplayBenchOptions {
     /// Logs to replay [default: all]
     #[arg(value_enum)]
-    logs: Vec<Kind>,
+    logs: Vec<ReplayLogKind>,
     /// Number of sysbench's transactions; the other logs change about as many rows
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     transactions: u32,
@@ -41,21 +41,21 @@ pub(crate) struct Replaying {
 }
 
 /// Runs of one contender on one log.
-struct Standing {
-    contender: Contender,
-    runs: Vec<Took>,
+struct ContenderRuns {
+    contender: ReplayContender,
+    runs: Vec<ReplayMeasurement>,
 }
 
 /// Results of one log.
-struct Race {
-    log: Prepared,
-    standings: Vec<Standing>,
+struct ReplayRace {
+    log: PreparedReplayLog,
+    standings: Vec<ContenderRuns>,
 }
 
 /// Measures all contenders on each log, and writes the page.
-pub(crate) fn replay(options: &Replaying) -> Result<()> {
+pub(crate) fn measure_replay(options: &ReplayBenchOptions) -> Result<()> {
     ensure!(options.runs > 0 && !options.workers.is_empty(), "--runs and --workers must not be 0 or empty");
-    let trial = Replaying {
+    let trial = ReplayBenchOptions {
         logs: options.logs.clone(),
         transactions: options.transactions.min(10_000),
         runs: 1,
@@ -63,12 +63,12 @@ pub(crate) fn replay(options: &Replaying) -> Result<()> {
         quick: true,
     };
     let options = if options.quick { &trial } else { options };
-    let bintide = cases::bintide()?;
-    let kinds = if options.logs.is_empty() { Kind::ALL.to_vec() } else { options.logs.clone() };
+    let bintide = cases::build_bintide()?;
+    let kinds = if options.logs.is_empty() { ReplayLogKind::ALL.to_vec() } else { options.logs.clone() };
     let mut races = Vec::new();
     for kind in kinds {
-        let log = logs::prepare(kind, options.transactions, &bintide)?;
-        let race = race(log, options, &bintide).with_context(|| format!("in the log {}", kind.name()))?;
+        let log = replay_logs::prepare(kind, options.transactions, &bintide)?;
+        let race = run_race(log, options, &bintide).with_context(|| format!("in the log {}", kind.name()))?;
         report::report(&race, options)?;
         races.push(race);
     }
@@ -76,19 +76,19 @@ pub(crate) fn replay(options: &Replaying) -> Result<()> {
 }
 
 /// Runs all contenders of a log, in turns.
-fn race(log: Prepared, options: &Replaying, bintide: &Path) -> Result<Race> {
+fn run_race(log: PreparedReplayLog, options: &ReplayBenchOptions, bintide: &Path) -> Result<ReplayRace> {
     let mut standings = Vec::new();
-    let run = |contender: Contender| {
+    let run = |contender: ReplayContender| {
         let took = contender.run(&log, bintide).with_context(|| format!("{} failed", contender.name()))?;
         eprintln!("{}: {}: {}", log.kind.name(), contender.name(), took.line());
-        Ok::<Took, anyhow::Error>(took)
+        Ok::<ReplayMeasurement, anyhow::Error>(took)
     };
     for entrants in entrants(log.kind, &options.workers) {
-        let mut best: Option<Standing> = None;
+        let mut best: Option<ContenderRuns> = None;
         for contender in entrants {
             let took = run(contender)?;
             if best.as_ref().is_none_or(|best| took.seconds < best.runs[0].seconds) {
-                best = Some(Standing { contender, runs: vec![took] });
+                best = Some(ContenderRuns { contender, runs: vec![took] });
             }
         }
         standings.extend(best);
@@ -98,39 +98,47 @@ fn race(log: Prepared, options: &Replaying, bintide: &Path) -> Result<Race> {
             standing.runs.push(run(standing.contender)?);
         }
     }
-    Ok(Race { log, standings })
+    Ok(ReplayRace { log, standings })
 }
 
 /// Returns the contenders of a log, in lists of alternatives: only the fastest of each list continues.
-fn entrants(kind: Kind, workers: &[u32]) -> Vec<Vec<Contender>> {
-    let native = |native: Native| workers.iter().map(|workers| Contender::Native(native, *workers)).collect();
-    let mut entrants: Vec<Vec<Contender>> = vec![native(Native::NoLog)];
-    if kind == Kind::Sysbench {
-        entrants.extend([native(Native::NoUpdates), native(Native::Log), vec![Contender::Pipe]]);
+fn entrants(kind: ReplayLogKind, workers: &[u32]) -> Vec<Vec<ReplayContender>> {
+    let native = |native: ReplicaLogging| {
+        workers.iter().map(|workers| ReplayContender::Native(native, *workers)).collect()
+    };
+    let mut entrants: Vec<Vec<ReplayContender>> = vec![native(ReplicaLogging::NoLog)];
+    if kind == ReplayLogKind::Sysbench {
+        entrants.extend([
+            native(ReplicaLogging::NoUpdates),
+            native(ReplicaLogging::Log),
+            vec![ReplayContender::Pipe],
+        ]);
     }
-    entrants.extend(Order::ALL.map(|order| vec![Contender::Bintide(order)]));
+    entrants.extend(BenchCommitOrder::ALL.map(|order| vec![ReplayContender::Bintide(order)]));
     entrants
 }
 
-impl Race {
-    fn find(&self, wanted: impl Fn(Contender) -> bool) -> Option<Took> {
+impl ReplayRace {
+    fn find(&self, wanted: impl Fn(ReplayContender) -> bool) -> Option<ReplayMeasurement> {
         let standing = self.standings.iter().find(|standing| wanted(standing.contender));
         standing.map(|standing| contender::median(&standing.runs))
     }
 
     /// Returns the fastest of MySQL's own replicas.
-    fn native(&self) -> Option<Took> {
-        let natives =
-            self.standings.iter().filter(|standing| matches!(standing.contender, Contender::Native(..)));
+    fn native(&self) -> Option<ReplayMeasurement> {
+        let natives = self
+            .standings
+            .iter()
+            .filter(|standing| matches!(standing.contender, ReplayContender::Native(..)));
         let times = natives.map(|standing| contender::median(&standing.runs));
         times.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
     }
 
-    fn pipe(&self) -> Option<Took> {
-        self.find(|contender| contender == Contender::Pipe)
+    fn pipe(&self) -> Option<ReplayMeasurement> {
+        self.find(|contender| contender == ReplayContender::Pipe)
     }
 
-    fn ours(&self, order: Order) -> Option<Took> {
-        self.find(|contender| contender == Contender::Bintide(order))
+    fn ours(&self, order: BenchCommitOrder) -> Option<ReplayMeasurement> {
+        self.find(|contender| contender == ReplayContender::Bintide(order))
     }
 }

@@ -5,10 +5,10 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 
-use super::cases::bintide;
+use super::cases::build_bintide;
 use super::measure::run_measured;
 use crate::samples::rows;
-use crate::workloads::{Form, Workload, log};
+use crate::workloads::{LogCompression, Workload, workload_log};
 
 /// Goal: row changes a second of the load workload.
 const GOAL: f64 = 150_000.0;
@@ -16,7 +16,7 @@ const GOAL: f64 = 150_000.0;
 /// Replays the load workload, which only inserts, into a new database for each run.
 pub(super) fn run(runs: usize) -> Result<()> {
     ensure!(runs > 0, "--runs must be at least 1");
-    let (bintide, log) = (bintide()?, log(Workload::Load, Form::Plain)?);
+    let (bintide, log) = (build_bintide()?, workload_log(Workload::Load, LogCompression::Plain)?);
     let folder = testkit::target_dir().join("bench/replay-sqlite");
     let mut rates = Vec::new();
     for _ in 0..runs {
@@ -34,7 +34,7 @@ pub(super) fn run(runs: usize) -> Result<()> {
             .chain([log.clone().into(), "--to".into(), to])
             .collect();
         let measured = run_measured(&command, None)?;
-        let rows: u64 = rows::of_sqlite(&file)?.values().sum();
+        let rows: u64 = rows::count_sqlite_rows(&file)?.values().sum();
         let rate = rows as f64 / measured.seconds;
         println!(
             "{rows} rows in {:.2} s: {rate:.0} a second; {:.2} s of processor time, {} MB of memory at most",

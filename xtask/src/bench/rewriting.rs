@@ -11,11 +11,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use binlog::{Event, EventType};
-use logs::{LogReader, Next};
+use logs::{LogReader, ReadOutcome};
 
-use super::cases::bintide;
-use super::{Case, Contender, Goal, large};
-use crate::workloads::{Form, Workload, log};
+use super::cases::build_bintide;
+use super::{BenchCase, CaseContender, CaseGoal, large};
+use crate::workloads::{LogCompression, Workload, workload_log};
 
 /// Largest peak memory of compress and decompress up to level 19, in bytes.
 const MEMORY_MAX: u64 = 300_000_000;
@@ -28,54 +28,70 @@ exec "$program" "$command" --quiet --output "$folder" "$@""#;
 const SYNCED: &str = r#"target=$1; shift; "$@" && exec sync "$target""#;
 
 /// Returns the cases of `compress` at level 3 and `zstd -3`, with two threads each.
-pub(super) fn compress() -> Result<Vec<Case>> {
-    let (bintide, folder) = (bintide()?, folder()?);
+pub(super) fn compress_cases() -> Result<Vec<BenchCase>> {
+    let (bintide, folder) = (build_bintide()?, output_folder()?);
     let mut cases = Vec::new();
     for workload in Workload::ALL {
-        let log = log(workload, Form::Plain)?;
-        let ours = ours(&bintide, "compress", &["--like-server", "--jobs", "2"], &folder.join("ours"), &log);
-        let zstd = zstd(&["-q", "-3", "-T2", "-f"], &log, &folder.join("whole.zst"))?;
+        let log = workload_log(workload, LogCompression::Plain)?;
+        let ours = bintide_command(
+            &bintide,
+            "compress",
+            &["--like-server", "--jobs", "2"],
+            &folder.join("ours"),
+            &log,
+        );
+        let zstd = zstd_command(&["-q", "-3", "-T2", "-f"], &log, &folder.join("whole.zst"))?;
         let contenders = vec![
-            Contender { name: "bintide compress", command: ours },
-            Contender { name: "zstd -3 -T2, synced", command: synced(&zstd, &folder.join("whole.zst")) },
-            Contender { name: "zstd -3 -T2", command: zstd },
+            CaseContender { name: "bintide compress", command: ours },
+            CaseContender {
+                name: "zstd -3 -T2, synced",
+                command: synced_command(&zstd, &folder.join("whole.zst")),
+            },
+            CaseContender { name: "zstd -3 -T2", command: zstd },
         ];
         // With transactions of some hundred bytes, each transaction needs its own compression tables.
         let goal = match workload {
-            Workload::Oltp | Workload::Delete => Goal::Faster(&[0.6]),
-            _ => Goal::Faster(&[0.9]),
+            Workload::Oltp | Workload::Delete => CaseGoal::Faster(&[0.6]),
+            _ => CaseGoal::Faster(&[0.9]),
         };
         let (name, bytes) = (workload.name().to_owned(), fs::metadata(&log)?.len());
-        cases.push(Case { name, bytes, contenders, output: None, goal });
+        cases.push(BenchCase { name, bytes, contenders, output: None, goal });
     }
     Ok(cases)
 }
 
 /// Returns the cases of `decompress` on logs that a server compressed, and of `zstd -d` on the same logs compressed as
 /// whole files.
-pub(super) fn decompress() -> Result<Vec<Case>> {
-    let (bintide, folder) = (bintide()?, folder()?);
+pub(super) fn decompress_cases() -> Result<Vec<BenchCase>> {
+    let (bintide, folder) = (build_bintide()?, output_folder()?);
     let mut cases = Vec::new();
     for workload in Workload::ALL {
-        let (plain, compressed) = (log(workload, Form::Plain)?, log(workload, Form::Compressed)?);
+        let (plain, compressed) = (
+            workload_log(workload, LogCompression::Plain)?,
+            workload_log(workload, LogCompression::Compressed)?,
+        );
         let whole = folder.join(workload.name()).with_extension("zst");
-        run(&zstd(&["-q", "-3", "-f"], &plain, &whole)?)?;
+        run(&zstd_command(&["-q", "-3", "-f"], &plain, &whole)?)?;
         let payloads = folder.join(workload.name()).with_extension("payloads.zst");
         write_payloads(&compressed, &payloads)?;
-        let ours = ours(&bintide, "decompress", &["--jobs", "2"], &folder.join("ours"), &compressed);
+        let ours =
+            bintide_command(&bintide, "decompress", &["--jobs", "2"], &folder.join("ours"), &compressed);
         let target = folder.join("whole.binlog");
-        let zstd = |source: &Path| zstd(&["-q", "-d", "-f"], source, &target);
+        let zstd = |source: &Path| zstd_command(&["-q", "-d", "-f"], source, &target);
         let contenders = vec![
-            Contender { name: "bintide decompress", command: ours },
-            Contender {
+            CaseContender { name: "bintide decompress", command: ours },
+            CaseContender {
                 name: "zstd -d of the payloads, synced",
-                command: synced(&zstd(&payloads)?, &target),
+                command: synced_command(&zstd(&payloads)?, &target),
             },
-            Contender { name: "zstd -d of the whole, synced", command: synced(&zstd(&whole)?, &target) },
-            Contender { name: "zstd -d of the whole", command: zstd(&whole)? },
+            CaseContender {
+                name: "zstd -d of the whole, synced",
+                command: synced_command(&zstd(&whole)?, &target),
+            },
+            CaseContender { name: "zstd -d of the whole", command: zstd(&whole)? },
         ];
         let (name, bytes) = (workload.name().to_owned(), fs::metadata(&plain)?.len());
-        cases.push(Case { name, bytes, contenders, output: None, goal: Goal::Faster(&[0.8, 0.8]) });
+        cases.push(BenchCase { name, bytes, contenders, output: None, goal: CaseGoal::Faster(&[0.8, 0.8]) });
     }
     Ok(cases)
 }
@@ -86,7 +102,7 @@ fn write_payloads(log: &Path, target: &Path) -> Result<()> {
     let mut reader = LogReader::open(log)?;
     loop {
         let format = reader.format().cloned();
-        let Next::Some(event) = reader.next_event()? else { break };
+        let ReadOutcome::Some(event) = reader.next_event()? else { break };
         let Some(format) = format.filter(|_| event.raw.event_type() == EventType::TransactionPayload) else {
             continue;
         };
@@ -98,10 +114,10 @@ fn write_payloads(log: &Path, target: &Path) -> Result<()> {
 }
 
 /// Returns the cases of peak memory on one transaction of 1 GiB, plain and compressed.
-pub(super) fn memory() -> Result<Vec<Case>> {
-    let (bintide, folder, compressed) = (bintide()?, folder()?, large::log()?);
+pub(super) fn memory_cases() -> Result<Vec<BenchCase>> {
+    let (bintide, folder, compressed) = (build_bintide()?, output_folder()?, large::log()?);
     let plain = folder.join("plain").join(compressed.file_name().context("a log has a name")?);
-    run(&ours(&bintide, "decompress", &[], &folder.join("plain"), &compressed))?;
+    run(&bintide_command(&bintide, "decompress", &[], &folder.join("plain"), &compressed))?;
     let mut cases = Vec::new();
     for (name, command, options, log) in [
         ("compress", "compress", &[][..], &plain),
@@ -110,21 +126,27 @@ pub(super) fn memory() -> Result<Vec<Case>> {
         ("compress --recompress --level 1", "compress", &["--recompress", "--level", "1"], &compressed),
         ("decompress", "decompress", &[], &compressed),
     ] {
-        let command = ours(&bintide, command, options, &folder.join("made"), log);
-        let contenders = vec![Contender { name: "bintide", command }];
+        let command = bintide_command(&bintide, command, options, &folder.join("made"), log);
+        let contenders = vec![CaseContender { name: "bintide", command }];
         let (name, bytes) = (format!("{name}, a transaction of 1 GiB"), fs::metadata(log)?.len());
-        cases.push(Case { name, bytes, contenders, output: None, goal: Goal::Memory(MEMORY_MAX) });
+        cases.push(BenchCase { name, bytes, contenders, output: None, goal: CaseGoal::Memory(MEMORY_MAX) });
     }
     Ok(cases)
 }
 
-fn folder() -> Result<PathBuf> {
+fn output_folder() -> Result<PathBuf> {
     let folder = testkit::target_dir().join("bench/rewritten");
     fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
-fn ours(bintide: &Path, command: &str, options: &[&str], target: &Path, log: &Path) -> Vec<OsString> {
+fn bintide_command(
+    bintide: &Path,
+    command: &str,
+    options: &[&str],
+    target: &Path,
+    log: &Path,
+) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["sh", "-c", INTO_NEW_FOLDER, "sh"].map(OsString::from).into();
     words.extend([target.into(), bintide.into(), command.into()]);
     words.extend(options.iter().map(OsString::from));
@@ -132,7 +154,7 @@ fn ours(bintide: &Path, command: &str, options: &[&str], target: &Path, log: &Pa
     words
 }
 
-fn zstd(options: &[&str], source: &Path, target: &Path) -> Result<Vec<OsString>> {
+fn zstd_command(options: &[&str], source: &Path, target: &Path) -> Result<Vec<OsString>> {
     let found = Command::new("zstd").arg("--version").output();
     ensure!(
         found.is_ok_and(|output| output.status.success()),
@@ -144,7 +166,7 @@ fn zstd(options: &[&str], source: &Path, target: &Path) -> Result<Vec<OsString>>
     Ok(words)
 }
 
-fn synced(command: &[OsString], target: &Path) -> Vec<OsString> {
+fn synced_command(command: &[OsString], target: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["sh", "-c", SYNCED, "sh"].map(OsString::from).into();
     words.push(target.into());
     words.extend(command.iter().cloned());

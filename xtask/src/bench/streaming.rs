@@ -5,51 +5,53 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::measure::{Measured, run_measured};
+use super::measure::{RunMeasurement, run_measured};
 use super::table::{markdown, median, megabytes};
-use super::{Racing, cases};
-use crate::workloads::{Form, Workload, log};
+use super::{RaceOptions, cases};
+use crate::workloads::{LogCompression, Workload, workload_log};
 
 /// Goals: minimum speed relative to the go-mysql program, and minimum rate of JSON in MB a second of one core.
-const FASTER: f64 = 5.0;
-const RATE: f64 = 1000.0;
+const SPEEDUP_MIN: f64 = 5.0;
+const RATE_MB_MIN: f64 = 1000.0;
 
 /// Number of records of both programs that are compared.
-const COMPARED: usize = 300_000;
+const RECORDS_COMPARED: usize = 300_000;
 
 /// Job of both programs.
-struct Job {
+struct StreamingCase {
     name: String,
     ours: Vec<String>,
     other: Vec<String>,
 }
 
 /// Measurements of a job.
-struct Done {
+struct StreamingResult {
     name: String,
     /// Size of the JSON in bytes.
     bytes: u64,
-    ours: Measured,
-    other: Measured,
+    ours: RunMeasurement,
+    other: RunMeasurement,
 }
 
 /// Runs all jobs and prints their table.
-pub(super) fn run(racing: &Racing) -> Result<()> {
+pub(super) fn run(racing: &RaceOptions) -> Result<()> {
     ensure!(racing.runs > 0, "--runs must be at least 1");
     let mut done = Vec::new();
-    for job in jobs()?.into_iter().filter(|job| racing.only.iter().all(|text| job.name.contains(text))) {
-        done.push(measured(job, racing.runs)?);
+    for job in
+        streaming_cases()?.into_iter().filter(|job| racing.only.iter().all(|text| job.name.contains(text)))
+    {
+        done.push(measure_case(job, racing.runs)?);
     }
     print!("{}", table(&done));
     Ok(())
 }
 
-fn jobs() -> Result<Vec<Job>> {
-    let (bintide, go) = (cases::bintide()?, cases::go_program("./stream", "go-mysql-stream")?);
+fn streaming_cases() -> Result<Vec<StreamingCase>> {
+    let (bintide, go) = (cases::build_bintide()?, cases::build_go_program("./stream", "go-mysql-stream")?);
     let mut jobs = Vec::new();
-    for form in Form::ALL {
+    for form in LogCompression::ALL {
         for workload in Workload::ALL {
-            let log = log(workload, form)?.display().to_string();
+            let log = workload_log(workload, form)?.display().to_string();
             for envelope in ["debezium", "maxwell"] {
                 let word = |text: &str| text.to_owned();
                 let program = bintide.display().to_string();
@@ -57,15 +59,15 @@ fn jobs() -> Result<Vec<Job>> {
                 let ours = [program].into_iter().chain(options).chain([log.clone()]).collect();
                 let other = vec![go.display().to_string(), word(envelope), log.clone()];
                 let name = format!("{} {} {envelope}", workload.name(), form.name());
-                jobs.push(Job { name, ours, other });
+                jobs.push(StreamingCase { name, ours, other });
             }
         }
     }
     Ok(jobs)
 }
 
-fn measured(job: Job, runs: usize) -> Result<Done> {
-    let bytes = compared(&job).with_context(|| format!("in {}", job.name))?;
+fn measure_case(job: StreamingCase, runs: usize) -> Result<StreamingResult> {
+    let bytes = compare_records(&job).with_context(|| format!("in {}", job.name))?;
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for _ in 0..runs {
         for (words, measured) in [(&job.ours, &mut ours), (&job.other, &mut other)] {
@@ -73,12 +75,12 @@ fn measured(job: Job, runs: usize) -> Result<Done> {
             measured.push(run_measured(&words, None).with_context(|| format!("in {}", job.name))?);
         }
     }
-    let done = Done { name: job.name, bytes, ours: median(&ours), other: median(&other) };
+    let done = StreamingResult { name: job.name, bytes, ours: median(&ours), other: median(&other) };
     eprintln!("{}: {:.2} s, {:.2} s", done.name, done.ours.seconds, done.other.seconds);
     Ok(done)
 }
 
-fn table(done: &[Done]) -> String {
+fn table(done: &[StreamingResult]) -> String {
     let heads = [
         "log, form",
         "JSON MB",
@@ -105,7 +107,11 @@ fn table(done: &[Done]) -> String {
             format!("{:.2}", done.other.cpu_seconds),
             megabytes(done.other.peak_bytes),
             format!("{ratio:.1}"),
-            format!("{FASTER}x {}, {RATE} MB/s {}", met(ratio >= FASTER), met(rate >= RATE)),
+            format!(
+                "{SPEEDUP_MIN}x {}, {RATE_MB_MIN} MB/s {}",
+                met(ratio >= SPEEDUP_MIN),
+                met(rate >= RATE_MB_MIN)
+            ),
         ]
     });
     markdown(&heads, rows)
@@ -113,9 +119,9 @@ fn table(done: &[Done]) -> String {
 
 /// Compares the first records of both programs. It ignores the time of writing, and definitions, which the go-mysql
 /// program does not write. Returns the size of bintide's whole output.
-fn compared(job: &Job) -> Result<u64> {
-    let (mut ours, mut other) = (Lines::of(&job.ours)?, Lines::of(&job.other)?);
-    for number in 0..COMPARED {
+fn compare_records(job: &StreamingCase) -> Result<u64> {
+    let (mut ours, mut other) = (RecordLines::of(&job.ours)?, RecordLines::of(&job.other)?);
+    for number in 0..RECORDS_COMPARED {
         let (left, right) = (ours.next()?, other.next()?);
         ensure!(left == right, "record {number} differs:\n{left:?}\n{right:?}");
         if left.is_none() {
@@ -130,13 +136,13 @@ fn compared(job: &Job) -> Result<u64> {
 }
 
 /// Records that a program writes.
-struct Lines {
+struct RecordLines {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
     bytes: u64,
 }
 
-impl Lines {
+impl RecordLines {
     fn of(words: &[String]) -> Result<Self> {
         let (program, arguments) = words.split_first().context("no program")?;
         let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn()?;

@@ -3,34 +3,34 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::measure::Measured;
-use super::{Case, Goal};
+use super::measure::RunMeasurement;
+use super::{BenchCase, CaseGoal};
 
 /// Measurements of one contender in a case, as JSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonLine<'a> {
     case: &'a str,
     contender: &'a str,
     bytes: u64,
-    median: Measured,
-    runs: &'a [Measured],
+    median: RunMeasurement,
+    runs: &'a [RunMeasurement],
 }
 
 /// Runs of each contender of a case.
-type Runs = Vec<Vec<Measured>>;
+type CaseRuns = Vec<Vec<RunMeasurement>>;
 
 /// Prints the times of one case, as soon as it is measured.
-pub(super) fn print_progress(case: &Case, runs: &Runs) {
+pub(super) fn print_progress(case: &BenchCase, runs: &CaseRuns) {
     let times = runs.iter().map(|runs| format!("{:.3} s", median(runs).seconds)).collect::<Vec<_>>();
     eprintln!("{}: {}", case.name, times.join(", "));
 }
 
 /// Prints a line of JSON for each contender of each case.
-pub(super) fn print_json(results: &[(Case, Runs)]) -> Result<()> {
+pub(super) fn print_json(results: &[(BenchCase, CaseRuns)]) -> Result<()> {
     for (case, runs) in results {
         for (contender, runs) in case.contenders.iter().zip(runs) {
             let (name, bytes, median) = (&case.name, case.bytes, median(runs));
-            let line = Line { case: name, contender: contender.name, bytes, median, runs };
+            let line = JsonLine { case: name, contender: contender.name, bytes, median, runs };
             println!("{}", serde_json::to_string(&line)?);
         }
     }
@@ -38,7 +38,7 @@ pub(super) fn print_json(results: &[(Case, Runs)]) -> Result<()> {
 }
 
 /// Prints a table in Markdown, with a row for each contender of each case.
-pub(super) fn print(results: &[(Case, Runs)]) -> Result<()> {
+pub(super) fn print(results: &[(BenchCase, CaseRuns)]) -> Result<()> {
     println!("| case | contender | seconds | CPU s | MB/s in | peak MB | ours is | goal |");
     println!("|---|---|--:|--:|--:|--:|--:|---|");
     for (case, runs) in results {
@@ -47,12 +47,12 @@ pub(super) fn print(results: &[(Case, Runs)]) -> Result<()> {
             let median = median(runs);
             let ratio = median.seconds / ours.seconds;
             let (ours_is, goal) = match (index, case.goal) {
-                (0, Goal::Memory(most)) => {
+                (0, CaseGoal::Memory(most)) => {
                     (String::new(), met(median.peak_bytes < most, &format!("< {} MB", most / 1_000_000)))
                 }
-                (0, Goal::Faster(_)) => (String::new(), String::new()),
-                (_, Goal::Memory(_)) => (format!("{ratio:.2} times as fast"), String::new()),
-                (_, Goal::Faster(goals)) => {
+                (0, CaseGoal::Faster(_)) => (String::new(), String::new()),
+                (_, CaseGoal::Memory(_)) => (format!("{ratio:.2} times as fast"), String::new()),
+                (_, CaseGoal::Faster(goals)) => {
                     let goal = goals.get(index - 1).map(|goal| met(ratio >= *goal, &format!("{goal}x")));
                     (format!("{ratio:.2} times as fast"), goal.unwrap_or_default())
                 }
@@ -114,11 +114,11 @@ fn met(reached: bool, goal: &str) -> String {
 }
 
 /// Returns the run with the median time, with the largest peak memory of all runs.
-pub(super) fn median(runs: &[Measured]) -> Measured {
+pub(super) fn median(runs: &[RunMeasurement]) -> RunMeasurement {
     let mut sorted = runs.to_vec();
     sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let peak_bytes = runs.iter().map(|run| run.peak_bytes).max().unwrap_or(0);
-    Measured { peak_bytes, ..sorted[sorted.len() / 2] }
+    RunMeasurement { peak_bytes, ..sorted[sorted.len() / 2] }
 }
 
 #[cfg(test)]

@@ -8,21 +8,21 @@
 //! | `steady.rs` | a replica under a slow, steady load: its lag at each second |
 //! | `report.rs` | tables and charts: `docs/warm.md` |
 
-mod ground;
-mod lap;
+mod catch_up;
 mod report;
-mod steady;
+mod steady_load;
+mod warm_fixture;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use self::ground::{Ground, Kind};
-use self::lap::{Conditions, Lap};
-use super::{cases, page};
+use self::catch_up::{CatchUpConditions, CatchUpRun};
+use self::warm_fixture::{WarmChangeKind, WarmFixture};
+use super::{cases, doc_page};
 
 /// Extent of the measurements.
 #[derive(Args)]
-pub(crate) struct Warming {
+pub(crate) struct WarmBenchOptions {
     /// Number of runs of each contender; the median counts
     #[arg(long, default_value_t = 3)]
     runs: usize,
@@ -34,12 +34,12 @@ pub(crate) struct Warming {
     quick: bool,
     /// Run only this part, and only print the figures
     #[arg(long)]
-    only: Option<Part>,
+    only: Option<WarmBenchPart>,
 }
 
 /// Part of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum WarmBenchPart {
     /// Data larger than memory.
     Cold,
     /// Data that fits in memory.
@@ -50,54 +50,58 @@ enum Part {
 const TYPICAL_US: u32 = 1000;
 
 /// Runs of the same job without and with `bintide warm`.
-struct Pair {
-    kind: Kind,
-    conditions: Conditions,
-    alone: Lap,
-    warmed: Lap,
+struct CatchUpPair {
+    kind: WarmChangeKind,
+    conditions: CatchUpConditions,
+    alone: CatchUpRun,
+    warmed: CatchUpRun,
 }
 
-impl Pair {
+impl CatchUpPair {
     /// Returns the speed with `bintide warm` relative to the speed without it.
     fn gain(&self) -> f64 {
         self.alone.seconds / self.warmed.seconds
     }
 }
 
-pub(crate) fn warm(options: &Warming) -> Result<()> {
+pub(crate) fn measure_warm(options: &WarmBenchOptions) -> Result<()> {
     ensure!(
         options.runs > 0 && !options.latencies.is_empty(),
         "--runs and --latencies must not be 0 or empty"
     );
-    let bintide = cases::bintide()?;
-    let ground = Ground::prepare()?;
+    let bintide = cases::build_bintide()?;
+    let ground = WarmFixture::prepare()?;
     let (runs, workers) = if options.quick { (1, vec![1]) } else { (options.runs, vec![1, 4]) };
     let latencies = if options.quick { &options.latencies[..1] } else { &options.latencies[..] };
-    let measure = |kind: Kind, conditions: Conditions| {
-        let pair = pair(&ground, kind, conditions, runs, &bintide).with_context(|| conditions.name(kind))?;
+    let measure = |kind: WarmChangeKind, conditions: CatchUpConditions| {
+        let pair =
+            run_pair(&ground, kind, conditions, runs, &bintide).with_context(|| conditions.name(kind))?;
         eprintln!("{}", report::line(&pair));
-        Ok::<Pair, anyhow::Error>(pair)
+        Ok::<CatchUpPair, anyhow::Error>(pair)
     };
     let is_due = |part| options.only.is_none_or(|only| only == part);
     let mut cold = Vec::new();
-    for &latency_us in latencies.iter().filter(|_| is_due(Part::Cold)) {
+    for &latency_us in latencies.iter().filter(|_| is_due(WarmBenchPart::Cold)) {
         for &workers in &workers {
-            for kind in Kind::ALL {
-                cold.push(measure(kind, Conditions { latency_us, workers, is_in_memory: false })?);
+            for kind in WarmChangeKind::ALL {
+                cold.push(measure(kind, CatchUpConditions { latency_us, workers, is_in_memory: false })?);
             }
         }
     }
     let mut in_memory = Vec::new();
-    for &workers in workers.iter().filter(|_| is_due(Part::Memory)) {
-        in_memory.push(measure(Kind::Secondary, Conditions { latency_us: 0, workers, is_in_memory: true })?);
+    for &workers in workers.iter().filter(|_| is_due(WarmBenchPart::Memory)) {
+        in_memory.push(measure(
+            WarmChangeKind::Secondary,
+            CatchUpConditions { latency_us: 0, workers, is_in_memory: true },
+        )?);
     }
     if !options.quick && options.only.is_none() {
-        let steady = steady::measure(&ground, &bintide)?;
+        let steady = steady_load::measure(&ground, &bintide)?;
         report::write(&cold, &in_memory)?;
-        page::WARM.draw("steady", &report::steady(&steady)?)?;
+        doc_page::WARM.draw("steady", &report::steady(&steady)?)?;
     }
     let gains = cold.iter().filter(|pair| options.quick || pair.conditions.latency_us == TYPICAL_US);
-    let least = gains.map(Pair::gain).fold(f64::INFINITY, f64::min);
+    let least = gains.map(CatchUpPair::gain).fold(f64::INFINITY, f64::min);
     let loss =
         in_memory.iter().map(|pair| (1.0 / pair.gain() - 1.0) * 100.0).fold(f64::NEG_INFINITY, f64::max);
     if options.only.is_none() {
@@ -107,22 +111,22 @@ pub(crate) fn warm(options: &Warming) -> Result<()> {
 }
 
 /// Runs both in turns, and returns the median run of each.
-fn pair(
-    ground: &Ground,
-    kind: Kind,
-    conditions: Conditions,
+fn run_pair(
+    ground: &WarmFixture,
+    kind: WarmChangeKind,
+    conditions: CatchUpConditions,
     runs: usize,
     bintide: &std::path::Path,
-) -> Result<Pair> {
+) -> Result<CatchUpPair> {
     let (mut alone, mut warmed) = (Vec::new(), Vec::new());
     for _ in 0..runs {
-        alone.push(lap::run(ground, kind, conditions, None)?);
-        warmed.push(lap::run(ground, kind, conditions, Some(bintide))?);
+        alone.push(catch_up::run(ground, kind, conditions, None)?);
+        warmed.push(catch_up::run(ground, kind, conditions, Some(bintide))?);
     }
-    Ok(Pair { kind, conditions, alone: middle(alone)?, warmed: middle(warmed)? })
+    Ok(CatchUpPair { kind, conditions, alone: median_run(alone)?, warmed: median_run(warmed)? })
 }
 
-fn middle(mut laps: Vec<Lap>) -> Result<Lap> {
+fn median_run(mut laps: Vec<CatchUpRun>) -> Result<CatchUpRun> {
     laps.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     laps.get(laps.len() / 2).copied().context("no run")
 }

@@ -6,26 +6,28 @@ use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
 /// Tool to compare with, and its known differences.
-pub(super) struct Judge {
+pub(super) struct ReferenceTool {
     pub(super) name: &'static str,
     /// Returns the reason for a known difference of two values, by their path in the record.
-    pub(super) excuse: fn(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str>,
+    pub(super) known_difference: fn(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str>,
     /// Returns a description of the record, for messages about differences.
-    pub(super) place: fn(record: &Value) -> String,
+    pub(super) describe_record: fn(record: &Value) -> String,
 }
 
 /// Compares record by record. Known differences are counted, any other difference is an error.
-pub(super) fn compare(judge: &Judge, theirs: &[Value], ours: &[Value]) -> Result<()> {
+pub(super) fn compare(judge: &ReferenceTool, theirs: &[Value], ours: &[Value]) -> Result<()> {
     let name = judge.name;
     let (mut known, mut unknown) = (BTreeMap::<&str, usize>::new(), Vec::new());
     for (their, our) in theirs.iter().zip(ours) {
         let mut differences = Vec::new();
-        differ(their, our, String::new(), &mut differences);
+        collect_differences(their, our, String::new(), &mut differences);
         for (path, theirs_is, ours_is) in differences {
-            match (judge.excuse)(&path, &theirs_is, &ours_is) {
+            match (judge.known_difference)(&path, &theirs_is, &ours_is) {
                 Some(reason) => *known.entry(reason).or_default() += 1,
-                None => unknown
-                    .push(format!("{path} in {}: {name} {theirs_is}, bintide {ours_is}", (judge.place)(our))),
+                None => unknown.push(format!(
+                    "{path} in {}: {name} {theirs_is}, bintide {ours_is}",
+                    (judge.describe_record)(our)
+                )),
             }
         }
     }
@@ -41,7 +43,7 @@ pub(super) fn compare(judge: &Judge, theirs: &[Value], ours: &[Value]) -> Result
 }
 
 /// Collects the differences of two values, with their paths in the record.
-fn differ(theirs: &Value, ours: &Value, path: String, found: &mut Vec<(String, Value, Value)>) {
+fn collect_differences(theirs: &Value, ours: &Value, path: String, found: &mut Vec<(String, Value, Value)>) {
     match (theirs, ours) {
         (Value::Object(their), Value::Object(our)) => {
             let mut names: Vec<&String> = their.keys().chain(our.keys()).collect();
@@ -50,12 +52,12 @@ fn differ(theirs: &Value, ours: &Value, path: String, found: &mut Vec<(String, V
             for name in names {
                 let absent = Value::String("(absent)".to_owned());
                 let [their, our] = [their, our].map(|object| object.get(name).unwrap_or(&absent));
-                differ(their, our, format!("{path}.{name}"), found);
+                collect_differences(their, our, format!("{path}.{name}"), found);
             }
         }
         (Value::Array(their), Value::Array(our)) if their.len() == our.len() => {
             for (index, (their, our)) in their.iter().zip(our).enumerate() {
-                differ(their, our, format!("{path}[{index}]"), found);
+                collect_differences(their, our, format!("{path}[{index}]"), found);
             }
         }
         _ if theirs == ours => {}

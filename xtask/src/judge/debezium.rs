@@ -6,13 +6,15 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
-use super::compare::{Judge, compare, same_float, text};
-use super::{Engine, LAST, bintide, class_path, fetch, lines, samples, wait_for};
+use super::compare::{ReferenceTool, compare, same_float, text};
+use super::{
+    JavaProcess, LAST_VALUE, bintide_records, class_path, fetch_jars, parse_lines, sample_scripts, wait_for,
+};
 
 /// Kinds of changes that the samples do not have.
-const MORE: &str = "
+const MORE_CHANGES_SQL: &str = "
     CREATE DATABASE judged; USE judged;
     CREATE TABLE t (id INT PRIMARY KEY, b VARCHAR(10)); CREATE TABLE without_key (a INT);
     BEGIN; INSERT INTO t VALUES (1, 'a'), (2, 'b'); UPDATE t SET id = 3 WHERE id = 2; INSERT INTO without_key VALUES (1);
@@ -32,11 +34,11 @@ const MORE: &str = "
 
 /// Runs both, compares the records, and prints the differences.
 pub(super) fn judge(folder: &Path) -> Result<()> {
-    fetch(folder, "debezium", &["Judge.java"])?;
+    fetch_jars(folder, "debezium", &["Judge.java"])?;
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("CREATE USER judge@'%' IDENTIFIED BY 'judge'; GRANT ALL ON *.* TO judge@'%'")?;
-    let theirs = records(folder, &server)?;
-    let ours = bintide(&server, &["--format", "debezium", "--schema", "ddl"])?;
+    let theirs = run_debezium(folder, &server)?;
+    let ours = bintide_records(&server, &["--format", "debezium", "--schema", "ddl"])?;
     let first = transaction(theirs.first().context("Debezium has no records")?);
     let start = ours
         .iter()
@@ -44,27 +46,28 @@ pub(super) fn judge(folder: &Path) -> Result<()> {
         .context("bintide has no record of Debezium's first transaction")?;
     // Records after the last row may be missing.
     let [theirs, ours] = [&theirs, &ours[start..]].map(up_to_last);
-    compare(&Judge { name: "Debezium", excuse, place: transaction }, theirs, ours)
+    compare(&ReferenceTool { name: "Debezium", known_difference, describe_record: transaction }, theirs, ours)
 }
 
 /// Runs Debezium and the samples, and returns Debezium's records.
-fn records(folder: &Path, server: &Server) -> Result<Vec<Value>> {
+fn run_debezium(folder: &Path, server: &TestServer) -> Result<Vec<Value>> {
     let (properties, records, log) = (folder.join("properties"), folder.join("records"), folder.join("log"));
     fs::write(&properties, settings(server.port()))?;
     let mut java = Command::new("java");
-    java.arg("-cp").arg(class_path(folder)).arg("Judge").args([&properties, &records]).arg(LAST);
+    java.arg("-cp").arg(class_path(folder)).arg("Judge").args([&properties, &records]).arg(LAST_VALUE);
     java.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
-    let mut engine = Engine(java.spawn().context("could not run java")?);
+    let mut engine = JavaProcess(java.spawn().context("could not run java")?);
     wait_for(&log, "Connected to 127.0.0.1")?;
-    for script in samples()?.iter().map(String::as_str).chain([MORE]) {
+    for script in sample_scripts()?.iter().map(String::as_str).chain([MORE_CHANGES_SQL]) {
         server.sql(script)?;
     }
-    server.sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST})"))?;
+    server
+        .sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST_VALUE})"))?;
     let status = engine.0.wait()?;
     ensure!(status.success(), "Debezium failed: see {}", log.display());
     let read = fs::read_to_string(&records)?;
-    ensure!(read.contains(LAST), "Debezium stopped before the end: see {}", log.display());
-    Ok(lines(&read)?
+    ensure!(read.contains(LAST_VALUE), "Debezium stopped before the end: see {}", log.display());
+    Ok(parse_lines(&read)?
         .into_iter()
         .filter(|record| record["source"]["snapshot"].as_str().unwrap_or("false") == "false")
         .collect())
@@ -93,7 +96,7 @@ fn settings(port: u16) -> String {
 
 /// Returns the records up to the last row.
 fn up_to_last(records: &[Value]) -> &[Value] {
-    let is_last = |record: &Value| record["after"].to_string().contains(LAST);
+    let is_last = |record: &Value| record["after"].to_string().contains(LAST_VALUE);
     records.iter().position(is_last).map_or(records, |last| &records[..=last])
 }
 
@@ -104,7 +107,7 @@ fn transaction(record: &Value) -> String {
 }
 
 /// Returns the reason for a known difference of two values.
-fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
+fn known_difference(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
     let column = path.rsplit('.').next().unwrap_or_default();
     let documents =
         || [theirs, ours].map(|text| serde_json::from_str::<Value>(text.as_str().unwrap_or("?")).ok());
@@ -123,7 +126,7 @@ fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
         _ if column == "defaultCharsetName" && *theirs == "latin2" && *ours == "koi8r" => {
             "ALTER TABLE … DEFAULT CHARACTER SET, which it ignores"
         }
-        _ if path.starts_with(".tableChanges") && became_bytes(theirs, ours) => {
+        _ if path.starts_with(".tableChanges") && is_conversion_to_binary(theirs, ours) => {
             "texts that were converted to binary: the server's types of them"
         }
         _ if theirs.is_boolean() && column == "truth" => "BOOL, which is TINYINT in the log",
@@ -142,7 +145,7 @@ fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
 
 /// Returns whether the values differ as after CONVERT TO CHARACTER SET binary: names of types, their numbers, and the
 /// character set.
-fn became_bytes(theirs: &Value, ours: &Value) -> bool {
+fn is_conversion_to_binary(theirs: &Value, ours: &Value) -> bool {
     let pairs = [
         (json!("VARCHAR"), json!("VARBINARY")),
         (json!("TEXT"), json!("BLOB")),

@@ -9,14 +9,17 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use testkit::{Launch, Server};
+use testkit::{Launch, TestServer};
 
-use super::compare::{Judge, compare, same_float, text};
-use super::{Engine, LAST, bintide, class_path, fetch, lines, samples, wait_for, wait_for_end};
+use super::compare::{ReferenceTool, compare, same_float, text};
+use super::{
+    JavaProcess, LAST_VALUE, bintide_records, class_path, fetch_jars, parse_lines, sample_scripts, wait_for,
+    wait_for_end,
+};
 
 /// Kinds of changes that the samples do not have. They are not compressed, because Maxwell silently ignores compressed
 /// transactions.
-const MORE: &str = "
+const MORE_CHANGES_SQL: &str = "
     CREATE DATABASE judged; USE judged;
     CREATE TABLE t (id INT PRIMARY KEY, b VARCHAR(10)); CREATE TABLE without_key (a INT);
     BEGIN; INSERT INTO t VALUES (1, 'a'), (2, 'b'); UPDATE t SET id = 3 WHERE id = 2; INSERT INTO without_key VALUES (1);
@@ -27,39 +30,41 @@ const MORE: &str = "
 
 /// Runs both, compares the records, and prints the differences.
 pub(super) fn judge(folder: &Path) -> Result<()> {
-    fetch(folder, "maxwell", &["Renamed.java", "AuthenticateCommand.java", "ScriptObjectMirror.java"])?;
+    fetch_jars(folder, "maxwell", &["Renamed.java", "AuthenticateCommand.java", "ScriptObjectMirror.java"])?;
     let server = Launch::mysql().start()?;
     server.sql("CREATE USER judge@'%' IDENTIFIED BY ''; GRANT ALL ON *.* TO judge@'%'")?;
-    let theirs = records(folder, &server)?;
-    let ours = bintide(&server, &["--format", "maxwell", "--schema", "ddl", "--ignore-db", "maxwell"])?;
-    let first = place(theirs.first().context("Maxwell has no records")?);
+    let theirs = run_maxwell(folder, &server)?;
+    let ours =
+        bintide_records(&server, &["--format", "maxwell", "--schema", "ddl", "--ignore-db", "maxwell"])?;
+    let first = describe_record(theirs.first().context("Maxwell has no records")?);
     let start = ours
         .iter()
-        .position(|record| place(record) == first)
+        .position(|record| describe_record(record) == first)
         .context("bintide has no record like Maxwell's first")?;
-    compare(&Judge { name: "Maxwell", excuse, place }, &theirs, &ours[start..])
+    compare(&ReferenceTool { name: "Maxwell", known_difference, describe_record }, &theirs, &ours[start..])
 }
 
 /// Runs Maxwell and the samples, and returns Maxwell's records.
-fn records(folder: &Path, server: &Server) -> Result<Vec<Value>> {
+fn run_maxwell(folder: &Path, server: &TestServer) -> Result<Vec<Value>> {
     let (records, log) = (folder.join("records"), folder.join("log"));
     fs::write(&records, "")?;
     let mut java = Command::new("java");
     java.arg("-cp").arg(class_path(folder)).arg("com.zendesk.maxwell.Maxwell").args(arguments(server.port()));
     java.arg("--output_file").arg(&records).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
-    let mut engine = Engine(java.spawn().context("could not run java")?);
+    let mut engine = JavaProcess(java.spawn().context("could not run java")?);
     wait_for(&log, "Binlog connected")?;
     for script in scripts()? {
         server.sql(&script)?;
     }
-    server.sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST})"))?;
+    server
+        .sql(&format!("CREATE TABLE judged.last (a INT); INSERT INTO judged.last VALUES ({LAST_VALUE})"))?;
     wait_for_end(&mut engine, &records, &log)?;
-    lines(&readable(&fs::read_to_string(&records)?))
+    parse_lines(&quote_long_numbers(&fs::read_to_string(&records)?))
 }
 
 /// Quotes numbers of hundreds of digits, which Maxwell writes for documents: the JSON parser would refuse them as out
 /// of range.
-fn readable(records: &str) -> String {
+fn quote_long_numbers(records: &str) -> String {
     /// Length of the longest number that is not quoted.
     const SIZE_MAX: usize = 100;
     let (mut text, mut number) = (String::with_capacity(records.len()), String::new());
@@ -82,8 +87,8 @@ fn readable(records: &str) -> String {
 /// Returns the scripts to run, without the parts that stop Maxwell: invisible columns, and documents with gaps after
 /// removed parts.
 fn scripts() -> Result<[String; 3]> {
-    let [types, json] = samples()?;
-    let (types, more) = (types.replace(" INVISIBLE", ""), MORE.to_owned());
+    let [types, json] = sample_scripts()?;
+    let (types, more) = (types.replace(" INVISIBLE", ""), MORE_CHANGES_SQL.to_owned());
     let gaps =
         json.find("UPDATE changes SET doc = JSON_REMOVE").context("json.sql removes parts of documents")?;
     Ok([types, json[..gaps].to_owned(), more])
@@ -112,12 +117,12 @@ fn arguments(port: u16) -> Vec<String> {
 }
 
 /// Returns a description of the record.
-fn place(record: &Value) -> String {
+fn describe_record(record: &Value) -> String {
     format!("{} {}", text(&record["type"]), text(&record["position"]))
 }
 
 /// Returns the reason for a known difference of two values.
-fn excuse(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
+fn known_difference(path: &str, theirs: &Value, ours: &Value) -> Option<&'static str> {
     let column = path.rsplit('.').next().unwrap_or_default();
     let [their, our] = [theirs, ours].map(text);
     let number = |value: &Value| value.as_f64().or_else(|| text(value).parse().ok());

@@ -8,16 +8,16 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// Row counts by `database.table`.
-pub(crate) type Counts = BTreeMap<String, u64>;
+pub(crate) type TableRowCounts = BTreeMap<String, u64>;
 
-const FILE: &str = "rows.tsv";
+const COUNTS_FILE: &str = "rows.tsv";
 
 /// Writes the row counts of a log's source.
-pub(super) fn note(log: &str, counts: &Counts, folder: &Path) -> Result<()> {
+pub(super) fn write_counts(log: &str, counts: &TableRowCounts, folder: &Path) -> Result<()> {
     if counts.is_empty() {
         return Ok(());
     }
-    let mut all = read(folder)?;
+    let mut all = read_counts(folder)?;
     all.insert(log.to_owned(), counts.clone());
     let mut text = String::from("log\ttable\trows\n");
     for (log, counts) in &all {
@@ -25,13 +25,13 @@ pub(super) fn note(log: &str, counts: &Counts, folder: &Path) -> Result<()> {
             writeln!(text, "{log}\t{table}\t{count}")?;
         }
     }
-    Ok(fs::write(folder.join(FILE), text)?)
+    Ok(fs::write(folder.join(COUNTS_FILE), text)?)
 }
 
 /// Reads the row counts of all logs' sources.
-pub(crate) fn read(folder: &Path) -> Result<BTreeMap<String, Counts>> {
-    let path = folder.join(FILE);
-    let mut all: BTreeMap<String, Counts> = BTreeMap::new();
+pub(crate) fn read_counts(folder: &Path) -> Result<BTreeMap<String, TableRowCounts>> {
+    let path = folder.join(COUNTS_FILE);
+    let mut all: BTreeMap<String, TableRowCounts> = BTreeMap::new();
     if !path.exists() {
         return Ok(all);
     }
@@ -47,12 +47,12 @@ pub(crate) fn read(folder: &Path) -> Result<BTreeMap<String, Counts>> {
 }
 
 /// Counts the rows of every source table in a SQLite database that logs were replayed into.
-pub(crate) fn of_sqlite(file: &Path) -> Result<Counts> {
+pub(crate) fn count_sqlite_rows(file: &Path) -> Result<TableRowCounts> {
     let database = rusqlite::Connection::open(file)?;
     let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'bintide.%'";
     let mut statement = database.prepare(question)?;
     let tables: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let mut counts = Counts::new();
+    let mut counts = TableRowCounts::new();
     for table in tables {
         let question = format!("SELECT COUNT(*) FROM \"{}\"", table.replace('"', "\"\""));
         let count: i64 = database.query_row(&question, [], |row| row.get(0))?;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Finding;
 
-/// What each crate may use of the others, as ARCHITECTURE.md has it. Crates not named here may use all.
+/// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
 const MAY_USE: [(&str, &[&str]); 14] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
@@ -41,7 +41,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ),
 ];
 
-/// What tests of any crate may use besides.
+/// Further dependencies that tests of any crate may have.
 const TESTS_MAY_USE: [&str; 1] = ["bintide-testkit"];
 
 #[derive(Deserialize)]
@@ -83,7 +83,7 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
 }
 
 fn metadata(root: &Path) -> Result<Metadata> {
-    let mut command = testkit::cargo(root);
+    let mut command = testkit::cargo_command(root);
     command.args(["metadata", "--no-deps", "--format-version", "1"]);
     let output = command.output().context("could not run cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use testkit::Dice;
+use testkit::SeededRandom;
 
 /// Number of rows in one INSERT.
 const ROWS: usize = 20_000;
@@ -53,7 +53,7 @@ const TITLES: [&str; 6] =
 /// Returns the SQL of a database with this number of employees, their titles, and their salaries of up to 17 years
 /// each.
 pub(super) fn sql(employees: usize) -> String {
-    let mut dice = Dice::new(7);
+    let mut dice = SeededRandom::new(7);
     let (mut people, mut titles, mut salaries) = (Vec::new(), Vec::new(), Vec::new());
     for number in 10_001..10_001 + employees {
         let hired = HIRED_FROM + dice.below(5400) as i64;

@@ -5,7 +5,7 @@ mod single;
 
 use std::borrow::Cow;
 
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 
 /// A character set of MySQL. MariaDB has the same sets except `gb18030`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,39 +97,39 @@ pub enum Charset {
 }
 
 /// Properties of a character set.
-struct Row {
+struct CharsetEntry {
     charset: Charset,
     name: &'static str,
     character_size_max: u8,
     default_collation: u8,
-    form: Form,
+    form: CharsetEncoding,
 }
 
-const fn row(
+const fn entry(
     charset: Charset,
     name: &'static str,
     character_size_max: u8,
     default_collation: u8,
-    form: Form,
-) -> Row {
-    Row { charset, name, character_size_max, default_collation, form }
+    form: CharsetEncoding,
+) -> CharsetEntry {
+    CharsetEntry { charset, name, character_size_max, default_collation, form }
 }
 
 /// Encoding of characters.
 #[derive(Clone, Copy)]
-enum Form {
+enum CharsetEncoding {
     Ascii,
     Swe7,
-    Single(&'static single::Upper),
-    Multi(Multi),
-    Wide(Wide),
+    Single(&'static single::UpperHalf),
+    Multi(MultiByteCharset),
+    Wide(WideEncoding),
     Utf8,
 }
 
 /// Sets of one to four bytes per character. Each agrees with an encoding of the WHATWG standard, except for a few
 /// characters.
 #[derive(Clone, Copy)]
-enum Multi {
+enum MultiByteCharset {
     Big5,
     Cp932,
     Eucjpms,
@@ -143,7 +143,7 @@ enum Multi {
 
 /// Unicode in units of two or four bytes.
 #[derive(Clone, Copy)]
-enum Wide {
+enum WideEncoding {
     Ucs2,
     Utf16,
     Utf16le,
@@ -153,75 +153,75 @@ enum Wide {
 /// Table of character sets, in the order of the enum: name, maximum size of a character in bytes, number of the
 /// default collation.
 #[rustfmt::skip]
-static ROWS: [Row; 41] = [
-    row(Charset::Armscii8, "armscii8", 1, 32, Form::Single(&single::ARMSCII8)),
-    row(Charset::Ascii, "ascii", 1, 11, Form::Ascii),
-    row(Charset::Big5, "big5", 2, 1, Form::Multi(Multi::Big5)),
-    row(Charset::Binary, "binary", 1, 63, Form::Utf8),
-    row(Charset::Cp1250, "cp1250", 1, 26, Form::Single(&single::CP1250)),
-    row(Charset::Cp1251, "cp1251", 1, 51, Form::Single(&single::CP1251)),
-    row(Charset::Cp1256, "cp1256", 1, 57, Form::Single(&single::CP1256)),
-    row(Charset::Cp1257, "cp1257", 1, 59, Form::Single(&single::CP1257)),
-    row(Charset::Cp850, "cp850", 1, 4, Form::Single(&single::CP850)),
-    row(Charset::Cp852, "cp852", 1, 40, Form::Single(&single::CP852)),
-    row(Charset::Cp866, "cp866", 1, 36, Form::Single(&single::CP866)),
-    row(Charset::Cp932, "cp932", 2, 95, Form::Multi(Multi::Cp932)),
-    row(Charset::Dec8, "dec8", 1, 3, Form::Single(&single::DEC8)),
-    row(Charset::Eucjpms, "eucjpms", 3, 97, Form::Multi(Multi::Eucjpms)),
-    row(Charset::Euckr, "euckr", 2, 19, Form::Multi(Multi::Euckr)),
-    row(Charset::Gb18030, "gb18030", 4, 248, Form::Multi(Multi::Gb18030)),
-    row(Charset::Gb2312, "gb2312", 2, 24, Form::Multi(Multi::Gb2312)),
-    row(Charset::Gbk, "gbk", 2, 28, Form::Multi(Multi::Gbk)),
-    row(Charset::Geostd8, "geostd8", 1, 92, Form::Single(&single::GEOSTD8)),
-    row(Charset::Greek, "greek", 1, 25, Form::Single(&single::GREEK)),
-    row(Charset::Hebrew, "hebrew", 1, 16, Form::Single(&single::HEBREW)),
-    row(Charset::Hp8, "hp8", 1, 6, Form::Single(&single::HP8)),
-    row(Charset::Keybcs2, "keybcs2", 1, 37, Form::Single(&single::KEYBCS2)),
-    row(Charset::Koi8r, "koi8r", 1, 7, Form::Single(&single::KOI8R)),
-    row(Charset::Koi8u, "koi8u", 1, 22, Form::Single(&single::KOI8U)),
-    row(Charset::Latin1, "latin1", 1, 8, Form::Single(&single::LATIN1)),
-    row(Charset::Latin2, "latin2", 1, 9, Form::Single(&single::LATIN2)),
-    row(Charset::Latin5, "latin5", 1, 30, Form::Single(&single::LATIN5)),
-    row(Charset::Latin7, "latin7", 1, 41, Form::Single(&single::LATIN7)),
-    row(Charset::Macce, "macce", 1, 38, Form::Single(&single::MACCE)),
-    row(Charset::Macroman, "macroman", 1, 39, Form::Single(&single::MACROMAN)),
-    row(Charset::Sjis, "sjis", 2, 13, Form::Multi(Multi::Sjis)),
-    row(Charset::Swe7, "swe7", 1, 10, Form::Swe7),
-    row(Charset::Tis620, "tis620", 1, 18, Form::Single(&single::TIS620)),
-    row(Charset::Ucs2, "ucs2", 2, 35, Form::Wide(Wide::Ucs2)),
-    row(Charset::Ujis, "ujis", 3, 12, Form::Multi(Multi::Ujis)),
-    row(Charset::Utf16, "utf16", 4, 54, Form::Wide(Wide::Utf16)),
-    row(Charset::Utf16le, "utf16le", 4, 56, Form::Wide(Wide::Utf16le)),
-    row(Charset::Utf32, "utf32", 4, 60, Form::Wide(Wide::Utf32)),
-    row(Charset::Utf8mb3, "utf8mb3", 3, 33, Form::Utf8),
-    row(Charset::Utf8mb4, "utf8mb4", 4, 255, Form::Utf8),
+static CHARSETS: [CharsetEntry; 41] = [
+    entry(Charset::Armscii8, "armscii8", 1, 32, CharsetEncoding::Single(&single::ARMSCII8)),
+    entry(Charset::Ascii, "ascii", 1, 11, CharsetEncoding::Ascii),
+    entry(Charset::Big5, "big5", 2, 1, CharsetEncoding::Multi(MultiByteCharset::Big5)),
+    entry(Charset::Binary, "binary", 1, 63, CharsetEncoding::Utf8),
+    entry(Charset::Cp1250, "cp1250", 1, 26, CharsetEncoding::Single(&single::CP1250)),
+    entry(Charset::Cp1251, "cp1251", 1, 51, CharsetEncoding::Single(&single::CP1251)),
+    entry(Charset::Cp1256, "cp1256", 1, 57, CharsetEncoding::Single(&single::CP1256)),
+    entry(Charset::Cp1257, "cp1257", 1, 59, CharsetEncoding::Single(&single::CP1257)),
+    entry(Charset::Cp850, "cp850", 1, 4, CharsetEncoding::Single(&single::CP850)),
+    entry(Charset::Cp852, "cp852", 1, 40, CharsetEncoding::Single(&single::CP852)),
+    entry(Charset::Cp866, "cp866", 1, 36, CharsetEncoding::Single(&single::CP866)),
+    entry(Charset::Cp932, "cp932", 2, 95, CharsetEncoding::Multi(MultiByteCharset::Cp932)),
+    entry(Charset::Dec8, "dec8", 1, 3, CharsetEncoding::Single(&single::DEC8)),
+    entry(Charset::Eucjpms, "eucjpms", 3, 97, CharsetEncoding::Multi(MultiByteCharset::Eucjpms)),
+    entry(Charset::Euckr, "euckr", 2, 19, CharsetEncoding::Multi(MultiByteCharset::Euckr)),
+    entry(Charset::Gb18030, "gb18030", 4, 248, CharsetEncoding::Multi(MultiByteCharset::Gb18030)),
+    entry(Charset::Gb2312, "gb2312", 2, 24, CharsetEncoding::Multi(MultiByteCharset::Gb2312)),
+    entry(Charset::Gbk, "gbk", 2, 28, CharsetEncoding::Multi(MultiByteCharset::Gbk)),
+    entry(Charset::Geostd8, "geostd8", 1, 92, CharsetEncoding::Single(&single::GEOSTD8)),
+    entry(Charset::Greek, "greek", 1, 25, CharsetEncoding::Single(&single::GREEK)),
+    entry(Charset::Hebrew, "hebrew", 1, 16, CharsetEncoding::Single(&single::HEBREW)),
+    entry(Charset::Hp8, "hp8", 1, 6, CharsetEncoding::Single(&single::HP8)),
+    entry(Charset::Keybcs2, "keybcs2", 1, 37, CharsetEncoding::Single(&single::KEYBCS2)),
+    entry(Charset::Koi8r, "koi8r", 1, 7, CharsetEncoding::Single(&single::KOI8R)),
+    entry(Charset::Koi8u, "koi8u", 1, 22, CharsetEncoding::Single(&single::KOI8U)),
+    entry(Charset::Latin1, "latin1", 1, 8, CharsetEncoding::Single(&single::LATIN1)),
+    entry(Charset::Latin2, "latin2", 1, 9, CharsetEncoding::Single(&single::LATIN2)),
+    entry(Charset::Latin5, "latin5", 1, 30, CharsetEncoding::Single(&single::LATIN5)),
+    entry(Charset::Latin7, "latin7", 1, 41, CharsetEncoding::Single(&single::LATIN7)),
+    entry(Charset::Macce, "macce", 1, 38, CharsetEncoding::Single(&single::MACCE)),
+    entry(Charset::Macroman, "macroman", 1, 39, CharsetEncoding::Single(&single::MACROMAN)),
+    entry(Charset::Sjis, "sjis", 2, 13, CharsetEncoding::Multi(MultiByteCharset::Sjis)),
+    entry(Charset::Swe7, "swe7", 1, 10, CharsetEncoding::Swe7),
+    entry(Charset::Tis620, "tis620", 1, 18, CharsetEncoding::Single(&single::TIS620)),
+    entry(Charset::Ucs2, "ucs2", 2, 35, CharsetEncoding::Wide(WideEncoding::Ucs2)),
+    entry(Charset::Ujis, "ujis", 3, 12, CharsetEncoding::Multi(MultiByteCharset::Ujis)),
+    entry(Charset::Utf16, "utf16", 4, 54, CharsetEncoding::Wide(WideEncoding::Utf16)),
+    entry(Charset::Utf16le, "utf16le", 4, 56, CharsetEncoding::Wide(WideEncoding::Utf16le)),
+    entry(Charset::Utf32, "utf32", 4, 60, CharsetEncoding::Wide(WideEncoding::Utf32)),
+    entry(Charset::Utf8mb3, "utf8mb3", 3, 33, CharsetEncoding::Utf8),
+    entry(Charset::Utf8mb4, "utf8mb4", 4, 255, CharsetEncoding::Utf8),
 ];
 
 impl Charset {
     /// Returns all character sets.
     pub fn all() -> impl Iterator<Item = Self> {
-        ROWS.iter().map(|row| row.charset)
+        CHARSETS.iter().map(|row| row.charset)
     }
 
     /// Returns the character set with this name; `utf8` is `utf8mb3`.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if name.eq_ignore_ascii_case("utf8") { "utf8mb3" } else { name };
-        ROWS.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.charset)
+        CHARSETS.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.charset)
     }
 
     /// Returns the name.
     pub fn name(self) -> &'static str {
-        self.row().name
+        self.entry().name
     }
 
     /// Returns the maximum size of a character in bytes: 1 to 4.
     pub fn character_size_max(self) -> u8 {
-        self.row().character_size_max
+        self.entry().character_size_max
     }
 
     /// Returns the collation of columns that name only this character set, in MySQL 8.0 and later.
     pub fn default_collation(self) -> u16 {
-        u16::from(self.row().default_collation)
+        u16::from(self.entry().default_collation)
     }
 
     /// Returns the padding byte of CHAR or BINARY: 0 for `binary`, otherwise a space.
@@ -238,7 +238,7 @@ impl Charset {
     ///
     /// Fails if bytes are no character of the set, with the offset of the first invalid byte.
     pub fn decode(self, bytes: &[u8]) -> Result<Cow<'_, str>, DecodeError> {
-        match borrowed(self.row().form, bytes) {
+        match borrowed(self.entry().form, bytes) {
             Some(text) => Ok(Cow::Borrowed(text)),
             None => {
                 let mut text = String::with_capacity(bytes.len());
@@ -250,7 +250,7 @@ impl Charset {
 
     /// Converts text like [`Charset::decode`], with U+FFFD in place of invalid bytes.
     pub fn decode_lossy(self, bytes: &[u8]) -> Cow<'_, str> {
-        if let Some(text) = borrowed(self.row().form, bytes) {
+        if let Some(text) = borrowed(self.entry().form, bytes) {
             return Cow::Borrowed(text);
         }
         let mut text = String::with_capacity(bytes.len());
@@ -263,46 +263,50 @@ impl Charset {
         Cow::Owned(text)
     }
 
-    fn row(self) -> &'static Row {
-        &ROWS[self as usize]
+    fn entry(self) -> &'static CharsetEntry {
+        &CHARSETS[self as usize]
     }
 
     /// Returns the number of bytes to skip if they start no character.
     fn unit_size(self) -> usize {
-        match self.row().form {
-            Form::Wide(Wide::Utf32) => 4,
-            Form::Wide(_) => 2,
+        match self.entry().form {
+            CharsetEncoding::Wide(WideEncoding::Utf32) => 4,
+            CharsetEncoding::Wide(_) => 2,
             _ => 1,
         }
     }
 
     fn no_character(self, bytes: &[u8], offset: usize) -> DecodeError {
         let byte = bytes.get(offset).copied().unwrap_or_default();
-        DecodeError::new(offset, Reason::Character { charset: self.name(), byte })
+        DecodeError::new(offset, DecodeReason::Character { charset: self.name(), byte })
     }
 
     /// Appends the converted characters. `Err` is the offset of the first invalid byte.
     fn append(self, bytes: &[u8], text: &mut String) -> Result<(), usize> {
-        match self.row().form {
-            Form::Ascii => append_each(bytes, text, |_| None),
-            Form::Swe7 => append_swe7(bytes, text),
-            Form::Single(upper) => {
+        match self.entry().form {
+            CharsetEncoding::Ascii => append_each(bytes, text, |_| None),
+            CharsetEncoding::Swe7 => append_swe7(bytes, text),
+            CharsetEncoding::Single(upper) => {
                 append_each(bytes, text, |byte| char::from_u32(u32::from(upper[usize::from(byte & 0x7f)])))
             }
-            Form::Multi(multi) => append_multi(multi, bytes, text),
-            Form::Wide(wide) => append_wide(wide, bytes, text),
-            Form::Utf8 => append_utf8(bytes, text),
+            CharsetEncoding::Multi(multi) => append_multi(multi, bytes, text),
+            CharsetEncoding::Wide(wide) => append_wide(wide, bytes, text),
+            CharsetEncoding::Utf8 => append_utf8(bytes, text),
         }
     }
 }
 
 /// Returns the text if it is valid UTF-8 without conversion.
-fn borrowed(form: Form, bytes: &[u8]) -> Option<&str> {
+fn borrowed(form: CharsetEncoding, bytes: &[u8]) -> Option<&str> {
     match form {
-        Form::Wide(_) | Form::Swe7 => None,
-        Form::Utf8 => std::str::from_utf8(bytes).ok(),
-        Form::Ascii | Form::Single(_) | Form::Multi(_) if bytes.is_ascii() => std::str::from_utf8(bytes).ok(),
-        Form::Ascii | Form::Single(_) | Form::Multi(_) => None,
+        CharsetEncoding::Wide(_) | CharsetEncoding::Swe7 => None,
+        CharsetEncoding::Utf8 => std::str::from_utf8(bytes).ok(),
+        CharsetEncoding::Ascii | CharsetEncoding::Single(_) | CharsetEncoding::Multi(_)
+            if bytes.is_ascii() =>
+        {
+            std::str::from_utf8(bytes).ok()
+        }
+        CharsetEncoding::Ascii | CharsetEncoding::Single(_) | CharsetEncoding::Multi(_) => None,
     }
 }
 
@@ -352,7 +356,7 @@ fn append_utf8(bytes: &[u8], text: &mut String) -> Result<(), usize> {
     }
 }
 
-fn append_wide(wide: Wide, bytes: &[u8], text: &mut String) -> Result<(), usize> {
+fn append_wide(wide: WideEncoding, bytes: &[u8], text: &mut String) -> Result<(), usize> {
     let mut offset = 0;
     while offset < bytes.len() {
         let (character, size) = wide_character(wide, &bytes[offset..]).ok_or(offset)?;
@@ -363,21 +367,21 @@ fn append_wide(wide: Wide, bytes: &[u8], text: &mut String) -> Result<(), usize>
 }
 
 /// Decodes the first character, and returns it with its size in bytes.
-fn wide_character(wide: Wide, bytes: &[u8]) -> Option<(char, usize)> {
+fn wide_character(wide: WideEncoding, bytes: &[u8]) -> Option<(char, usize)> {
     let unit = |index: usize| {
         let pair = [*bytes.get(2 * index)?, *bytes.get(2 * index + 1)?];
         Some(match wide {
-            Wide::Utf16le => u16::from_le_bytes(pair),
+            WideEncoding::Utf16le => u16::from_le_bytes(pair),
             _ => u16::from_be_bytes(pair),
         })
     };
     match wide {
-        Wide::Utf32 => {
+        WideEncoding::Utf32 => {
             let character = char::from_u32(u32::from_be_bytes(*bytes.first_chunk()?))?;
             Some((character, 4))
         }
-        Wide::Ucs2 => Some((char::from_u32(u32::from(unit(0)?))?, 2)),
-        Wide::Utf16 | Wide::Utf16le => {
+        WideEncoding::Ucs2 => Some((char::from_u32(u32::from(unit(0)?))?, 2)),
+        WideEncoding::Utf16 | WideEncoding::Utf16le => {
             let units = [unit(0)].into_iter().chain([unit(1)]).map_while(|unit| unit);
             let character = char::decode_utf16(units).next()?.ok()?;
             Some((character, character.len_utf16() * 2))
@@ -385,7 +389,7 @@ fn wide_character(wide: Wide, bytes: &[u8]) -> Option<(char, usize)> {
     }
 }
 
-fn append_multi(multi: Multi, bytes: &[u8], text: &mut String) -> Result<(), usize> {
+fn append_multi(multi: MultiByteCharset, bytes: &[u8], text: &mut String) -> Result<(), usize> {
     let mut offset = 0;
     let mut run_start = 0;
     while offset < bytes.len() {
@@ -408,7 +412,7 @@ fn append_multi(multi: Multi, bytes: &[u8], text: &mut String) -> Result<(), usi
 /// Appends characters that MySQL and WHATWG encode alike.
 #[cfg(feature = "charsets")]
 fn append_run(
-    multi: Multi,
+    multi: MultiByteCharset,
     bytes: &[u8],
     run: std::ops::Range<usize>,
     text: &mut String,
@@ -431,11 +435,16 @@ fn append_run(
 
 /// Appends ASCII; other characters need the feature `charsets`.
 #[cfg(not(feature = "charsets"))]
-fn append_run(_: Multi, bytes: &[u8], run: std::ops::Range<usize>, text: &mut String) -> Result<(), usize> {
+fn append_run(
+    _: MultiByteCharset,
+    bytes: &[u8],
+    run: std::ops::Range<usize>,
+    text: &mut String,
+) -> Result<(), usize> {
     append_each(&bytes[run.clone()], text, |_| None).map_err(|offset| run.start + offset)
 }
 
-impl Multi {
+impl MultiByteCharset {
     /// Returns the size of the first character in bytes.
     fn size(self, bytes: &[u8]) -> usize {
         match (self, bytes) {

@@ -4,7 +4,7 @@
 //! of `encoding_rs`.
 
 /// Consecutive codes with consecutive characters.
-pub(super) struct Run {
+pub(super) struct CodeRun {
     /// First code, as a big-endian number.
     pub(super) code: u32,
     /// Character of the first code.
@@ -13,12 +13,12 @@ pub(super) struct Run {
     pub(super) count: u16,
 }
 
-const fn run(code: u32, character: u16, count: u16) -> Run {
-    Run { code, character, count }
+const fn run(code: u32, character: u16, count: u16) -> CodeRun {
+    CodeRun { code, character, count }
 }
 
 #[rustfmt::skip]
-pub(super) static BIG5: &[Run] = &[
+pub(super) static BIG5: &[CodeRun] = &[
     run(0xa145, 0x2022, 1), run(0xa14e, 0xff64, 1), run(0xa1c2, 0x203e, 1), run(0xa1e3, 0x223c, 1),
     run(0xa1f2, 0x2641, 1), run(0xa1f3, 0x2609, 1), run(0xa241, 0xff0f, 1), run(0xa242, 0xff3c, 1),
     run(0xa244, 0x00a5, 1), run(0xa246, 0x00a2, 2), run(0xc6a1, 0x30fe, 1), run(0xc6a2, 0x309d, 2),
@@ -29,7 +29,7 @@ pub(super) static BIG5: &[Run] = &[
 ];
 
 #[rustfmt::skip]
-pub(super) static EUCJPMS: &[Run] = &[
+pub(super) static EUCJPMS: &[CodeRun] = &[
     run(0xf5a1, 0xe000, 94), run(0xf6a1, 0xe05e, 94), run(0xf7a1, 0xe0bc, 94), run(0xf8a1, 0xe11a, 94),
     run(0xf9a1, 0xe178, 94), run(0xfaa1, 0xe1d6, 94), run(0xfba1, 0xe234, 94), run(0xfca1, 0xe292, 94),
     run(0xfda1, 0xe2f0, 94), run(0xfea1, 0xe34e, 94), run(0x8fa2c3, 0xffe4, 1), run(0x8ff3f3, 0x2170, 10),
@@ -58,25 +58,25 @@ pub(super) static EUCJPMS: &[Run] = &[
 ];
 
 #[rustfmt::skip]
-pub(super) static GB18030: &[Run] = &[
+pub(super) static GB18030: &[CodeRun] = &[
     run(0xa3a0, 0xe5e5, 1), run(0xa6d9, 0xe78d, 7), run(0xa6ec, 0xe794, 2), run(0xa6f3, 0xe796, 1),
     run(0xfe59, 0xe81e, 1), run(0xfe61, 0xe826, 1), run(0xfe66, 0xe82b, 2), run(0xfe6d, 0xe832, 1),
     run(0xfe7e, 0xe843, 1), run(0xfe90, 0xe854, 1), run(0xfea0, 0xe864, 1),
 ];
 
 #[rustfmt::skip]
-pub(super) static GB2312: &[Run] = &[
+pub(super) static GB2312: &[CodeRun] = &[
     run(0xa1a4, 0x30fb, 1), run(0xa1aa, 0x2015, 1),
 ];
 
 #[rustfmt::skip]
-pub(super) static SJIS: &[Run] = &[
+pub(super) static SJIS: &[CodeRun] = &[
     run(0x815f, 0x005c, 1), run(0x8160, 0x301c, 1), run(0x8161, 0x2016, 1), run(0x817c, 0x2212, 1),
     run(0x8191, 0x00a2, 2), run(0x81ca, 0x00ac, 1),
 ];
 
 #[rustfmt::skip]
-pub(super) static UJIS: &[Run] = &[
+pub(super) static UJIS: &[CodeRun] = &[
     run(0xa1c0, 0x005c, 1), run(0xa1c1, 0x301c, 1), run(0xa1c2, 0x2016, 1), run(0xa1dd, 0x2212, 1),
     run(0xa1f1, 0x00a2, 2), run(0xa2cc, 0x00ac, 1), run(0xf5a1, 0xe000, 94), run(0xf6a1, 0xe05e, 94),
     run(0xf7a1, 0xe0bc, 94), run(0xf8a1, 0xe11a, 94), run(0xf9a1, 0xe178, 94), run(0xfaa1, 0xe1d6, 94),

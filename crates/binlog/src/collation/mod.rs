@@ -20,11 +20,11 @@ use crate::format::Flavour;
 pub struct Collation {
     id: u16,
     charset: Charset,
-    name: Name,
+    name: CollationName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Name {
+enum CollationName {
     Fixed(&'static str),
     /// Name built from the tailoring and three bits.
     Uca1400 {
@@ -65,7 +65,7 @@ impl Collation {
 
     /// Returns all collations of MySQL, by number.
     pub fn all() -> impl Iterator<Item = Self> {
-        table::MYSQL.iter().map(|&(id, charset, name)| Self { id, charset, name: Name::Fixed(name) })
+        table::MYSQL.iter().map(|&(id, charset, name)| Self { id, charset, name: CollationName::Fixed(name) })
     }
 
     /// Returns the number.
@@ -81,8 +81,8 @@ impl Collation {
     /// Returns the name.
     pub fn name(&self) -> Cow<'static, str> {
         match self.name {
-            Name::Fixed(name) => Cow::Borrowed(name),
-            Name::Uca1400 { tailoring, bits } => {
+            CollationName::Fixed(name) => Cow::Borrowed(name),
+            CollationName::Uca1400 { tailoring, bits } => {
                 let padding = if bits & 4 == 0 { "" } else { "_nopad" };
                 let accents = if bits & 2 == 0 { "_ai" } else { "_as" };
                 let case = if bits & 1 == 0 { "_ci" } else { "_cs" };
@@ -94,16 +94,18 @@ impl Collation {
     /// Returns true for PAD SPACE collations, which ignore trailing spaces in comparisons.
     pub fn pads(&self) -> bool {
         match self.name {
-            Name::Fixed(name) => name != "binary" && !name.contains("_0900_") && !name.contains("_nopad_"),
-            Name::Uca1400 { bits, .. } => bits & 4 == 0,
+            CollationName::Fixed(name) => {
+                name != "binary" && !name.contains("_0900_") && !name.contains("_nopad_")
+            }
+            CollationName::Uca1400 { bits, .. } => bits & 4 == 0,
         }
     }
 }
 
-fn fixed(entries: &[table::Entry], id: u16) -> Option<Collation> {
+fn fixed(entries: &[table::CollationEntry], id: u16) -> Option<Collation> {
     let index = entries.binary_search_by_key(&id, |entry| entry.0).ok()?;
     let (id, charset, name) = *entries.get(index)?;
-    Some(Collation { id, charset, name: Name::Fixed(name) })
+    Some(Collation { id, charset, name: CollationName::Fixed(name) })
 }
 
 // bits  field, high bits first
@@ -116,7 +118,7 @@ fn uca1400(id: u16) -> Option<Collation> {
     let parts = id.checked_sub(UCA1400_FIRST)?;
     let charset = *table::UCA1400_CHARSETS.get(usize::from(parts >> 8))?;
     let tailoring = (*table::UCA1400_TAILORINGS.get(usize::from(parts >> 3 & 0x1f))?)?;
-    Some(Collation { id, charset, name: Name::Uca1400 { tailoring, bits: parts & 7 } })
+    Some(Collation { id, charset, name: CollationName::Uca1400 { tailoring, bits: parts & 7 } })
 }
 
 #[cfg(test)]

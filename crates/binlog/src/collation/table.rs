@@ -5,11 +5,11 @@
 use crate::charset::Charset;
 
 /// Number, character set and name of a collation.
-pub(super) type Entry = (u16, Charset, &'static str);
+pub(super) type CollationEntry = (u16, Charset, &'static str);
 
 /// MySQL's collations, by number.
 #[rustfmt::skip]
-pub(super) static MYSQL: &[Entry] = &[
+pub(super) static MYSQL: &[CollationEntry] = &[
     (1, Charset::Big5, "big5_chinese_ci"),
     (2, Charset::Latin2, "latin2_czech_cs"),
     (3, Charset::Dec8, "dec8_swedish_ci"),
@@ -300,7 +300,7 @@ pub(super) static MYSQL: &[Entry] = &[
 
 /// MariaDB's collations below 2048 that differ from MySQL's, by number.
 #[rustfmt::skip]
-pub(super) static MARIADB: &[Entry] = &[
+pub(super) static MARIADB: &[CollationEntry] = &[
     (122, Charset::Utf16, "utf16_croatian_mysql561_ci"),
     (149, Charset::Ucs2, "ucs2_croatian_mysql561_ci"),
     (181, Charset::Utf32, "utf32_croatian_mysql561_ci"),

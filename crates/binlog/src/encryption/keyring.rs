@@ -74,7 +74,7 @@ impl std::error::Error for NoLogKey {}
 #[non_exhaustive]
 pub enum KeyringError {
     /// The file is of no known kind.
-    Unknown,
+    UnknownFormat,
     /// The file begins like a data file of component_keyring_file, but is corrupt.
     Component {
         /// Description of the error. Never quotes the file, which holds keys.
@@ -89,7 +89,7 @@ pub enum KeyringError {
 impl fmt::Display for KeyringError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => out.write_str(
+            Self::UnknownFormat => out.write_str(
                 "not a keyring: neither a file of component_keyring_file (JSON) nor one of the plugin keyring_file",
             ),
             Self::Component { message } => write!(out, "corrupt data file of component_keyring_file: {message}"),
@@ -114,7 +114,7 @@ impl Keyring {
         match bytes {
             _ if bytes.starts_with(PLUGIN_HEAD) => parse_plugin(bytes),
             _ if bytes.trim_ascii_start().starts_with(b"{") => parse_component(bytes),
-            _ => Err(KeyringError::Unknown),
+            _ => Err(KeyringError::UnknownFormat),
         }
     }
 
@@ -154,12 +154,12 @@ impl Keyring {
 
 /// Prefix of the names of keys for logs; the server's UUID and a number follow. Keys with this prefix but without a
 /// number store which numbers are in use.
-const LOG_KEY: &str = "MySQLReplicationKey_";
+const LOG_KEY_PREFIX: &str = "MySQLReplicationKey_";
 
 /// Returns the server's UUID and the number of a key for logs; `None` for other keys.
 fn log_key_name(key: &KeyringKey) -> Option<(&str, u32)> {
     let name = str::from_utf8(&key.id).ok().filter(|_| key.user.is_empty())?;
-    let (uuid, number) = name.strip_prefix(LOG_KEY)?.rsplit_once('_')?;
+    let (uuid, number) = name.strip_prefix(LOG_KEY_PREFIX)?.rsplit_once('_')?;
     Some((uuid, number.parse().ok()?))
 }
 
@@ -227,7 +227,7 @@ fn parse_plugin(bytes: &[u8]) -> Result<Keyring, KeyringError> {
     let has_digest = match take(PLUGIN_VERSION_2.len())? {
         PLUGIN_VERSION_1 => false,
         PLUGIN_VERSION_2 => true,
-        _ => return Err(KeyringError::Unknown),
+        _ => return Err(KeyringError::UnknownFormat),
     };
     let (mut keys, start) = (Vec::new(), cursor.offset());
     while !cursor.rest().starts_with(PLUGIN_END) {
@@ -305,7 +305,7 @@ mod tests {
             assert!(matches!(Keyring::parse(&long), Err(KeyringError::Plugin(_))));
         }
         assert_eq!(Keyring::parse(&plugin_file("2.0", &keys, &[0; 32])), Err(KeyringError::Digest));
-        assert_eq!(Keyring::parse(&plugin_file("3.0", &keys, &[])), Err(KeyringError::Unknown));
+        assert_eq!(Keyring::parse(&plugin_file("3.0", &keys, &[])), Err(KeyringError::UnknownFormat));
         let empty = plugin_file("2.0", &[], b"01234567890123456789012345678901");
         assert_eq!(Keyring::parse(&empty), Ok(Keyring::default()));
     }

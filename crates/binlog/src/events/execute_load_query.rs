@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 use crate::events::query::{Query, QueryHead};
 
 /// `LOAD DATA` statement, after the blocks of its file.
@@ -43,8 +43,8 @@ pub enum DuplicateHandling {
 //    4  name_end
 //    1  duplicates
 //    *  as a query's
-impl<'a> Body<'a> for ExecuteLoadQuery<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for ExecuteLoadQuery<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let head = QueryHead::decode(cursor)?;
         let file_id = cursor.u32()?;
         let name_start = cursor.u32()?;
@@ -59,7 +59,7 @@ impl<'a> Body<'a> for ExecuteLoadQuery<'a> {
         Ok(Self { query, file_id, name_start, name_end, duplicates })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.query.encode_head(out)?;
         out.extend_from_slice(&self.file_id.to_le_bytes());
         out.extend_from_slice(&self.name_start.to_le_bytes());

@@ -1,11 +1,11 @@
 //! Format description: the first event of every log.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, EncodeError, Reason, same_size};
-use crate::event::{Body, Context};
-use crate::format::{ChecksumAlgorithm, Flavour, Format};
+use crate::error::{DecodeError, DecodeReason, EncodeError, check_size};
+use crate::event::{BodyContext, EventBody};
+use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
 use crate::header::HEADER_SIZE;
-use crate::raw::Checksum;
+use crate::raw::EventChecksum;
 
 /// Format description: the first event of every log, with the server's version and the format of the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl<'a> FormatDescription<'a> {
         let (post_header_sizes, checksum_algorithm) = match rest.split_last() {
             _ if !has_checksum(server_version) => (rest, None),
             Some((algorithm, sizes)) => (sizes, Some(*algorithm)),
-            None => return Err(cursor.error(Reason::Short { wanted: 1, found: 0 })),
+            None => return Err(cursor.error(DecodeReason::Short { wanted: 1, found: 0 })),
         };
         Ok(Self {
             binlog_version,
@@ -75,21 +75,21 @@ impl<'a> FormatDescription<'a> {
     }
 
     /// Returns the checksum of this event. Since MySQL 5.6.1 this is always CRC32, even if other events have none.
-    pub const fn checksum(&self) -> Checksum {
+    pub const fn checksum(&self) -> EventChecksum {
         match self.checksum_algorithm {
-            Some(_) => Checksum::Crc32,
-            None => Checksum::Absent,
+            Some(_) => EventChecksum::Crc32,
+            None => EventChecksum::Absent,
         }
     }
 
     /// Returns the checksum of the format description in `bytes`, which is not decoded yet.
-    pub(crate) fn checksum_in(bytes: &[u8]) -> Checksum {
+    pub(crate) fn checksum_in(bytes: &[u8]) -> EventChecksum {
         let version = bytes.get(HEADER_SIZE + 2..HEADER_SIZE + 2 + SERVER_VERSION_SIZE);
         match version {
             Some(version) if has_checksum(version) && bytes.len() > HEADER_SIZE + FIXED_SIZE + 4 => {
-                Checksum::Crc32
+                EventChecksum::Crc32
             }
-            _ => Checksum::Absent,
+            _ => EventChecksum::Absent,
         }
     }
 
@@ -99,15 +99,18 @@ impl<'a> FormatDescription<'a> {
     ///
     /// Fails if the binary log version is not 4, if the header size is not 19, or if the checksum algorithm is
     /// unknown.
-    pub fn format(&self) -> Result<Format, DecodeError> {
+    pub fn format(&self) -> Result<EventFormat, DecodeError> {
         if self.binlog_version != 4 {
             let (field, found) = ("binary log version", u64::from(self.binlog_version));
-            return Err(DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found, wanted: "4" }));
+            return Err(DecodeError::new(
+                HEADER_SIZE,
+                DecodeReason::Unexpected { field, found, wanted: "4" },
+            ));
         }
         if usize::from(self.header_size) != HEADER_SIZE {
             let (field, found) = ("header size", u64::from(self.header_size));
             let offset = HEADER_SIZE + FIXED_SIZE - 1;
-            return Err(DecodeError::new(offset, Reason::Unexpected { field, found, wanted: "19" }));
+            return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, wanted: "19" }));
         }
         let types = self.post_header_sizes.len();
         if self.checksum_algorithm.is_none() && types > TYPES_WITHOUT_CHECKSUMS {
@@ -115,7 +118,7 @@ impl<'a> FormatDescription<'a> {
             let (field, found) = ("number of event types", types as u64);
             let wanted = "at most 40, because servers of this version write no checksums";
             let offset = HEADER_SIZE + FIXED_SIZE;
-            return Err(DecodeError::new(offset, Reason::Unexpected { field, found, wanted }));
+            return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, wanted }));
         }
         let checksum = match self.checksum_algorithm {
             Some(0) => ChecksumAlgorithm::Off,
@@ -126,7 +129,7 @@ impl<'a> FormatDescription<'a> {
                 let offset = HEADER_SIZE + FIXED_SIZE + self.post_header_sizes.len();
                 return Err(DecodeError::new(
                     offset,
-                    Reason::Unexpected { field, found, wanted: "0, 1 or 255" },
+                    DecodeReason::Unexpected { field, found, wanted: "0, 1 or 255" },
                 ));
             }
         };
@@ -135,22 +138,27 @@ impl<'a> FormatDescription<'a> {
             true => Flavour::MariaDb,
             false => Flavour::MySql,
         };
-        Ok(Format { server_version, post_header_sizes: self.post_header_sizes.to_vec(), checksum, flavour })
+        Ok(EventFormat {
+            server_version,
+            post_header_sizes: self.post_header_sizes.to_vec(),
+            checksum,
+            flavour,
+        })
     }
 }
 
-impl<'a> Body<'a> for FormatDescription<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for FormatDescription<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Self::decode_body(cursor.take_rest())
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self.checksum_algorithm {
             None if has_checksum(self.server_version) => {
                 let (field, behind) = ("checksum_algorithm", "the end, since server version 5.6.1");
                 return Err(EncodeError::Missing { field, behind });
             }
-            Some(_) if !has_checksum(self.server_version) => same_size("checksum_algorithm", 1, 0)?,
+            Some(_) if !has_checksum(self.server_version) => check_size("checksum_algorithm", 1, 0)?,
             _ => {}
         }
         out.extend_from_slice(&self.binlog_version.to_le_bytes());

@@ -1,11 +1,11 @@
 //! GTID event: the start of a transaction, with its identifier, logical clock, times and size.
 
 use crate::cursor::{Cursor, put_lenenc};
-use crate::error::{DecodeError, EncodeError, narrow, present};
-use crate::event::{Body, Context};
-use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
+use crate::error::{DecodeError, EncodeError, checked_number, require_field};
+use crate::event::{BodyContext, EventBody};
+use crate::gtid::{Gno, Gtid, GtidTag, Tsid, Uuid};
 use crate::header::HEADER_SIZE;
-use crate::raw::Checksum;
+use crate::raw::EventChecksum;
 
 /// Start of a transaction, with its identifier, or without one in Anonymous_Gtid events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,11 @@ impl GtidEvent<'_> {
     /// # Errors
     ///
     /// Fails if the event cannot be encoded.
-    pub fn settle_transaction_size(&mut self, behind: u64, checksum: Checksum) -> Result<(), EncodeError> {
+    pub fn settle_transaction_size(
+        &mut self,
+        behind: u64,
+        checksum: EventChecksum,
+    ) -> Result<(), EncodeError> {
         let mut event = *self;
         if event.stamps.is_none_or(|stamps| stamps.transaction_size.is_none()) {
             return Ok(());
@@ -93,7 +97,7 @@ impl GtidEvent<'_> {
     /// Returns the identifier; `None` if anonymous or out of range.
     pub fn gtid(&self) -> Option<Gtid> {
         let gno = Gno::new(u64::try_from(self.gno).ok()?)?;
-        Some(Gtid { tsid: Tsid { uuid: self.uuid, tag: Tag::NONE }, gno })
+        Some(Gtid { tsid: Tsid { uuid: self.uuid, tag: GtidTag::NONE }, gno })
     }
 }
 
@@ -104,7 +108,7 @@ impl GtidEvent<'_> {
 /// larger. Starting from 0 finds the smallest size that is right.
 pub(crate) fn settle_transaction_size(
     behind: u64,
-    checksum: Checksum,
+    checksum: EventChecksum,
     mut put: impl FnMut(u64, &mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
     let (mut said, mut body) = (0, Vec::new());
@@ -141,8 +145,8 @@ const VERSION_FOLLOWS: u32 = 1 << 31;
 //    4  immediate_server_version; bit 31: another follows
 //  0,4  original_server_version
 //  0,8  commit_group_ticket
-impl<'a> Body<'a> for GtidEvent<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for GtidEvent<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let flags = cursor.u8()?;
         let uuid = Uuid::from_bytes(cursor.array()?);
         let gno = cursor.i64()?;
@@ -160,7 +164,7 @@ impl<'a> Body<'a> for GtidEvent<'a> {
         Ok(event)
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.put(out)
     }
 }
@@ -176,7 +180,7 @@ impl GtidEvent<'_> {
             out.extend_from_slice(&clock.sequence_number.to_le_bytes());
         }
         if let Some(stamps) = self.stamps {
-            present("clock", self.clock, "stamps")?;
+            require_field("clock", self.clock, "stamps")?;
             encode_stamps(&stamps, self.layout, out)?;
         }
         out.extend_from_slice(self.rest);
@@ -219,19 +223,20 @@ fn encode_stamps(stamps: &CommitStamps, layout: GtidLayout, out: &mut Vec<u8>) -
         put_lenenc(out, size);
     }
     if let Some(immediate) = stamps.immediate_server_version {
-        present("transaction_size", stamps.transaction_size, "immediate_server_version")?;
+        require_field("transaction_size", stamps.transaction_size, "immediate_server_version")?;
         put_versions(immediate, stamps.original_server_version.unwrap_or(immediate), layout, out)?;
     }
     if let Some(ticket) = stamps.commit_group_ticket {
-        present("immediate_server_version", stamps.immediate_server_version, "commit_group_ticket")?;
+        require_field("immediate_server_version", stamps.immediate_server_version, "commit_group_ticket")?;
         out.extend_from_slice(&ticket.to_le_bytes());
     }
     Ok(())
 }
 
 fn put_commit_times(stamps: &CommitStamps, layout: GtidLayout, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    let immediate = narrow("immediate_commit_us", stamps.immediate_commit_us, COMMIT_TIME_FOLLOWS - 1)?;
-    let original = narrow("original_commit_us", stamps.original_commit_us, (1_u64 << 56) - 1)?;
+    let immediate =
+        checked_number("immediate_commit_us", stamps.immediate_commit_us, COMMIT_TIME_FOLLOWS - 1)?;
+    let original = checked_number("original_commit_us", stamps.original_commit_us, (1_u64 << 56) - 1)?;
     if original == immediate && !layout.original_commit_written {
         out.extend_from_slice(&immediate.to_le_bytes()[..7]);
     } else {
@@ -247,7 +252,7 @@ fn put_versions(
     layout: GtidLayout,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    narrow("immediate_server_version", u64::from(immediate), VERSION_FOLLOWS - 1)?;
+    checked_number("immediate_server_version", u64::from(immediate), VERSION_FOLLOWS - 1)?;
     if original == immediate && !layout.original_version_written {
         out.extend_from_slice(&immediate.to_le_bytes());
     } else {
@@ -262,7 +267,7 @@ mod tests {
     use super::{CommitStamps, GtidEvent, GtidLayout, LogicalClock};
     use crate::gtid::Uuid;
     use crate::header::HEADER_SIZE;
-    use crate::raw::Checksum;
+    use crate::raw::EventChecksum;
 
     /// Returns the first transaction of a log of MySQL 8.0.29, with all fields.
     fn event() -> GtidEvent<'static> {
@@ -289,15 +294,15 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_transaction_size_is_ours() {
+    fn transaction_size_matches_the_server() {
         let mut again = event();
-        again.settle_transaction_size(407 - 79, Checksum::Crc32).unwrap();
+        again.settle_transaction_size(407 - 79, EventChecksum::Crc32).unwrap();
         assert_eq!(again, event());
     }
 
     #[test]
     fn transaction_sizes_count_themselves() {
-        for checksum in [Checksum::Absent, Checksum::Crc32] {
+        for checksum in [EventChecksum::Absent, EventChecksum::Crc32] {
             for behind in (0..700).chain(65_000..66_000).chain(16_776_900..16_777_300).chain([1 << 50]) {
                 let (mut event, mut body) = (event(), Vec::new());
                 event.settle_transaction_size(behind, checksum).unwrap();
@@ -312,7 +317,7 @@ mod tests {
     fn an_event_without_a_transaction_size_gets_none() {
         let old = GtidEvent { stamps: None, ..event() };
         let mut again = old;
-        again.settle_transaction_size(1000, Checksum::Crc32).unwrap();
+        again.settle_transaction_size(1000, EventChecksum::Crc32).unwrap();
         assert_eq!(again, old);
     }
 }

@@ -1,11 +1,11 @@
 //! GTID event with a tag: MySQL 8.3 and later.
 
 use crate::cursor::{Cursor, put_varlen, put_varlen_signed};
-use crate::error::{DecodeError, EncodeError, Reason, present};
-use crate::event::{Body, Context};
+use crate::error::{DecodeError, DecodeReason, EncodeError, require_field};
+use crate::event::{BodyContext, EventBody};
 use crate::events::gtid::{CommitStamps, LogicalClock, settle_transaction_size};
-use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
-use crate::raw::Checksum;
+use crate::gtid::{Gno, Gtid, GtidTag, Tsid, Uuid};
+use crate::raw::EventChecksum;
 
 /// Start of a transaction whose identifier has a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct GtidTagged<'a> {
     /// Number of the transaction on its source, for this tag.
     pub gno: i64,
     /// Tag.
-    pub tag: Tag,
+    pub tag: GtidTag,
     /// Logical clock.
     pub clock: LogicalClock,
     /// Commit times, size and server versions.
@@ -37,7 +37,11 @@ impl GtidTagged<'_> {
     /// # Errors
     ///
     /// Fails if the event cannot be encoded.
-    pub fn settle_transaction_size(&mut self, behind: u64, checksum: Checksum) -> Result<(), EncodeError> {
+    pub fn settle_transaction_size(
+        &mut self,
+        behind: u64,
+        checksum: EventChecksum,
+    ) -> Result<(), EncodeError> {
         let mut event = *self;
         settle_transaction_size(behind, checksum, |size, out| {
             event.stamps.transaction_size = Some(size);
@@ -94,19 +98,19 @@ const FIELDS: [&str; 12] = [
 //     *  rest: to the end of the body
 //
 // Each field is preceded by its number. The fields are in this order.
-impl<'a> Body<'a> for GtidTagged<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for GtidTagged<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let fields_needed = decode_head(cursor)?;
-        let (flags, uuid) = (wanted(cursor, 0, Cursor::varlen)?, wanted(cursor, 1, uuid)?);
-        let (gno, tag) = (wanted(cursor, 2, Cursor::varlen_signed)?, wanted(cursor, 3, tag)?);
-        let last_committed = wanted(cursor, 4, Cursor::varlen_signed)?;
-        let sequence_number = wanted(cursor, 5, Cursor::varlen_signed)?;
-        let immediate_commit_us = wanted(cursor, 6, Cursor::varlen)?;
-        let original_commit_us = optional(cursor, 7, Cursor::varlen)?.unwrap_or(immediate_commit_us);
-        let transaction_size = Some(wanted(cursor, 8, Cursor::varlen)?);
-        let immediate_server_version = Some(wanted(cursor, 9, version)?);
-        let original_server_version = optional(cursor, 10, version)?.or(immediate_server_version);
-        let commit_group_ticket = optional(cursor, 11, Cursor::varlen)?;
+        let (flags, uuid) = (required_field(cursor, 0, Cursor::varlen)?, required_field(cursor, 1, uuid)?);
+        let (gno, tag) = (required_field(cursor, 2, Cursor::varlen_signed)?, required_field(cursor, 3, tag)?);
+        let last_committed = required_field(cursor, 4, Cursor::varlen_signed)?;
+        let sequence_number = required_field(cursor, 5, Cursor::varlen_signed)?;
+        let immediate_commit_us = required_field(cursor, 6, Cursor::varlen)?;
+        let original_commit_us = optional_field(cursor, 7, Cursor::varlen)?.unwrap_or(immediate_commit_us);
+        let transaction_size = Some(required_field(cursor, 8, Cursor::varlen)?);
+        let immediate_server_version = Some(required_field(cursor, 9, version)?);
+        let original_server_version = optional_field(cursor, 10, version)?.or(immediate_server_version);
+        let commit_group_ticket = optional_field(cursor, 11, Cursor::varlen)?;
         let clock = LogicalClock { last_committed, sequence_number };
         let stamps = CommitStamps {
             immediate_commit_us,
@@ -119,7 +123,7 @@ impl<'a> Body<'a> for GtidTagged<'a> {
         Ok(Self { flags, uuid, gno, tag, clock, stamps, fields_needed, rest: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.put(out)
     }
 }
@@ -155,9 +159,13 @@ impl GtidTagged<'_> {
             put_field(&mut out, 7, stamps.original_commit_us);
         }
         let transaction_size = stamps.transaction_size;
-        put_field(&mut out, 8, present("transaction_size", transaction_size, "immediate_server_version")?);
+        put_field(
+            &mut out,
+            8,
+            require_field("transaction_size", transaction_size, "immediate_server_version")?,
+        );
         let version = stamps.immediate_server_version;
-        let version = present("immediate_server_version", version, "the end of a tagged GTID")?;
+        let version = require_field("immediate_server_version", version, "the end of a tagged GTID")?;
         put_field(&mut out, 9, u64::from(version));
         if let Some(original) = stamps.original_server_version.filter(|original| *original != version) {
             put_field(&mut out, 10, u64::from(original));
@@ -186,23 +194,25 @@ fn decode_head(cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     let found = cursor.varlen()?;
     if found != ENCODING_VERSION {
         let (field, wanted) = ("version of a tagged GTID's encoding", "1");
-        return Err(start.error(Reason::Unexpected { field, found, wanted }));
+        return Err(start.error(DecodeReason::Unexpected { field, found, wanted }));
     }
     let here = cursor.clone();
     let (found, max) = (cursor.varlen()?, start.rest().len() as u64);
     if found > max {
-        return Err(here.error(Reason::OutOfRange { field: "size of a tagged GTID", found, max }));
+        return Err(here.error(DecodeReason::OutOfRange { field: "size of a tagged GTID", found, max }));
     }
     let here = cursor.clone();
     let needed = cursor.varlen()?;
     if needed > FIELDS.len() as u64 {
-        return Err(here.error(Reason::Unsupported { what: "a tagged GTID with an unknown mandatory field" }));
+        return Err(
+            here.error(DecodeReason::Unsupported { what: "a tagged GTID with an unknown mandatory field" })
+        );
     }
     Ok(needed)
 }
 
 /// Reads a mandatory field.
-fn wanted<'a, T>(
+fn required_field<'a, T>(
     cursor: &mut Cursor<'a>,
     field: usize,
     read: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
@@ -211,19 +221,19 @@ fn wanted<'a, T>(
     let found = cursor.varlen()?;
     if found != field as u64 {
         let (field, wanted) = ("field of a tagged GTID", FIELDS[field]);
-        return Err(here.error(Reason::Unexpected { field, found, wanted }));
+        return Err(here.error(DecodeReason::Unexpected { field, found, wanted }));
     }
     read(cursor)
 }
 
 /// Reads an optional field.
-fn optional<'a, T>(
+fn optional_field<'a, T>(
     cursor: &mut Cursor<'a>,
     field: usize,
     read: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, DecodeError> {
     match cursor.clone().varlen() {
-        Ok(found) if found == field as u64 => wanted(cursor, field, read).map(Some),
+        Ok(found) if found == field as u64 => required_field(cursor, field, read).map(Some),
         _ => Ok(None),
     }
 }
@@ -236,11 +246,11 @@ fn uuid(cursor: &mut Cursor<'_>) -> Result<Uuid, DecodeError> {
     Ok(Uuid::from_bytes(bytes))
 }
 
-fn tag(cursor: &mut Cursor<'_>) -> Result<Tag, DecodeError> {
+fn tag(cursor: &mut Cursor<'_>) -> Result<GtidTag, DecodeError> {
     let here = cursor.clone();
     let size = usize::try_from(cursor.varlen()?).unwrap_or(usize::MAX);
     let text = cursor.bytes(size)?;
-    Tag::new(text).ok_or_else(|| here.error(Reason::Unsupported { what: "an invalid tag" }))
+    GtidTag::new(text).ok_or_else(|| here.error(DecodeReason::Unsupported { what: "an invalid tag" }))
 }
 
 fn version(cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
@@ -251,7 +261,7 @@ fn version(cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
 fn ranged(cursor: &mut Cursor<'_>, field: &'static str, max: u64) -> Result<u64, DecodeError> {
     let here = cursor.clone();
     match cursor.varlen()? {
-        found if found > max => Err(here.error(Reason::OutOfRange { field, found, max })),
+        found if found > max => Err(here.error(DecodeReason::OutOfRange { field, found, max })),
         value => Ok(value),
     }
 }
@@ -260,13 +270,13 @@ fn ranged(cursor: &mut Cursor<'_>, field: &'static str, max: u64) -> Result<u64,
 mod tests {
     use super::GtidTagged;
     use crate::cursor::Cursor;
-    use crate::error::{DecodeError, Reason};
-    use crate::event::{Body, Context, EventType};
+    use crate::error::{DecodeError, DecodeReason};
+    use crate::event::{BodyContext, EventBody, EventType};
     use crate::events::{CommitStamps, LogicalClock};
-    use crate::format::{ChecksumAlgorithm, Flavour, Format};
-    use crate::gtid::{Tag, Uuid};
+    use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
+    use crate::gtid::{GtidTag, Uuid};
     use crate::header::HEADER_SIZE;
-    use crate::raw::Checksum;
+    use crate::raw::EventChecksum;
 
     /// Body written by MySQL 9.2.
     const BODY: [u8; 59] = [
@@ -281,7 +291,7 @@ mod tests {
             flags: 1,
             uuid: Uuid::from_u128(0x896e7882_18fe_11ef_ab88_22222d34d411),
             gno: 1,
-            tag: Tag::new(b"foobaz").unwrap(),
+            tag: GtidTag::new(b"foobaz").unwrap(),
             clock: LogicalClock { last_committed: 0, sequence_number: 1 },
             stamps: CommitStamps {
                 immediate_commit_us: 1_739_823_289_369_365,
@@ -296,8 +306,8 @@ mod tests {
         }
     }
 
-    fn format() -> Format {
-        Format {
+    fn format() -> EventFormat {
+        EventFormat {
             server_version: b"9.7.4".to_vec(),
             post_header_sizes: Vec::new(),
             checksum: ChecksumAlgorithm::Crc32,
@@ -307,13 +317,13 @@ mod tests {
 
     fn decode(body: &[u8]) -> Result<GtidTagged<'_>, DecodeError> {
         let format = format();
-        let context = Context { event_type: EventType::GtidTagged, format: &format };
+        let context = BodyContext { event_type: EventType::GtidTagged, format: &format };
         GtidTagged::decode(&mut Cursor::new(body), context)
     }
 
     fn encode(event: &GtidTagged<'_>) -> Vec<u8> {
         let (mut out, format) = (Vec::new(), format());
-        event.encode(Context { event_type: EventType::GtidTagged, format: &format }, &mut out).unwrap();
+        event.encode(BodyContext { event_type: EventType::GtidTagged, format: &format }, &mut out).unwrap();
         out
     }
 
@@ -341,7 +351,7 @@ mod tests {
 
     #[test]
     fn transaction_sizes_count_themselves() {
-        for checksum in [Checksum::Absent, Checksum::Crc32] {
+        for checksum in [EventChecksum::Absent, EventChecksum::Crc32] {
             for behind in (0..700).chain(16_000..17_000).chain(2_097_000..2_097_200).chain([1 << 50]) {
                 let mut event = event();
                 event.settle_transaction_size(behind, checksum).unwrap();
@@ -358,19 +368,19 @@ mod tests {
             body[at] = byte;
             assert_eq!(decode(&body), Err(wanted));
         };
-        let unexpected = |field, found, wanted| Reason::Unexpected { field, found, wanted };
+        let unexpected = |field, found, wanted| DecodeReason::Unexpected { field, found, wanted };
         let version = unexpected("version of a tagged GTID's encoding", 2, "1");
         check(0, 0x04, DecodeError::new(0, version));
-        let size = Reason::OutOfRange { field: "size of a tagged GTID", found: 60, max: 59 };
+        let size = DecodeReason::OutOfRange { field: "size of a tagged GTID", found: 60, max: 59 };
         check(1, 0x78, DecodeError::new(1, size));
         let what = "a tagged GTID with an unknown mandatory field";
-        check(2, 26, DecodeError::new(2, Reason::Unsupported { what }));
+        check(2, 26, DecodeError::new(2, DecodeReason::Unsupported { what }));
         check(
             29,
             0x06,
             DecodeError::new(29, unexpected("field of a tagged GTID", 3, "2, the transaction's number")),
         );
-        check(33, b'-', DecodeError::new(32, Reason::Unsupported { what: "an invalid tag" }));
+        check(33, b'-', DecodeError::new(32, DecodeReason::Unsupported { what: "an invalid tag" }));
         assert!(decode(&BODY[..58]).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 
 /// Heartbeat, sent while a source has no events. Its position is in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +15,12 @@ pub struct Heartbeat<'a> {
 
 // size  field
 //    *  file: to the end of the body
-impl<'a> Body<'a> for Heartbeat<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Heartbeat<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { file: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.file);
         Ok(())
     }
@@ -58,8 +58,8 @@ impl HeartbeatV2<'_> {
 // size  field
 //    *  any number of: type, size, value (lenenc, lenenc, size); 1 the file, 2 the position (lenenc)
 //    1  0: the end
-impl<'a> Body<'a> for HeartbeatV2<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for HeartbeatV2<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let mut heartbeat = Self { fields: cursor.rest(), file: &[], position: 0 };
         loop {
             let field = cursor.lenenc()?;
@@ -77,7 +77,7 @@ impl<'a> Body<'a> for HeartbeatV2<'a> {
         }
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.fields);
         Ok(())
     }

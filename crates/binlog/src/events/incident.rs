@@ -1,8 +1,8 @@
 //! Incident on the source that makes its log incomplete.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, EncodeError, narrow};
-use crate::event::{Body, Context};
+use crate::error::{DecodeError, EncodeError, checked_number};
+use crate::event::{BodyContext, EventBody};
 
 /// Incident on the source that makes its log incomplete; replicas must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,16 +34,16 @@ impl Incident<'_> {
 //    1  size of message
 //    *  message
 //    *  rest: to the end of the body
-impl<'a> Body<'a> for Incident<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Incident<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let incident = cursor.u16()?;
         let size = usize::from(cursor.u8()?);
         Ok(Self { incident, message: cursor.bytes(size)?, rest: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.incident.to_le_bytes());
-        out.push(narrow("size of the message", self.message.len() as u64, u8::MAX)?);
+        out.push(checked_number("size of the message", self.message.len() as u64, u8::MAX)?);
         out.extend_from_slice(self.message);
         out.extend_from_slice(self.rest);
         Ok(())

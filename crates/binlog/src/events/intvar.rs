@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 
 /// Integer variable of the next statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub enum IntvarKind {
 // size  field
 //    1  kind
 //    8  value
-impl<'a> Body<'a> for Intvar {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Intvar {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let kind = match cursor.u8()? {
             1 => IntvarKind::LastInsertId,
             2 => IntvarKind::InsertId,
@@ -40,7 +40,7 @@ impl<'a> Body<'a> for Intvar {
         Ok(Self { kind, value: cursor.u64()? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(match self.kind {
             IntvarKind::LastInsertId => 1,
             IntvarKind::InsertId => 2,

@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 
 /// Block of a file for `LOAD DATA`: the first one (Begin_load_query) or a later one (Append_block).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub struct LoadBlock<'a> {
 // size  field
 //    4  file_id
 //    *  block: to the end of the body
-impl<'a> Body<'a> for LoadBlock<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for LoadBlock<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { file_id: cursor.u32()?, block: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.file_id.to_le_bytes());
         out.extend_from_slice(self.block);
         Ok(())

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, EncodeError, narrow};
-use crate::event::{Body, Context};
+use crate::error::{DecodeError, EncodeError, checked_number};
+use crate::event::{BodyContext, EventBody};
 use crate::events::query::{Query, QueryHead};
 use crate::events::rows::Rows;
-use crate::events::xa_prepare::Xid128;
+use crate::events::xa_prepare::XaXid;
 use crate::mariadb;
 
 /// GTID of MariaDB, shown as `domain-server-number`.
@@ -85,7 +85,7 @@ pub struct MariadbGtidDetails<'a> {
     /// Number shared by transactions that committed as a group.
     pub commit_id: Option<u64>,
     /// XA transaction that is prepared or completed.
-    pub xid: Option<Xid128<'a>>,
+    pub xid: Option<XaXid<'a>>,
     /// More flags since 10.5: 1 several engines, 2 ALTER starts, 4 ALTER commits, 8 ALTER rolls back.
     pub extra_flags: u8,
     /// Number of engines besides the first.
@@ -120,10 +120,10 @@ impl<'a> MariadbGtidDetails<'a> {
     }
 }
 
-fn xid<'a>(cursor: &mut Cursor<'a>) -> Result<Xid128<'a>, DecodeError> {
+fn xid<'a>(cursor: &mut Cursor<'a>) -> Result<XaXid<'a>, DecodeError> {
     let format_id = cursor.u32()?.cast_signed();
     let (gtrid_size, bqual_size) = (usize::from(cursor.u8()?), usize::from(cursor.u8()?));
-    Ok(Xid128 { format_id, gtrid: cursor.bytes(gtrid_size)?, bqual: cursor.bytes(bqual_size)? })
+    Ok(XaXid { format_id, gtrid: cursor.bytes(gtrid_size)?, bqual: cursor.bytes(bqual_size)? })
 }
 
 // size  field
@@ -131,8 +131,8 @@ fn xid<'a>(cursor: &mut Cursor<'a>) -> Result<Xid128<'a>, DecodeError> {
 //    4  domain_id
 //    1  flags
 //    *  details: to the end of the body
-impl<'a> Body<'a> for MariadbGtidEvent<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for MariadbGtidEvent<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             sequence_number: cursor.u64()?,
             domain_id: cursor.u32()?,
@@ -141,7 +141,7 @@ impl<'a> Body<'a> for MariadbGtidEvent<'a> {
         })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.sequence_number.to_le_bytes());
         out.extend_from_slice(&self.domain_id.to_le_bytes());
         out.push(self.flags);
@@ -175,12 +175,12 @@ impl<'a> MariadbGtidList<'a> {
 // size  field
 //    4  count_and_flags
 //    *  entries: to the end of the body
-impl<'a> Body<'a> for MariadbGtidList<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for MariadbGtidList<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { count_and_flags: cursor.u32()?, entries: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.count_and_flags.to_le_bytes());
         out.extend_from_slice(self.entries);
         Ok(())
@@ -198,12 +198,12 @@ pub struct MariadbAnnotateRows<'a> {
 
 // size  field
 //    *  sql: to the end of the body
-impl<'a> Body<'a> for MariadbAnnotateRows<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for MariadbAnnotateRows<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { sql: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.sql);
         Ok(())
     }
@@ -224,14 +224,14 @@ pub struct MariadbBinlogCheckpoint<'a> {
 // size  field
 //    4  size of file
 //    *  file
-impl<'a> Body<'a> for MariadbBinlogCheckpoint<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for MariadbBinlogCheckpoint<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let size = cursor.u32()? as usize;
         Ok(Self { file: cursor.bytes(size)?, rest: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let size = narrow("size of the file's name", self.file.len() as u64, u32::MAX)?;
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let size = checked_number("size of the file's name", self.file.len() as u64, u32::MAX)?;
         out.extend_from_slice(&size.to_le_bytes());
         out.extend_from_slice(self.file);
         out.extend_from_slice(self.rest);
@@ -256,12 +256,12 @@ pub struct MariadbStartEncryption<'a> {
 //    1  scheme
 //    4  key_version
 //    *  nonce: to the end of the body
-impl<'a> Body<'a> for MariadbStartEncryption<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for MariadbStartEncryption<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { scheme: cursor.u8()?, key_version: cursor.u32()?, nonce: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(self.scheme);
         out.extend_from_slice(&self.key_version.to_le_bytes());
         out.extend_from_slice(self.nonce);
@@ -291,13 +291,13 @@ impl MariadbQueryCompressed<'_> {
     }
 }
 
-impl<'a> Body<'a> for MariadbQueryCompressed<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for MariadbQueryCompressed<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let head = QueryHead::decode(cursor)?;
         Ok(Self { query: Query::decode_after(&head, cursor)? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.query.encode_head(out)?;
         self.query.encode_after(out);
         Ok(())
@@ -314,12 +314,12 @@ pub struct MariadbRowsCompressed<'a> {
     pub rows: Rows<'a>,
 }
 
-impl<'a> Body<'a> for MariadbRowsCompressed<'a> {
-    fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for MariadbRowsCompressed<'a> {
+    fn decode(cursor: &mut Cursor<'a>, context: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { rows: Rows::decode(cursor, context)? })
     }
 
-    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, context: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.rows.encode(context, out)
     }
 }

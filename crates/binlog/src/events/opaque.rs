@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 
 /// Body that is not decoded: of an obsolete event, or of an event without fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,12 +13,12 @@ pub struct Opaque<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Body<'a> for Opaque<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Opaque<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { body: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.body);
         Ok(())
     }
@@ -35,12 +35,12 @@ pub struct Unknown<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Body<'a> for Unknown<'a> {
-    fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Unknown<'a> {
+    fn decode(cursor: &mut Cursor<'a>, context: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { code: context.event_type.code(), body: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.body);
         Ok(())
     }

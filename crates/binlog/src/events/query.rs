@@ -1,8 +1,8 @@
 //! Statement with its session variables.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, EncodeError, Reason, narrow};
-use crate::event::{Body, Context};
+use crate::error::{DecodeError, DecodeReason, EncodeError, checked_number};
+use crate::event::{BodyContext, EventBody};
 
 /// Statement with its session variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl<'a> Query<'a> {
             0 => {}
             byte => {
                 let (field, found) = ("end of the database's name", u64::from(byte));
-                return Err(DecodeError::new(end, Reason::Unexpected { field, found, wanted: "0" }));
+                return Err(DecodeError::new(end, DecodeReason::Unexpected { field, found, wanted: "0" }));
             }
         }
         Ok(Self {
@@ -79,8 +79,10 @@ impl<'a> Query<'a> {
     }
 
     pub(crate) fn encode_head(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let database_size = narrow("size of the database's name", self.database.len() as u64, u8::MAX)?;
-        let status_size = narrow("size of the session variables", self.status.bytes.len() as u64, u16::MAX)?;
+        let database_size =
+            checked_number("size of the database's name", self.database.len() as u64, u8::MAX)?;
+        let status_size =
+            checked_number("size of the session variables", self.status.bytes.len() as u64, u16::MAX)?;
         out.extend_from_slice(&self.thread_id.to_le_bytes());
         out.extend_from_slice(&self.exec_time.to_le_bytes());
         out.push(database_size);
@@ -97,13 +99,13 @@ impl<'a> Query<'a> {
     }
 }
 
-impl<'a> Body<'a> for Query<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Query<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let head = QueryHead::decode(cursor)?;
         Self::decode_after(&head, cursor)
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.encode_head(out)?;
         self.encode_after(out);
         Ok(())

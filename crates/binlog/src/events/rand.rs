@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 
 /// Seeds of `RAND()` in the next statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +17,12 @@ pub struct Rand {
 // size  field
 //    8  seed1
 //    8  seed2
-impl<'a> Body<'a> for Rand {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Rand {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { seed1: cursor.u64()?, seed2: cursor.u64()? })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.seed1.to_le_bytes());
         out.extend_from_slice(&self.seed2.to_le_bytes());
         Ok(())

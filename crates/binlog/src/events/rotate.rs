@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 
 /// Rotation to the next file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub struct Rotate<'a> {
 // size  field
 //    8  position
 //    *  file: to the end of the body
-impl<'a> Body<'a> for Rotate<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Rotate<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { position: cursor.u64()?, file: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(&self.position.to_le_bytes());
         out.extend_from_slice(self.file);
         Ok(())

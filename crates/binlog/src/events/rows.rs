@@ -1,8 +1,8 @@
 //! Row changes of one table.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
-use crate::error::{DecodeError, EncodeError, Reason, narrow, same_size};
-use crate::event::{Body, Context, Event, EventType};
+use crate::error::{DecodeError, DecodeReason, EncodeError, check_size, checked_number};
+use crate::event::{BodyContext, Event, EventBody, EventType};
 use crate::events::table_map::{put_table_id, table_id};
 use crate::header::HEADER_SIZE;
 
@@ -110,8 +110,8 @@ impl ColumnSet<'_> {
 //    *  columns
 //    *  columns_after: updates only
 //    *  rows: to the end of the body
-impl<'a> Body<'a> for Rows<'a> {
-    fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for Rows<'a> {
+    fn decode(cursor: &mut Cursor<'a>, context: BodyContext<'_>) -> Result<Self, DecodeError> {
         let (kind, version) = shape(context);
         let table_id = table_id(cursor, context)?;
         let flags = RowsFlags(cursor.u16()?);
@@ -130,20 +130,20 @@ impl<'a> Body<'a> for Rows<'a> {
         Ok(Self { kind, table_id, flags, extra, column_count, columns, columns_after, rows })
     }
 
-    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, context: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let (kind, version) = shape(context);
         put_table_id(out, self.table_id, context)?;
         out.extend_from_slice(&self.flags.0.to_le_bytes());
         let extra = self.extra.unwrap_or_default();
         match version {
-            RowsVersion::One => same_size("extra", extra.len(), 0)?,
+            RowsVersion::One => check_size("extra", extra.len(), 0)?,
             RowsVersion::Two => put_extra(out, extra)?,
         }
         put_lenenc(out, self.column_count);
         let set_size = set_size(self.column_count);
         let after = self.columns_after.map_or(&[][..], |columns| columns.bits);
-        same_size("columns", self.columns.bits.len(), set_size)?;
-        same_size("columns_after", after.len(), if kind.has_after() { set_size } else { 0 })?;
+        check_size("columns", self.columns.bits.len(), set_size)?;
+        check_size("columns_after", after.len(), if kind.has_after() { set_size } else { 0 })?;
         out.extend_from_slice(self.columns.bits);
         out.extend_from_slice(after);
         out.extend_from_slice(self.rows);
@@ -159,13 +159,13 @@ fn extra<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], DecodeError> {
         Some(size) => cursor.bytes(usize::from(size)),
         None => {
             let (field, found) = ("size of the extra fields", u64::from(size));
-            Err(here.error(Reason::Unexpected { field, found, wanted: "2 or more" }))
+            Err(here.error(DecodeReason::Unexpected { field, found, wanted: "2 or more" }))
         }
     }
 }
 
 fn put_extra(out: &mut Vec<u8>, extra: &[u8]) -> Result<(), EncodeError> {
-    let size = narrow("size of the extra fields", extra.len() as u64 + 2, u16::MAX)?;
+    let size = checked_number("size of the extra fields", extra.len() as u64 + 2, u16::MAX)?;
     out.extend_from_slice(&size.to_le_bytes());
     out.extend_from_slice(extra);
     Ok(())
@@ -207,14 +207,14 @@ enum RowsVersion {
 }
 
 /// Returns kind and version of the current event, which is always a rows event.
-fn shape(context: Context<'_>) -> (RowsKind, RowsVersion) {
+fn shape(context: BodyContext<'_>) -> (RowsKind, RowsVersion) {
     context.event_type.rows_shape().unwrap_or((RowsKind::Write, RowsVersion::Two))
 }
 impl<'a> Event<'a> {
     /// Converts version 1 rows to version 2, without extra fields; returns other events unchanged. Servers since 8.4
-    /// reject version 1. The converted events need the format [`Format::with_rows_v2`].
+    /// reject version 1. The converted events need the format [`EventFormat::with_rows_v2`].
     ///
-    /// [`Format::with_rows_v2`]: crate::Format::with_rows_v2
+    /// [`EventFormat::with_rows_v2`]: crate::EventFormat::with_rows_v2
     #[must_use]
     pub fn with_rows_v2(self) -> Self {
         let upgraded = |rows: Rows<'a>| Rows { extra: Some(&[]), ..rows };

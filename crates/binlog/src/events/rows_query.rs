@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 
 /// Statement of the rows that follow, for information only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,12 +18,12 @@ pub struct RowsQuery<'a> {
 // size  field
 //    1  size_low
 //    *  sql: to the end of the body
-impl<'a> Body<'a> for RowsQuery<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for RowsQuery<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self { size_low: cursor.u8()?, sql: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.push(self.size_low);
         out.extend_from_slice(self.sql);
         Ok(())

@@ -1,8 +1,8 @@
 //! Table map: name and columns of the table in the rows events that follow.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
-use crate::error::{DecodeError, EncodeError, narrow, same_size};
-use crate::event::{Body, Context};
+use crate::error::{DecodeError, EncodeError, check_size, checked_number};
+use crate::event::{BodyContext, EventBody};
 use crate::format::Flavour;
 use crate::header::HEADER_SIZE;
 
@@ -67,8 +67,8 @@ impl TableMap<'_> {
 //    *  size of metadata: lenenc, then metadata
 //    *  nullable
 //    *  optional: to the end of the body
-impl<'a> Body<'a> for TableMap<'a> {
-    fn decode(cursor: &mut Cursor<'a>, context: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for TableMap<'a> {
+    fn decode(cursor: &mut Cursor<'a>, context: BodyContext<'_>) -> Result<Self, DecodeError> {
         let table_id = table_id(cursor, context)?;
         let flags = cursor.u16()?;
         let database = name(cursor)?;
@@ -81,8 +81,8 @@ impl<'a> Body<'a> for TableMap<'a> {
         Ok(Self { table_id, flags, database, table, column_types, metadata, nullable, optional, flavour })
     }
 
-    fn encode(&self, context: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        same_size("nullable", self.nullable.len(), self.column_types.len().div_ceil(8))?;
+    fn encode(&self, context: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        check_size("nullable", self.nullable.len(), self.column_types.len().div_ceil(8))?;
         put_table_id(out, self.table_id, context)?;
         out.extend_from_slice(&self.flags.to_le_bytes());
         for name in [self.database, self.table] {
@@ -101,7 +101,7 @@ impl<'a> Body<'a> for TableMap<'a> {
 }
 
 /// Reads the number of a table: 6 bytes, or 4 if the format states a fixed part of 6 bytes.
-pub(crate) fn table_id(cursor: &mut Cursor<'_>, context: Context<'_>) -> Result<u64, DecodeError> {
+pub(crate) fn table_id(cursor: &mut Cursor<'_>, context: BodyContext<'_>) -> Result<u64, DecodeError> {
     match table_id_size(context) {
         4 => cursor.u32().map(u64::from),
         _ => cursor.u48(),
@@ -109,14 +109,14 @@ pub(crate) fn table_id(cursor: &mut Cursor<'_>, context: Context<'_>) -> Result<
 }
 
 /// Appends the number of a table as [`table_id`] reads it.
-pub(crate) fn put_table_id(out: &mut Vec<u8>, id: u64, context: Context<'_>) -> Result<(), EncodeError> {
+pub(crate) fn put_table_id(out: &mut Vec<u8>, id: u64, context: BodyContext<'_>) -> Result<(), EncodeError> {
     let size = table_id_size(context);
-    narrow("table_id", id, (1_u64 << (8 * size)) - 1)?;
+    checked_number("table_id", id, (1_u64 << (8 * size)) - 1)?;
     out.extend_from_slice(&id.to_le_bytes()[..size]);
     Ok(())
 }
 
-fn table_id_size(context: Context<'_>) -> usize {
+fn table_id_size(context: BodyContext<'_>) -> usize {
     match context.format.post_header_size(context.event_type) {
         Some(6) => 4,
         _ => 6,

@@ -1,8 +1,8 @@
 //! Input for the certification of a transaction in a replication group.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, EncodeError, narrow};
-use crate::event::{Body, Context};
+use crate::error::{DecodeError, EncodeError, checked_number};
+use crate::event::{BodyContext, EventBody};
 
 /// Input for the certification of a transaction in a replication group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub struct TransactionContext<'a> {
 //    *  server_uuid
 //    *  snapshot_version
 //    *  items: to the end of the body
-impl<'a> Body<'a> for TransactionContext<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for TransactionContext<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let uuid_size = usize::from(cursor.u8()?);
         let thread_id = cursor.u32()?;
         let gtid_specified = cursor.u8()?;
@@ -56,11 +56,12 @@ impl<'a> Body<'a> for TransactionContext<'a> {
         })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        out.push(narrow("size of the server's UUID", self.server_uuid.len() as u64, u8::MAX)?);
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.push(checked_number("size of the server's UUID", self.server_uuid.len() as u64, u8::MAX)?);
         out.extend_from_slice(&self.thread_id.to_le_bytes());
         out.push(self.gtid_specified);
-        let size = narrow("size of the snapshot version", self.snapshot_version.len() as u64, u32::MAX)?;
+        let size =
+            checked_number("size of the snapshot version", self.snapshot_version.len() as u64, u32::MAX)?;
         out.extend_from_slice(&size.to_le_bytes());
         out.extend_from_slice(&self.write_set_count.to_le_bytes());
         out.extend_from_slice(&self.read_set_count.to_le_bytes());

@@ -1,8 +1,8 @@
 //! Compressed transactions.
 
 use crate::cursor::{Cursor, lenenc_size, put_lenenc};
-use crate::error::{DecodeError, EncodeError, Reason};
-use crate::event::{Body, Context};
+use crate::error::{DecodeError, DecodeReason, EncodeError};
+use crate::event::{BodyContext, EventBody};
 
 /// Compressed transaction in one event: all events after its GTID event, commit included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +132,8 @@ impl PayloadFields {
 // size  field
 //    *  fields
 //    *  payload
-impl<'a> Body<'a> for TransactionPayload<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for TransactionPayload<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let start = cursor.rest();
         let PayloadFields { compression, payload_size, uncompressed_size } = PayloadFields::decode(cursor)?;
         let fields = &start[..start.len() - cursor.rest().len()];
@@ -141,7 +141,7 @@ impl<'a> Body<'a> for TransactionPayload<'a> {
         Ok(Self { compression, uncompressed_size, fields, payload, rest: cursor.take_rest() })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.fields);
         out.extend_from_slice(self.payload);
         out.extend_from_slice(self.rest);
@@ -150,14 +150,14 @@ impl<'a> Body<'a> for TransactionPayload<'a> {
 }
 
 fn missing(at: &Cursor<'_>, field: &'static str) -> DecodeError {
-    at.error(Reason::Unexpected { field, found: 0, wanted: "a mandatory field" })
+    at.error(DecodeReason::Unexpected { field, found: 0, wanted: "a mandatory field" })
 }
 
 #[cfg(test)]
 mod tests {
     use super::{PayloadCompression, PayloadFields, TransactionPayload};
     use crate::cursor::Cursor;
-    use crate::error::{DecodeError, Reason};
+    use crate::error::{DecodeError, DecodeReason};
 
     fn check(bytes: &[u8], wanted: Result<(PayloadCompression, u64, Option<u64>), DecodeError>) {
         let found = PayloadFields::decode(&mut Cursor::new(bytes));
@@ -175,11 +175,14 @@ mod tests {
         let large = [99, 2, 1, 2, 2, 1, 0, 1, 9, 0xfe, 0, 0, 0, 0, 1, 0, 0, 0, 0];
         check(&large, Ok((Zstd, 1 << 32, Option::None)));
         let missing = |offset, field| {
-            Err(DecodeError::new(offset, Reason::Unexpected { field, found: 0, wanted: "a mandatory field" }))
+            Err(DecodeError::new(
+                offset,
+                DecodeReason::Unexpected { field, found: 0, wanted: "a mandatory field" },
+            ))
         };
         check(&[2, 1, 0, 0], missing(0, "payload size"));
         check(&[1, 1, 9, 0], missing(0, "payload compression"));
-        check(&[1, 2, 9], Err(DecodeError::new(2, Reason::Short { wanted: 2, found: 1 })));
+        check(&[1, 2, 9], Err(DecodeError::new(2, DecodeReason::Short { wanted: 2, found: 1 })));
     }
 
     #[test]

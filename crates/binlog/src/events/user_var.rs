@@ -1,8 +1,8 @@
 //! User variable of the next statement.
 
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, EncodeError, narrow};
-use crate::event::{Body, Context};
+use crate::error::{DecodeError, EncodeError, checked_number};
+use crate::event::{BodyContext, EventBody};
 
 /// User variable of the next statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,13 +12,13 @@ pub struct UserVar<'a> {
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::text"))]
     pub name: &'a [u8],
     /// Value; `None` for NULL.
-    pub value: Option<UserValue<'a>>,
+    pub value: Option<UserVarValue<'a>>,
 }
 
 /// Value of a user variable, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct UserValue<'a> {
+pub struct UserVarValue<'a> {
     /// Type: 0 string, 1 real (8 bytes), 2 integer (8 bytes), 3 row, 4 decimal (precision, scale, then the binary
     /// form of a column).
     pub kind: u8,
@@ -32,7 +32,7 @@ pub struct UserValue<'a> {
     pub flags: &'a [u8],
 }
 
-impl UserValue<'_> {
+impl UserVarValue<'_> {
     /// Kind: text, in the collation's character set.
     pub const STRING: u8 = 0;
     /// Kind: a DOUBLE of eight bytes.
@@ -59,8 +59,8 @@ impl UserValue<'_> {
 //    4  size of value
 //    *  value
 //  0-1  flags
-impl<'a> Body<'a> for UserVar<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for UserVar<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         let name_size = cursor.u32()? as usize;
         let name = cursor.bytes(name_size)?;
         if cursor.u8()? != 0 {
@@ -71,11 +71,11 @@ impl<'a> Body<'a> for UserVar<'a> {
         let value_size = cursor.u32()? as usize;
         let bytes = cursor.bytes(value_size)?;
         let flags = cursor.take_rest();
-        Ok(Self { name, value: Some(UserValue { kind, collation, bytes, flags }) })
+        Ok(Self { name, value: Some(UserVarValue { kind, collation, bytes, flags }) })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let name_size = narrow("size of a variable's name", self.name.len() as u64, u32::MAX)?;
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let name_size = checked_number("size of a variable's name", self.name.len() as u64, u32::MAX)?;
         out.extend_from_slice(&name_size.to_le_bytes());
         out.extend_from_slice(self.name);
         let Some(value) = self.value else {
@@ -84,7 +84,7 @@ impl<'a> Body<'a> for UserVar<'a> {
         };
         out.extend_from_slice(&[0, value.kind]);
         out.extend_from_slice(&value.collation.to_le_bytes());
-        let value_size = narrow("size of a variable's value", value.bytes.len() as u64, u32::MAX)?;
+        let value_size = checked_number("size of a variable's value", value.bytes.len() as u64, u32::MAX)?;
         out.extend_from_slice(&value_size.to_le_bytes());
         out.extend_from_slice(value.bytes);
         out.extend_from_slice(value.flags);

@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, EncodeError};
-use crate::event::{Body, Context};
+use crate::event::{BodyContext, EventBody};
 
 /// Change of the members of a replication group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ impl<'a> ViewChange<'a> {
 //    8  sequence_number
 //    4  certification_count
 //    *  certification: to the end of the body
-impl<'a> Body<'a> for ViewChange<'a> {
-    fn decode(cursor: &mut Cursor<'a>, _: Context<'_>) -> Result<Self, DecodeError> {
+impl<'a> EventBody<'a> for ViewChange<'a> {
+    fn decode(cursor: &mut Cursor<'a>, _: BodyContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             view_id: cursor.array_ref()?,
             sequence_number: cursor.u64()?,
@@ -43,7 +43,7 @@ impl<'a> Body<'a> for ViewChange<'a> {
         })
     }
 
-    fn encode(&self, _: Context<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, _: BodyContext<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         out.extend_from_slice(self.view_id);
         out.extend_from_slice(&self.sequence_number.to_le_bytes());
         out.extend_from_slice(&self.certification_count.to_le_bytes());

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::cursor::{Cursor, put_varlen};
-use crate::error::{DecodeError, Reason};
-use crate::gtid::{Gno, Tag, Tsid, Uuid};
-use crate::gtid_set::{GtidSet, Interval};
+use crate::error::{DecodeError, DecodeReason};
+use crate::gtid::{Gno, GtidTag, Tsid, Uuid};
+use crate::gtid_set::{GtidInterval, GtidSet};
 
 /// Binary format of a GTID set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,17 +47,18 @@ impl GtidSet {
             0 => (GtidSetFormat::Untagged, head),
             1 if head & 0xff == 1 => (GtidSetFormat::Tagged, head >> TAGGED_COUNT_SHIFT & TAGGED_COUNT_MAX),
             1 => {
-                let reason = Reason::Differs { field: "GTID set format", found: head & 0xff, wanted: 1 };
+                let reason =
+                    DecodeReason::Differs { field: "GTID set format", found: head & 0xff, wanted: 1 };
                 return Err(DecodeError::new(0, reason));
             }
             _ => {
                 return Err(DecodeError::new(
                     7,
-                    Reason::Unsupported { what: "a GTID set of an unknown format" },
+                    DecodeReason::Unsupported { what: "a GTID set of an unknown format" },
                 ));
             }
         };
-        let mut lists: BTreeMap<Tsid, Vec<Interval>> = BTreeMap::new();
+        let mut lists: BTreeMap<Tsid, Vec<GtidInterval>> = BTreeMap::new();
         for _ in 0..count {
             let tsid = decode_tsid(&mut cursor, format)?;
             let list = decode_intervals(&mut cursor)?;
@@ -69,7 +70,7 @@ impl GtidSet {
             }
         }
         cursor.finish()?;
-        Ok(Self::of_lists(lists))
+        Ok(Self::from_lists(lists))
     }
 
     /// Appends the set as in a Previous_gtids event. The untagged format omits sources with tags.
@@ -107,35 +108,35 @@ impl GtidSet {
 fn decode_tsid(cursor: &mut Cursor<'_>, format: GtidSetFormat) -> Result<Tsid, DecodeError> {
     let uuid = Uuid::from_bytes(cursor.array()?);
     if format == GtidSetFormat::Untagged {
-        return Ok(Tsid { uuid, tag: Tag::NONE });
+        return Ok(Tsid { uuid, tag: GtidTag::NONE });
     }
     let start = cursor.clone();
     let size = cursor.varlen()?;
     let tag = cursor.bytes(usize::try_from(size).unwrap_or(usize::MAX))?;
     let wanted = "a letter or underscore, then letters, digits, underscores, 32 at most";
-    let tag =
-        Tag::new(tag).ok_or_else(|| start.error(Reason::Unexpected { field: "tag", found: size, wanted }))?;
+    let tag = GtidTag::new(tag)
+        .ok_or_else(|| start.error(DecodeReason::Unexpected { field: "tag", found: size, wanted }))?;
     Ok(Tsid { uuid, tag })
 }
 
-fn decode_intervals(cursor: &mut Cursor<'_>) -> Result<Vec<Interval>, DecodeError> {
+fn decode_intervals(cursor: &mut Cursor<'_>) -> Result<Vec<GtidInterval>, DecodeError> {
     let count = cursor.u64()?;
     // The count may be false: allocate only for the bytes that are there.
     let room = usize::try_from(count).unwrap_or(usize::MAX).min(cursor.rest().len() / 16);
-    let mut list: Vec<Interval> = Vec::with_capacity(room);
+    let mut list: Vec<GtidInterval> = Vec::with_capacity(room);
     for _ in 0..count {
         let at = cursor.clone();
         let (start, end) = (cursor.u64()?, cursor.u64()?);
         let after = list.last().map_or(0, |last| last.end);
         if start <= after {
             let wanted = "more than the end of the previous interval";
-            return Err(at.error(Reason::Unexpected { field: "interval start", found: start, wanted }));
+            return Err(at.error(DecodeReason::Unexpected { field: "interval start", found: start, wanted }));
         }
         if end <= start || end > Gno::MAX + 1 {
             let wanted = "more than its start, and less than 2^63";
-            return Err(at.error(Reason::Unexpected { field: "interval end", found: end, wanted }));
+            return Err(at.error(DecodeReason::Unexpected { field: "interval end", found: end, wanted }));
         }
-        list.push(Interval { start, end });
+        list.push(GtidInterval { start, end });
     }
     Ok(list)
 }
@@ -146,7 +147,7 @@ mod tests {
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     use super::{GtidSet, GtidSetFormat};
-    use crate::error::Reason;
+    use crate::error::DecodeReason;
 
     fn check(text: &str, format: GtidSetFormat, bytes: &[u8]) {
         let set: GtidSet = text.parse().unwrap();
@@ -214,33 +215,40 @@ mod tests {
 
     #[test]
     fn faults() {
-        let check = |bytes: &[u8], offset, is_right: fn(&Reason) -> bool| {
+        let check = |bytes: &[u8], offset, is_right: fn(&DecodeReason) -> bool| {
             let error = GtidSet::decode(bytes).unwrap_err();
             assert!(error.offset == offset && is_right(&error.reason), "{error}");
         };
         let none = [0_u8].as_slice();
         let good = tagged_with(none, &[[1, 4]]);
-        check(&good[..7], 0, |reason| matches!(reason, Reason::Short { .. }));
-        check(&good[..good.len() - 1], good.len() - 8, |reason| matches!(reason, Reason::Short { .. }));
+        check(&good[..7], 0, |reason| matches!(reason, DecodeReason::Short { .. }));
+        check(&good[..good.len() - 1], good.len() - 8, |reason| matches!(reason, DecodeReason::Short { .. }));
         check(&[&good[..], none].concat(), good.len(), |reason| {
-            matches!(reason, Reason::Trailing { count: 1 })
+            matches!(reason, DecodeReason::Trailing { count: 1 })
         });
-        check(&[2, 0, 0, 0, 0, 0, 0, 2], 7, |reason| matches!(reason, Reason::Unsupported { .. }));
-        check(&[2, 0, 0, 0, 0, 0, 0, 1], 0, |reason| matches!(reason, Reason::Differs { found: 2, .. }));
+        check(&[2, 0, 0, 0, 0, 0, 0, 2], 7, |reason| matches!(reason, DecodeReason::Unsupported { .. }));
+        check(&[2, 0, 0, 0, 0, 0, 0, 1], 0, |reason| {
+            matches!(reason, DecodeReason::Differs { found: 2, .. })
+        });
         // False counts: 2^48 - 1 sources, and 2^64 - 1 intervals.
-        check(&[1, 255, 255, 255, 255, 255, 255, 1], 8, |reason| matches!(reason, Reason::Short { .. }));
+        check(&[1, 255, 255, 255, 255, 255, 255, 1], 8, |reason| {
+            matches!(reason, DecodeReason::Short { .. })
+        });
         let mut large = good.clone();
         large[25..33].fill(255);
-        check(&large, good.len(), |reason| matches!(reason, Reason::Short { .. }));
-        let start = |reason: &Reason| matches!(reason, Reason::Unexpected { field: "interval start", .. });
-        let end = |reason: &Reason| matches!(reason, Reason::Unexpected { field: "interval end", .. });
+        check(&large, good.len(), |reason| matches!(reason, DecodeReason::Short { .. }));
+        let start = |reason: &DecodeReason| {
+            matches!(reason, DecodeReason::Unexpected { field: "interval start", .. })
+        };
+        let end =
+            |reason: &DecodeReason| matches!(reason, DecodeReason::Unexpected { field: "interval end", .. });
         check(&tagged_with(none, &[[0, 4]]), 33, start);
         check(&tagged_with(none, &[[1, 4], [4, 5]]), 49, start);
         check(&tagged_with(none, &[[1, 4], [2, 9]]), 49, start);
         check(&tagged_with(none, &[[4, 4]]), 33, end);
         check(&tagged_with(none, &[[4, 1 << 63]]), 33, end);
         check(&tagged_with(&[2, b'1'], &[[1, 4]]), 24, |reason| {
-            matches!(reason, Reason::Unexpected { field: "tag", .. })
+            matches!(reason, DecodeReason::Unexpected { field: "tag", .. })
         });
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::gtid::{Gno, Gtid, Tag, Tsid, Uuid};
-use crate::gtid_set::{GtidSet, Interval, union};
+use crate::gtid::{Gno, Gtid, GtidTag, Tsid, Uuid};
+use crate::gtid_set::{GtidInterval, GtidSet, union};
 
 impl fmt::Display for GtidSet {
     /// Writes the set as a server does: `uuid:1-5:7:tag:1-3`, one line per UUID, with a comma at the end of all lines
@@ -15,11 +15,11 @@ impl fmt::Display for GtidSet {
     }
 }
 
-/// GTID set in the form of mysqlbinlog's comments: see [`GtidSet::commented`].
+/// GTID set in the form of mysqlbinlog's comments: see [`GtidSet::to_comment`].
 #[derive(Clone, Copy, Debug)]
-pub struct Commented<'s>(&'s GtidSet);
+pub struct GtidSetComment<'s>(&'s GtidSet);
 
-impl fmt::Display for Commented<'_> {
+impl fmt::Display for GtidSetComment<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("# ")?;
         match self.0.is_empty() {
@@ -32,8 +32,8 @@ impl fmt::Display for Commented<'_> {
 impl GtidSet {
     /// Returns the set in the form of mysqlbinlog's comments: each line begins with `# `, and the empty set is `#
     /// [empty]`.
-    pub const fn commented(&self) -> Commented<'_> {
-        Commented(self)
+    pub const fn to_comment(&self) -> GtidSetComment<'_> {
+        GtidSetComment(self)
     }
 
     fn write_lines(&self, out: &mut fmt::Formatter<'_>, separator: &str) -> fmt::Result {
@@ -92,14 +92,14 @@ impl GtidSet {
     ///
     /// Fails for text that the server rejects.
     pub fn parse(text: &[u8]) -> Result<Self, GtidTextError> {
-        let mut scanner = Scanner { text, offset: 0 };
-        let mut lists: BTreeMap<Tsid, Vec<Interval>> = BTreeMap::new();
+        let mut scanner = GtidScanner { text, offset: 0 };
+        let mut lists: BTreeMap<Tsid, Vec<GtidInterval>> = BTreeMap::new();
         loop {
             while scanner.take(b',') {}
             if scanner.is_at_end() {
                 break;
             }
-            let mut tsid = Tsid { uuid: scanner.uuid()?, tag: Tag::NONE };
+            let mut tsid = Tsid { uuid: scanner.uuid()?, tag: GtidTag::NONE };
             while scanner.take(b':') {
                 match scanner.tag()? {
                     Some(tag) => tsid.tag = tag,
@@ -134,9 +134,9 @@ impl FromStr for Gtid {
 
     /// Parses `uuid:number` or `uuid:tag:number`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut scanner = Scanner { text: text.as_bytes(), offset: 0 };
-        let mut tsid = Tsid { uuid: scanner.uuid()?, tag: Tag::NONE };
-        let colon = |scanner: &mut Scanner<'_>| match scanner.take(b':') {
+        let mut scanner = GtidScanner { text: text.as_bytes(), offset: 0 };
+        let mut tsid = Tsid { uuid: scanner.uuid()?, tag: GtidTag::NONE };
+        let colon = |scanner: &mut GtidScanner<'_>| match scanner.take(b':') {
             true => Ok(()),
             false => Err(scanner.error("a colon")),
         };
@@ -154,12 +154,12 @@ impl FromStr for Gtid {
 }
 
 /// Tokenizer for the text of GTIDs and sets. White space before each token is skipped.
-struct Scanner<'t> {
+struct GtidScanner<'t> {
     text: &'t [u8],
     offset: usize,
 }
 
-impl<'t> Scanner<'t> {
+impl<'t> GtidScanner<'t> {
     fn skip_space(&mut self) {
         let space = |byte: &&u8| matches!(byte, b' ' | b'\t'..=b'\r');
         self.offset += self.text[self.offset..].iter().take_while(space).count();
@@ -194,14 +194,14 @@ impl<'t> Scanner<'t> {
     }
 
     /// Reads a tag; `None` if a number is next.
-    fn tag(&mut self) -> Result<Option<Tag>, GtidTextError> {
+    fn tag(&mut self) -> Result<Option<GtidTag>, GtidTextError> {
         self.skip_space();
         let at = self.offset;
         let wanted = "a number, or a tag of 32 letters, digits and underscores at most";
         match self.text.get(at) {
             Some(byte) if byte.is_ascii_digit() => Ok(None),
             Some(byte) if byte.is_ascii_alphabetic() || *byte == b'_' => {
-                let tag = Tag::new(self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+                let tag = GtidTag::new(self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
                 tag.map(Some).ok_or(GtidTextError { offset: at, wanted })
             }
             _ => Err(GtidTextError { offset: at, wanted }),
@@ -209,7 +209,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Reads an interval: one number, or two separated by a dash. `None` if the second is smaller.
-    fn interval(&mut self) -> Result<Option<Interval>, GtidTextError> {
+    fn interval(&mut self) -> Result<Option<GtidInterval>, GtidTextError> {
         let first = self.first()?;
         if !self.take(b'-') {
             return Ok(Some(first.into()));
@@ -220,7 +220,7 @@ impl<'t> Scanner<'t> {
         match self.number() {
             Some(0) => Ok(None),
             Some(last) => match Gno::new(last) {
-                Some(last) => Ok(Interval::new(first, last)),
+                Some(last) => Ok(GtidInterval::new(first, last)),
                 None => Err(GtidTextError { offset: at, wanted }),
             },
             None => Err(GtidTextError { offset: at, wanted }),
@@ -334,7 +334,7 @@ mod tests {
     fn comments() {
         let check = |text: &str, wanted: &str| {
             let set: GtidSet = long(text).parse().unwrap();
-            assert_eq!(set.commented().to_string(), long(wanted).to_ascii_lowercase());
+            assert_eq!(set.to_comment().to_string(), long(wanted).to_ascii_lowercase());
         };
         check("", "# [empty]");
         check("@:1", "# @:1");

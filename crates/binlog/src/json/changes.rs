@@ -1,11 +1,11 @@
 //! Partial updates of JSON documents: the changes that turn the old document into the new one.
 
-use super::edit::Node;
-use super::path::Leg;
-use super::{Json, path};
+use super::edit::DocumentNode;
+use super::path::JsonPathLeg;
+use super::{JsonDocument, path};
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
-use crate::error::Reason;
+use crate::error::DecodeReason;
 
 /// Maximum number of steps in a path: servers reject deeper documents. Bounds recursion.
 pub(super) const PATH_LEGS_MAX: usize = super::DEPTH_MAX;
@@ -26,7 +26,7 @@ pub struct JsonChange<'a> {
     /// Path of the changed value, as written: `$.name[3]`.
     pub path: &'a [u8],
     /// New value; `None` for removals.
-    pub value: Option<Json<'a>>,
+    pub value: Option<JsonDocument<'a>>,
 }
 
 /// Kind of a JSON change.
@@ -72,14 +72,14 @@ impl<'a> JsonChanges<'a> {
     /// # Errors
     ///
     /// Fails if a path does not exist in the document, or if the document or a path is corrupt.
-    pub fn apply(&self, before: Json<'_>) -> Result<Vec<u8>, DecodeError> {
-        let mut root = Node::of_document(before)?;
+    pub fn apply(&self, before: JsonDocument<'_>) -> Result<Vec<u8>, DecodeError> {
+        let mut root = DocumentNode::of_document(before)?;
         let mut cursor = Cursor::new(self.bytes);
         while !cursor.is_empty() {
             let offset = cursor.offset();
             let change = JsonChange::decode(&mut cursor)?;
             let legs = path::parse(change.path, offset + 2)?;
-            let value = change.value.map(Node::of_document).transpose()?;
+            let value = change.value.map(DocumentNode::of_document).transpose()?;
             let done = match (change.kind, value) {
                 (JsonChangeKind::Replace, Some(value)) => root.replace(&legs, value)?,
                 (JsonChangeKind::Insert, Some(value)) => root.insert(&legs, value)?,
@@ -88,7 +88,7 @@ impl<'a> JsonChanges<'a> {
             if !done {
                 let (field, wanted) = ("kind of a JSON change", "a change whose path exists in the document");
                 let found = change.kind.code().into();
-                return Err(DecodeError::new(offset, Reason::Unexpected { field, found, wanted }));
+                return Err(DecodeError::new(offset, DecodeReason::Unexpected { field, found, wanted }));
             }
         }
         root.encode_document()
@@ -111,7 +111,7 @@ impl<'a> JsonChange<'a> {
     /// # Errors
     ///
     /// Fails if the path is invalid or can match several places.
-    pub fn legs(&self) -> Result<Vec<Leg>, DecodeError> {
+    pub fn legs(&self) -> Result<Vec<JsonPathLeg>, DecodeError> {
         path::parse(self.path, 0)
     }
 
@@ -127,13 +127,15 @@ impl<'a> JsonChange<'a> {
             2 => JsonChangeKind::Remove,
             code => {
                 let (field, found) = ("kind of a JSON change", u64::from(code));
-                return Err(DecodeError::new(offset, Reason::OutOfRange { field, found, max: 2 }));
+                return Err(DecodeError::new(offset, DecodeReason::OutOfRange { field, found, max: 2 }));
             }
         };
         let path = cursor.lenenc_bytes()?;
         let value = match kind {
             JsonChangeKind::Remove => None,
-            JsonChangeKind::Replace | JsonChangeKind::Insert => Some(Json::new(cursor.lenenc_bytes()?)),
+            JsonChangeKind::Replace | JsonChangeKind::Insert => {
+                Some(JsonDocument::new(cursor.lenenc_bytes()?))
+            }
         };
         Ok(Self { kind, path, value })
     }
@@ -143,7 +145,7 @@ impl<'a> JsonChange<'a> {
 mod tests {
     use proptest::prelude::proptest;
 
-    use super::{Json, JsonChangeKind, JsonChanges};
+    use super::{JsonChangeKind, JsonChanges, JsonDocument};
     use crate::json::JsonQuotes;
 
     /// `{"a": 2, "bc": [true, "x"]}`.
@@ -167,11 +169,11 @@ mod tests {
     fn check(changes: &[(u8, &str, &[u8])], wanted: &str) {
         let bytes: Vec<u8> =
             changes.iter().flat_map(|(kind, path, value)| change(*kind, path, value)).collect();
-        let after = JsonChanges::new(&bytes).and_then(|changes| changes.apply(Json::new(OBJECT)));
+        let after = JsonChanges::new(&bytes).and_then(|changes| changes.apply(JsonDocument::new(OBJECT)));
         let text = match after {
             Ok(after) => {
                 let mut text = Vec::new();
-                Json::new(&after).write(JsonQuotes::Always, &mut text).unwrap();
+                JsonDocument::new(&after).write(JsonQuotes::Always, &mut text).unwrap();
                 String::from_utf8(text).unwrap()
             }
             Err(error) => error.to_string(),
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_lead_nowhere() {
+    fn paths_to_missing_values_are_refused() {
         let nowhere = |offset: usize, code: u8| {
             format!(
                 "byte {offset}: kind of a JSON change is {code}, wanted a change whose path exists in the document"
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!(steps.len(), 2);
         assert_eq!(
             (steps[0].kind, steps[0].path, steps[0].value),
-            (JsonChangeKind::Replace, &b"$.a"[..], Some(Json::new(NULL)))
+            (JsonChangeKind::Replace, &b"$.a"[..], Some(JsonDocument::new(NULL)))
         );
         assert_eq!(
             (steps[1].kind, steps[1].path, steps[1].value),
@@ -247,11 +249,11 @@ mod tests {
         let mut bytes = vec![INSERT, 3];
         bytes.extend(b"$.t\xfd\x04\x00\x01");
         bytes.extend(&text);
-        let grown = JsonChanges::new(&bytes).unwrap().apply(Json::new(OBJECT)).unwrap();
+        let grown = JsonChanges::new(&bytes).unwrap().apply(JsonDocument::new(OBJECT)).unwrap();
         assert_eq!(grown[0], 1);
-        Json::new(&grown).check().unwrap();
+        JsonDocument::new(&grown).check().unwrap();
         let bytes = change(REMOVE, "$.t", &[]);
-        let shrunk = JsonChanges::new(&bytes).unwrap().apply(Json::new(&grown)).unwrap();
+        let shrunk = JsonChanges::new(&bytes).unwrap().apply(JsonDocument::new(&grown)).unwrap();
         assert_eq!(shrunk[..OBJECT.len() - 6], OBJECT[..OBJECT.len() - 6]);
     }
 
@@ -259,8 +261,8 @@ mod tests {
         #[test]
         fn any_bytes_are_changes_or_an_error(bytes: Vec<u8>, document: Vec<u8>) {
             if let Ok(changes) = JsonChanges::new(&bytes) {
-                let _ = changes.apply(Json::new(&document));
-                let _ = changes.apply(Json::new(OBJECT));
+                let _ = changes.apply(JsonDocument::new(&document));
+                let _ = changes.apply(JsonDocument::new(OBJECT));
             }
         }
     }

@@ -2,51 +2,53 @@
 
 use std::borrow::Cow;
 
-use super::path::Leg;
-use super::runs::Runs;
-use super::{Json, JsonContainer, Part, Width};
-use crate::error::{DecodeError, Reason};
+use super::chunked_list::ChunkedList;
+use super::path::JsonPathLeg;
+use super::{FieldWidth, JsonContainer, JsonDocument, JsonPart};
+use crate::error::{DecodeError, DecodeReason};
 
 /// A JSON value, stored or expanded. Offsets in a container are relative to its start, so that stored values can be
 /// moved unchanged.
 #[derive(Clone, Debug)]
-pub(super) enum Node<'a> {
+pub(super) enum DocumentNode<'a> {
     /// A value in stored form, without trailing bytes.
-    Stored(Part<'a>),
+    Stored(JsonPart<'a>),
     /// Elements of an array.
-    Array(Runs<Node<'a>>),
+    Array(ChunkedList<DocumentNode<'a>>),
     /// Members of an object, sorted by the size of the name, then by its bytes.
-    Object(Runs<(Cow<'a, [u8]>, Node<'a>)>),
+    Object(ChunkedList<(Cow<'a, [u8]>, DocumentNode<'a>)>),
 }
 
-impl<'a> Node<'a> {
-    pub(super) fn of_document(document: Json<'a>) -> Result<Self, DecodeError> {
-        const NULL: Part<'static> = Part { type_code: 4, bytes: &[0], offset: 0 };
+impl<'a> DocumentNode<'a> {
+    pub(super) fn of_document(document: JsonDocument<'a>) -> Result<Self, DecodeError> {
+        const NULL: JsonPart<'static> = JsonPart { type_code: 4, bytes: &[0], offset: 0 };
         match document.part()? {
-            Some(part) => part.cut().map(Self::Stored),
+            Some(part) => part.trim().map(Self::Stored),
             None => Ok(Self::Stored(NULL)),
         }
     }
 
     /// Replaces the value at `path`; returns false if there is none.
-    pub(super) fn replace(&mut self, path: &[Leg], value: Self) -> Result<bool, DecodeError> {
+    pub(super) fn replace(&mut self, path: &[JsonPathLeg], value: Self) -> Result<bool, DecodeError> {
         let Some(place) = self.find(path)? else { return Ok(false) };
         *place = value;
         Ok(true)
     }
 
     /// Inserts `value` at `path`; returns false if there is no such place, or if it has a value already.
-    pub(super) fn insert(&mut self, path: &[Leg], value: Self) -> Result<bool, DecodeError> {
+    pub(super) fn insert(&mut self, path: &[JsonPathLeg], value: Self) -> Result<bool, DecodeError> {
         let Some((last, path)) = path.split_last() else { return Ok(false) };
         let Some(parent) = self.find(path)? else { return Ok(false) };
-        parent.open()?;
+        parent.expand()?;
         match (parent, last) {
-            (Self::Object(members), Leg::Name(name)) => match place(members, name) {
+            (Self::Object(members), JsonPathLeg::Name(name)) => match search_member(members, name) {
                 Ok(_) => return Ok(false),
                 Err(index) => members.insert(index, (Cow::Owned(name.clone()), value)),
             },
-            (Self::Array(values), Leg::Index(index)) => values.insert((*index).min(values.len()), value),
-            (Self::Array(values), Leg::FromLast(index)) => {
+            (Self::Array(values), JsonPathLeg::Index(index)) => {
+                values.insert((*index).min(values.len()), value)
+            }
+            (Self::Array(values), JsonPathLeg::FromLast(index)) => {
                 values.insert(values.len().saturating_sub(index + 1), value);
             }
             _ => return Ok(false),
@@ -55,12 +57,12 @@ impl<'a> Node<'a> {
     }
 
     /// Removes the value at `path`; returns false if there is none.
-    pub(super) fn remove(&mut self, path: &[Leg]) -> Result<bool, DecodeError> {
+    pub(super) fn remove(&mut self, path: &[JsonPathLeg]) -> Result<bool, DecodeError> {
         let Some((last, path)) = path.split_last() else { return Ok(false) };
         let Some(parent) = self.find(path)? else { return Ok(false) };
-        parent.open()?;
+        parent.expand()?;
         match (parent, last) {
-            (Self::Object(members), Leg::Name(name)) => match place(members, name) {
+            (Self::Object(members), JsonPathLeg::Name(name)) => match search_member(members, name) {
                 Ok(index) => members.remove(index),
                 Err(_) => return Ok(false),
             },
@@ -73,12 +75,12 @@ impl<'a> Node<'a> {
         Ok(true)
     }
 
-    fn find(&mut self, path: &[Leg]) -> Result<Option<&mut Self>, DecodeError> {
+    fn find(&mut self, path: &[JsonPathLeg]) -> Result<Option<&mut Self>, DecodeError> {
         let mut node = self;
         for leg in path {
-            node.open()?;
+            node.expand()?;
             node = match (node, leg) {
-                (Self::Object(members), Leg::Name(name)) => match place(members, name) {
+                (Self::Object(members), JsonPathLeg::Name(name)) => match search_member(members, name) {
                     Ok(index) => match members.get_mut(index) {
                         Some((_, value)) => value,
                         None => return Ok(None),
@@ -92,7 +94,7 @@ impl<'a> Node<'a> {
                     }
                 }
                 // A value that is no array acts as an array of itself.
-                (single, Leg::Index(0) | Leg::FromLast(0)) => single,
+                (single, JsonPathLeg::Index(0) | JsonPathLeg::FromLast(0)) => single,
                 _ => return Ok(None),
             };
         }
@@ -100,13 +102,13 @@ impl<'a> Node<'a> {
     }
 
     /// Expands a stored container by one level.
-    fn open(&mut self) -> Result<(), DecodeError> {
+    fn expand(&mut self) -> Result<(), DecodeError> {
         let Self::Stored(part) = self else { return Ok(()) };
         if part.type_code > 3 {
             return Ok(());
         }
         let container = JsonContainer::new(part)?;
-        let parts = Parts { container, unused: container.bytes.len(), index: 0 };
+        let parts = ContainerParts { container, unused: container.bytes.len(), index: 0 };
         *self = match container.is_object {
             true => Self::Object(parts.collect::<Result<_, _>>()?),
             false => Self::Array(parts.map(|part| part.map(|(_, node)| node)).collect::<Result<_, _>>()?),
@@ -140,7 +142,7 @@ impl<'a> Node<'a> {
     }
 }
 
-impl Leg {
+impl JsonPathLeg {
     /// Returns the index in an array of `count` values.
     fn index(&self, count: usize) -> Option<usize> {
         match self {
@@ -152,34 +154,37 @@ impl Leg {
 }
 
 /// Searches for a name: `Ok` with its index, or `Err` with the index to insert it at.
-fn place(members: &Runs<(Cow<'_, [u8]>, Node<'_>)>, name: &[u8]) -> Result<usize, usize> {
+fn search_member(
+    members: &ChunkedList<(Cow<'_, [u8]>, DocumentNode<'_>)>,
+    name: &[u8],
+) -> Result<usize, usize> {
     members.search_by(|(member, _)| (member.len(), &**member).cmp(&(name.len(), name)))
 }
 
 /// Iterator over the values of a container, with their names.
-struct Parts<'a> {
+struct ContainerParts<'a> {
     container: JsonContainer<'a>,
     /// Bytes that no value has used yet. Overlapping values would be copied again and again.
     unused: usize,
     index: usize,
 }
 
-impl<'a> Parts<'a> {
-    fn part(&mut self, index: usize) -> Result<(Cow<'a, [u8]>, Node<'a>), DecodeError> {
+impl<'a> ContainerParts<'a> {
+    fn part(&mut self, index: usize) -> Result<(Cow<'a, [u8]>, DocumentNode<'a>), DecodeError> {
         let name = if self.container.is_object { self.container.name(index)? } else { &[] };
-        let part = self.container.part(index)?.cut()?;
+        let part = self.container.part(index)?.trim()?;
         let entry = self.container.entry_size();
-        let own = if self.container.width.holds(part.type_code) { 0 } else { part.bytes.len() };
+        let own = if self.container.width.stores_inline(part.type_code) { 0 } else { part.bytes.len() };
         self.unused = self.unused.checked_sub(entry + name.len() + own).ok_or_else(|| {
             let (found, wanted) = (part.offset as u64, "a value that overlaps no other");
-            DecodeError::new(part.offset, Reason::Unexpected { field: "JSON offset", found, wanted })
+            DecodeError::new(part.offset, DecodeReason::Unexpected { field: "JSON offset", found, wanted })
         })?;
-        Ok((Cow::Borrowed(name), Node::Stored(part)))
+        Ok((Cow::Borrowed(name), DocumentNode::Stored(part)))
     }
 }
 
-impl<'a> Iterator for Parts<'a> {
-    type Item = Result<(Cow<'a, [u8]>, Node<'a>), DecodeError>;
+impl<'a> Iterator for ContainerParts<'a> {
+    type Item = Result<(Cow<'a, [u8]>, DocumentNode<'a>), DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let index = self.index;
@@ -188,36 +193,39 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-impl Part<'_> {
+impl JsonPart<'_> {
     /// Removes the bytes after the value.
-    fn cut(self) -> Result<Self, DecodeError> {
+    fn trim(self) -> Result<Self, DecodeError> {
         let size = self.size()?;
         match self.bytes.get(..size) {
             Some(bytes) => Ok(Self { bytes, ..self }),
             None => {
                 let found = self.bytes.len();
-                Err(DecodeError::new(self.offset, Reason::Short { wanted: size as u64, found }))
+                Err(DecodeError::new(self.offset, DecodeReason::Short { wanted: size as u64, found }))
             }
         }
     }
 }
 
-type Encoded<'a> = (u8, Cow<'a, [u8]>);
+type EncodedValue<'a> = (u8, Cow<'a, [u8]>);
 
 /// Encodes with small fields if possible, else with large ones, like servers.
-fn encode_container<'a>(names: Option<&[&[u8]]>, values: &[Encoded<'_>]) -> Result<Encoded<'a>, DecodeError> {
+fn encode_container<'a>(
+    names: Option<&[&[u8]]>,
+    values: &[EncodedValue<'_>],
+) -> Result<EncodedValue<'a>, DecodeError> {
     let base = if names.is_some() { 0 } else { 2 };
-    for (type_code, width) in [(base, Width::Small), (base + 1, Width::Large)] {
+    for (type_code, width) in [(base, FieldWidth::Small), (base + 1, FieldWidth::Large)] {
         if let Some(bytes) = encode_as(width, names, values) {
             return Ok((type_code, Cow::Owned(bytes)));
         }
     }
-    Err(DecodeError::new(0, Reason::Unsupported { what: "a JSON document of 4 GiB or more" }))
+    Err(DecodeError::new(0, DecodeReason::Unsupported { what: "a JSON document of 4 GiB or more" }))
 }
 
 /// Returns `None` if the container does not fit fields of this width.
-fn encode_as(width: Width, names: Option<&[&[u8]]>, values: &[Encoded<'_>]) -> Option<Vec<u8>> {
-    let is_own = |value: &Encoded<'_>| !width.holds(value.0);
+fn encode_as(width: FieldWidth, names: Option<&[&[u8]]>, values: &[EncodedValue<'_>]) -> Option<Vec<u8>> {
+    let is_own = |value: &EncodedValue<'_>| !width.stores_inline(value.0);
     let name_entry = if names.is_some() { width.size() + 2 } else { 0 };
     let entries = values.len() * (name_entry + 1 + width.size());
     let names = names.unwrap_or_default();

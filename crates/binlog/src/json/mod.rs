@@ -20,19 +20,19 @@
 //! The size of a string has 7 bits per byte, low bits first; the high bit means that another byte follows.
 
 mod changes;
+mod chunked_list;
 mod edit;
 mod number;
 mod path;
-mod runs;
 mod text;
 
 use crate::cursor::Cursor;
 use crate::decimal::Decimal;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 use crate::temporal::{Date, DateTime, Time};
 
 pub use self::changes::{JsonChange, JsonChangeKind, JsonChanges};
-pub use self::path::Leg as JsonPathLeg;
+pub use self::path::JsonPathLeg;
 pub use self::text::JsonQuotes;
 
 /// Maximum depth of a document, as on servers.
@@ -50,7 +50,7 @@ const DEPTH_MAX: usize = 100;
 /// # Ok::<(), bintide_binlog::DecodeError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Json<'a> {
+pub struct JsonDocument<'a> {
     bytes: &'a [u8],
 }
 
@@ -91,7 +91,7 @@ pub enum JsonValue<'a> {
     },
 }
 
-impl<'a> Json<'a> {
+impl<'a> JsonDocument<'a> {
     /// Wraps a document in stored form. Nothing is checked yet.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
@@ -124,17 +124,17 @@ impl<'a> Json<'a> {
         self.write(JsonQuotes::Always, &mut Vec::new())
     }
 
-    fn part(&self) -> Result<Option<Part<'a>>, DecodeError> {
+    fn part(&self) -> Result<Option<JsonPart<'a>>, DecodeError> {
         match self.bytes {
             [] => Ok(None),
-            [type_code, bytes @ ..] => Ok(Some(Part { type_code: *type_code, bytes, offset: 1 })),
+            [type_code, bytes @ ..] => Ok(Some(JsonPart { type_code: *type_code, bytes, offset: 1 })),
         }
     }
 }
 
 /// A value that is not decoded yet.
 #[derive(Clone, Copy, Debug)]
-struct Part<'a> {
+struct JsonPart<'a> {
     type_code: u8,
     /// Bytes from the start of the value to the limit of its container.
     bytes: &'a [u8],
@@ -144,12 +144,12 @@ struct Part<'a> {
 
 /// Width of a container's fields: 2 or 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Width {
+enum FieldWidth {
     Small,
     Large,
 }
 
-impl Width {
+impl FieldWidth {
     const fn size(self) -> usize {
         match self {
             Self::Small => 2,
@@ -176,7 +176,7 @@ impl Width {
     }
 
     /// Returns true if values of this type are stored inline, in place of their offset.
-    const fn holds(self, type_code: u8) -> bool {
+    const fn stores_inline(self, type_code: u8) -> bool {
         match self {
             Self::Small => matches!(type_code, 4..=6),
             Self::Large => matches!(type_code, 4..=8),
@@ -184,7 +184,7 @@ impl Width {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> JsonPart<'a> {
     fn cursor(&self) -> Cursor<'a> {
         Cursor::at(self.bytes, self.offset)
     }
@@ -205,7 +205,7 @@ impl<'a> Part<'a> {
                 2 => JsonValue::Bool(false),
                 literal => {
                     let (found, max) = (u64::from(literal), 2);
-                    let reason = Reason::OutOfRange { field: "JSON literal", found, max };
+                    let reason = DecodeReason::OutOfRange { field: "JSON literal", found, max };
                     return Err(DecodeError::new(self.offset, reason));
                 }
             },
@@ -229,7 +229,7 @@ impl<'a> Part<'a> {
             type_code => {
                 let wanted = "0 to 12, or 15";
                 let found = u64::from(type_code);
-                let reason = Reason::Unexpected { field: "JSON type", found, wanted };
+                let reason = DecodeReason::Unexpected { field: "JSON type", found, wanted };
                 return Err(DecodeError::new(self.offset.saturating_sub(1), reason));
             }
         })
@@ -269,14 +269,18 @@ fn string_size(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
             return match u32::try_from(size) {
                 Ok(size) => Ok(size as usize),
                 Err(_) => {
-                    let reason = Reason::OutOfRange { field: "size of a JSON string", found: size, max };
+                    let reason =
+                        DecodeReason::OutOfRange { field: "size of a JSON string", found: size, max };
                     Err(DecodeError::new(offset, reason))
                 }
             };
         }
     }
     let wanted = "an encoding of at most five bytes";
-    Err(DecodeError::new(offset, Reason::Unexpected { field: "size of a JSON string", found: size, wanted }))
+    Err(DecodeError::new(
+        offset,
+        DecodeReason::Unexpected { field: "size of a JSON string", found: size, wanted },
+    ))
 }
 
 // type  value
@@ -319,19 +323,19 @@ pub struct JsonContainer<'a> {
     /// Offset of the container in the document.
     offset: usize,
     count: usize,
-    width: Width,
+    width: FieldWidth,
     is_object: bool,
 }
 
 impl<'a> JsonContainer<'a> {
-    fn new(part: &Part<'a>) -> Result<Self, DecodeError> {
-        let width = if part.type_code & 1 == 0 { Width::Small } else { Width::Large };
+    fn new(part: &JsonPart<'a>) -> Result<Self, DecodeError> {
+        let width = if part.type_code & 1 == 0 { FieldWidth::Small } else { FieldWidth::Large };
         let mut cursor = part.cursor();
         let count = width.read(&mut cursor)?;
         let size = width.read(&mut cursor)?;
         let Some(bytes) = part.bytes.get(..size) else {
             let found = part.bytes.len();
-            return Err(part.cursor().error(Reason::Short { wanted: size as u64, found }));
+            return Err(part.cursor().error(DecodeReason::Short { wanted: size as u64, found }));
         };
         let is_object = part.type_code < 2;
         let container = Self { bytes, offset: part.offset, count, width, is_object };
@@ -339,7 +343,7 @@ impl<'a> JsonContainer<'a> {
         let entries = count as u64 * container.entry_size() as u64;
         let wanted = 2 * width.size() as u64 + entries;
         if wanted > size as u64 {
-            return Err(DecodeError::new(part.offset, Reason::Short { wanted, found: size }));
+            return Err(DecodeError::new(part.offset, DecodeReason::Short { wanted, found: size }));
         }
         Ok(container)
     }
@@ -370,7 +374,7 @@ impl<'a> JsonContainer<'a> {
     ///
     /// Fails if there is no member at `index`, or if its name lies outside of the object.
     pub fn name(&self, index: usize) -> Result<&'a [u8], DecodeError> {
-        self.exists(index)?;
+        self.check_index(index)?;
         let mut entry = self.entry(2 * self.width.size() + index * self.name_entry_size())?;
         let start = self.width.read(&mut entry)?;
         let size = usize::from(entry.u16()?);
@@ -388,26 +392,26 @@ impl<'a> JsonContainer<'a> {
         })
     }
 
-    fn part(&self, index: usize) -> Result<Part<'a>, DecodeError> {
-        self.exists(index)?;
+    fn part(&self, index: usize) -> Result<JsonPart<'a>, DecodeError> {
+        self.check_index(index)?;
         let names = self.count * self.name_entry_size();
         let start = 2 * self.width.size() + names + index * (1 + self.width.size());
         let mut entry = self.entry(start)?;
         let type_code = entry.u8()?;
-        if self.width.holds(type_code) {
+        if self.width.stores_inline(type_code) {
             let offset = entry.offset();
-            return Ok(Part { type_code, bytes: entry.bytes(self.width.size())?, offset });
+            return Ok(JsonPart { type_code, bytes: entry.bytes(self.width.size())?, offset });
         }
         let cursor = self.inside(self.width.read(&mut entry)?)?;
-        Ok(Part { type_code, bytes: cursor.rest(), offset: cursor.offset() })
+        Ok(JsonPart { type_code, bytes: cursor.rest(), offset: cursor.offset() })
     }
 
-    fn exists(&self, index: usize) -> Result<(), DecodeError> {
+    fn check_index(&self, index: usize) -> Result<(), DecodeError> {
         if index < self.count {
             return Ok(());
         }
         let (found, max) = (index as u64, (self.count as u64).saturating_sub(1));
-        Err(DecodeError::new(self.offset, Reason::OutOfRange { field: "JSON index", found, max }))
+        Err(DecodeError::new(self.offset, DecodeReason::OutOfRange { field: "JSON index", found, max }))
     }
 
     const fn name_entry_size(&self) -> usize {
@@ -428,7 +432,10 @@ impl<'a> JsonContainer<'a> {
             Some(bytes) => Ok(Cursor::at(bytes, self.offset + start)),
             None => {
                 let (found, max) = (start as u64, self.bytes.len() as u64);
-                Err(DecodeError::new(self.offset, Reason::OutOfRange { field: "JSON offset", found, max }))
+                Err(DecodeError::new(
+                    self.offset,
+                    DecodeReason::OutOfRange { field: "JSON offset", found, max },
+                ))
             }
         }
     }
@@ -439,7 +446,7 @@ impl<'a> JsonContainer<'a> {
         let entries_end = 2 * self.width.size() + self.count * self.entry_size();
         if start < entries_end {
             let wanted = "an offset after the entries";
-            let reason = Reason::Unexpected { field: "JSON offset", found: start as u64, wanted };
+            let reason = DecodeReason::Unexpected { field: "JSON offset", found: start as u64, wanted };
             return Err(DecodeError::new(self.offset, reason));
         }
         self.entry(start)
@@ -450,12 +457,12 @@ impl<'a> JsonContainer<'a> {
 mod tests {
     use proptest::prelude::{any, proptest};
 
-    use super::{Json, JsonQuotes, JsonValue};
+    use super::{JsonDocument, JsonQuotes, JsonValue};
 
     /// Returns the text of a document, or the error.
     fn text(bytes: &[u8], quotes: JsonQuotes) -> String {
         let mut text = Vec::new();
-        match Json::new(bytes).write(quotes, &mut text) {
+        match JsonDocument::new(bytes).write(quotes, &mut text) {
             Ok(()) => String::from_utf8_lossy(&text).into_owned(),
             Err(error) => error.to_string(),
         }
@@ -599,7 +606,7 @@ mod tests {
         last[2..4].copy_from_slice(&10_u16.to_le_bytes());
         bomb[end..].copy_from_slice(&last);
         let mut text = Vec::new();
-        let error = Json::new(&bomb).write(JsonQuotes::Always, &mut text).unwrap_err();
+        let error = JsonDocument::new(&bomb).write(JsonQuotes::Always, &mut text).unwrap_err();
         assert!(error.to_string().contains("a value that overlaps no other"), "{error}");
         assert!(text.len() < 1000);
     }
@@ -607,7 +614,9 @@ mod tests {
     #[test]
     fn values_by_index_and_name() {
         let bytes = [0, 2, 0, 21, 0, 18, 0, 1, 0, 19, 0, 2, 0, 5, 2, 0, 4, 0, 0, b'a', b'b', b'c'];
-        let JsonValue::Object(object) = Json::new(&bytes).root().unwrap() else { panic!("an object") };
+        let JsonValue::Object(object) = JsonDocument::new(&bytes).root().unwrap() else {
+            panic!("an object")
+        };
         assert_eq!((object.len(), object.is_empty()), (2, false));
         assert_eq!((object.name(0).unwrap(), object.value(0).unwrap()), (&b"a"[..], JsonValue::Int(2)));
         assert_eq!((object.name(1).unwrap(), object.value(1).unwrap()), (&b"bc"[..], JsonValue::Null));
@@ -621,8 +630,8 @@ mod tests {
         fn any_bytes_are_a_document_or_an_error(type_code in 0_u8..16, bytes: Vec<u8>) {
             let bytes = [&[type_code][..], &bytes].concat();
             let mut text = Vec::new();
-            let written = Json::new(&bytes).write(JsonQuotes::Always, &mut text);
-            assert_eq!(Json::new(&bytes).check(), written);
+            let written = JsonDocument::new(&bytes).write(JsonQuotes::Always, &mut text);
+            assert_eq!(JsonDocument::new(&bytes).check(), written);
             assert!(text.len() <= 16 * (bytes.len() + 4));
         }
 

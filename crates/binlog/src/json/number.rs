@@ -28,7 +28,7 @@ pub(super) fn put_double(out: &mut Vec<u8>, number: f64) {
         out.push(b'-');
     }
     // The point follows this many digits.
-    put(out, &digits[..count], exponent + 1);
+    put_digits_with_point(out, &digits[..count], exponent + 1);
 }
 
 fn exponent(text: &[u8]) -> i32 {
@@ -39,7 +39,7 @@ fn exponent(text: &[u8]) -> i32 {
     sign * digits.iter().fold(0, |number, digit| number * 10 + i32::from(digit - b'0'))
 }
 
-fn put(out: &mut Vec<u8>, digits: &[u8], point: i32) {
+fn put_digits_with_point(out: &mut Vec<u8>, digits: &[u8], point: i32) {
     const PLACES_MAX: i32 = 15;
     let count = digits.len() as i32;
     if point < 1 - PLACES_MAX || (point > PLACES_MAX && count <= point) {

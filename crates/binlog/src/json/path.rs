@@ -2,12 +2,12 @@
 
 use super::changes::PATH_LEGS_MAX;
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Reason};
+use crate::error::{DecodeError, DecodeReason};
 
 /// One step of a path into a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Leg {
+pub enum JsonPathLeg {
     /// Member of an object, by name.
     Name(Vec<u8>),
     /// Element of an array, counted from the start.
@@ -21,14 +21,14 @@ pub enum Leg {
 /// # Errors
 ///
 /// Fails if the path is invalid or can match several places.
-pub(super) fn parse(path: &[u8], offset: usize) -> Result<Vec<Leg>, DecodeError> {
+pub(super) fn parse(path: &[u8], offset: usize) -> Result<Vec<JsonPathLeg>, DecodeError> {
     let mut cursor = Cursor::at(path, offset);
     expect(&mut cursor, b'$')?;
     let mut legs = Vec::new();
     while !cursor.is_empty() {
         if legs.len() == PATH_LEGS_MAX {
             let (found, max) = (PATH_LEGS_MAX as u64 + 1, PATH_LEGS_MAX as u64);
-            return Err(cursor.error(Reason::OutOfRange { field: "steps of a JSON path", found, max }));
+            return Err(cursor.error(DecodeReason::OutOfRange { field: "steps of a JSON path", found, max }));
         }
         legs.push(match peek(&cursor) {
             Some(b'.') => name(&mut cursor)?,
@@ -53,19 +53,19 @@ fn expect(cursor: &mut Cursor<'_>, wanted: u8) -> Result<(), DecodeError> {
 fn unexpected(offset: usize, byte: u8) -> DecodeError {
     let wanted = "a path to a single place";
     let found = u64::from(byte);
-    DecodeError::new(offset, Reason::Unexpected { field: "byte of a JSON path", found, wanted })
+    DecodeError::new(offset, DecodeReason::Unexpected { field: "byte of a JSON path", found, wanted })
 }
 
 /// Parses `.name` or `."name"`.
-fn name(cursor: &mut Cursor<'_>) -> Result<Leg, DecodeError> {
+fn name(cursor: &mut Cursor<'_>) -> Result<JsonPathLeg, DecodeError> {
     expect(cursor, b'.')?;
     if peek(cursor) == Some(b'"') {
-        return quoted_name(cursor).map(Leg::Name);
+        return quoted_name(cursor).map(JsonPathLeg::Name);
     }
     let size = cursor.rest().iter().take_while(|byte| !matches!(byte, b'.' | b'[' | b'*' | b'"')).count();
     match size {
         0 => Err(unexpected(cursor.offset(), peek(cursor).unwrap_or_default())),
-        _ => Ok(Leg::Name(cursor.bytes(size)?.to_vec())),
+        _ => Ok(JsonPathLeg::Name(cursor.bytes(size)?.to_vec())),
     }
 }
 
@@ -124,7 +124,7 @@ fn hex(cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
 }
 
 /// Parses `[3]`, `[last]` or `[last-3]`.
-fn index(cursor: &mut Cursor<'_>) -> Result<Leg, DecodeError> {
+fn index(cursor: &mut Cursor<'_>) -> Result<JsonPathLeg, DecodeError> {
     expect(cursor, b'[')?;
     let leg = match cursor.rest().strip_prefix(b"last") {
         Some(_) => {
@@ -132,12 +132,12 @@ fn index(cursor: &mut Cursor<'_>) -> Result<Leg, DecodeError> {
             match peek(cursor) {
                 Some(b'-') => {
                     cursor.u8()?;
-                    Leg::FromLast(number(cursor)?)
+                    JsonPathLeg::FromLast(number(cursor)?)
                 }
-                _ => Leg::FromLast(0),
+                _ => JsonPathLeg::FromLast(0),
             }
         }
-        None => Leg::Index(number(cursor)?),
+        None => JsonPathLeg::Index(number(cursor)?),
     };
     expect(cursor, b']')?;
     Ok(leg)
@@ -160,23 +160,26 @@ fn number(cursor: &mut Cursor<'_>) -> Result<usize, DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Leg, parse};
+    use super::{JsonPathLeg, parse};
 
-    fn check(path: &str, wanted: Option<&[Leg]>) {
+    fn check(path: &str, wanted: Option<&[JsonPathLeg]>) {
         assert_eq!(parse(path.as_bytes(), 0).ok().as_deref(), wanted, "{path}");
     }
 
-    fn name(name: &str) -> Leg {
-        Leg::Name(name.as_bytes().to_vec())
+    fn name(name: &str) -> JsonPathLeg {
+        JsonPathLeg::Name(name.as_bytes().to_vec())
     }
 
     #[test]
     fn paths_as_servers_write_them() {
         check("$", Some(&[]));
         check("$.a", Some(&[name("a")]));
-        check("$.a.b[3][0].c", Some(&[name("a"), name("b"), Leg::Index(3), Leg::Index(0), name("c")]));
-        check("$[last]", Some(&[Leg::FromLast(0)]));
-        check("$[last-2]", Some(&[Leg::FromLast(2)]));
+        check(
+            "$.a.b[3][0].c",
+            Some(&[name("a"), name("b"), JsonPathLeg::Index(3), JsonPathLeg::Index(0), name("c")]),
+        );
+        check("$[last]", Some(&[JsonPathLeg::FromLast(0)]));
+        check("$[last-2]", Some(&[JsonPathLeg::FromLast(2)]));
         check("$.last", Some(&[name("last")]));
         check(r#"$."a b""#, Some(&[name("a b")]));
         check(r#"$."".x"#, Some(&[name(""), name("x")]));

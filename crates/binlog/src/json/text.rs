@@ -1,8 +1,8 @@
 //! Text of JSON documents, as MySQL writes it.
 
 use super::number::put_double;
-use super::{DEPTH_MAX, Json, JsonContainer, JsonValue, Part, Width};
-use crate::error::{DecodeError, Reason};
+use super::{DEPTH_MAX, FieldWidth, JsonContainer, JsonDocument, JsonPart, JsonValue};
+use crate::error::{DecodeError, DecodeReason};
 
 /// Quoting of strings, and of other values that are written as strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum JsonQuotes {
     Inside,
 }
 
-impl Json<'_> {
+impl JsonDocument<'_> {
     /// Appends the document's text, as `SELECT` shows it: `{"a": [1, 2.5, "b"]}`.
     ///
     /// Dates, times and values of other types (`base64:type15:…`) are written as strings.
@@ -27,15 +27,15 @@ impl Json<'_> {
             out.extend_from_slice(b"null");
             return Ok(());
         };
-        let mut writer = Writer { out, open: Vec::new(), unused: part.size()? };
-        writer.take(part.own_size()?, part.offset)?;
+        let mut writer = JsonTextWriter { out, open: Vec::new(), unused: part.size()? };
+        writer.claim_bytes(part.own_size()?, part.offset)?;
         writer.put(&part, quotes)?;
         while writer.step()? {}
         Ok(())
     }
 }
 
-struct Writer<'a, 'o> {
+struct JsonTextWriter<'a, 'o> {
     out: &'o mut Vec<u8>,
     /// Open containers, outermost first, each with the index of its next value.
     open: Vec<(JsonContainer<'a>, usize)>,
@@ -44,7 +44,7 @@ struct Writer<'a, 'o> {
     unused: usize,
 }
 
-impl<'a> Writer<'a, '_> {
+impl<'a> JsonTextWriter<'a, '_> {
     /// Appends the next value of the innermost container, or its end; returns false if no container is open.
     fn step(&mut self) -> Result<bool, DecodeError> {
         let Some((container, next)) = self.open.last_mut() else { return Ok(false) };
@@ -60,19 +60,19 @@ impl<'a> Writer<'a, '_> {
         }
         if container.is_object {
             let name = container.name(index)?;
-            self.take(name.len(), container.offset)?;
+            self.claim_bytes(name.len(), container.offset)?;
             put_string(self.out, name);
             self.out.extend_from_slice(b": ");
         }
         let part = container.part(index)?;
-        if !container.width.holds(part.type_code) {
-            self.take(part.own_size()?, part.offset)?;
+        if !container.width.stores_inline(part.type_code) {
+            self.claim_bytes(part.own_size()?, part.offset)?;
         }
         self.put(&part, JsonQuotes::Always)?;
         Ok(true)
     }
 
-    fn take(&mut self, size: usize, offset: usize) -> Result<(), DecodeError> {
+    fn claim_bytes(&mut self, size: usize, offset: usize) -> Result<(), DecodeError> {
         match self.unused.checked_sub(size) {
             Some(unused) => {
                 self.unused = unused;
@@ -80,12 +80,15 @@ impl<'a> Writer<'a, '_> {
             }
             None => {
                 let (found, wanted) = (offset as u64, "a value that overlaps no other");
-                Err(DecodeError::new(offset, Reason::Unexpected { field: "JSON offset", found, wanted }))
+                Err(DecodeError::new(
+                    offset,
+                    DecodeReason::Unexpected { field: "JSON offset", found, wanted },
+                ))
             }
         }
     }
 
-    fn put(&mut self, part: &Part<'a>, quotes: JsonQuotes) -> Result<(), DecodeError> {
+    fn put(&mut self, part: &JsonPart<'a>, quotes: JsonQuotes) -> Result<(), DecodeError> {
         match part.value()? {
             JsonValue::Array(container) => self.open(container, b'['),
             JsonValue::Object(container) => self.open(container, b'{'),
@@ -101,7 +104,7 @@ impl<'a> Writer<'a, '_> {
             let (found, max) = (DEPTH_MAX as u64 + 1, DEPTH_MAX as u64);
             return Err(DecodeError::new(
                 container.offset,
-                Reason::OutOfRange { field: "depth of a JSON document", found, max },
+                DecodeReason::OutOfRange { field: "depth of a JSON document", found, max },
             ));
         }
         self.out.push(bracket);
@@ -110,13 +113,13 @@ impl<'a> Writer<'a, '_> {
     }
 }
 
-impl Part<'_> {
+impl JsonPart<'_> {
     /// Returns the number of bytes that belong to this value but not to a nested one.
     fn own_size(&self) -> Result<usize, DecodeError> {
         match self.type_code {
             0..=3 => {
                 let container = JsonContainer::new(self)?;
-                let width: Width = container.width;
+                let width: FieldWidth = container.width;
                 Ok(2 * width.size() + container.count * container.entry_size())
             }
             _ => self.size(),

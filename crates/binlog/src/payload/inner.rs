@@ -2,13 +2,13 @@
 
 use crate::cursor::put_lenenc;
 use crate::events::{PayloadCompression, TransactionPayload};
-use crate::header::{HEADER_SIZE, Header};
+use crate::header::{EventHeader, HEADER_SIZE};
 use crate::raw::RawEvent;
 
 /// Appends an event in its form inside a payload: without checksum, position 0, and the size reduced accordingly.
 pub fn put_inner(raw: &RawEvent<'_>, out: &mut Vec<u8>) {
     let size = inner_size(raw);
-    let header = Header { size, next_position: 0, ..*raw.header() };
+    let header = EventHeader { size, next_position: 0, ..*raw.header() };
     out.extend_from_slice(&header.encode());
     out.extend_from_slice(raw.body());
 }

@@ -1,6 +1,6 @@
 //! Estimates of zstd's memory.
 
-use super::Level;
+use super::ZstdLevel;
 
 const MIB: u64 = 1 << 20;
 
@@ -33,7 +33,7 @@ const POWERS: [[u32; 3]; 22] = [
 /// First level at which zstd uses binary trees, with two entries per position.
 const TREES_FROM: u8 = 13;
 
-impl Level {
+impl ZstdLevel {
     /// Returns the base-2 logarithm of zstd's window at this level for inputs of `size` bytes.
     pub fn window_log(self, size: u64) -> u32 {
         // Tables are no larger than the input requires.
@@ -59,24 +59,24 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::MIB;
-    use crate::{Level, PayloadWriter};
+    use crate::{PayloadWriter, ZstdLevel};
 
     #[test]
     fn tables_are_those_of_zstd() {
         // Figures from zstd's documentation of the highest levels.
         for (level, wanted) in [(19, 80), (20, 160), (21, 320), (22, 640)] {
-            let found = Level::new(level).unwrap().memory_for(1 << 30) / MIB;
+            let found = ZstdLevel::new(level).unwrap().memory_for(1 << 30) / MIB;
             assert!((wanted..=wanted * 5 / 4 + 8).contains(&found), "{level}: {found}");
         }
-        assert_eq!(Level::MAX.window_log(u64::MAX), 27);
+        assert_eq!(ZstdLevel::MAX.window_log(u64::MAX), 27);
     }
 
     #[test]
-    fn zstd_takes_no_more_than_reckoned() {
+    fn zstd_memory_stays_below_the_estimate() {
         for size in [100, 20_000, 300 << 10, 1 << 20] {
             let payload: Vec<u8> =
                 (0..size as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-            for level in (1..=22).filter_map(Level::new) {
+            for level in (1..=22).filter_map(ZstdLevel::new) {
                 let mut writer = PayloadWriter::new(level).unwrap();
                 writer.frame(&payload).unwrap();
                 let (found, reckoned) = (writer.memory() as u64, level.memory_for(size));

@@ -3,18 +3,18 @@
 use std::convert::Infallible;
 use std::marker::PhantomData;
 
-use super::flow::Input;
-use super::{Pace, PayloadError, PayloadSummary, unsupported};
-use crate::error::Reason;
+use super::reader::PayloadInput;
+use super::{PayloadDelivery, PayloadError, PayloadSummary, unsupported};
+use crate::error::DecodeReason;
 
 #[derive(Debug, Default)]
-pub(super) struct Context;
+pub(super) struct ZstdContext;
 
 #[derive(Debug)]
-pub(super) struct Frames<'o>(Infallible, PhantomData<&'o mut Context>);
+pub(super) struct ZstdFrames<'o>(Infallible, PhantomData<&'o mut ZstdContext>);
 
-impl<'o> Frames<'o> {
-    pub(super) fn new(_: &'o mut Context, _: Pace) -> Result<Self, PayloadError> {
+impl<'o> ZstdFrames<'o> {
+    pub(super) fn new(_: &'o mut ZstdContext, _: PayloadDelivery) -> Result<Self, PayloadError> {
         Err(unsupported("a zstd payload in a build without zstd"))
     }
 
@@ -24,11 +24,11 @@ impl<'o> Frames<'o> {
 
     pub(super) fn fill(
         &mut self,
-        _: &mut Input<'_>,
+        _: &mut PayloadInput<'_>,
         _: &mut Vec<u8>,
         _: usize,
         _: &mut PayloadSummary,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), DecodeReason> {
         match self.0 {}
     }
 }

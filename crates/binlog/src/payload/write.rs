@@ -11,9 +11,9 @@ use crate::header::HEADER_SIZE;
 /// zstd compression level, `binlog_transaction_compression_level_zstd`: 1 to 22.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Level(u8);
+pub struct ZstdLevel(u8);
 
-impl Level {
+impl ZstdLevel {
     /// Fastest level.
     pub const MIN: Self = Self(1);
     /// Default of servers.
@@ -32,13 +32,13 @@ impl Level {
     }
 }
 
-impl Default for Level {
+impl Default for ZstdLevel {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for ZstdLevel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
     }
@@ -117,10 +117,10 @@ impl PayloadWriter {
     /// # Errors
     ///
     /// Fails if zstd cannot allocate its context.
-    pub fn new(level: Level) -> Result<Self, CompressError> {
+    pub fn new(level: ZstdLevel) -> Result<Self, CompressError> {
         let mut context = CCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
         context.set_parameter(CParameter::CompressionLevel(i32::from(level.get()))).map_err(failed)?;
-        let frame_size_max = EVENT_SIZE_MAX - HEAD_ROOM;
+        let frame_size_max = EVENT_SIZE_MAX - HEAD_SIZE_MAX;
         Ok(Self { context, frame: Vec::new(), frame_size_max, drained: 0, announced: Some(0), came: 0 })
     }
 
@@ -128,7 +128,7 @@ impl PayloadWriter {
     /// is subtracted.
     #[must_use]
     pub fn with_event_size_max(mut self, event_size_max: u32) -> Self {
-        self.frame_size_max = event_size_max.min(EVENT_SIZE_MAX).saturating_sub(HEAD_ROOM);
+        self.frame_size_max = event_size_max.min(EVENT_SIZE_MAX).saturating_sub(HEAD_SIZE_MAX);
         self
     }
 
@@ -258,7 +258,7 @@ impl PayloadWriter {
 }
 
 /// Maximum size of an event's header, the fields before the payload and a checksum.
-const HEAD_ROOM: u32 = HEADER_SIZE as u32 + 3 + 11 + 11 + 1 + 4;
+const HEAD_SIZE_MAX: u32 = HEADER_SIZE as u32 + 3 + 11 + 11 + 1 + 4;
 
 fn failed(code: zstd_safe::ErrorCode) -> CompressError {
     CompressError::Zstd { message: get_error_name(code) }
@@ -268,17 +268,17 @@ fn failed(code: zstd_safe::ErrorCode) -> CompressError {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{CompressError, Level, PayloadWriter};
+    use super::{CompressError, PayloadWriter, ZstdLevel};
 
     #[test]
     fn levels_have_a_range() {
-        assert_eq!((Level::new(0), Level::new(23)), (None, None));
-        assert_eq!((Level::new(1), Level::new(22)), (Some(Level::MIN), Some(Level::MAX)));
+        assert_eq!((ZstdLevel::new(0), ZstdLevel::new(23)), (None, None));
+        assert_eq!((ZstdLevel::new(1), ZstdLevel::new(22)), (Some(ZstdLevel::MIN), Some(ZstdLevel::MAX)));
     }
 
     #[test]
-    fn what_was_announced_must_come() {
-        let mut writer = PayloadWriter::new(Level::DEFAULT).unwrap();
+    fn announced_size_is_binding() {
+        let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).unwrap();
         writer.begin(3).unwrap();
         writer.push(b"ab").unwrap();
         let wanted = 3;
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_frame_too_large_is_refused_and_the_next_is_not() {
-        let mut writer = PayloadWriter::new(Level::DEFAULT).unwrap().with_event_size_max(300);
+        let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).unwrap().with_event_size_max(300);
         let noise: Vec<u8> = (0..4096_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         assert!(matches!(writer.frame(&noise), Err(CompressError::TooLarge { .. })));
         assert!(writer.frame(&[7; 4096]).is_ok());
@@ -299,7 +299,7 @@ mod tests {
         fn frames_open_again_whole_or_in_pieces(
             bytes in proptest::collection::vec(0..4_u8, 0..5000), cut in 0..5000_usize, level in 1..=22_u8,
         ) {
-            let mut writer = PayloadWriter::new(Level::new(level).unwrap()).unwrap();
+            let mut writer = PayloadWriter::new(ZstdLevel::new(level).unwrap()).unwrap();
             let whole = writer.frame(&bytes).unwrap().to_vec();
             let (front, back) = bytes.split_at(cut.min(bytes.len()));
             writer.begin(bytes.len() as u64).unwrap();

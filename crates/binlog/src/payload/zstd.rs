@@ -4,15 +4,15 @@ use std::fmt;
 
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, get_error_name};
 
-use super::flow::{Ending, Input};
-use super::{Pace, PayloadError, PayloadSummary, unsupported};
-use crate::error::Reason;
+use super::reader::{PayloadEnding, PayloadInput};
+use super::{PayloadDelivery, PayloadError, PayloadSummary, unsupported};
+use crate::error::DecodeReason;
 
 /// Base-2 logarithm of the largest window: 128 MiB, which level 22 (`--ultra`) needs and other readers also allow.
 const WINDOW_LOG_MAX: u32 = 27;
 
 /// Number of bytes that zstd reads first of a frame.
-const START_WISH: usize = 5;
+const FRAME_START_SIZE: usize = 5;
 
 /// Size of the header of each block.
 const BLOCK_HEADER_SIZE: usize = 3;
@@ -22,15 +22,15 @@ const MAGIC_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// zstd context, created on first use.
 #[derive(Default)]
-pub(super) struct Context(Option<DCtx<'static>>);
+pub(super) struct ZstdContext(Option<DCtx<'static>>);
 
-impl fmt::Debug for Context {
+impl fmt::Debug for ZstdContext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Context")
     }
 }
 
-impl Context {
+impl ZstdContext {
     fn ready(&mut self) -> Result<&mut DCtx<'static>, PayloadError> {
         if self.0.is_none() {
             let mut context =
@@ -50,19 +50,19 @@ impl Context {
 }
 
 /// Decoder of consecutive frames.
-pub(super) struct Frames<'o> {
+pub(super) struct ZstdFrames<'o> {
     context: &'o mut DCtx<'static>,
     /// Number of bytes that zstd expects next; 0 between frames, after all output was returned.
-    wish: usize,
-    frame: Frame,
-    care: Care,
+    wanted: usize,
+    frame: FrameState,
+    mode: DecompressMode,
     /// Error to report after the remaining output.
-    fault: Option<Reason>,
+    fault: Option<DecodeReason>,
 }
 
 /// State of the current frame.
 #[derive(Clone, Copy, Default)]
-struct Frame {
+struct FrameState {
     /// Offset of the frame in the input.
     start: usize,
     /// First bytes of the frame.
@@ -79,14 +79,14 @@ struct Frame {
 /// Maximum size of a frame header, magic included.
 const FRAME_HEAD_SIZE: usize = 18;
 
-enum Progress {
+enum StepProgress {
     Some,
     /// Neither input nor output moved, and the frame is not finished.
     None,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Care {
+enum DecompressMode {
     /// Decodes as much as possible at once. On an error, reads the frame again block by block to recover the output
     /// before it.
     Fast,
@@ -94,61 +94,73 @@ enum Care {
     BlockByBlock,
 }
 
-impl fmt::Debug for Frames<'_> {
+impl fmt::Debug for ZstdFrames<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Frames")
     }
 }
 
-impl<'o> Frames<'o> {
-    pub(super) fn new(context: &'o mut Context, pace: Pace) -> Result<Self, PayloadError> {
+impl<'o> ZstdFrames<'o> {
+    pub(super) fn new(context: &'o mut ZstdContext, pace: PayloadDelivery) -> Result<Self, PayloadError> {
         let care = match pace {
-            Pace::AtOnce => Care::Fast,
+            PayloadDelivery::AtOnce => DecompressMode::Fast,
             // Earlier pieces are gone and cannot be read again.
-            Pace::InPieces => Care::BlockByBlock,
+            PayloadDelivery::InPieces => DecompressMode::BlockByBlock,
         };
-        Ok(Self { context: context.ready()?, wish: 0, frame: Frame::default(), care, fault: None })
+        Ok(Self {
+            context: context.ready()?,
+            wanted: 0,
+            frame: FrameState::default(),
+            mode: care,
+            fault: None,
+        })
     }
 
     pub(super) fn is_between(&self) -> bool {
-        self.wish == 0
+        self.wanted == 0
     }
 
     pub(super) fn fill(
         &mut self,
-        input: &mut Input<'_>,
+        input: &mut PayloadInput<'_>,
         out: &mut Vec<u8>,
         room: usize,
         summary: &mut PayloadSummary,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), DecodeReason> {
         let old = out.len();
         while out.len() < room {
             if let Some(fault) = self.fault {
                 // Return the output before the error first.
                 return if out.len() == old { Err(fault) } else { Ok(()) };
             }
-            if self.wish == 0 {
+            if self.wanted == 0 {
                 if input.rest().is_empty() {
                     return Ok(());
                 }
-                self.frame = Frame { start: input.position, ..Frame::default() };
-                self.wish = START_WISH;
+                self.frame = FrameState { start: input.position, ..FrameState::default() };
+                self.wanted = FRAME_START_SIZE;
             }
             match self.step(input, out) {
-                Ok(Progress::Some) if self.wish == 0 => self.frame.note(summary),
-                Ok(Progress::Some) => {}
-                Ok(Progress::None) if input.ending == Ending::Later => return Ok(()),
-                Ok(Progress::None) => self.fault = Some(Reason::TORN_FRAME),
-                Err(_) if self.care == Care::Fast && !self.frame.is_second => self.begin_again(input)?,
-                Err(message) => self.fault = Some(Reason::Zstd { message }),
+                Ok(StepProgress::Some) if self.wanted == 0 => self.frame.count_into(summary),
+                Ok(StepProgress::Some) => {}
+                Ok(StepProgress::None) if input.ending == PayloadEnding::Later => return Ok(()),
+                Ok(StepProgress::None) => self.fault = Some(DecodeReason::TORN_FRAME),
+                Err(_) if self.mode == DecompressMode::Fast && !self.frame.is_second => {
+                    self.restart_frame(input)?
+                }
+                Err(message) => self.fault = Some(DecodeReason::Zstd { message }),
             }
         }
         Ok(())
     }
 
-    fn step(&mut self, input: &mut Input<'_>, out: &mut Vec<u8>) -> Result<Progress, &'static str> {
-        let is_careful = self.care == Care::BlockByBlock || self.frame.is_second;
-        let size = match self.wish {
+    fn step(
+        &mut self,
+        input: &mut PayloadInput<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<StepProgress, &'static str> {
+        let is_careful = self.mode == DecompressMode::BlockByBlock || self.frame.is_second;
+        let size = match self.wanted {
             _ if !is_careful => usize::MAX,
             // zstd asks for a block together with the next block's header. An error in that header would hide this
             // block.
@@ -159,38 +171,38 @@ impl<'o> Frames<'o> {
         let mut piece = InBuffer::around(&rest[..rest.len().min(size)]);
         let old = out.len();
         let mut output = OutBuffer::around_pos(out, old);
-        self.wish = self.context.decompress_stream(&mut output, &mut piece).map_err(get_error_name)?;
-        let is_stuck = self.wish != 0 && piece.pos == 0 && out.len() == old;
-        self.frame.see(&rest[..piece.pos]);
+        self.wanted = self.context.decompress_stream(&mut output, &mut piece).map_err(get_error_name)?;
+        let is_stuck = self.wanted != 0 && piece.pos == 0 && out.len() == old;
+        self.frame.record_head(&rest[..piece.pos]);
         input.position += piece.pos;
         let repeated = self.frame.repeated.min(out.len() - old);
         out.drain(old..old + repeated);
         self.frame.repeated -= repeated;
         self.frame.given += out.len() - old;
-        Ok(if is_stuck { Progress::None } else { Progress::Some })
+        Ok(if is_stuck { StepProgress::None } else { StepProgress::Some })
     }
 
     /// Restarts a frame that has an error.
-    fn begin_again(&mut self, input: &mut Input<'_>) -> Result<(), Reason> {
+    fn restart_frame(&mut self, input: &mut PayloadInput<'_>) -> Result<(), DecodeReason> {
         let reset = self.context.reset(ResetDirective::SessionOnly);
-        reset.map_err(|code| Reason::Zstd { message: get_error_name(code) })?;
-        let Frame { start, given, .. } = self.frame;
-        self.frame = Frame { start, is_second: true, repeated: given, ..Frame::default() };
-        self.wish = START_WISH;
+        reset.map_err(|code| DecodeReason::Zstd { message: get_error_name(code) })?;
+        let FrameState { start, given, .. } = self.frame;
+        self.frame = FrameState { start, is_second: true, repeated: given, ..FrameState::default() };
+        self.wanted = FRAME_START_SIZE;
         input.position = start;
         Ok(())
     }
 }
 
-impl Frame {
-    fn see(&mut self, bytes: &[u8]) {
+impl FrameState {
+    fn record_head(&mut self, bytes: &[u8]) {
         let place = &mut self.head[self.head_size..];
         let size = place.len().min(bytes.len());
         place[..size].copy_from_slice(&bytes[..size]);
         self.head_size += size;
     }
 
-    fn note(&self, summary: &mut PayloadSummary) {
+    fn count_into(&self, summary: &mut PayloadSummary) {
         match &self.head[..self.head_size] {
             [low, high @ ..] if low >> 4 == 5 && high.starts_with(&MAGIC_SKIPPABLE) => {
                 summary.frames_skippable += 1;

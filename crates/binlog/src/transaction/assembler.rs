@@ -4,29 +4,29 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use crate::error::{DecodeError, Reason};
-use crate::format::Format;
-use crate::raw::{Checksum, RawEvent};
-use crate::transaction::grammar::{Fault, Step};
-use crate::transaction::outline::{Outline, TrackError, Tracked, Tracker};
+use crate::error::{DecodeError, DecodeReason};
+use crate::format::EventFormat;
+use crate::raw::{EventChecksum, RawEvent};
+use crate::transaction::grammar::{GrammarFault, GrammarStep};
+use crate::transaction::outline::{TrackError, TrackedEvent, TransactionOutline, TransactionTracker};
 
 /// A whole transaction: its outline, and its events in one buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    outline: Outline,
-    format: Arc<Format>,
-    checksum: Checksum,
+    outline: TransactionOutline,
+    format: Arc<EventFormat>,
+    checksum: EventChecksum,
     bytes: Vec<u8>,
 }
 
 impl Transaction {
     /// Returns the outline.
-    pub const fn outline(&self) -> &Outline {
+    pub const fn outline(&self) -> &TransactionOutline {
         &self.outline
     }
 
     /// Returns the format for decoding the events.
-    pub const fn format(&self) -> &Arc<Format> {
+    pub const fn format(&self) -> &Arc<EventFormat> {
         &self.format
     }
 
@@ -48,28 +48,28 @@ impl Transaction {
 
 /// Assembles a log's events into whole transactions.
 ///
-/// Holds at most one transaction, up to a limit in bytes. Use a [`Tracker`] for transactions of any size, or if whole
+/// Holds at most one transaction, up to a limit in bytes. Use a [`TransactionTracker`] for transactions of any size, or if whole
 /// transactions are not needed.
 #[derive(Clone, Debug)]
-pub struct Assembler {
-    tracker: Tracker,
+pub struct TransactionAssembler {
+    tracker: TransactionTracker,
     size_max: usize,
-    format: Arc<Format>,
-    taking: Taking,
+    format: Arc<EventFormat>,
+    state: CollectState,
     /// Size of the last transaction in bytes; the next one often has a similar size.
     size_last: usize,
 }
 
 /// Maximum number of bytes allocated for a transaction in advance.
-const READY_MAX: usize = 16 << 10;
+const PREALLOCATION_MAX: usize = 16 << 10;
 
 /// State of the open transaction's events.
 #[derive(Clone, Debug)]
-enum Taking {
+enum CollectState {
     /// Events are collected.
-    Events { position: u64, checksum: Checksum, bytes: Vec<u8> },
+    Collecting { position: u64, checksum: EventChecksum, bytes: Vec<u8> },
     /// Events are skipped: no transaction is open, or it failed.
-    Nothing,
+    Skipping,
 }
 
 /// Error in a transaction. The assembler skips the rest of the transaction and continues.
@@ -81,7 +81,7 @@ pub enum AssembleError {
     /// An event is not allowed at its place.
     Fault {
         /// Event found, and what was expected.
-        fault: Fault,
+        fault: GrammarFault,
         /// Transaction that consists of this event alone, if it is one.
         whole: Option<Box<Transaction>>,
     },
@@ -108,33 +108,33 @@ impl fmt::Display for AssembleError {
 
 impl std::error::Error for AssembleError {}
 
-impl Assembler {
+impl TransactionAssembler {
     /// Creates an assembler for a log of this format, read from its start or from the end of a transaction.
     /// `size_max` is the maximum size of a transaction in bytes.
-    pub fn new(format: Format, size_max: usize) -> Self {
-        let (tracker, format) = (Tracker::new(), Arc::new(format));
-        Self { tracker, size_max, format, taking: Taking::Nothing, size_last: 0 }
+    pub fn new(format: EventFormat, size_max: usize) -> Self {
+        let (tracker, format) = (TransactionTracker::new(), Arc::new(format));
+        Self { tracker, size_max, format, state: CollectState::Skipping, size_last: 0 }
     }
 
     /// Returns the transaction that has started but not ended. At the end of a log, it is torn.
-    pub const fn open(&self) -> Option<&Outline> {
+    pub const fn open(&self) -> Option<&TransactionOutline> {
         self.tracker.open()
     }
 
     /// Returns the number of collected bytes of the open transaction.
-    pub fn held(&self) -> usize {
-        match &self.taking {
-            Taking::Events { bytes, .. } => bytes.len(),
-            Taking::Nothing => 0,
+    pub fn collected_size(&self) -> usize {
+        match &self.state {
+            CollectState::Collecting { bytes, .. } => bytes.len(),
+            CollectState::Skipping => 0,
         }
     }
 
     /// Removes and returns the collected events of the open transaction. The assembler follows the transaction to its
     /// end, but does not return it.
-    pub fn give_up(&mut self) -> Vec<u8> {
-        match mem::replace(&mut self.taking, Taking::Nothing) {
-            Taking::Events { bytes, .. } => bytes,
-            Taking::Nothing => Vec::new(),
+    pub fn take_collected(&mut self) -> Vec<u8> {
+        match mem::replace(&mut self.state, CollectState::Skipping) {
+            CollectState::Collecting { bytes, .. } => bytes,
+            CollectState::Skipping => Vec::new(),
         }
     }
 
@@ -148,16 +148,16 @@ impl Assembler {
         &mut self,
         position: u64,
         raw: &RawEvent<'_>,
-        format: &Format,
+        format: &EventFormat,
     ) -> Result<Option<Transaction>, AssembleError> {
         match self.tracker.track(position, raw, format) {
             Ok(tracked) => self.take(position, tracked, raw, format),
             Err(TrackError::Decode(error)) => {
-                self.taking = Taking::Nothing;
+                self.state = CollectState::Skipping;
                 Err(AssembleError::Decode(error))
             }
             Err(TrackError::Fault(broken)) => {
-                self.taking = Taking::Nothing;
+                self.state = CollectState::Skipping;
                 let mut whole = None;
                 if broken.tracked.step.transaction.is_first() {
                     whole = self.take(position, broken.tracked, raw, format)?.map(Box::new);
@@ -170,42 +170,45 @@ impl Assembler {
     fn take(
         &mut self,
         position: u64,
-        tracked: Tracked,
+        tracked: TrackedEvent,
         raw: &RawEvent<'_>,
-        format: &Format,
+        format: &EventFormat,
     ) -> Result<Option<Transaction>, AssembleError> {
-        if tracked.step == Step::OUTSIDE {
+        if tracked.step == GrammarStep::OUTSIDE {
             return Ok(None);
         }
         if tracked.step.transaction.is_first() {
             self.start(position, raw.checksum(), format);
         }
-        self.collect(raw).inspect_err(|_| self.taking = Taking::Nothing)?;
+        self.collect(raw).inspect_err(|_| self.state = CollectState::Skipping)?;
         let Some(outline) = tracked.ended else { return Ok(None) };
         let format = Arc::clone(&self.format);
-        Ok(match mem::replace(&mut self.taking, Taking::Nothing) {
-            Taking::Events { checksum, bytes, .. } => {
+        Ok(match mem::replace(&mut self.state, CollectState::Skipping) {
+            CollectState::Collecting { checksum, bytes, .. } => {
                 self.size_last = bytes.len();
                 Some(Transaction { outline, format, checksum, bytes })
             }
-            Taking::Nothing => None,
+            CollectState::Skipping => None,
         })
     }
 
-    fn start(&mut self, position: u64, checksum: Checksum, format: &Format) {
-        let bytes = Vec::with_capacity(self.size_last.min(READY_MAX));
-        self.taking = Taking::Events { position, checksum, bytes };
+    fn start(&mut self, position: u64, checksum: EventChecksum, format: &EventFormat) {
+        let bytes = Vec::with_capacity(self.size_last.min(PREALLOCATION_MAX));
+        self.state = CollectState::Collecting { position, checksum, bytes };
         if *self.format != *format {
             self.format = Arc::new(format.clone());
         }
     }
 
     fn collect(&mut self, raw: &RawEvent<'_>) -> Result<(), AssembleError> {
-        let Taking::Events { position, checksum, bytes } = &mut self.taking else { return Ok(()) };
+        let CollectState::Collecting { position, checksum, bytes } = &mut self.state else { return Ok(()) };
         if raw.checksum() != *checksum {
             let (field, found) = ("size of the checksum", raw.checksum().size() as u64);
-            let reason =
-                Reason::Unexpected { field, found, wanted: "the size in the transaction's first event" };
+            let reason = DecodeReason::Unexpected {
+                field,
+                found,
+                wanted: "the size in the transaction's first event",
+            };
             return Err(AssembleError::Decode(DecodeError::new(raw.bytes().len(), reason)));
         }
         if bytes.len() + raw.bytes().len() > self.size_max {

@@ -6,16 +6,16 @@
 
 use std::fmt;
 
-use crate::error::{DecodeError, EncodeError, Reason};
+use crate::error::{DecodeError, DecodeReason, EncodeError};
 use crate::event::{Event, EventType};
 use crate::events::{FormatDescription, GtidEvent, TransactionPayload};
-use crate::format::{Flavour, Format};
-use crate::header::{Flags, Origin};
+use crate::format::{EventFormat, Flavour};
+use crate::header::{EventFlags, EventOrigin};
 use crate::payload::inner_size;
 use crate::raw::RawEvent;
 use crate::transaction::clock::ClockShift;
-use crate::transaction::outline::{Outline, TransactionKind};
-use crate::transaction::role::Role;
+use crate::transaction::outline::{TransactionKind, TransactionOutline};
+use crate::transaction::role::EventRole;
 use crate::write::NextPosition;
 
 /// Reason why a transaction is not compressed.
@@ -23,7 +23,7 @@ use crate::write::NextPosition;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum CompressionRefusal {
     /// The transaction is compressed already.
     Compressed,
     /// A single statement that commits implicitly, such as DDL.
@@ -46,7 +46,7 @@ pub enum Refusal {
     UnknownEvent,
 }
 
-impl Refusal {
+impl CompressionRefusal {
     /// All reasons.
     pub const ALL: [Self; 10] = [
         Self::Compressed,
@@ -62,7 +62,7 @@ impl Refusal {
     ];
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CompressionRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Compressed => "compressed already",
@@ -81,7 +81,7 @@ impl fmt::Display for Refusal {
 
 /// Follows the events of one transaction to find out whether a server would compress it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Candidate {
+pub struct CompressionCheck {
     has_gtid: bool,
     has_statements: bool,
     has_unknown: bool,
@@ -90,22 +90,27 @@ pub struct Candidate {
     inner_events: u64,
 }
 
-impl Candidate {
+impl CompressionCheck {
     /// Adds the next event of the transaction.
     ///
     /// # Errors
     ///
     /// Fails if a GTID event cannot be decoded.
-    pub fn take(&mut self, role: Role, raw: &RawEvent<'_>, format: &Format) -> Result<(), DecodeError> {
-        if role == Role::Gtid {
+    pub fn take(
+        &mut self,
+        role: EventRole,
+        raw: &RawEvent<'_>,
+        format: &EventFormat,
+    ) -> Result<(), DecodeError> {
+        if role == EventRole::Gtid {
             self.has_gtid = true;
             self.has_statements = may_have_statements(&raw.decode(format)?);
             return Ok(());
         }
         self.inner_size += u64::from(inner_size(raw));
         self.inner_events += 1;
-        self.has_unknown |= matches!(role, Role::Unknown(_));
-        self.commits_in_words |= role == Role::Commit && raw.event_type() == EventType::Query;
+        self.has_unknown |= matches!(role, EventRole::Unknown(_));
+        self.commits_in_words |= role == EventRole::Commit && raw.event_type() == EventType::Query;
         Ok(())
     }
 
@@ -120,22 +125,22 @@ impl Candidate {
     }
 
     /// Returns the reason why the complete transaction is not compressed; `None` if a server would compress it.
-    pub fn refusal(&self, outline: &Outline) -> Option<Refusal> {
+    pub fn refusal(&self, outline: &TransactionOutline) -> Option<CompressionRefusal> {
         let refused_by_kind = match outline.kind {
-            TransactionKind::Payload => Some(Refusal::Compressed),
-            TransactionKind::Incident => Some(Refusal::Incident),
-            TransactionKind::Statement => Some(Refusal::SingleStatement),
-            TransactionKind::XaFinished => Some(Refusal::XaFinish),
-            TransactionKind::RolledBack => Some(Refusal::RolledBack),
+            TransactionKind::Payload => Some(CompressionRefusal::Compressed),
+            TransactionKind::Incident => Some(CompressionRefusal::Incident),
+            TransactionKind::Statement => Some(CompressionRefusal::SingleStatement),
+            TransactionKind::XaFinished => Some(CompressionRefusal::XaFinish),
+            TransactionKind::RolledBack => Some(CompressionRefusal::RolledBack),
             _ => None,
         };
         let whole = outline.end.checked_sub(outline.position) == Some(outline.size);
         let checks = [
-            (!self.has_gtid, Refusal::NoGtid),
-            (self.has_unknown, Refusal::UnknownEvent),
-            (!whole, Refusal::Interrupted),
-            (self.commits_in_words, Refusal::NonTransactional),
-            (self.has_statements, Refusal::Statements),
+            (!self.has_gtid, CompressionRefusal::NoGtid),
+            (self.has_unknown, CompressionRefusal::UnknownEvent),
+            (!whole, CompressionRefusal::Interrupted),
+            (self.commits_in_words, CompressionRefusal::NonTransactional),
+            (self.has_statements, CompressionRefusal::Statements),
         ];
         refused_by_kind.or_else(|| checks.iter().find(|(holds, _)| *holds).map(|(_, refusal)| *refusal))
     }
@@ -150,7 +155,7 @@ fn may_have_statements(gtid: &Event<'_>) -> bool {
     flags & u64::from(GtidEvent::MAY_HAVE_STATEMENTS) != 0
 }
 
-impl Format {
+impl EventFormat {
     /// Returns true if a log of this format may hold compressed transactions. Readers reject event types beyond those
     /// that the format description counts.
     pub fn knows_payloads(&self) -> bool {
@@ -193,9 +198,9 @@ pub fn put_gtid_resized(
     raw: &RawEvent<'_>,
     behind: u64,
     next: NextPosition,
-    format: &Format,
+    format: &EventFormat,
     out: &mut Vec<u8>,
-) -> Result<(), ResizeError> {
+) -> Result<(), GtidRewriteError> {
     put_gtid_renumbered(raw, ClockShift::NONE, behind, next, format, out)
 }
 
@@ -209,9 +214,9 @@ pub fn put_gtid_renumbered(
     shift: ClockShift,
     behind: u64,
     next: NextPosition,
-    format: &Format,
+    format: &EventFormat,
     out: &mut Vec<u8>,
-) -> Result<(), ResizeError> {
+) -> Result<(), GtidRewriteError> {
     let mut event = raw.decode(format)?;
     match &mut event {
         Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => {
@@ -225,7 +230,7 @@ pub fn put_gtid_renumbered(
         }
         _ => {
             let (field, found) = ("event type", u64::from(raw.event_type().code()));
-            let reason = Reason::Unexpected { field, found, wanted: "33, 34 or 42 (a GTID event)" };
+            let reason = DecodeReason::Unexpected { field, found, wanted: "33, 34 or 42 (a GTID event)" };
             return Err(DecodeError::new(4, reason).into());
         }
     }
@@ -234,14 +239,14 @@ pub fn put_gtid_renumbered(
 
 /// Error in rewriting a GTID event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResizeError {
+pub enum GtidRewriteError {
     /// The event cannot be decoded.
     Decode(DecodeError),
     /// The event cannot be encoded.
     Encode(EncodeError),
 }
 
-impl fmt::Display for ResizeError {
+impl fmt::Display for GtidRewriteError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decode(error) => error.fmt(out),
@@ -250,15 +255,15 @@ impl fmt::Display for ResizeError {
     }
 }
 
-impl std::error::Error for ResizeError {}
+impl std::error::Error for GtidRewriteError {}
 
-impl From<DecodeError> for ResizeError {
+impl From<DecodeError> for GtidRewriteError {
     fn from(error: DecodeError) -> Self {
         Self::Decode(error)
     }
 }
 
-impl From<EncodeError> for ResizeError {
+impl From<EncodeError> for GtidRewriteError {
     fn from(error: EncodeError) -> Self {
         Self::Encode(error)
     }
@@ -267,9 +272,9 @@ impl From<EncodeError> for ResizeError {
 impl TransactionPayload<'_> {
     /// Returns the header fields that a server gives the payload event after this GTID event: its time and server, no
     /// flags.
-    pub const fn origin(gtid: &RawEvent<'_>) -> Origin {
+    pub const fn origin(gtid: &RawEvent<'_>) -> EventOrigin {
         let header = gtid.header();
-        Origin { timestamp: header.timestamp, server_id: header.server_id, flags: Flags(0) }
+        EventOrigin { timestamp: header.timestamp, server_id: header.server_id, flags: EventFlags(0) }
     }
 }
 
@@ -280,9 +285,9 @@ mod tests {
     use super::put_gtid_renumbered;
     use crate::event::Event;
     use crate::events::{CommitStamps, FormatDescription, GtidTagged, LogicalClock};
-    use crate::format::{ChecksumAlgorithm, Flavour, Format};
-    use crate::gtid::{Tag, Uuid};
-    use crate::header::{Flags, Origin};
+    use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
+    use crate::gtid::{GtidTag, Uuid};
+    use crate::header::{EventFlags, EventOrigin};
     use crate::raw::RawEvent;
     use crate::transaction::clock::ClockShift;
     use crate::write::NextPosition;
@@ -321,7 +326,7 @@ mod tests {
             original_server_version: Some(90704),
             commit_group_ticket: None,
         };
-        let (uuid, tag) = (Uuid::from_u128(7), Tag::new(tag).unwrap());
+        let (uuid, tag) = (Uuid::from_u128(7), GtidTag::new(tag).unwrap());
         GtidTagged { flags: 0, uuid, tag, gno: 5, clock, stamps, fields_needed: 0, rest: &[] }
     }
 
@@ -332,14 +337,14 @@ mod tests {
         ) {
             let checksum = if is_summed { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
             let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());
-            let format = Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql };
+            let format = EventFormat { server_version, post_header_sizes, checksum, flavour: Flavour::MySql };
             let clock = LogicalClock { last_committed: number - 1, sequence_number: number };
-            let origin = Origin { timestamp: 1, server_id: 1, flags: Flags(0) };
+            let origin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
             let mut old = Vec::new();
-            Event::GtidTagged(tagged(clock, b"tag")).write(origin, NextPosition::Is(0), &format, &mut old).unwrap();
+            Event::GtidTagged(tagged(clock, b"tag")).write(origin, NextPosition::Fixed(0), &format, &mut old).unwrap();
             let raw = RawEvent::new(&old, checksum.for_events()).unwrap();
             let (shift, mut new) = (ClockShift::behind(by), Vec::new());
-            put_gtid_renumbered(&raw, shift, behind, NextPosition::Is(0), &format, &mut new).unwrap();
+            put_gtid_renumbered(&raw, shift, behind, NextPosition::Fixed(0), &format, &mut new).unwrap();
             let raw = RawEvent::new(&new, checksum.for_events()).unwrap();
             let Event::GtidTagged(found) = raw.decode(&format).unwrap() else { unreachable!() };
             prop_assert_eq!(found.stamps.transaction_size, Some(behind + new.len() as u64));

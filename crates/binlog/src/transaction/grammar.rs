@@ -12,30 +12,30 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::transaction::role::Role;
+use crate::transaction::role::EventRole;
 
 /// State machine that finds the start and end of transactions and statements in a log.
 ///
 /// It has constant size. Start it where no transaction is open: at the start of a log, or after a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grammar {
-    state: State,
+pub struct TransactionGrammar {
+    state: GrammarState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum GrammarState {
     /// No transaction is open.
     #[default]
     Between,
     /// A GTID event came.
     Announced,
     /// Other events came after the GTID, or without one.
-    Inside(Scope, Open),
+    Inside(TransactionScope, OpenStatement),
 }
 
 /// End of the open transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum TransactionScope {
     /// A commit.
     ToCommit,
     /// The end of its only statement.
@@ -44,7 +44,7 @@ enum Scope {
 
 /// Kind of the open statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
+enum OpenStatement {
     Nothing,
     Variables,
     Load,
@@ -54,7 +54,7 @@ enum Open {
 /// Place of an event in a transaction or statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-pub enum Place {
+pub enum EventPlace {
     /// Not part of one.
     Outside,
     /// First event of several.
@@ -67,7 +67,7 @@ pub enum Place {
     Alone,
 }
 
-impl Place {
+impl EventPlace {
     /// Returns true for the first event, including the only one.
     pub const fn is_first(self) -> bool {
         matches!(self, Self::Starts | Self::Alone)
@@ -91,35 +91,35 @@ impl Place {
 /// Places of an event in its transaction and statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Step {
+pub struct GrammarStep {
     /// Place in the transaction.
-    pub transaction: Place,
+    pub transaction: EventPlace,
     /// Place in the statement. GTID, `BEGIN` and commit are in no statement.
-    pub statement: Place,
+    pub statement: EventPlace,
 }
 
-impl Step {
+impl GrammarStep {
     /// Place outside of transactions.
-    pub const OUTSIDE: Self = Self { transaction: Place::Outside, statement: Place::Outside };
+    pub const OUTSIDE: Self = Self { transaction: EventPlace::Outside, statement: EventPlace::Outside };
 }
 
 /// Event that is not allowed at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct GrammarFault {
     /// Role of the event found.
-    pub found: Role,
+    pub found: EventRole,
     /// Description of the events allowed.
     pub wanted: &'static str,
     /// Part that was discarded to continue.
-    pub lost: Lost,
-    /// Place of the event after recovery; [`Step::OUTSIDE`] if it was skipped.
-    pub step: Step,
+    pub lost: GrammarLoss,
+    /// Place of the event after recovery; [`GrammarStep::OUTSIDE`] if it was skipped.
+    pub step: GrammarStep,
 }
 
-/// Part that is discarded to continue after a [`Fault`].
+/// Part that is discarded to continue after a [`GrammarFault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-pub enum Lost {
+pub enum GrammarLoss {
     /// The unexpected event.
     Event,
     /// The open statement, which has no end.
@@ -128,44 +128,48 @@ pub enum Lost {
     Transaction,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for GrammarFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "found {}, wanted {}", self.found, self.wanted)?;
         match self.lost {
-            Lost::Event => Ok(()),
-            Lost::Statement => out.write_str(": the statement before it has no end"),
-            Lost::Transaction => out.write_str(": the transaction before it has no end"),
+            GrammarLoss::Event => Ok(()),
+            GrammarLoss::Statement => out.write_str(": the statement before it has no end"),
+            GrammarLoss::Transaction => out.write_str(": the transaction before it has no end"),
         }
     }
 }
 
-impl Error for Fault {}
+impl Error for GrammarFault {}
 
-impl Grammar {
+impl TransactionGrammar {
     /// Creates a grammar with no open transaction.
     pub const fn new() -> Self {
-        Self { state: State::Between }
+        Self { state: GrammarState::Between }
     }
 
     /// Creates a grammar for the events inside a payload, after the transaction's GTID event.
     pub const fn inside_payload() -> Self {
-        Self { state: State::Announced }
+        Self { state: GrammarState::Announced }
     }
 
     /// Returns true if a transaction is open.
     pub fn is_open(&self) -> bool {
-        self.state != State::Between
+        self.state != GrammarState::Between
     }
 
     /// Describes the events allowed next.
     pub const fn wanted(&self) -> &'static str {
         match self.state {
-            State::Between => "the start of a transaction",
-            State::Announced => "BEGIN, a statement or a compressed transaction",
-            State::Inside(Scope::ToCommit, Open::Nothing) => "a statement or a commit",
-            State::Inside(_, Open::Nothing | Open::Variables) => "the statement that needs the variables",
-            State::Inside(_, Open::Load) => "more of a file, or LOAD DATA",
-            State::Inside(_, Open::Rows) => "rows that end the statement",
+            GrammarState::Between => "the start of a transaction",
+            GrammarState::Announced => "BEGIN, a statement or a compressed transaction",
+            GrammarState::Inside(TransactionScope::ToCommit, OpenStatement::Nothing) => {
+                "a statement or a commit"
+            }
+            GrammarState::Inside(_, OpenStatement::Nothing | OpenStatement::Variables) => {
+                "the statement that needs the variables"
+            }
+            GrammarState::Inside(_, OpenStatement::Load) => "more of a file, or LOAD DATA",
+            GrammarState::Inside(_, OpenStatement::Rows) => "rows that end the statement",
         }
     }
 
@@ -173,8 +177,8 @@ impl Grammar {
     ///
     /// # Errors
     ///
-    /// Fails if the event is not allowed here. The grammar has then discarded [`Fault::lost`], and continues.
-    pub fn step(&mut self, role: Role) -> Result<Step, Fault> {
+    /// Fails if the event is not allowed here. The grammar has then discarded [`GrammarFault::lost`], and continues.
+    pub fn step(&mut self, role: EventRole) -> Result<GrammarStep, GrammarFault> {
         match next(self.state, role) {
             Some((state, step)) => {
                 self.state = state;
@@ -184,125 +188,144 @@ impl Grammar {
         }
     }
 
-    fn recover(&mut self, role: Role) -> Fault {
+    fn recover(&mut self, role: EventRole) -> GrammarFault {
         let (wanted, before) = (self.wanted(), self.state);
         let without_statement = match before {
-            State::Inside(Scope::ToCommit, _) => State::Inside(Scope::ToCommit, Open::Nothing),
+            GrammarState::Inside(TransactionScope::ToCommit, _) => {
+                GrammarState::Inside(TransactionScope::ToCommit, OpenStatement::Nothing)
+            }
             _ => before,
         };
-        let ways = [(without_statement, Lost::Statement), (State::Between, Lost::Transaction)];
+        let ways =
+            [(without_statement, GrammarLoss::Statement), (GrammarState::Between, GrammarLoss::Transaction)];
         let taken = ways.into_iter().find_map(|(state, lost)| Some((next(state, role)?, lost)));
-        let ((state, step), lost) = taken.unwrap_or(((before, Step::OUTSIDE), Lost::Event));
+        let ((state, step), lost) = taken.unwrap_or(((before, GrammarStep::OUTSIDE), GrammarLoss::Event));
         self.state = state;
-        Fault { found: role, wanted, lost, step }
+        GrammarFault { found: role, wanted, lost, step }
     }
 }
 
 /// Returns the state after `role` and the place of the event; `None` if `role` is not allowed.
-fn next(state: State, role: Role) -> Option<(State, Step)> {
-    use State::{Announced, Between, Inside};
+fn next(state: GrammarState, role: EventRole) -> Option<(GrammarState, GrammarStep)> {
+    use GrammarState::{Announced, Between, Inside};
     let (next, transaction) = match (state, role) {
-        (_, Role::Aside) => return Some((state, Step::OUTSIDE)),
-        (Between, Role::LogBoundary) => (Between, Place::Outside),
-        (Between, Role::Gtid) => (Announced, Place::Starts),
-        (Between, Role::GtidAndBegin | Role::Begin) => {
-            (Inside(Scope::ToCommit, Open::Nothing), Place::Starts)
+        (_, EventRole::Aside) => return Some((state, GrammarStep::OUTSIDE)),
+        (Between, EventRole::LogBoundary) => (Between, EventPlace::Outside),
+        (Between, EventRole::Gtid) => (Announced, EventPlace::Starts),
+        (Between, EventRole::GtidAndBegin | EventRole::Begin) => {
+            (Inside(TransactionScope::ToCommit, OpenStatement::Nothing), EventPlace::Starts)
         }
-        (Announced, Role::Begin) => (Inside(Scope::ToCommit, Open::Nothing), Place::Inside),
-        (Between, Role::Payload) => (Between, Place::Alone),
-        (Announced, Role::Payload) => (Between, Place::Ends),
-        (Inside(Scope::ToCommit, Open::Nothing), role) if commits(role) => (Between, Place::Ends),
+        (Announced, EventRole::Begin) => {
+            (Inside(TransactionScope::ToCommit, OpenStatement::Nothing), EventPlace::Inside)
+        }
+        (Between, EventRole::Payload) => (Between, EventPlace::Alone),
+        (Announced, EventRole::Payload) => (Between, EventPlace::Ends),
+        (Inside(TransactionScope::ToCommit, OpenStatement::Nothing), role) if commits(role) => {
+            (Between, EventPlace::Ends)
+        }
         _ => return next_in_statement(state, role),
     };
-    Some((next, Step { transaction, statement: Place::Outside }))
+    Some((next, GrammarStep { transaction, statement: EventPlace::Outside }))
 }
 
-fn commits(role: Role) -> bool {
-    matches!(role, Role::Commit | Role::Rollback | Role::XaPrepare | Role::XaFinish)
+fn commits(role: EventRole) -> bool {
+    matches!(role, EventRole::Commit | EventRole::Rollback | EventRole::XaPrepare | EventRole::XaFinish)
 }
 
-fn next_in_statement(state: State, role: Role) -> Option<(State, Step)> {
+fn next_in_statement(state: GrammarState, role: EventRole) -> Option<(GrammarState, GrammarStep)> {
     let (scope, open) = match state {
-        State::Between | State::Announced => (Scope::ToStatementEnd, Open::Nothing),
-        State::Inside(scope, open) => (scope, open),
+        GrammarState::Between | GrammarState::Announced => {
+            (TransactionScope::ToStatementEnd, OpenStatement::Nothing)
+        }
+        GrammarState::Inside(scope, open) => (scope, open),
     };
     let (open, statement) = match (open, role) {
-        (Open::Nothing, Role::Statement | Role::XaFinish | Role::RowsEnd | Role::Incident) => {
-            (Open::Nothing, Place::Alone)
+        (
+            OpenStatement::Nothing,
+            EventRole::Statement | EventRole::XaFinish | EventRole::RowsEnd | EventRole::Incident,
+        ) => (OpenStatement::Nothing, EventPlace::Alone),
+        (OpenStatement::Variables, EventRole::Statement | EventRole::RowsEnd) => {
+            (OpenStatement::Nothing, EventPlace::Ends)
         }
-        (Open::Variables, Role::Statement | Role::RowsEnd) => (Open::Nothing, Place::Ends),
-        (Open::Nothing, Role::Variable) => (Open::Variables, Place::Starts),
-        (Open::Variables, Role::Variable) => (Open::Variables, Place::Inside),
-        (Open::Nothing, Role::LoadBegin) => (Open::Load, Place::Starts),
-        (Open::Variables, Role::LoadBegin) => (Open::Load, Place::Inside),
-        (Open::Load, Role::LoadBlock | Role::Variable) => (Open::Load, Place::Inside),
-        (Open::Load, Role::LoadEnd) => (Open::Nothing, Place::Ends),
-        (Open::Nothing, Role::RowsBegin | Role::Rows) => (Open::Rows, Place::Starts),
-        (Open::Variables | Open::Rows, Role::RowsBegin | Role::Rows) => (Open::Rows, Place::Inside),
-        (Open::Rows, Role::RowsEnd) => (Open::Nothing, Place::Ends),
+        (OpenStatement::Nothing, EventRole::Variable) => (OpenStatement::Variables, EventPlace::Starts),
+        (OpenStatement::Variables, EventRole::Variable) => (OpenStatement::Variables, EventPlace::Inside),
+        (OpenStatement::Nothing, EventRole::LoadBegin) => (OpenStatement::Load, EventPlace::Starts),
+        (OpenStatement::Variables, EventRole::LoadBegin) => (OpenStatement::Load, EventPlace::Inside),
+        (OpenStatement::Load, EventRole::LoadBlock | EventRole::Variable) => {
+            (OpenStatement::Load, EventPlace::Inside)
+        }
+        (OpenStatement::Load, EventRole::LoadEnd) => (OpenStatement::Nothing, EventPlace::Ends),
+        (OpenStatement::Nothing, EventRole::RowsBegin | EventRole::Rows) => {
+            (OpenStatement::Rows, EventPlace::Starts)
+        }
+        (OpenStatement::Variables | OpenStatement::Rows, EventRole::RowsBegin | EventRole::Rows) => {
+            (OpenStatement::Rows, EventPlace::Inside)
+        }
+        (OpenStatement::Rows, EventRole::RowsEnd) => (OpenStatement::Nothing, EventPlace::Ends),
         _ => return None,
     };
     // An incident ends the open transaction; later events belong to another one.
-    let ends = statement.is_last() && (scope == Scope::ToStatementEnd || role == Role::Incident);
-    let transaction = Place::of(state == State::Between, ends);
-    let next = if ends { State::Between } else { State::Inside(scope, open) };
-    Some((next, Step { transaction, statement }))
+    let ends =
+        statement.is_last() && (scope == TransactionScope::ToStatementEnd || role == EventRole::Incident);
+    let transaction = EventPlace::of(state == GrammarState::Between, ends);
+    let next = if ends { GrammarState::Between } else { GrammarState::Inside(scope, open) };
+    Some((next, GrammarStep { transaction, statement }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Grammar, Lost, Place, Step};
-    use crate::transaction::role::Role;
+    use super::{EventPlace, GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
+    use crate::transaction::role::EventRole;
 
-    const ROLES: [(&str, Role); 20] = [
-        ("aside", Role::Aside),
-        ("log", Role::LogBoundary),
-        ("gtid", Role::Gtid),
-        ("gtid+begin", Role::GtidAndBegin),
-        ("begin", Role::Begin),
-        ("payload", Role::Payload),
-        ("incident", Role::Incident),
-        ("sql", Role::Statement),
-        ("xa-finish", Role::XaFinish),
-        ("var", Role::Variable),
-        ("load", Role::LoadBegin),
-        ("block", Role::LoadBlock),
-        ("loaded", Role::LoadEnd),
-        ("map", Role::RowsBegin),
-        ("rows", Role::Rows),
-        ("rows-end", Role::RowsEnd),
-        ("commit", Role::Commit),
-        ("rollback", Role::Rollback),
-        ("prepare", Role::XaPrepare),
-        ("?", Role::Unknown(99)),
+    const ROLES: [(&str, EventRole); 20] = [
+        ("aside", EventRole::Aside),
+        ("log", EventRole::LogBoundary),
+        ("gtid", EventRole::Gtid),
+        ("gtid+begin", EventRole::GtidAndBegin),
+        ("begin", EventRole::Begin),
+        ("payload", EventRole::Payload),
+        ("incident", EventRole::Incident),
+        ("sql", EventRole::Statement),
+        ("xa-finish", EventRole::XaFinish),
+        ("var", EventRole::Variable),
+        ("load", EventRole::LoadBegin),
+        ("block", EventRole::LoadBlock),
+        ("loaded", EventRole::LoadEnd),
+        ("map", EventRole::RowsBegin),
+        ("rows", EventRole::Rows),
+        ("rows-end", EventRole::RowsEnd),
+        ("commit", EventRole::Commit),
+        ("rollback", EventRole::Rollback),
+        ("prepare", EventRole::XaPrepare),
+        ("?", EventRole::Unknown(99)),
     ];
 
-    fn roles(text: &str) -> impl Iterator<Item = Role> {
+    fn roles(text: &str) -> impl Iterator<Item = EventRole> {
         text.split_whitespace().map(|word| ROLES.iter().find(|(name, _)| *name == word).unwrap().1)
     }
 
     /// Returns the mark of a place: outside `-`, starts `(`, inside `.`, ends `)`, alone `o`.
-    fn mark(place: Place) -> char {
+    fn mark(place: EventPlace) -> char {
         match place {
-            Place::Outside => '-',
-            Place::Starts => '(',
-            Place::Inside => '.',
-            Place::Ends => ')',
-            Place::Alone => 'o',
+            EventPlace::Outside => '-',
+            EventPlace::Starts => '(',
+            EventPlace::Inside => '.',
+            EventPlace::Ends => ')',
+            EventPlace::Alone => 'o',
         }
     }
 
     /// Returns a mark for each event, preceded by a letter for a discarded event `e`, statement `s` or transaction
     /// `t`.
-    fn marks(grammar: Grammar, events: &str, place: fn(Step) -> Place) -> String {
+    fn marks(grammar: TransactionGrammar, events: &str, place: fn(GrammarStep) -> EventPlace) -> String {
         let mut grammar = grammar;
         let mut marks = String::new();
         for role in roles(events) {
             let step = grammar.step(role).unwrap_or_else(|fault| {
                 marks.push(match fault.lost {
-                    Lost::Event => 'e',
-                    Lost::Statement => 's',
-                    Lost::Transaction => 't',
+                    GrammarLoss::Event => 'e',
+                    GrammarLoss::Statement => 's',
+                    GrammarLoss::Transaction => 't',
                 });
                 fault.step
             });
@@ -311,13 +334,13 @@ mod tests {
         marks
     }
 
-    fn check_from(grammar: Grammar, events: &str, transactions: &str, statements: &str) {
+    fn check_from(grammar: TransactionGrammar, events: &str, transactions: &str, statements: &str) {
         assert_eq!(marks(grammar, events, |step| step.transaction), transactions, "{events}");
         assert_eq!(marks(grammar, events, |step| step.statement), statements, "{events}");
     }
 
     fn check(events: &str, transactions: &str, statements: &str) {
-        check_from(Grammar::new(), events, transactions, statements);
+        check_from(TransactionGrammar::new(), events, transactions, statements);
     }
 
     #[test]
@@ -363,7 +386,7 @@ mod tests {
     #[test]
     fn payloads_and_what_is_inside() {
         check("gtid payload gtid payload payload", "()()o", "-----");
-        check_from(Grammar::inside_payload(), "begin map rows-end commit", "...)", "-()-");
+        check_from(TransactionGrammar::inside_payload(), "begin map rows-end commit", "...)", "-()-");
     }
 
     #[test]
@@ -373,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_aside_disturbs_nothing() {
+    fn events_outside_transactions_change_no_state() {
         check("aside gtid aside begin aside map aside rows-end aside commit", "-(-.-.-.-)", "-----(-)--");
     }
 
@@ -401,8 +424,8 @@ mod tests {
 
     #[test]
     fn a_fault_says_what_it_found_and_wanted() {
-        let mut grammar = Grammar::new();
-        let results: Vec<Result<Step, Fault>> =
+        let mut grammar = TransactionGrammar::new();
+        let results: Vec<Result<GrammarStep, GrammarFault>> =
             roles("gtid begin map commit").map(|role| grammar.step(role)).collect();
         let text = results[3].unwrap_err().to_string();
         assert_eq!(

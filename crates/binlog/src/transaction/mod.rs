@@ -8,10 +8,15 @@ mod outline;
 mod role;
 mod verb;
 
-pub use self::assembler::{AssembleError, Assembler, Transaction};
+pub use self::assembler::{AssembleError, Transaction, TransactionAssembler};
 pub use self::clock::ClockShift;
-pub use self::compression::{Candidate, Refusal, ResizeError, put_gtid_renumbered, put_gtid_resized};
-pub use self::grammar::{Fault, Grammar, Lost, Place, Step};
-pub use self::outline::{Outline, TrackError, TrackFault, Tracked, Tracker, TransactionId, TransactionKind};
-pub use self::role::Role;
-pub use self::verb::Verb;
+pub use self::compression::{
+    CompressionCheck, CompressionRefusal, GtidRewriteError, put_gtid_renumbered, put_gtid_resized,
+};
+pub use self::grammar::{EventPlace, GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
+pub use self::outline::{
+    TrackError, TrackFault, TrackedEvent, TransactionId, TransactionKind, TransactionOutline,
+    TransactionTracker,
+};
+pub use self::role::EventRole;
+pub use self::verb::TransactionVerb;

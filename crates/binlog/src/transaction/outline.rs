@@ -5,17 +5,17 @@ use std::fmt;
 use crate::error::DecodeError;
 use crate::event::Event;
 use crate::events::{CommitStamps, GtidEvent, GtidTagged, LogicalClock, MariadbGtid};
-use crate::format::Format;
+use crate::format::EventFormat;
 use crate::gtid::Gtid;
 use crate::raw::RawEvent;
-use crate::transaction::grammar::{Fault, Grammar, Lost, Step};
-use crate::transaction::role::Role;
+use crate::transaction::grammar::{GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
+use crate::transaction::role::EventRole;
 
 /// Properties of a transaction, without its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
-pub struct Outline {
+pub struct TransactionOutline {
     /// Position of the first event in its file.
     pub position: u64,
     /// End position of the last event. In relay logs, other events may be in between.
@@ -87,14 +87,14 @@ pub enum TransactionKind {
 }
 
 impl TransactionKind {
-    const fn of_last(role: Role) -> Self {
+    const fn of_last(role: EventRole) -> Self {
         match role {
-            Role::Commit => Self::Committed,
-            Role::Rollback => Self::RolledBack,
-            Role::XaPrepare => Self::XaPrepared,
-            Role::XaFinish => Self::XaFinished,
-            Role::Payload => Self::Payload,
-            Role::Incident => Self::Incident,
+            EventRole::Commit => Self::Committed,
+            EventRole::Rollback => Self::RolledBack,
+            EventRole::XaPrepare => Self::XaPrepared,
+            EventRole::XaFinish => Self::XaFinished,
+            EventRole::Payload => Self::Payload,
+            EventRole::Incident => Self::Incident,
             _ => Self::Statement,
         }
     }
@@ -104,20 +104,20 @@ impl TransactionKind {
 ///
 /// Keeps the outline of the open transaction but no events, so that memory use is small for any log.
 #[derive(Clone, Debug, Default)]
-pub struct Tracker {
-    grammar: Grammar,
-    open: Option<Outline>,
+pub struct TransactionTracker {
+    grammar: TransactionGrammar,
+    open: Option<TransactionOutline>,
 }
 
 /// Role and place of one event in its transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tracked {
+pub struct TrackedEvent {
     /// Role of the event.
-    pub role: Role,
+    pub role: EventRole,
     /// Place of the event.
-    pub step: Step,
+    pub step: GrammarStep,
     /// Outline of the transaction that the event ended.
-    pub ended: Option<Outline>,
+    pub ended: Option<TransactionOutline>,
 }
 
 /// Error in following an event.
@@ -133,11 +133,11 @@ pub enum TrackError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackFault {
     /// Event found, and what was expected.
-    pub fault: Fault,
+    pub fault: GrammarFault,
     /// Role and place of the event after recovery.
-    pub tracked: Tracked,
+    pub tracked: TrackedEvent,
     /// Outline of the open transaction, if it was discarded.
-    pub cut: Option<Outline>,
+    pub cut: Option<TransactionOutline>,
 }
 
 impl fmt::Display for TrackError {
@@ -151,14 +151,14 @@ impl fmt::Display for TrackError {
 
 impl std::error::Error for TrackError {}
 
-impl Tracker {
+impl TransactionTracker {
     /// Creates a tracker with no open transaction.
     pub const fn new() -> Self {
-        Self { grammar: Grammar::new(), open: None }
+        Self { grammar: TransactionGrammar::new(), open: None }
     }
 
     /// Returns the transaction that has started but not ended.
-    pub const fn open(&self) -> Option<&Outline> {
+    pub const fn open(&self) -> Option<&TransactionOutline> {
         self.open.as_ref()
     }
 
@@ -176,23 +176,23 @@ impl Tracker {
         &mut self,
         position: u64,
         raw: &RawEvent<'_>,
-        format: &Format,
-    ) -> Result<Tracked, TrackError> {
-        let role = Role::of(raw, format).map_err(TrackError::Decode)?;
-        let fresh = Outline::new(position, role, raw, format).map_err(TrackError::Decode)?;
+        format: &EventFormat,
+    ) -> Result<TrackedEvent, TrackError> {
+        let role = EventRole::of(raw, format).map_err(TrackError::Decode)?;
+        let fresh = TransactionOutline::new(position, role, raw, format).map_err(TrackError::Decode)?;
         match self.grammar.step(role) {
             Ok(step) => Ok(self.take(role, step, fresh)),
             Err(fault) => {
-                let cut = if fault.lost == Lost::Transaction { self.open.take() } else { None };
+                let cut = if fault.lost == GrammarLoss::Transaction { self.open.take() } else { None };
                 let tracked = self.take(role, fault.step, fresh);
                 Err(TrackError::Fault(Box::new(TrackFault { fault, tracked, cut })))
             }
         }
     }
 
-    fn take(&mut self, role: Role, step: Step, fresh: Outline) -> Tracked {
-        if step == Step::OUTSIDE {
-            return Tracked { role, step, ended: None };
+    fn take(&mut self, role: EventRole, step: GrammarStep, fresh: TransactionOutline) -> TrackedEvent {
+        if step == GrammarStep::OUTSIDE {
+            return TrackedEvent { role, step, ended: None };
         }
         match &mut self.open {
             Some(open) => open.extend(&fresh),
@@ -201,15 +201,20 @@ impl Tracker {
         let mut ended = None;
         if step.transaction.is_last() {
             let kind = TransactionKind::of_last(role);
-            ended = self.open.take().map(|open| Outline { kind, ..open });
+            ended = self.open.take().map(|open| TransactionOutline { kind, ..open });
         }
-        Tracked { role, step, ended }
+        TrackedEvent { role, step, ended }
     }
 }
 
-impl Outline {
+impl TransactionOutline {
     /// Creates the outline of a transaction with only this event.
-    fn new(position: u64, role: Role, raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+    fn new(
+        position: u64,
+        role: EventRole,
+        raw: &RawEvent<'_>,
+        format: &EventFormat,
+    ) -> Result<Self, DecodeError> {
         let header = raw.header();
         let size = u64::from(header.size);
         let mut outline = Self {
@@ -224,7 +229,7 @@ impl Outline {
             server_id: header.server_id,
             kind: TransactionKind::Open,
         };
-        if matches!(role, Role::Gtid | Role::GtidAndBegin) {
+        if matches!(role, EventRole::Gtid | EventRole::GtidAndBegin) {
             outline.announce(&raw.decode(format)?);
         }
         Ok(outline)

@@ -4,17 +4,17 @@ use std::fmt;
 
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
-use crate::event::{Context, Event, EventType};
+use crate::event::{BodyContext, Event, EventType};
 use crate::events::{MariadbGtidEvent, RowsFlags, table_id};
-use crate::format::Format;
-use crate::header::{Flags, HEADER_SIZE, Header};
+use crate::format::EventFormat;
+use crate::header::{EventFlags, EventHeader, HEADER_SIZE};
 use crate::raw::RawEvent;
-use crate::transaction::verb::Verb;
+use crate::transaction::verb::TransactionVerb;
 
-/// Role of an event in a transaction: the input of [`Grammar`](crate::Grammar).
+/// Role of an event in a transaction: the input of [`TransactionGrammar`](crate::TransactionGrammar).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Role {
+pub enum EventRole {
     /// No role: heartbeats, Previous_gtids, artificial rotations, ignorable events.
     Aside,
     /// Start or end of a log: a format description, a rotation. No transaction continues across it.
@@ -57,14 +57,14 @@ pub enum Role {
     Unknown(u8),
 }
 
-impl Role {
+impl EventRole {
     /// Returns the role of an event, which follows from its type, and for some types from a flag or the statement's
     /// verb.
     ///
     /// # Errors
     ///
     /// Fails if the event is too short for the fields that are needed.
-    pub fn of(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+    pub fn of(raw: &RawEvent<'_>, format: &EventFormat) -> Result<Self, DecodeError> {
         Ok(match raw.event_type() {
             EventType::FormatDescription | EventType::Rotate if is_made_up(raw.header()) => Self::Aside,
             EventType::FormatDescription | EventType::Rotate | EventType::StartV3 => Self::LogBoundary,
@@ -75,7 +75,7 @@ impl Role {
                 Self::of_rows(raw, format)?
             }
             event_type if event_type.rows_kind().is_some() => Self::of_rows(raw, format)?,
-            EventType::Unknown(_) if raw.header().flags.contains(Flags::IGNORABLE) => Self::Aside,
+            EventType::Unknown(_) if raw.header().flags.contains(EventFlags::IGNORABLE) => Self::Aside,
             event_type => Self::of_type(event_type),
         })
     }
@@ -101,18 +101,21 @@ impl Role {
         }
     }
 
-    fn of_query(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+    fn of_query(raw: &RawEvent<'_>, format: &EventFormat) -> Result<Self, DecodeError> {
         let Event::Query(query) = raw.decode(format)? else { return Ok(Self::Statement) };
-        Ok(match Verb::of(query.sql) {
-            Verb::Begin | Verb::XaStart => Self::Begin,
-            Verb::Commit => Self::Commit,
-            Verb::Rollback => Self::Rollback,
-            Verb::XaCommit | Verb::XaRollback => Self::XaFinish,
-            Verb::RollbackTo | Verb::Savepoint | Verb::XaEnd | Verb::Other => Self::Statement,
+        Ok(match TransactionVerb::of(query.sql) {
+            TransactionVerb::Begin | TransactionVerb::XaStart => Self::Begin,
+            TransactionVerb::Commit => Self::Commit,
+            TransactionVerb::Rollback => Self::Rollback,
+            TransactionVerb::XaCommit | TransactionVerb::XaRollback => Self::XaFinish,
+            TransactionVerb::RollbackTo
+            | TransactionVerb::Savepoint
+            | TransactionVerb::XaEnd
+            | TransactionVerb::Other => Self::Statement,
         })
     }
 
-    fn of_mariadb_gtid(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+    fn of_mariadb_gtid(raw: &RawEvent<'_>, format: &EventFormat) -> Result<Self, DecodeError> {
         match raw.decode(format)? {
             Event::MariadbGtid(gtid) if gtid.flags & MariadbGtidEvent::STANDALONE == 0 => {
                 Ok(Self::GtidAndBegin)
@@ -122,9 +125,9 @@ impl Role {
     }
 
     /// Reads no further than the flags: a rows event can be large.
-    fn of_rows(raw: &RawEvent<'_>, format: &Format) -> Result<Self, DecodeError> {
+    fn of_rows(raw: &RawEvent<'_>, format: &EventFormat) -> Result<Self, DecodeError> {
         let mut cursor = Cursor::at(raw.body(), HEADER_SIZE);
-        table_id(&mut cursor, Context { event_type: raw.event_type(), format })?;
+        table_id(&mut cursor, BodyContext { event_type: raw.event_type(), format })?;
         match RowsFlags(cursor.u16()?).contains(RowsFlags::STATEMENT_END) {
             true => Ok(Self::RowsEnd),
             false => Ok(Self::Rows),
@@ -134,11 +137,11 @@ impl Role {
 
 /// Returns true for events that are not from the source's file: artificial events of the sender, which have no
 /// position, and those that a replica generates for its relay log.
-fn is_made_up(header: &Header) -> bool {
-    header.next_position == 0 || header.flags.contains(Flags::RELAY_LOG)
+fn is_made_up(header: &EventHeader) -> bool {
+    header.next_position == 0 || header.flags.contains(EventFlags::RELAY_LOG)
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for EventRole {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Aside => "an event outside transactions",
@@ -165,40 +168,40 @@ impl fmt::Display for Role {
 
 #[cfg(test)]
 mod tests {
-    use super::Role;
+    use super::EventRole;
     use crate::event::Event;
     use crate::events::{
         ColumnSet, FormatDescription, MariadbGtidEvent, Opaque, Query, Rotate, Rows, RowsFlags, RowsKind,
-        StatusVars, Unknown, XaPrepare, Xid128,
+        StatusVars, Unknown, XaPrepare, XaXid,
     };
-    use crate::format::{ChecksumAlgorithm, Flavour, Format};
-    use crate::header::{Flags, Origin};
+    use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
+    use crate::header::{EventFlags, EventOrigin};
     use crate::raw::RawEvent;
     use crate::write::NextPosition;
 
-    fn check_at(event: &Event<'_>, flags: Flags, next_position: u32, wanted: Role) {
-        let format = Format {
+    fn check_at(event: &Event<'_>, flags: EventFlags, next_position: u32, wanted: EventRole) {
+        let format = EventFormat {
             server_version: b"9.7.4".to_vec(),
             post_header_sizes: Vec::new(),
             checksum: ChecksumAlgorithm::Off,
             flavour: Flavour::MySql,
         };
-        let (origin, mut bytes) = (Origin { flags, ..Origin::default() }, Vec::new());
-        event.write(origin, NextPosition::Is(next_position), &format, &mut bytes).unwrap();
+        let (origin, mut bytes) = (EventOrigin { flags, ..EventOrigin::default() }, Vec::new());
+        event.write(origin, NextPosition::Fixed(next_position), &format, &mut bytes).unwrap();
         let raw = RawEvent::new(&bytes, format.checksum.for_events()).unwrap();
-        assert_eq!(Role::of(&raw, &format), Ok(wanted), "{event:?}");
+        assert_eq!(EventRole::of(&raw, &format), Ok(wanted), "{event:?}");
     }
 
-    fn check(event: &Event<'_>, wanted: Role) {
-        check_at(event, Flags(0), 1000, wanted);
+    fn check(event: &Event<'_>, wanted: EventRole) {
+        check_at(event, EventFlags(0), 1000, wanted);
     }
 
     #[test]
     fn logs_end_only_where_their_source_says() {
         let rotate = Event::Rotate(Rotate { position: 4, file: b"binlog.000002" });
-        check(&rotate, Role::LogBoundary);
-        check_at(&rotate, Flags::ARTIFICIAL, 0, Role::Aside);
-        check_at(&rotate, Flags::RELAY_LOG, 1000, Role::Aside);
+        check(&rotate, EventRole::LogBoundary);
+        check_at(&rotate, EventFlags::ARTIFICIAL, 0, EventRole::Aside);
+        check_at(&rotate, EventFlags::RELAY_LOG, 1000, EventRole::Aside);
         let description = Event::FormatDescription(FormatDescription {
             binlog_version: 4,
             server_version: &[0; 50],
@@ -207,17 +210,17 @@ mod tests {
             post_header_sizes: &[],
             checksum_algorithm: None,
         });
-        check(&description, Role::LogBoundary);
-        check_at(&description, Flags::ARTIFICIAL, 0, Role::Aside);
-        check_at(&description, Flags::RELAY_LOG, 127, Role::Aside);
+        check(&description, EventRole::LogBoundary);
+        check_at(&description, EventFlags::ARTIFICIAL, 0, EventRole::Aside);
+        check_at(&description, EventFlags::RELAY_LOG, 127, EventRole::Aside);
     }
 
     #[test]
     fn unknown_events_may_be_ignored_only_if_they_say_so() {
         let unknown = Event::Unknown(Unknown { code: 99, body: b"?" });
-        check(&unknown, Role::Unknown(99));
-        check_at(&unknown, Flags::IGNORABLE, 1000, Role::Aside);
-        check(&Event::LargeTransactionHeader(Opaque { body: &[1; 10] }), Role::Aside);
+        check(&unknown, EventRole::Unknown(99));
+        check_at(&unknown, EventFlags::IGNORABLE, 1000, EventRole::Aside);
+        check(&Event::LargeTransactionHeader(Opaque { body: &[1; 10] }), EventRole::Aside);
     }
 
     #[test]
@@ -226,21 +229,21 @@ mod tests {
         let query = |sql: &'static [u8]| {
             Event::Query(Query { thread_id: 1, exec_time: 0, error_code: 0, status, database: b"", sql })
         };
-        check(&query(b"BEGIN"), Role::Begin);
-        check(&query(b"XA START X'61',X'',1"), Role::Begin);
-        check(&query(b"XA END X'61',X'',1"), Role::Statement);
-        check(&query(b"XA COMMIT X'61',X'',1"), Role::XaFinish);
-        check(&query(b"COMMIT"), Role::Commit);
-        check(&query(b"ROLLBACK"), Role::Rollback);
-        check(&query(b"ROLLBACK TO `s`"), Role::Statement);
-        check(&query(b"DROP TABLE t"), Role::Statement);
+        check(&query(b"BEGIN"), EventRole::Begin);
+        check(&query(b"XA START X'61',X'',1"), EventRole::Begin);
+        check(&query(b"XA END X'61',X'',1"), EventRole::Statement);
+        check(&query(b"XA COMMIT X'61',X'',1"), EventRole::XaFinish);
+        check(&query(b"COMMIT"), EventRole::Commit);
+        check(&query(b"ROLLBACK"), EventRole::Rollback);
+        check(&query(b"ROLLBACK TO `s`"), EventRole::Statement);
+        check(&query(b"DROP TABLE t"), EventRole::Statement);
     }
 
     #[test]
     fn xa_prepare_in_one_phase_is_a_commit() {
-        let xid = Xid128 { format_id: 1, gtrid: b"a", bqual: b"" };
-        check(&Event::XaPrepare(XaPrepare { one_phase: 0, xid, rest: &[] }), Role::XaPrepare);
-        check(&Event::XaPrepare(XaPrepare { one_phase: 1, xid, rest: &[] }), Role::Commit);
+        let xid = XaXid { format_id: 1, gtrid: b"a", bqual: b"" };
+        check(&Event::XaPrepare(XaPrepare { one_phase: 0, xid, rest: &[] }), EventRole::XaPrepare);
+        check(&Event::XaPrepare(XaPrepare { one_phase: 1, xid, rest: &[] }), EventRole::Commit);
     }
 
     #[test]
@@ -258,8 +261,8 @@ mod tests {
                 rows: &[],
             })
         };
-        check(&rows(0x12), Role::Rows);
-        check(&rows(0x13), Role::RowsEnd);
+        check(&rows(0x12), EventRole::Rows);
+        check(&rows(0x13), EventRole::RowsEnd);
     }
 
     #[test]
@@ -267,7 +270,7 @@ mod tests {
         let gtid = |flags| {
             Event::MariadbGtid(MariadbGtidEvent { sequence_number: 1, domain_id: 0, flags, rest: &[0; 6] })
         };
-        check(&gtid(0x0c), Role::GtidAndBegin);
-        check(&gtid(0x29), Role::Gtid);
+        check(&gtid(0x0c), EventRole::GtidAndBegin);
+        check(&gtid(0x29), EventRole::Gtid);
     }
 }

@@ -5,9 +5,9 @@ use serde::ser::{Serialize, SerializeSeq as _, SerializeStruct as _, Serializer}
 use crate::collation::Collation;
 use crate::decimal::Decimal;
 use crate::format::Flavour;
-use crate::json::{Json, JsonChange, JsonChanges, JsonQuotes};
+use crate::json::{JsonChange, JsonChanges, JsonDocument, JsonQuotes};
 use crate::serial;
-use crate::value::{Text, Value};
+use crate::value::{TextValue, Value};
 
 /// Serializes integers and floats as numbers; decimals, times and JSON documents as their text; text as a string if
 /// its bytes are valid (with MySQL's collation numbers); all others as bytes.
@@ -43,7 +43,7 @@ impl Serialize for Decimal<'_> {
     }
 }
 
-impl Serialize for Text<'_> {
+impl Serialize for TextValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let charset = Collation::new(self.collation, Flavour::MySql).map(|collation| collation.charset());
         match charset.and_then(|charset| charset.decode(self.bytes).ok()) {
@@ -53,7 +53,7 @@ impl Serialize for Text<'_> {
     }
 }
 
-impl Serialize for Json<'_> {
+impl Serialize for JsonDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut text = Vec::new();
         match self.write(JsonQuotes::Always, &mut text) {
@@ -86,9 +86,9 @@ impl Serialize for JsonChange<'_> {
 #[cfg(test)]
 mod tests {
     use crate::decimal::Decimal;
-    use crate::json::{Json, JsonChanges};
+    use crate::json::{JsonChanges, JsonDocument};
     use crate::temporal::{Time, Timestamp};
-    use crate::value::{Bit, Bytes, Text, Value, Vector};
+    use crate::value::{BitValue, BytesValue, TextValue, Value, VectorValue};
 
     fn check(value: Value<'_>, wanted: &str) {
         assert_eq!(serde_json::to_string(&value).unwrap(), wanted, "{value:?}");
@@ -104,16 +104,16 @@ mod tests {
         check(Value::Time(Time { negative: true, seconds: 1, ..Time::default() }), "\"-00:00:01\"");
         check(Value::Timestamp(Timestamp { seconds: 1, micros: 0, fraction: 0 }), "\"1970-01-01 00:00:01\"");
         check(Value::Year(2024), "2024");
-        check(Value::Bit(Bit { value: 5, bits: 3 }), "5");
-        check(Value::Text(Text { bytes: b"\xe9", collation: 8 }), "\"é\"");
-        check(Value::Text(Text { bytes: b"\xe9", collation: 255 }), "{\"base64\":\"6Q==\"}");
-        check(Value::Bytes(Bytes { bytes: b"\0", padding: 3 }), "{\"base64\":\"AA==\"}");
-        check(Value::Json(Json::new(&[5, 1, 0])), "\"1\"");
-        check(Value::Json(Json::new(&[99])), "{\"base64\":\"Yw==\"}");
+        check(Value::Bit(BitValue { value: 5, bits: 3 }), "5");
+        check(Value::Text(TextValue { bytes: b"\xe9", collation: 8 }), "\"é\"");
+        check(Value::Text(TextValue { bytes: b"\xe9", collation: 255 }), "{\"base64\":\"6Q==\"}");
+        check(Value::Bytes(BytesValue { bytes: b"\0", padding: 3 }), "{\"base64\":\"AA==\"}");
+        check(Value::Json(JsonDocument::new(&[5, 1, 0])), "\"1\"");
+        check(Value::Json(JsonDocument::new(&[99])), "{\"base64\":\"Yw==\"}");
         let changes = JsonChanges::new(b"\x00\x03$.a\x02\x04\x00\x02\x03$.b").unwrap();
         let wanted =
             r#"[{"kind":"Replace","path":"$.a","value":"null"},{"kind":"Remove","path":"$.b","value":null}]"#;
         check(Value::JsonChanges(changes), wanted);
-        check(Value::Vector(Vector { bytes: &[0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0] }), "[1.0,-2.0]");
+        check(Value::Vector(VectorValue { bytes: &[0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0] }), "[1.0,-2.0]");
     }
 }

@@ -6,7 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bintide_binlog::{Checksum, Event, EventType, Format, Framed, Framer, MAGIC, PayloadOpener, RawEvent};
+use bintide_binlog::{
+    Event, EventChecksum, EventFormat, EventType, Framer, FramerOutput, MAGIC, PayloadOpener, RawEvent,
+};
 
 /// One sample log.
 pub(crate) struct Sample {
@@ -48,10 +50,10 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 
 /// Calls `see` with the position, event and format of each whole event. Returns the number of bytes after the last
 /// whole event.
-pub(crate) fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
+pub(crate) fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &EventFormat)) -> usize {
     let mut framer = Framer::new();
     let mut position = MAGIC.len();
-    while let Framed::Event(raw) = framer.next(&bytes[position..]).unwrap() {
+    while let FramerOutput::Event(raw) = framer.next(&bytes[position..]).unwrap() {
         see(position, &raw, framer.format().unwrap());
         position += raw.bytes().len();
     }
@@ -60,7 +62,10 @@ pub(crate) fn for_each_event(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<
 
 /// Calls `see` like [`for_each_event`], and also with the events inside each compressed transaction, after the event
 /// that holds them.
-pub(crate) fn for_each_event_deep(bytes: &[u8], mut see: impl FnMut(usize, &RawEvent<'_>, &Format)) -> usize {
+pub(crate) fn for_each_event_deep(
+    bytes: &[u8],
+    mut see: impl FnMut(usize, &RawEvent<'_>, &EventFormat),
+) -> usize {
     let mut opener = PayloadOpener::new();
     for_each_event(bytes, |position, raw, format| {
         see(position, raw, format);
@@ -70,7 +75,7 @@ pub(crate) fn for_each_event_deep(bytes: &[u8], mut see: impl FnMut(usize, &RawE
         let Event::TransactionPayload(payload) = raw.decode(format).unwrap() else { unreachable!() };
         let mut inner = opener.open(&payload).unwrap();
         while let Some(raw) = inner.next_event().unwrap() {
-            assert_eq!(raw.checksum(), Checksum::Absent);
+            assert_eq!(raw.checksum(), EventChecksum::Absent);
             see(position, &raw, &format.inside_payload());
         }
     })

@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use crate::args;
-use crate::exit::{Outcome, Verdict};
+use crate::exit::{CommandResult, CommandVerdict};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -16,17 +16,17 @@ Examples:
 
 /// Arguments of `bintide completions`.
 #[derive(Args, Debug)]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// Shell to print completions for
     #[arg(value_enum)]
     shell: Shell,
 }
 
 /// Prints the completions to standard output.
-pub(crate) fn run(command: &Completions) -> Outcome {
+pub(crate) fn run(command: &CompletionsArgs) -> CommandResult {
     // Built in memory: writing to a closed pipe would make the generator panic.
     let mut script = Vec::new();
     clap_complete::generate(command.shell, &mut args::command(), "bintide", &mut script);
     io::stdout().write_all(&script)?;
-    Ok(Verdict::Fine)
+    Ok(CommandVerdict::Success)
 }

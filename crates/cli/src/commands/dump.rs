@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
-use dump::mysqlbinlog::{Dialect, Preset, run_here};
+use dump::mysqlbinlog::{DumpDialect, OptionPreset, run_here};
 
-use crate::exit::{Outcome, Verdict};
-use crate::link::ByLink;
+use crate::dump_servers::DumpServers;
+use crate::exit::{CommandResult, CommandVerdict};
 use crate::{args, settings};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -30,11 +30,11 @@ Examples:
       ln -s \"$(command -v bintide)\" ~/bin/mysqlbinlog";
 
 /// Other name of this program: a symbolic link is enough.
-const NAME: &str = "mysqlbinlog";
+const MYSQLBINLOG_NAME: &str = "mysqlbinlog";
 
 /// Arguments of `bintide dump`.
 #[derive(Args, Debug)]
-pub(crate) struct Dump {
+pub(crate) struct DumpArgs {
     /// Name that the program was called by, if that is mysqlbinlog.
     #[arg(skip)]
     called: Option<OsString>,
@@ -47,20 +47,20 @@ pub(crate) struct Dump {
 }
 
 /// Returns the arguments of a dump, or `None` for another command. A dump's arguments must not reach clap.
-pub(crate) fn take(args: &[OsString]) -> Option<Dump> {
+pub(crate) fn detect(args: &[OsString]) -> Option<DumpArgs> {
     let (program, rest) = args.split_first()?;
-    if Path::new(program).file_name()? == NAME {
-        return Some(Dump { called: Some(program.clone()), front: Vec::new(), words: rest.to_vec() });
+    if Path::new(program).file_name()? == MYSQLBINLOG_NAME {
+        return Some(DumpArgs { called: Some(program.clone()), front: Vec::new(), words: rest.to_vec() });
     }
     let (mut front, mut rest) = (Vec::new(), rest);
     loop {
         let (word, behind) = rest.split_first()?;
         match word.to_str()? {
-            "dump" => return Some(Dump { called: None, front, words: behind.to_vec() }),
+            "dump" => return Some(DumpArgs { called: None, front, words: behind.to_vec() }),
             "-q" | "--quiet" => front.push("--quiet".into()),
             "--color" | "--config" => {
                 let (value, behind) = behind.split_first()?;
-                front.push(joined(word, value));
+                front.push(join_option(word, value));
                 rest = behind;
                 continue;
             }
@@ -71,7 +71,7 @@ pub(crate) fn take(args: &[OsString]) -> Option<Dump> {
     }
 }
 
-fn joined(option: &OsString, value: &OsString) -> OsString {
+fn join_option(option: &OsString, value: &OsString) -> OsString {
     let mut word = option.clone();
     word.push("=");
     word.push(value);
@@ -79,46 +79,46 @@ fn joined(option: &OsString, value: &OsString) -> OsString {
 }
 
 /// Prints the logs.
-pub(crate) fn run(command: Dump) -> Outcome {
+pub(crate) fn run(command: DumpArgs) -> CommandResult {
     match command.called {
-        Some(program) => Ok(Verdict::Code(run_here(
-            Dialect::Mysqlbinlog,
+        Some(program) => Ok(CommandVerdict::Code(run_here(
+            DumpDialect::Mysqlbinlog,
             [program].into_iter().chain(command.words),
             &[],
-            &mut ByLink::default(),
+            &mut DumpServers::default(),
         )?)),
-        None => run_ours(command),
+        None => run_bintide_dump(command),
     }
 }
 
-fn run_ours(command: Dump) -> Outcome {
+fn run_bintide_dump(command: DumpArgs) -> CommandResult {
     let asks_for_help = command.words.iter().any(|word| word == "--help" || word == "-?");
-    let named = settings::named_in(&command.words).or_else(|| settings::named_in(&command.front));
+    let named = settings::config_path(&command.words).or_else(|| settings::config_path(&command.front));
     let whole = args::command();
-    let presets = settings::presets(&whole, &settings::load(named)?)?;
+    let presets = settings::dump_presets(&whole, &settings::load(named)?)?;
     if !is_quiet(&command, &presets) {
-        settings::remark_on(&settings::unknown_variables(&whole));
+        settings::warn_unknown(&settings::unknown_variables(&whole));
     }
-    let presets: Vec<Preset> = presets.into_iter().chain(in_front(&command.front)).collect();
+    let presets: Vec<OptionPreset> = presets.into_iter().chain(leading_presets(&command.front)).collect();
     let args = [OsString::from("bintide dump")].into_iter().chain(command.words);
-    let code = run_here(Dialect::Bintide, args, &presets, &mut ByLink::default())?;
+    let code = run_here(DumpDialect::Bintide, args, &presets, &mut DumpServers::default())?;
     if asks_for_help {
         writeln!(io::stdout(), "\n{EXAMPLES}")?;
     }
-    Ok(Verdict::Code(code))
+    Ok(CommandVerdict::Code(code))
 }
 
-fn is_quiet(command: &Dump, presets: &[Preset]) -> bool {
+fn is_quiet(command: &DumpArgs, presets: &[OptionPreset]) -> bool {
     let is_word = |word: &OsString| word == "--quiet";
-    let is_preset = |preset: &Preset| preset.option == "quiet" && preset.values == ["true"];
+    let is_preset = |preset: &OptionPreset| preset.option == "quiet" && preset.values == ["true"];
     command.front.iter().chain(&command.words).any(is_word) || presets.iter().any(is_preset)
 }
 
 /// Returns the options before the command's name as settings.
-fn in_front(front: &[OsString]) -> impl Iterator<Item = Preset> {
+fn leading_presets(front: &[OsString]) -> impl Iterator<Item = OptionPreset> {
     front.iter().filter_map(|word| {
         let text = word.to_str()?.strip_prefix("--")?;
         let (option, value) = text.split_once('=').unwrap_or((text, "true"));
-        Some(Preset { option: option.to_owned(), values: vec![value.into()] })
+        Some(OptionPreset { option: option.to_owned(), values: vec![value.into()] })
     })
 }

@@ -9,7 +9,7 @@ use clap::{Args, Command};
 use clap_mangen::Man as Page;
 
 use crate::args;
-use crate::exit::{Failure, Outcome, Verdict};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -20,7 +20,7 @@ Examples:
 
 /// Arguments of `bintide man`.
 #[derive(Args, Debug)]
-pub(crate) struct Man {
+pub(crate) struct ManArgs {
     /// Command to print the page of [default: bintide itself]
     command: Option<String>,
     /// Write all pages to this directory instead of printing one.
@@ -29,18 +29,18 @@ pub(crate) struct Man {
 }
 
 /// Prints one page, or writes all pages.
-pub(crate) fn run(command: &Man) -> Outcome {
+pub(crate) fn run(command: &ManArgs) -> CommandResult {
     match &command.out {
         Some(directory) => write_all(directory)?,
         None => io::stdout().write_all(&page(find(command.command.as_deref())?)?)?,
     }
-    Ok(Verdict::Fine)
+    Ok(CommandVerdict::Success)
 }
 
 fn write_all(directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("could not create {}", directory.display()))?;
-    let whole = built();
-    let commands = whole.get_subcommands().map(|inner| named(&whole, inner));
+    let whole = build_command();
+    let commands = whole.get_subcommands().map(|inner| name_subcommand(&whole, inner));
     for command in commands.chain([whole.clone()]) {
         let path = directory.join(format!("{}.1", command.get_name()));
         fs::write(&path, page(command)?).with_context(|| format!("could not write {}", path.display()))?;
@@ -48,25 +48,25 @@ fn write_all(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn find(name: Option<&str>) -> Result<Command, Failure> {
-    let whole = built();
+fn find(name: Option<&str>) -> Result<Command, CommandFailure> {
+    let whole = build_command();
     let Some(name) = name else { return Ok(whole) };
     let found = whole.get_subcommands().find(|inner| inner.get_name() == name);
-    found.map(|inner| named(&whole, inner)).ok_or_else(|| {
+    found.map(|inner| name_subcommand(&whole, inner)).ok_or_else(|| {
         let names: Vec<&str> = whole.get_subcommands().map(Command::get_name).collect();
-        Failure::NotBegun(anyhow!("unknown command `{name}`: expected one of {}", names.join(", ")))
+        CommandFailure::NotStarted(anyhow!("unknown command `{name}`: expected one of {}", names.join(", ")))
     })
 }
 
 /// Returns the command tree, with the options of all commands propagated to each command.
-fn built() -> Command {
+fn build_command() -> Command {
     let mut command = args::command();
     command.build();
     command
 }
 
 /// Returns a subcommand under the name of its page: `bintide-stats`.
-fn named(whole: &Command, inner: &Command) -> Command {
+fn name_subcommand(whole: &Command, inner: &Command) -> Command {
     inner.clone().name(format!("{}-{}", whole.get_name(), inner.get_name()))
 }
 

@@ -9,27 +9,27 @@ pub(crate) mod replay;
 pub(crate) mod rewrite;
 pub(crate) mod stats;
 pub(crate) mod stream;
-pub(crate) mod tables;
+pub(crate) mod table_args;
 pub(crate) mod verify;
 pub(crate) mod warm;
 
-use crate::args::{Cli, Command};
-use crate::exit::Outcome;
+use crate::args::{Cli, CliCommand};
+use crate::exit::CommandResult;
 
 /// Runs the chosen command.
-pub(crate) fn run(cli: Cli) -> Outcome {
+pub(crate) fn run(cli: Cli) -> CommandResult {
     match cli.command {
-        Command::Advise(command) => advise::run(&command, &cli.global),
-        Command::Compress(command) => rewrite::compress(&command, &cli.global),
-        Command::Completions(command) => completions::run(&command),
-        Command::Decompress(command) => rewrite::decompress(&command, &cli.global),
-        Command::Dump(command) => dump::run(command),
-        Command::Man(command) => man::run(&command),
-        Command::Receive(command) => receive::run(&command, &cli.global),
-        Command::Replay(mut command) => replay::run(&mut command, &cli.global),
-        Command::Stats(command) => stats::run(&command, &cli.global),
-        Command::Stream(command) => stream::run(&command, &cli.global),
-        Command::Verify(command) => verify::run(&command, &cli.global),
-        Command::Warm(command) => warm::run(&command, &cli.global),
+        CliCommand::Advise(command) => advise::run(&command, &cli.global),
+        CliCommand::Compress(command) => rewrite::compress(&command, &cli.global),
+        CliCommand::Completions(command) => completions::run(&command),
+        CliCommand::Decompress(command) => rewrite::decompress(&command, &cli.global),
+        CliCommand::Dump(command) => dump::run(command),
+        CliCommand::Man(command) => man::run(&command),
+        CliCommand::Receive(command) => receive::run(&command, &cli.global),
+        CliCommand::Replay(mut command) => replay::run(&mut command, &cli.global),
+        CliCommand::Stats(command) => stats::run(&command, &cli.global),
+        CliCommand::Stream(command) => stream::run(&command, &cli.global),
+        CliCommand::Verify(command) => verify::run(&command, &cli.global),
+        CliCommand::Warm(command) => warm::run(&command, &cli.global),
     }
 }

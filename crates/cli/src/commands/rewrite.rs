@@ -9,26 +9,27 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use binlog::Level;
+use binlog::ZstdLevel;
 use clap::Args;
 use rewrite::{
-    Action, Check, Compressed, Compression, FileJob, FileOutcome, FileReport, Keep, OldFormat, Plan, Sealing,
-    Step, Tally, Trial, is_same_file, rewrite_file,
+    CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, FileReport, MinimumGain,
+    OldFormatPolicy, OutputEncryption, ResourcePlan, RewriteAction, RewriteProgress, RewriteTally, WriteMode,
+    is_same_file, rewrite_file,
 };
 
-use crate::args::Global;
-use crate::exit::{Advice, Failure, Outcome, Verdict};
-use crate::inputs::{Found, Inputs, Place};
+use crate::args::GlobalArgs;
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::interrupt;
-use crate::progress::Progress;
-use crate::running;
-use crate::screen::{self, Style};
+use crate::log_args::{InputLogs, InputPlace, LogArgs};
+use crate::log_writers;
+use crate::progress::ByteProgress;
+use crate::screen::{self, ReportStyle};
 use crate::temporary::TemporaryFiles;
 use crate::units;
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
 Examples:
-  Compress logs in place; compare each new log with the old one before it
+  CompressArgs logs in place; compare each new log with the old one before it
   replaces it:
       bintide compress --verify /backup/binlog.0000*
   Savings at level 10, without writing anything:
@@ -51,20 +52,20 @@ Examples:
 
 decompress restores logs that bintide compress made byte for byte.";
 
-const LOGS: &str =
+const LOGS_HELP: &str =
     "Logs: files, directories or index files. A directory's index file lists its logs and their order";
 
 /// Arguments of `bintide compress`.
 #[derive(Args, Debug)]
-#[command(mut_arg("logs", |arg| arg.help(LOGS)))]
-pub(crate) struct Compress {
+#[command(mut_arg("logs", |arg| arg.help(LOGS_HELP)))]
+pub(crate) struct CompressArgs {
     #[command(flatten)]
-    inputs: Inputs,
+    inputs: LogArgs,
     #[command(flatten)]
-    common: Common,
+    common: RewriteArgs,
     /// zstd compression level, 1 to 22, as binlog_transaction_compression_level_zstd.
-    #[arg(long, short, default_value = "3", value_parser = level)]
-    level: Level,
+    #[arg(long, short, default_value = "3", value_parser = parse_level)]
+    level: ZstdLevel,
     /// Do not compress transactions that would shrink by less than this percentage.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     min_gain: u8,
@@ -86,17 +87,17 @@ pub(crate) struct Compress {
 
 /// Arguments of `bintide decompress`.
 #[derive(Args, Debug)]
-#[command(mut_arg("logs", |arg| arg.help(LOGS)))]
-pub(crate) struct Decompress {
+#[command(mut_arg("logs", |arg| arg.help(LOGS_HELP)))]
+pub(crate) struct DecompressArgs {
     #[command(flatten)]
-    inputs: Inputs,
+    inputs: LogArgs,
     #[command(flatten)]
-    common: Common,
+    common: RewriteArgs,
 }
 
 /// Options of both commands.
 #[derive(Args, Debug)]
-struct Common {
+struct RewriteArgs {
     /// Write the new logs to this directory instead of replacing the old logs.
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -114,10 +115,10 @@ struct Common {
     #[arg(long)]
     plain: bool,
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
-    #[arg(long, value_name = "COUNT", value_parser = jobs)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_jobs)]
     jobs: Option<NonZeroUsize>,
     /// Maximum memory, as 300M or 2G [default: 300M, or more if the level needs it].
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
     #[command(flatten)]
     temporary: TemporaryFiles,
@@ -127,67 +128,73 @@ struct Common {
 }
 
 /// One file and its outcome.
-struct Done {
+struct LogRewrite {
     path: PathBuf,
-    end: Finish,
+    end: RewriteEnd,
 }
 
-enum Finish {
+enum RewriteEnd {
     Rewritten(Box<FileReport>),
     /// A server still writes to the log.
     InUse,
     /// A server may still write to the log: its format description says so, and not all processes are visible.
     PerhapsInUse,
     /// The target file exists, perhaps from an earlier run.
-    There,
+    TargetExists,
 }
 
-pub(crate) fn compress(command: &Compress, global: &Global) -> Outcome {
+pub(crate) fn compress(command: &CompressArgs, global: &GlobalArgs) -> CommandResult {
     let keep = match command.like_server {
-        true => Keep::None,
-        false => Keep::GainBelow(command.min_gain),
+        true => MinimumGain::None,
+        false => MinimumGain::Percent(command.min_gain),
     };
-    let compressed = if command.recompress { Compressed::Again } else { Compressed::Pass };
-    let old_format = if command.upgrade_format { OldFormat::Extend } else { OldFormat::Refuse };
-    let Compress { level, event_size_max, .. } = *command;
-    let action = Action::Compress(Compression { level, keep, compressed, event_size_max, old_format });
+    let compressed = if command.recompress { CompressedPolicy::Recompress } else { CompressedPolicy::Pass };
+    let old_format = if command.upgrade_format { OldFormatPolicy::Extend } else { OldFormatPolicy::Refuse };
+    let CompressArgs { level, event_size_max, .. } = *command;
+    let action = RewriteAction::Compress(CompressSettings {
+        level,
+        minimum_gain: keep,
+        compressed,
+        event_size_max,
+        old_format,
+    });
     run(action, &command.inputs, &command.common, global)
 }
 
-pub(crate) fn decompress(command: &Decompress, global: &Global) -> Outcome {
-    run(Action::Decompress, &command.inputs, &command.common, global)
+pub(crate) fn decompress(command: &DecompressArgs, global: &GlobalArgs) -> CommandResult {
+    run(RewriteAction::Decompress, &command.inputs, &command.common, global)
 }
 
 /// Maximum memory in bytes, unless a level needs more.
-const MEMORY: u64 = 300_000_000;
+const MEMORY_DEFAULT: u64 = 300_000_000;
 
-fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Outcome {
+fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &GlobalArgs) -> CommandResult {
     common.temporary.limit();
-    let found = inputs.find(global)?;
+    let found = inputs.find_logs(global)?;
     let files = files(&found)?;
     let plan = plan(action, &files, common, global)?;
     if let Some(output) = common.output.as_ref().filter(|_| !common.dry_run) {
         let made =
             std::fs::create_dir_all(output).with_context(|| format!("could not create {}", output.display()));
-        made.map_err(Failure::NotBegun)?;
+        made.map_err(CommandFailure::NotStarted)?;
     }
     let targets = targets(&files, common)?;
     refuse_running(&files, &targets, common)?;
-    let job = Job { action, plan, common, found: &found, is_quiet: global.quiet };
-    let mut progress = Progress::new(global, found.bytes_total);
+    let job = RewriteRun { action, plan, common, found: &found, is_quiet: global.quiet };
+    let mut progress = ByteProgress::new(global, found.bytes_total);
     let (mut bytes_done, mut all) = (0, Vec::new());
     let count = files.len() as u64;
     for (number, ((place, path), target)) in (1..).zip(files.into_iter().zip(&targets)) {
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
-        let mut watch = |step: Step| {
-            progress.at_with_ratio(bytes_done + step.before, step.ratio());
-            match interrupt::requested() {
+        let mut watch = |step: RewriteProgress| {
+            progress.update_with_ratio(bytes_done + step.before, step.ratio());
+            match interrupt::is_stop_requested() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
-        match job.one(place, path, target, &mut watch) {
-            Ok(end) => all.push(Done { path: path.clone(), end }),
+        match job.rewrite_log(place, path, target, &mut watch) {
+            Ok(end) => all.push(LogRewrite { path: path.clone(), end }),
             Err(failure) => {
                 drop(progress);
                 // Finished logs are reported even after a failure.
@@ -195,7 +202,7 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
                     print(&all, common, global)?;
                 }
                 if number < count {
-                    screen::remark(format_args!(
+                    screen::write_message(format_args!(
                         "{} after it not processed",
                         units::counted(count - number, "log")
                     ));
@@ -211,33 +218,37 @@ fn run(action: Action, inputs: &Inputs, common: &Common, global: &Global) -> Out
 
 /// Plans threads and memory. Reports a lack of memory before the work begins.
 fn plan(
-    action: Action,
-    files: &[(&Place, &PathBuf)],
-    common: &Common,
-    global: &Global,
-) -> Result<Plan, Failure> {
+    action: RewriteAction,
+    files: &[(&InputPlace, &PathBuf)],
+    common: &RewriteArgs,
+    global: &GlobalArgs,
+) -> Result<ResourcePlan, CommandFailure> {
     let sizes = files.iter().filter_map(|(_, path)| std::fs::metadata(path).ok());
     let size_max = sizes.map(|data| data.len()).max().unwrap_or_default();
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let wanted = common.jobs.unwrap_or(cores);
-    let memory = common.memory.unwrap_or(MEMORY);
-    let plan = Plan::new(action, wanted, memory, size_max);
+    let memory = common.memory.unwrap_or(MEMORY_DEFAULT);
+    let plan = ResourcePlan::new(action, wanted, memory, size_max);
     let need = format!(
         "{} may take {} of memory",
         units::counted(plan.workers.get() as u64, "thread"),
-        units::bytes(plan.need)
+        units::bytes(plan.memory_needed)
     );
-    if plan.need > memory && common.memory.is_some() {
-        return Err(Failure::NotBegun(anyhow!("{need}: raise --memory or lower --level")));
+    if plan.memory_needed > memory && common.memory.is_some() {
+        return Err(CommandFailure::NotStarted(anyhow!("{need}: raise --memory or lower --level")));
     }
-    if (plan.workers < wanted || plan.need > memory) && !global.quiet {
-        screen::remark(format_args!("{need}; set the limit with --memory"));
+    if (plan.workers < wanted || plan.memory_needed > memory) && !global.quiet {
+        screen::write_message(format_args!("{need}; set the limit with --memory"));
     }
     Ok(plan)
 }
 
 /// Refuses to replace logs in the directory of a running server, unless `--live` is given.
-fn refuse_running(files: &[(&Place, &PathBuf)], targets: &[PathBuf], common: &Common) -> Result<(), Failure> {
+fn refuse_running(
+    files: &[(&InputPlace, &PathBuf)],
+    targets: &[PathBuf],
+    common: &RewriteArgs,
+) -> Result<(), CommandFailure> {
     if common.live || common.dry_run {
         return Ok(());
     }
@@ -247,10 +258,10 @@ fn refuse_running(files: &[(&Place, &PathBuf)], targets: &[PathBuf], common: &Co
     paths.into_values().try_for_each(refuse_running_beside)
 }
 
-fn refuse_running_beside(path: &Path) -> Result<(), Failure> {
+fn refuse_running_beside(path: &Path) -> Result<(), CommandFailure> {
     let Some(directory) = directory_of(path) else { return Ok(()) };
-    match running::in_directory(directory) {
-        Some(running) => Err(Failure::NotBegun(anyhow!(
+    match log_writers::find_running_server(directory) {
+        Some(running) => Err(CommandFailure::NotStarted(anyhow!(
             "a server is running in {}: {running}; stop it, write to another directory with --output, or give \
              --live to replace closed logs",
             directory.display()
@@ -264,8 +275,8 @@ fn directory_of(path: &Path) -> Option<&Path> {
 }
 
 /// Returns the path of each new log. Two logs with the same path give an error.
-fn targets(files: &[(&Place, &PathBuf)], common: &Common) -> Result<Vec<PathBuf>, Failure> {
-    let target = |(_, path): &(&Place, &PathBuf)| match (&common.output, path.file_name()) {
+fn targets(files: &[(&InputPlace, &PathBuf)], common: &RewriteArgs) -> Result<Vec<PathBuf>, CommandFailure> {
+    let target = |(_, path): &(&InputPlace, &PathBuf)| match (&common.output, path.file_name()) {
         (Some(output), Some(name)) => output.join(name),
         _ => path.to_path_buf(),
     };
@@ -273,7 +284,7 @@ fn targets(files: &[(&Place, &PathBuf)], common: &Common) -> Result<Vec<PathBuf>
     let mut seen = HashSet::new();
     let place = |target: &PathBuf| target.canonicalize().unwrap_or_else(|_| target.clone());
     match targets.iter().find(|target| !seen.insert(place(target))) {
-        Some(twice) => Err(Failure::NotBegun(anyhow!(
+        Some(twice) => Err(CommandFailure::NotStarted(anyhow!(
             "two logs have the same target {}: give each log once",
             twice.display()
         ))),
@@ -281,10 +292,10 @@ fn targets(files: &[(&Place, &PathBuf)], common: &Common) -> Result<Vec<PathBuf>
     }
 }
 
-fn files(found: &Found) -> Result<Vec<(&Place, &PathBuf)>, Failure> {
+fn files(found: &InputLogs) -> Result<Vec<(&InputPlace, &PathBuf)>, CommandFailure> {
     let paths = found.places.iter().map(|place| match place {
-        Place::File(path) => Ok((place, path)),
-        Place::Stdin => Err(Failure::NotBegun(anyhow!(
+        InputPlace::File(path) => Ok((place, path)),
+        InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
             "large transactions are read twice, but standard input can be read only once: give a file"
         ))),
     });
@@ -292,11 +303,11 @@ fn files(found: &Found) -> Result<Vec<(&Place, &PathBuf)>, Failure> {
 }
 
 /// Settings that are the same for all logs.
-struct Job<'j> {
-    action: Action,
-    plan: Plan,
-    common: &'j Common,
-    found: &'j Found,
+struct RewriteRun<'j> {
+    action: RewriteAction,
+    plan: ResourcePlan,
+    common: &'j RewriteArgs,
+    found: &'j InputLogs,
     is_quiet: bool,
 }
 
@@ -311,18 +322,18 @@ fn has_other_names(_: &Path) -> bool {
     false
 }
 
-impl Job<'_> {
-    fn one(
+impl RewriteRun<'_> {
+    fn rewrite_log(
         &self,
-        place: &Place,
+        place: &InputPlace,
         path: &Path,
         target: &Path,
-        progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
-    ) -> Result<Finish, Failure> {
+        progress: &mut dyn FnMut(RewriteProgress) -> ControlFlow<()>,
+    ) -> Result<RewriteEnd, CommandFailure> {
         let common = self.common;
         let in_place = is_same_file(path, target);
         if !in_place && target.exists() && !common.dry_run {
-            return Ok(Finish::There);
+            return Ok(RewriteEnd::TargetExists);
         }
         if in_place && !common.dry_run {
             if !common.live {
@@ -339,28 +350,28 @@ impl Job<'_> {
             action: self.action,
             plan: self.plan,
             keyring: self.found.keyring.clone(),
-            sealing: if common.plain { Sealing::Plain } else { Sealing::AsBefore },
-            check: if common.verify { Check::Meaning } else { Check::Nothing },
-            trial: if common.dry_run { Trial::DryRun } else { Trial::No },
-            may_replace: |path| running::sight(path) != running::Sight::Open,
+            encryption: if common.plain { OutputEncryption::Remove } else { OutputEncryption::Preserve },
+            check: if common.verify { ContentCheck::Compare } else { ContentCheck::Skip },
+            write_mode: if common.dry_run { WriteMode::DryRun } else { WriteMode::Write },
+            may_replace: |path| log_writers::find_writer(path) != log_writers::WriterPresence::Open,
         };
         let done = match rewrite_file(&job, progress) {
-            Err(rewrite::Error::InUse { .. }) => return Ok(Finish::InUse),
+            Err(rewrite::RewriteError::InUse { .. }) => return Ok(RewriteEnd::InUse),
             done => done,
         };
         let done = done.map_err(|error| match error {
-            rewrite::Error::Corrupt { .. } => {
-                anyhow::Error::new(error).context(Advice("run bintide verify on the log for details"))
+            rewrite::RewriteError::Corrupt { .. } => {
+                anyhow::Error::new(error).context(ErrorAdvice("run bintide verify on the log for details"))
             }
-            rewrite::Error::Format { .. } => anyhow::Error::new(error)
-                .context(Advice("give --upgrade-format to replace the format description")),
+            rewrite::RewriteError::Format { .. } => anyhow::Error::new(error)
+                .context(ErrorAdvice("give --upgrade-format to replace the format description")),
             other => other.into(),
         });
-        Ok(Finish::Rewritten(Box::new(done?)))
+        Ok(RewriteEnd::Rewritten(Box::new(done?)))
     }
 
     /// Warns of facts that the table does not show: the effect of a dry run, and hard links that keep the old log.
-    fn remark(&self, place: &Place, path: &Path, target: &Path) -> Result<(), Failure> {
+    fn remark(&self, place: &InputPlace, path: &Path, target: &Path) -> Result<(), CommandFailure> {
         let is_dry = self.common.dry_run;
         let in_place = is_same_file(path, target);
         let remark = match in_place {
@@ -371,15 +382,15 @@ impl Job<'_> {
             false if is_dry && target.exists() => Some("exists: without --dry-run it is skipped"),
             _ => None,
         };
-        let stays = self.action == Action::Decompress && self.is_mariadb(place)?;
+        let stays = self.action == RewriteAction::Decompress && self.is_mariadb(place)?;
         let stays = stays.then_some("is a MariaDB log: its compressed events stay compressed");
         for remark in remark.into_iter().chain(stays).filter(|_| !self.is_quiet) {
-            screen::remark(format_args!("{} {remark}", target.display()));
+            screen::write_message(format_args!("{} {remark}", target.display()));
         }
         Ok(())
     }
 
-    fn is_mariadb(&self, place: &Place) -> Result<bool, Failure> {
+    fn is_mariadb(&self, place: &InputPlace) -> Result<bool, CommandFailure> {
         let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
         reader.next_event().map_err(anyhow::Error::from)?;
         Ok(reader.format().is_some_and(|format| format.flavour == binlog::Flavour::MariaDb))
@@ -388,63 +399,63 @@ impl Job<'_> {
     /// Tells whether a server may still write to the log. If a process has it open for writing, later writes would be
     /// lost. If only its format description says so, a crash may have left it that way: then `--live` permits the
     /// change, but only if certainly no process has it open.
-    fn in_use(&self, place: &Place, path: &Path) -> Result<Option<Finish>, Failure> {
-        let sight = running::sight(path);
-        if sight == running::Sight::Open {
-            return Ok(Some(Finish::InUse));
+    fn in_use(&self, place: &InputPlace, path: &Path) -> Result<Option<RewriteEnd>, CommandFailure> {
+        let sight = log_writers::find_writer(path);
+        if sight == log_writers::WriterPresence::Open {
+            return Ok(Some(RewriteEnd::InUse));
         }
         let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
         reader.next_event().map_err(anyhow::Error::from)?;
         Ok(match (reader.in_use(), sight) {
             (false, _) => None,
-            (true, _) if !self.common.live => Some(Finish::InUse),
-            (true, running::Sight::Unknown) => Some(Finish::PerhapsInUse),
+            (true, _) if !self.common.live => Some(RewriteEnd::InUse),
+            (true, log_writers::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
             (true, _) => None,
         })
     }
 }
 
-fn print(all: &[Done], common: &Common, global: &Global) -> Outcome {
+fn print(all: &[LogRewrite], common: &RewriteArgs, global: &GlobalArgs) -> CommandResult {
     let mut out = io::stdout().lock();
     match common.json {
         true => {
             serde_json::to_writer_pretty(&mut out, &text::json(all)).map_err(io::Error::from)?;
             out.write_all(b"\n")?;
         }
-        false => screen::print(&text::render(all, Style::new(global.color.on_stdout())), &mut out)?,
+        false => screen::print(&text::render(all, ReportStyle::new(global.color.on_stdout())), &mut out)?,
     }
-    Ok(Verdict::Fine)
+    Ok(CommandVerdict::Success)
 }
 
-fn total(all: &[Done]) -> Tally {
-    let mut sum = Tally::default();
+fn sum_tallies(all: &[LogRewrite]) -> RewriteTally {
+    let mut sum = RewriteTally::default();
     for done in all {
-        if let Finish::Rewritten(file) = &done.end {
+        if let RewriteEnd::Rewritten(file) = &done.end {
             sum.add(&file.report.tally);
         }
     }
     sum
 }
 
-const fn outcome(end: &Finish) -> &'static str {
+const fn outcome_text(end: &RewriteEnd) -> &'static str {
     match end {
-        Finish::InUse => "in use, left alone",
-        Finish::PerhapsInUse => "perhaps in use, left alone",
-        Finish::There => "there already, left alone",
-        Finish::Rewritten(file) => match file.outcome {
+        RewriteEnd::InUse => "in use, left alone",
+        RewriteEnd::PerhapsInUse => "perhaps in use, left alone",
+        RewriteEnd::TargetExists => "there already, left alone",
+        RewriteEnd::Rewritten(file) => match file.outcome {
             FileOutcome::Written => "written",
             FileOutcome::Unchanged => "unchanged",
-            FileOutcome::Tried => "not written",
+            FileOutcome::DryRun => "not written",
         },
     }
 }
 
-fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+fn parse_jobs(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "expected one thread or more".to_owned())
 }
 
 /// Parses a number of bytes, with or without a unit. A kilobyte has 1000 bytes.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wanted = || "expected a size: a number with an optional unit k, M or G, as 300M".to_owned();
     let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
     let (digits, factor) = match unit.char_indices().next_back() {
@@ -458,23 +469,23 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a zstd level.
-pub(crate) fn level(text: &str) -> Result<Level, String> {
-    text.parse().ok().and_then(Level::new).ok_or_else(|| "expected a level from 1 to 22".to_owned())
+pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
+    text.parse().ok().and_then(ZstdLevel::new).ok_or_else(|| "expected a level from 1 to 22".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::size;
+    use super::parse_size;
 
     #[test]
     fn sizes_have_units() {
         for (text, wanted) in
             [("300M", Some(300_000_000)), ("2G", Some(2_000_000_000)), ("1 kB", Some(1000)), ("7", Some(7))]
         {
-            assert_eq!(size(text).ok(), wanted, "{text}");
+            assert_eq!(parse_size(text).ok(), wanted, "{text}");
         }
         for text in ["", "M", "-1", "1T", "99999999999G"] {
-            assert!(size(text).is_err(), "{text}");
+            assert!(parse_size(text).is_err(), "{text}");
         }
     }
 }

@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use inspect::verify::{self, LogVerdict, Verdict, Verdicts};
+use inspect::verify::{self, LogVerdict, VerifyReport, VerifyVerdict};
 use serde_json::json;
 
-use crate::args::Global;
-use crate::exit::{Failure, Outcome, Verdict as Exit};
-use crate::inputs::{Found, Inputs, Place, advised};
+use crate::args::GlobalArgs;
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict as Exit};
 use crate::interrupt;
-use crate::progress::Progress;
-use crate::screen::{self, Style, visible};
+use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::progress::ByteProgress;
+use crate::screen::{self, ReportStyle, visible};
 use crate::units::{bytes, count, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  Verify one log:
+  VerifyArgs one log:
       bintide verify binlog.000012
-  Verify all logs of a server, and that they follow each other:
+  VerifyArgs all logs of a server, and that they follow each other:
       bintide verify /var/lib/mysql
   For a script: exit code 0 sound, 1 faults found, 2 could not be read
       bintide verify --quiet --json backup/binlog.0000* > verdict.json
@@ -30,9 +30,9 @@ Examples:
 
 /// Arguments of `bintide verify`.
 #[derive(Args, Debug)]
-pub(crate) struct Verify {
+pub(crate) struct VerifyArgs {
     #[command(flatten)]
-    inputs: Inputs,
+    inputs: LogArgs,
     /// Print the report as one JSON document.
     #[arg(long)]
     json: bool,
@@ -43,59 +43,59 @@ pub(crate) struct Verify {
 }
 
 /// Verifies the logs, then prints the report.
-pub(crate) fn run(command: &Verify, global: &Global) -> Outcome {
-    let found = command.inputs.find(global)?;
-    let verdicts = look(&found, global)?;
+pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
+    let found = command.inputs.find_logs(global)?;
+    let verdicts = verify_logs(&found, global)?;
     for unreadable in &verdicts.unreadable {
-        screen::remark(&unreadable.cause);
+        screen::write_message(&unreadable.cause);
     }
-    found.remark_on_twice(global, "verified");
+    found.warn_duplicates(global, "verified");
     let mut out = io::stdout().lock();
     match command.json {
         true => print_json(&verdicts, &mut out)?,
-        false => print_text(&verdicts, Style::new(global.color.on_stdout()), global, &mut out)?,
+        false => print_text(&verdicts, ReportStyle::new(global.color.on_stdout()), global, &mut out)?,
     }
     if let Some(copy) = &command.repair_tail {
-        repair(&found, copy, global)?;
+        repair_tail(&found, copy, global)?;
     }
     Ok(match verdicts.verdict() {
-        Verdict::Sound => Exit::Fine,
-        Verdict::Faulty => Exit::FaultsFound,
-        Verdict::Unreadable => Exit::Unreadable,
+        VerifyVerdict::Sound => Exit::Success,
+        VerifyVerdict::Faulty => Exit::FaultsFound,
+        VerifyVerdict::Unreadable => Exit::Unreadable,
     })
 }
 
-fn look(found: &Found, global: &Global) -> Result<Verdicts, Failure> {
-    let mut progress = Progress::new(global, found.bytes_total);
+fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, CommandFailure> {
+    let mut progress = ByteProgress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| (place.to_string(), found.open(place)));
     let mut watch = |bytes_done| {
-        progress.at(bytes_done);
-        match interrupt::requested() {
+        progress.update(bytes_done);
+        match interrupt::is_stop_requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     };
-    verify::verify(readers, &mut watch).map_err(|error| Failure::Failed(error.into()))
+    verify::verify(readers, &mut watch).map_err(|error| CommandFailure::Failed(error.into()))
 }
 
-fn repair(found: &Found, copy: &Path, global: &Global) -> Result<(), Failure> {
-    let [place @ Place::File(log)] = found.places.as_slice() else {
-        return Err(Failure::NotBegun(anyhow!("--repair-tail copies one log: give one file")));
+fn repair_tail(found: &InputLogs, copy: &Path, global: &GlobalArgs) -> Result<(), CommandFailure> {
+    let [place @ InputPlace::File(log)] = found.places.as_slice() else {
+        return Err(CommandFailure::NotStarted(anyhow!("--repair-tail copies one log: give one file")));
     };
-    let reader = found.open(place).map_err(|error| Failure::NotBegun(advised(error)))?;
+    let reader = found.open(place).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     let repaired = verify::repair_tail(log, reader, copy).context("could not write the copy")?;
     if !global.quiet {
         let (kept, cut) = (counted(repaired.bytes_kept, "byte"), count(repaired.bytes_cut));
         let (copy, log) = (copy.display(), log.display());
         match (repaired.bytes_cut, repaired.was_in_use) {
-            (0, false) => {
-                screen::line(format_args!("{log} needs no repair: {copy} is an identical copy of {kept}"))
-            }
+            (0, false) => screen::write_line(format_args!(
+                "{log} needs no repair: {copy} is an identical copy of {kept}"
+            )),
             (0, true) => {
-                screen::line(format_args!("wrote {copy}: all {kept} of {log}, without the in-use flag"))
+                screen::write_line(format_args!("wrote {copy}: all {kept} of {log}, without the in-use flag"))
             }
-            (_, false) => screen::line(format_args!("wrote {copy}: {kept}, {cut} less than {log}")),
-            (_, true) => screen::line(format_args!(
+            (_, false) => screen::write_line(format_args!("wrote {copy}: {kept}, {cut} less than {log}")),
+            (_, true) => screen::write_line(format_args!(
                 "wrote {copy}: {kept}, {cut} less than {log}, without the in-use flag"
             )),
         }
@@ -103,7 +103,7 @@ fn repair(found: &Found, copy: &Path, global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_json(verdicts: &Verdicts, out: &mut impl Write) -> io::Result<()> {
+fn print_json(verdicts: &VerifyReport, out: &mut impl Write) -> io::Result<()> {
     let document = json!({
         "verdict": verdicts.verdict(),
         "logs": verdicts.logs,
@@ -115,9 +115,14 @@ fn print_json(verdicts: &Verdicts, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-fn print_text(verdicts: &Verdicts, style: Style, global: &Global, out: &mut impl Write) -> io::Result<()> {
+fn print_text(
+    verdicts: &VerifyReport,
+    style: ReportStyle,
+    global: &GlobalArgs,
+    out: &mut impl Write,
+) -> io::Result<()> {
     for fault in &verdicts.faults {
-        writeln!(out, "{}", style.alarm(&visible(&fault.to_string())))?;
+        writeln!(out, "{}", style.highlight_fault(&visible(&fault.to_string())))?;
     }
     if !global.quiet {
         for remark in &verdicts.remarks {
@@ -130,7 +135,7 @@ fn print_text(verdicts: &Verdicts, style: Style, global: &Global, out: &mut impl
     Ok(())
 }
 
-fn summary(log: &LogVerdict, verdicts: &Verdicts) -> String {
+fn summary(log: &LogVerdict, verdicts: &VerifyReport) -> String {
     let is_unreadable = verdicts.unreadable.iter().any(|each| each.name == log.name);
     let word = match log.faults {
         _ if is_unreadable => "not read completely".to_owned(),

@@ -2,30 +2,30 @@
 
 use std::fmt::Write as _;
 
-use inspect::stats::Moment;
+use inspect::stats::LogTime;
 use jiff::tz::TimeZone;
 
 /// Width of a chart, in units that scale with the page.
-const WIDTH: f64 = 900.0;
+const CHART_WIDTH: f64 = 900.0;
 /// Height of a bar and the gap below it.
-const LINE: f64 = 20.0;
+const BAR_LINE_HEIGHT: f64 = 20.0;
 /// Width of the names left of bars.
-const NAME: f64 = 260.0;
+const NAME_WIDTH: f64 = 260.0;
 /// Width of a character of a number, rounded up, and the space on both sides of the number.
 const CHARACTER_WIDTH: f64 = 6.6;
 const NUMBER_SPACE: f64 = 12.0;
 
 /// One bar: a name, parts from left to right, and a number to the right of them.
-pub(crate) struct Bar {
+pub(crate) struct ChartBar {
     pub name: String,
-    pub parts: Vec<Part>,
+    pub parts: Vec<BarPart>,
     pub number: String,
     /// Confidence interval of the length, for an estimate.
     pub between: Option<(f64, f64)>,
 }
 
 /// Part of a bar.
-pub(crate) struct Part {
+pub(crate) struct BarPart {
     /// Class of the page's style: the colour.
     pub class: &'static str,
     pub length: f64,
@@ -35,22 +35,23 @@ pub(crate) struct Part {
 
 /// Returns a bar chart with one scale, or nothing if all bars have length 0. `key` has the classes and names of the
 /// legend.
-pub(crate) fn bars(key: &[(&str, &str)], bars: &[Bar]) -> String {
-    let length = |bar: &Bar| bar.parts.iter().map(|part| part.length).sum::<f64>();
-    let end = |bar: &Bar| bar.between.map_or(length(bar), |(_, high)| length(bar).max(high));
+pub(crate) fn draw_bars(key: &[(&str, &str)], bars: &[ChartBar]) -> String {
+    let length = |bar: &ChartBar| bar.parts.iter().map(|part| part.length).sum::<f64>();
+    let end = |bar: &ChartBar| bar.between.map_or(length(bar), |(_, high)| length(bar).max(high));
     let longest = bars.iter().map(end).fold(0.0, f64::max);
     if longest <= 0.0 {
         return String::new();
     }
     // Numbers stand to the right of the bars: the longest number must fit beside the longest bar.
     let characters = bars.iter().map(|bar| bar.number.chars().count()).max().unwrap_or_default();
-    let scale = (WIDTH - NAME - NUMBER_SPACE - characters as f64 * CHARACTER_WIDTH) / longest;
-    let height = bars.len() as f64 * LINE;
-    let mut drawing = format!("{}<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n", key_of(key));
+    let scale = (CHART_WIDTH - NAME_WIDTH - NUMBER_SPACE - characters as f64 * CHARACTER_WIDTH) / longest;
+    let height = bars.len() as f64 * BAR_LINE_HEIGHT;
+    let mut drawing =
+        format!("{}<svg viewBox=\"0 0 {CHART_WIDTH} {height}\" role=\"img\">\n", draw_legend(key));
     for (index, bar) in bars.iter().enumerate() {
-        let top = index as f64 * LINE;
+        let top = index as f64 * BAR_LINE_HEIGHT;
         let _ = writeln!(drawing, "<text x=\"0\" y=\"{}\">{}</text>", top + 14.0, bar.name);
-        let mut x = NAME;
+        let mut x = NAME_WIDTH;
         for part in &bar.parts {
             let width = part.length * scale;
             let _ = writeln!(
@@ -63,7 +64,7 @@ pub(crate) fn bars(key: &[(&str, &str)], bars: &[Bar]) -> String {
             x += width;
         }
         if let Some((low, high)) = bar.between {
-            let [low, high] = [low, high].map(|length| NAME + length * scale);
+            let [low, high] = [low, high].map(|length| NAME_WIDTH + length * scale);
             let _ = writeln!(
                 drawing,
                 "<path class=\"between\" d=\"M{low:.1} {y0}V{y1}M{low:.1} {y}H{high:.1}M{high:.1} {y0}V{y1}\"/>",
@@ -79,7 +80,7 @@ pub(crate) fn bars(key: &[(&str, &str)], bars: &[Bar]) -> String {
 }
 
 /// Returns the legend: classes and names.
-fn key_of(key: &[(&str, &str)]) -> String {
+fn draw_legend(key: &[(&str, &str)]) -> String {
     if key.is_empty() {
         return String::new();
     }
@@ -92,7 +93,7 @@ fn key_of(key: &[(&str, &str)]) -> String {
 }
 
 /// Column chart of values over time, in buckets of equal width.
-pub(crate) struct Columns<'z> {
+pub(crate) struct ColumnChart<'z> {
     /// Start of the first bucket, in milliseconds since 1970.
     pub start_ms: u64,
     pub width_ms: u64,
@@ -103,8 +104,8 @@ pub(crate) struct Columns<'z> {
 
 /// Returns a column chart, or nothing for fewer than two buckets or only zeros. The values of a bucket overlap, the
 /// largest first, each in the colour of its class.
-pub(crate) fn columns(
-    columns: &Columns<'_>,
+pub(crate) fn draw_columns(
+    columns: &ColumnChart<'_>,
     classes: &[&str],
     buckets: &[Vec<u64>],
     shown: impl Fn(u64) -> String,
@@ -114,12 +115,12 @@ pub(crate) fn columns(
     if buckets.len() < 2 || largest == 0 {
         return String::new();
     }
-    let width = WIDTH / buckets.len() as f64;
+    let width = CHART_WIDTH / buckets.len() as f64;
     let moment = |index: usize| {
         let start = columns.start_ms.saturating_add(columns.width_ms.saturating_mul(index as u64));
-        Moment(start.saturating_mul(1000)).in_zone(columns.zone)
+        LogTime(start.saturating_mul(1000)).in_zone(columns.zone)
     };
-    let mut drawing = format!("<svg viewBox=\"0 0 {WIDTH} 160\" role=\"img\">\n");
+    let mut drawing = format!("<svg viewBox=\"0 0 {CHART_WIDTH} 160\" role=\"img\">\n");
     for (index, values) in buckets.iter().enumerate() {
         for (class, value) in classes.iter().zip(values) {
             let height = HEIGHT * *value as f64 / largest as f64;
@@ -137,10 +138,10 @@ pub(crate) fn columns(
     }
     let _ = writeln!(
         drawing,
-        "<line class=\"axis\" x1=\"0\" y1=\"140\" x2=\"{WIDTH}\" y2=\"140\"/>\n\
+        "<line class=\"axis\" x1=\"0\" y1=\"140\" x2=\"{CHART_WIDTH}\" y2=\"140\"/>\n\
          <text class=\"faint\" x=\"0\" y=\"12\">{}</text>\n\
          <text class=\"faint\" x=\"0\" y=\"155\">{}</text>\n\
-         <text class=\"faint\" x=\"{WIDTH}\" y=\"155\" text-anchor=\"end\">{}</text>\n</svg>",
+         <text class=\"faint\" x=\"{CHART_WIDTH}\" y=\"155\" text-anchor=\"end\">{}</text>\n</svg>",
         columns.headline,
         moment(0),
         moment(buckets.len())
@@ -149,17 +150,17 @@ pub(crate) fn columns(
 }
 
 /// Range chart: groups of ranges on one logarithmic scale.
-pub(crate) struct Ranges<'r> {
+pub(crate) struct RangeChart<'r> {
     /// Text above the chart.
     pub headline: &'r str,
     /// Names of the groups and their ranges.
-    pub groups: &'r [(String, Vec<Range>)],
+    pub groups: &'r [(String, Vec<ChartRange>)],
     /// Formats a value.
     pub shown: fn(f64) -> String,
 }
 
 /// Range from a low to a high value, with a mark between.
-pub(crate) struct Range {
+pub(crate) struct ChartRange {
     pub name: String,
     pub low: f64,
     pub mark: f64,
@@ -169,7 +170,7 @@ pub(crate) struct Range {
 }
 
 /// Returns a range chart, or nothing without ranges.
-pub(crate) fn ranges(ranges: &Ranges<'_>) -> String {
+pub(crate) fn draw_ranges(ranges: &RangeChart<'_>) -> String {
     const TOP: f64 = 40.0;
     const STEP: f64 = 13.0;
     const GAP: f64 = 9.0;
@@ -179,7 +180,7 @@ pub(crate) fn ranges(ranges: &Ranges<'_>) -> String {
     };
     let height = TOP + all().count() as f64 * STEP + ranges.groups.len() as f64 * GAP;
     let mut drawing = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">\n<text class=\"faint\" x=\"0\" y=\"12\">{}</text>\n",
+        "<svg viewBox=\"0 0 {CHART_WIDTH} {height:.0}\" role=\"img\">\n<text class=\"faint\" x=\"0\" y=\"12\">{}</text>\n",
         ranges.headline
     );
     for power in scale.powers() {
@@ -204,7 +205,7 @@ pub(crate) fn ranges(ranges: &Ranges<'_>) -> String {
     drawing + "</svg>\n"
 }
 
-fn put_range(drawing: &mut String, scale: &LogScale, range: &Range, y: f64) {
+fn put_range(drawing: &mut String, scale: &LogScale, range: &ChartRange, y: f64) {
     let [low, mark, high] = [range.low, range.mark, range.high].map(|value| scale.x(value));
     let _ = writeln!(
         drawing,
@@ -229,7 +230,7 @@ struct LogScale {
 
 impl LogScale {
     const LEFT: f64 = 190.0;
-    const RIGHT: f64 = WIDTH - 30.0;
+    const RIGHT: f64 = CHART_WIDTH - 30.0;
 
     /// Returns a scale that contains all positive values, if there are any.
     fn over(values: impl Iterator<Item = f64>) -> Option<Self> {
@@ -254,21 +255,21 @@ impl LogScale {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bar, LogScale, Part, WIDTH, bars};
+    use super::{BarPart, CHART_WIDTH, ChartBar, LogScale, draw_bars};
 
     #[test]
     fn numbers_fit_beside_bars() {
-        let bar = |length, between, number: &str| Bar {
+        let bar = |length, between, number: &str| ChartBar {
             name: "t".to_owned(),
-            parts: vec![Part { class: "bar", length, title: String::new() }],
+            parts: vec![BarPart { class: "bar", length, title: String::new() }],
             number: number.to_owned(),
             between,
         };
         let number = "123.4 MB of 987.6 MB (saved 65.4 %)";
-        let chart = bars(&[], &[bar(7.0, Some((6.0, 9.0)), number), bar(8.0, None, "1 B")]);
+        let chart = draw_bars(&[], &[bar(7.0, Some((6.0, 9.0)), number), bar(8.0, None, "1 B")]);
         let line = chart.lines().find(|line| line.contains(number)).expect("the number is shown");
         let x: f64 = line.split('"').nth(1).and_then(|x| x.parse().ok()).expect("a text has a place");
-        assert!(x + 6.5 * number.len() as f64 <= WIDTH, "{line}");
+        assert!(x + 6.5 * number.len() as f64 <= CHART_WIDTH, "{line}");
     }
 
     #[test]

@@ -12,11 +12,11 @@ use anyhow::{Context, anyhow};
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
 use logs::open_regular;
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// Refuses a page that could not be written, before the work begins. Also refuses to overwrite a log: `--html` before
 /// the logs would take the first of them as the page's name.
-pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+pub(crate) fn check(path: &Path) -> Result<(), CommandFailure> {
     if path.as_os_str() == "-" {
         return Ok(());
     }
@@ -24,18 +24,18 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     let is_log = open_regular(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
         && (magic == MAGIC || magic == MAGIC_ENCRYPTED);
     match is_log {
-        true => Err(Failure::NotBegun(anyhow!(
+        true => Err(CommandFailure::NotStarted(anyhow!(
             "{} is a binary log: --html needs the file name of the page",
             path.display()
         ))),
-        false => try_to_open(path)
+        false => check_writable(path)
             .with_context(|| format!("could not write {}", path.display()))
-            .map_err(Failure::NotBegun),
+            .map_err(CommandFailure::NotStarted),
     }
 }
 
 /// Checks that the file can be written, without changing it.
-fn try_to_open(path: &Path) -> io::Result<()> {
+fn check_writable(path: &Path) -> io::Result<()> {
     let is_there = match fs::metadata(path) {
         Ok(found) if found.is_file() || found.is_dir() => true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -47,7 +47,7 @@ fn try_to_open(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a page to a file, or for `-` to standard output.
-pub(crate) fn write(page: &str, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn write(page: &str, path: &Path, out: &mut impl Write) -> Result<(), CommandFailure> {
     match path.as_os_str() == "-" {
         true => out.write_all(page.as_bytes())?,
         false => fs::write(path, page).with_context(|| format!("could not write {}", path.display()))?,
@@ -56,7 +56,7 @@ pub(crate) fn write(page: &str, path: &Path, out: &mut impl Write) -> Result<(),
 }
 
 /// Returns a page of sections. Empty sections are omitted.
-pub(crate) fn page(command: &str, title: &str, sections: &[(&str, String)]) -> String {
+pub(crate) fn render_page(command: &str, title: &str, sections: &[(&str, String)]) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>bintide {command}: {title}</title>\n\
@@ -71,7 +71,7 @@ pub(crate) fn page(command: &str, title: &str, sections: &[(&str, String)]) -> S
 }
 
 /// Returns a list of names and values. Values are HTML.
-pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
+pub(crate) fn render_pairs(pairs: &[(&str, String)]) -> String {
     let mut list = "<dl>\n".to_owned();
     for (name, value) in pairs {
         let value = if value.is_empty() { "none" } else { value };
@@ -82,7 +82,7 @@ pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
 
 /// Returns a table, or nothing without rows. Cells are HTML. A column name that starts with `>` marks a column of
 /// numbers.
-pub(crate) fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(crate) fn render_table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut body = String::new();
     let class = |column: &str| if column.starts_with('>') { " class=\"number\"" } else { "" };
     for row in rows {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_text() {
+    fn names_are_escaped() {
         assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 }

@@ -2,33 +2,33 @@
 
 use binlog::events::{
     DeleteFile, Incident, PayloadCompression, PreviousGtids, Rotate, TransactionContext, TransactionPayload,
-    ViewChange, XaPrepare, Xid, Xid128,
+    ViewChange, XaPrepare, XaXid, Xid,
 };
 
-use super::Sizes;
-use super::fields::Fields;
+use super::EventLayout;
+use super::event_cursor::EventCursor;
 
 /// Maximum length of a log's name; mysqlbinlog cuts longer names.
-const FILE_NAME_MAX: usize = 511;
+const FILE_NAME_SIZE_MAX: usize = 511;
 
-pub(super) fn rotate<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Rotate<'a>> {
-    let position = if sizes.fixed() > 0 { fields.u64()? } else { 4 };
+pub(super) fn rotate<'a>(fields: &mut EventCursor<'a>, sizes: EventLayout<'_>) -> Option<Rotate<'a>> {
+    let position = if sizes.fixed_size() > 0 { fields.u64()? } else { 4 };
     let file = fields.take_rest();
-    let file = &file[..file.len().min(FILE_NAME_MAX)];
+    let file = &file[..file.len().min(FILE_NAME_SIZE_MAX)];
     (!file.is_empty()).then_some(Rotate { position, file })
 }
 
-pub(super) fn delete_file(fields: &mut Fields<'_>) -> Option<DeleteFile> {
+pub(super) fn delete_file(fields: &mut EventCursor<'_>) -> Option<DeleteFile> {
     let file_id = fields.u32()?;
     (file_id != 0).then_some(DeleteFile { file_id })
 }
 
-pub(super) fn xid(fields: &mut Fields<'_>, sizes: Sizes<'_>) -> Option<Xid> {
-    fields.pass(sizes.fixed())?;
+pub(super) fn xid(fields: &mut EventCursor<'_>, sizes: EventLayout<'_>) -> Option<Xid> {
+    fields.skip(sizes.fixed_size())?;
     Some(Xid { xid: fields.u64()? })
 }
 
-pub(super) fn incident<'a>(fields: &mut Fields<'a>) -> Option<Incident<'a>> {
+pub(super) fn incident<'a>(fields: &mut EventCursor<'a>) -> Option<Incident<'a>> {
     let incident = fields.u16()?;
     if incident != 1 {
         return None;
@@ -37,13 +37,16 @@ pub(super) fn incident<'a>(fields: &mut Fields<'a>) -> Option<Incident<'a>> {
     Some(Incident { incident, message: fields.take(size.into())?, rest: fields.take_rest() })
 }
 
-pub(super) fn previous_gtids<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<PreviousGtids<'a>> {
-    fields.pass(sizes.fixed())?;
+pub(super) fn previous_gtids<'a>(
+    fields: &mut EventCursor<'a>,
+    sizes: EventLayout<'_>,
+) -> Option<PreviousGtids<'a>> {
+    fields.skip(sizes.fixed_size())?;
     let set = fields.take_rest();
     (set.len() >= 8).then_some(PreviousGtids { set })
 }
 
-pub(super) fn transaction_context<'a>(fields: &mut Fields<'a>) -> Option<TransactionContext<'a>> {
+pub(super) fn transaction_context<'a>(fields: &mut EventCursor<'a>) -> Option<TransactionContext<'a>> {
     let uuid_size = fields.u8()?;
     let thread_id = fields.u32()?;
     let gtid_specified = fields.u8()?;
@@ -68,7 +71,7 @@ pub(super) fn transaction_context<'a>(fields: &mut Fields<'a>) -> Option<Transac
     })
 }
 
-pub(super) fn view_change<'a>(fields: &mut Fields<'a>) -> Option<ViewChange<'a>> {
+pub(super) fn view_change<'a>(fields: &mut EventCursor<'a>) -> Option<ViewChange<'a>> {
     let view_id = fields.array()?;
     if view_id[0] == 0 {
         return None;
@@ -85,21 +88,21 @@ pub(super) fn view_change<'a>(fields: &mut Fields<'a>) -> Option<ViewChange<'a>>
     Some(ViewChange { view_id, sequence_number, certification_count, certification })
 }
 
-pub(super) fn xa_prepare<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<XaPrepare<'a>> {
+pub(super) fn xa_prepare<'a>(fields: &mut EventCursor<'a>, sizes: EventLayout<'_>) -> Option<XaPrepare<'a>> {
     /// Maximum length of a part of the identifier.
-    const PART_MAX: u32 = 64;
-    fields.pass(sizes.fixed())?;
+    const XID_PART_SIZE_MAX: u32 = 64;
+    fields.skip(sizes.fixed_size())?;
     let one_phase = fields.u8()?;
     let format_id = fields.u32()?.cast_signed();
     let [gtrid, bqual] = [fields.u32()?, fields.u32()?];
-    if gtrid > PART_MAX || bqual > PART_MAX {
+    if gtrid > XID_PART_SIZE_MAX || bqual > XID_PART_SIZE_MAX {
         return None;
     }
-    let xid = Xid128 { format_id, gtrid: fields.take(gtrid.into())?, bqual: fields.take(bqual.into())? };
+    let xid = XaXid { format_id, gtrid: fields.take(gtrid.into())?, bqual: fields.take(bqual.into())? };
     Some(XaPrepare { one_phase, xid, rest: fields.take_rest() })
 }
 
-pub(super) fn payload<'a>(fields: &mut Fields<'a>) -> Option<TransactionPayload<'a>> {
+pub(super) fn payload<'a>(fields: &mut EventCursor<'a>) -> Option<TransactionPayload<'a>> {
     let start = fields.position();
     let (mut payload_size, mut compression, mut uncompressed_size) = (None, None, None);
     loop {
@@ -113,7 +116,7 @@ pub(super) fn payload<'a>(fields: &mut Fields<'a>) -> Option<TransactionPayload<
             1 => payload_size = Some(fields.lenenc()?),
             2 => compression = Some(compression_of(fields.lenenc()?)?),
             3 => uncompressed_size = Some(fields.lenenc()?),
-            _ => fields.pass(usize::try_from(size).ok()?)?,
+            _ => fields.skip(usize::try_from(size).ok()?)?,
         }
     }
     let head = fields.between(start, fields.position());

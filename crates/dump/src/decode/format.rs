@@ -1,10 +1,10 @@
 //! Format descriptions, and the format that they declare for the events after them.
 
 use binlog::events::FormatDescription;
-use binlog::{Checksum, EventType, Flags, HEADER_SIZE};
+use binlog::{EventChecksum, EventFlags, EventType, HEADER_SIZE};
 
-use super::fields::Fields;
-use crate::reader::ReadError;
+use super::event_cursor::EventCursor;
+use crate::block_reader::ReadError;
 
 /// The format that a format description declares for the events after it.
 #[derive(Clone, Debug)]
@@ -30,18 +30,18 @@ pub(crate) enum LogChecksum {
 
 impl LogChecksum {
     /// Returns the checksum of all events except the format description.
-    pub(crate) const fn for_events(self) -> Checksum {
+    pub(crate) const fn for_events(self) -> EventChecksum {
         match self {
-            Self::Undefined | Self::Off => Checksum::Absent,
-            Self::Crc32 | Self::Unknown => Checksum::Crc32,
+            Self::Undefined | Self::Off => EventChecksum::Absent,
+            Self::Crc32 | Self::Unknown => EventChecksum::Crc32,
         }
     }
 
     /// Returns the checksum of the format description.
-    pub(crate) const fn for_format(self) -> Checksum {
+    pub(crate) const fn for_format(self) -> EventChecksum {
         match self {
-            Self::Undefined => Checksum::Absent,
-            Self::Off | Self::Crc32 | Self::Unknown => Checksum::Crc32,
+            Self::Undefined => EventChecksum::Absent,
+            Self::Off | Self::Crc32 | Self::Unknown => EventChecksum::Crc32,
         }
     }
 
@@ -57,7 +57,7 @@ impl LogChecksum {
 
 impl LogFormat {
     /// Returns the format that mysqlbinlog 9.7 assumes before the first format description.
-    pub(crate) fn at_first() -> Self {
+    pub(crate) fn initial() -> Self {
         Self {
             fixed_sizes: vec![
                 0, 13, 0, 8, 0, 0, 0, 0, 4, 0, 4, 0, 0, 0, 99, 0, 4, 26, 8, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 10,
@@ -74,7 +74,7 @@ impl LogFormat {
     }
 
     /// Returns whether the description lists this event type.
-    pub(crate) fn lists(&self, event_type: EventType) -> bool {
+    pub(crate) fn has_type(&self, event_type: EventType) -> bool {
         // MySQL reads the code as a signed byte, so codes from 128 on are invalid.
         event_type.code() < 128 && usize::from(event_type.code()) <= self.fixed_sizes.len()
     }
@@ -87,21 +87,21 @@ impl LogFormat {
 }
 
 /// Offset of the server's version in a format description.
-const VERSION_AT: usize = HEADER_SIZE + 2;
+const VERSION_OFFSET: usize = HEADER_SIZE + 2;
 const VERSION_SIZE: usize = 50;
 
 /// Offset of the size of the common header.
-const HEADER_SIZE_AT: usize = VERSION_AT + VERSION_SIZE + 4;
+const HEADER_SIZE_OFFSET: usize = VERSION_OFFSET + VERSION_SIZE + 4;
 
 /// Offset of the flags in an event's header.
-const FLAGS_AT: usize = 17;
+const FLAGS_OFFSET: usize = 17;
 
 /// First server version that writes checksums.
 const CHECKSUMS_SINCE: [u8; 3] = [5, 6, 1];
 
 /// Decodes a format description.
-pub(crate) fn describe(bytes: &[u8]) -> Result<(FormatDescription<'_>, LogFormat), ReadError> {
-    let header_size = *bytes.get(HEADER_SIZE_AT).ok_or(ReadError::INVALID_FORMAT)?;
+pub(crate) fn read_format(bytes: &[u8]) -> Result<(FormatDescription<'_>, LogFormat), ReadError> {
+    let header_size = *bytes.get(HEADER_SIZE_OFFSET).ok_or(ReadError::INVALID_FORMAT)?;
     // mysqlbinlog reads the byte as signed.
     let version_end = i32::from(header_size.cast_signed()) + 2 + VERSION_SIZE as i32;
     if usize::try_from(version_end).is_ok_and(|end| bytes.len() < end) || version_end < 0 {
@@ -123,7 +123,7 @@ fn checksum_of(bytes: &[u8], header_size: u8) -> LogChecksum {
     let Some(version) = bytes.get(version_at..version_at + VERSION_SIZE) else {
         return LogChecksum::Undefined;
     };
-    if bytes.len() <= HEADER_SIZE_AT + 1 || numbers_of(version) < CHECKSUMS_SINCE {
+    if bytes.len() <= HEADER_SIZE_OFFSET + 1 || version_numbers(version) < CHECKSUMS_SINCE {
         return LogChecksum::Undefined;
     }
     match bytes[bytes.len() - 5] {
@@ -134,23 +134,23 @@ fn checksum_of(bytes: &[u8], header_size: u8) -> LogChecksum {
 }
 
 /// Returns whether the event's checksum is correct. An event without a checksum passes.
-pub(crate) fn checksum_fits(bytes: &[u8], format: &LogFormat) -> bool {
+pub(crate) fn checksum_matches(bytes: &[u8], format: &LogFormat) -> bool {
     let is_format = bytes.get(4) == Some(&EventType::FormatDescription.code());
-    let checksum = match bytes.get(HEADER_SIZE_AT) {
+    let checksum = match bytes.get(HEADER_SIZE_OFFSET) {
         Some(header_size) if is_format => checksum_of(bytes, *header_size),
         _ if is_format => LogChecksum::Undefined,
         _ => format.checksum,
     };
-    if checksum.for_events() == Checksum::Absent {
+    if checksum.for_events() == EventChecksum::Absent {
         return true;
     }
     let Some((covered, stored)) = bytes.split_last_chunk::<4>() else { return true };
     let mut hasher = crc32fast::Hasher::new();
-    match covered.split_at_checked(FLAGS_AT) {
+    match covered.split_at_checked(FLAGS_OFFSET) {
         // The checksum counts IN_USE as clear: a server that closes a log clears the flag in place.
         Some((front, [flags, behind @ ..])) if is_format => {
             hasher.update(front);
-            hasher.update(&[flags & !(Flags::IN_USE.0 as u8)]);
+            hasher.update(&[flags & !(EventFlags::IN_USE.0 as u8)]);
             hasher.update(behind);
         }
         _ => hasher.update(covered),
@@ -159,13 +159,13 @@ pub(crate) fn checksum_fits(bytes: &[u8], format: &LogFormat) -> bool {
 }
 
 fn read(bytes: &[u8], checksum: LogChecksum) -> Option<FormatDescription<'_>> {
-    let mut fields = Fields::of(bytes, checksum.for_format())?;
+    let mut fields = EventCursor::of_event(bytes, checksum.for_format())?;
     let binlog_version = fields.u16()?;
     let server_version = fields.array()?;
     let created = fields.u32()?;
     let header_size = fields.u8()?;
     let rest = fields.take_rest();
-    let numbers = numbers_of(server_version);
+    let numbers = version_numbers(server_version);
     let (post_header_sizes, checksum_algorithm) = match rest.split_last() {
         Some((algorithm, sizes)) if numbers >= CHECKSUMS_SINCE => (sizes, Some(*algorithm)),
         _ => (rest, None),
@@ -184,7 +184,7 @@ fn read(bytes: &[u8], checksum: LogChecksum) -> Option<FormatDescription<'_>> {
 }
 
 /// Returns the three numbers of a version; zeros if it is invalid.
-fn numbers_of(version: &[u8]) -> [u8; 3] {
+fn version_numbers(version: &[u8]) -> [u8; 3] {
     let mut numbers = [0; 3];
     // The last byte is always taken for the terminating zero.
     let mut rest = &version[..version.len().saturating_sub(1)];
@@ -223,7 +223,7 @@ fn leading_number(text: &[u8]) -> (Option<u8>, &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::numbers_of;
+    use super::version_numbers;
 
     #[test]
     fn versions_are_read_as_far_as_they_are_numbers() {
@@ -241,7 +241,7 @@ mod tests {
         ] {
             let mut version = [0; 50];
             version[..text.len()].copy_from_slice(text.as_bytes());
-            assert_eq!(numbers_of(&version), wanted, "{text}");
+            assert_eq!(version_numbers(&version), wanted, "{text}");
         }
     }
 }

@@ -6,40 +6,40 @@
 //! | module | events |
 //! |---|---|
 //! | [`control`] | about logs, groups and the ends of transactions |
-//! | [`fields`] | none: the cursor that all others use |
+//! | [`event_cursor`] | none: the cursor that all others use |
 //! | [`format`](self::format) | format descriptions |
 //! | [`gtid`] | that begin a transaction |
 //! | [`rows`] | tables and rows |
 //! | [`statement`] | statements and the variables that they use |
-//! | [`tagged`] | that begin a transaction with a tagged GTID |
+//! | [`tagged_gtid`] | that begin a transaction with a tagged GTID |
 
 mod control;
-mod fields;
+mod event_cursor;
 mod format;
 mod gtid;
 mod rows;
 mod statement;
-mod tagged;
+mod tagged_gtid;
 
 use binlog::events::{LoadBlock, Stop, Unknown};
-use binlog::{Checksum, Event, EventType, Flags, Header};
+use binlog::{Event, EventChecksum, EventFlags, EventHeader, EventType};
 
-use self::fields::Fields;
-pub(crate) use self::format::{LogFormat, checksum_fits, describe};
-pub(crate) use self::statement::{each_status, status_is_valid};
+use self::event_cursor::EventCursor;
+pub(crate) use self::format::{LogFormat, checksum_matches, read_format};
+pub(crate) use self::statement::{for_each_status_var, status_is_valid};
 
 /// Decodes one whole event; `None` if mysqlbinlog calls it invalid.
 ///
 /// Does not decode a statement's status variables: see [`status_is_valid`].
 pub(crate) fn decode<'a>(
     bytes: &'a [u8],
-    header: &Header,
-    checksum: Checksum,
+    header: &EventHeader,
+    checksum: EventChecksum,
     format: &LogFormat,
 ) -> Option<Event<'a>> {
     let event_type = header.event_type;
-    let sizes = Sizes { format, event_type };
-    let Some(mut fields) = Fields::of(bytes, checksum) else {
+    let sizes = EventLayout { format, event_type };
+    let Some(mut fields) = EventCursor::of_event(bytes, checksum) else {
         // Too short for its checksum. mysqlbinlog accepts that for types without fields.
         return match event_type {
             EventType::Stop => Some(Event::Stop(Stop)),
@@ -55,7 +55,7 @@ pub(crate) fn decode<'a>(
         EventType::DeleteFile => Event::DeleteFile(control::delete_file(&mut fields)?),
         EventType::Rand => Event::Rand(statement::rand(&mut fields, sizes)?),
         EventType::UserVar => Event::UserVar(statement::user_var(&mut fields, sizes)?),
-        EventType::FormatDescription => Event::FormatDescription(describe(bytes).ok()?.0),
+        EventType::FormatDescription => Event::FormatDescription(read_format(bytes).ok()?.0),
         EventType::Xid => Event::Xid(control::xid(&mut fields, sizes)?),
         EventType::BeginLoadQuery => Event::BeginLoadQuery(load_block(&mut fields)?),
         EventType::ExecuteLoadQuery => Event::ExecuteLoadQuery(statement::load_query(&mut fields, sizes)?),
@@ -71,7 +71,7 @@ pub(crate) fn decode<'a>(
         EventType::PartialUpdateRows => Event::PartialUpdateRows(rows::rows(&mut fields, sizes)?),
         EventType::Gtid => Event::Gtid(gtid::gtid(&mut fields, sizes)?),
         EventType::AnonymousGtid => Event::AnonymousGtid(gtid::gtid(&mut fields, sizes)?),
-        EventType::GtidTagged => return tagged::tagged(bytes, sizes),
+        EventType::GtidTagged => return tagged_gtid::tagged(bytes, sizes),
         EventType::PreviousGtids => Event::PreviousGtids(control::previous_gtids(&mut fields, sizes)?),
         EventType::TransactionContext => {
             Event::TransactionContext(control::transaction_context(&mut fields)?)
@@ -84,37 +84,37 @@ pub(crate) fn decode<'a>(
 }
 
 /// Decodes a row event of version 1 as mysqlbinlog 9.7 does, which no longer knows the type.
-pub(crate) fn rows_v1_unknown(header: &Header) -> Option<Event<'static>> {
+pub(crate) fn rows_v1_as_unknown(header: &EventHeader) -> Option<Event<'static>> {
     ignorable(header.event_type, header, &[])
 }
 
 /// Returns an event of a type that mysqlbinlog 9.7 does not know, if its header has the flag IGNORABLE.
-fn ignorable<'a>(event_type: EventType, header: &Header, body: &'a [u8]) -> Option<Event<'a>> {
+fn ignorable<'a>(event_type: EventType, header: &EventHeader, body: &'a [u8]) -> Option<Event<'a>> {
     let is_known = matches!(event_type.code(), 2..=5 | 9 | 11 | 13..=19 | 26 | 29..=40 | 42);
-    let can_be_ignored = !is_known && header.flags.contains(Flags::IGNORABLE);
+    let can_be_ignored = !is_known && header.flags.contains(EventFlags::IGNORABLE);
     can_be_ignored.then(|| Event::Unknown(Unknown { code: event_type.code(), body }))
 }
 
 /// Returns whether the event has unknown fields that its reader must know.
 pub(crate) fn is_from_future(bytes: &[u8], format: &LogFormat) -> bool {
     let is_tagged = bytes.get(4) == Some(&EventType::GtidTagged.code());
-    is_tagged && tagged::is_from_future(bytes, format)
+    is_tagged && tagged_gtid::is_from_future(bytes, format)
 }
 
 /// Format description and event type, for the sizes that the description gives.
 #[derive(Clone, Copy)]
-struct Sizes<'f> {
+struct EventLayout<'f> {
     format: &'f LogFormat,
     event_type: EventType,
 }
 
-impl Sizes<'_> {
+impl EventLayout<'_> {
     /// Returns the size of the fixed part of the event's body, in bytes.
-    fn fixed(self) -> usize {
+    fn fixed_size(self) -> usize {
         self.format.fixed_size(self.event_type)
     }
 }
 
-fn load_block<'a>(fields: &mut Fields<'a>) -> Option<LoadBlock<'a>> {
+fn load_block<'a>(fields: &mut EventCursor<'a>) -> Option<LoadBlock<'a>> {
     Some(LoadBlock { file_id: fields.u32()?, block: fields.take_rest() })
 }

@@ -1,51 +1,51 @@
 //! Statements, and the events with variables for them.
 
 use binlog::events::{
-    DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, Query, Rand, StatusVar, StatusVars, UserValue,
-    UserVar,
+    DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, Query, Rand, StatusVar, StatusVars, UserVar,
+    UserVarValue,
 };
 
-use super::Sizes;
-use super::fields::Fields;
+use super::EventLayout;
+use super::event_cursor::EventCursor;
 
 /// Maximum size of the status variables, in bytes.
 const STATUS_MAX: usize = 3961;
 
 /// Size of the fixed part without status variables, which no server writes since MySQL 5.0.
-const FIXED_OLD: usize = 11;
+const FIXED_SIZE_OLD: usize = 11;
 
 /// Size of the fixed part.
-const FIXED: usize = 13;
+const FIXED_SIZE: usize = 13;
 
-pub(super) fn query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<Query<'a>> {
-    let behind_fixed = fields.left().wrapping_sub(sizes.fixed());
+pub(super) fn query<'a>(fields: &mut EventCursor<'a>, sizes: EventLayout<'_>) -> Option<Query<'a>> {
+    let behind_fixed = fields.remaining().wrapping_sub(sizes.fixed_size());
     let (thread_id, exec_time) = (fields.u32()?, fields.u32()?);
     let database_size = usize::from(fields.u8()?);
     let error_code = fields.u16()?;
-    if sizes.fixed() <= FIXED_OLD {
+    if sizes.fixed_size() <= FIXED_SIZE_OLD {
         return None;
     }
     let status_size = usize::from(fields.u16()?);
     if status_size > behind_fixed.min(STATUS_MAX) {
         return None;
     }
-    fields.go_to(sizes.format.header_size + sizes.fixed())?;
+    fields.seek(sizes.format.header_size + sizes.fixed_size())?;
     let start = fields.position();
     let end = start + status_size;
-    fields.go_to(end)?;
-    fields.pass(database_size + 1)?;
+    fields.seek(end)?;
+    fields.skip(database_size + 1)?;
     Some(Query {
         thread_id,
         exec_time,
         error_code,
         status: StatusVars { bytes: fields.between(start, end) },
-        database: Fields::text(fields.between(end, end + database_size)),
+        database: EventCursor::until_nul(fields.between(end, end + database_size)),
         sql: fields.take_rest(),
     })
 }
 
 /// Calls `take` for each status variable of a statement. Stops at a variable that mysqlbinlog does not know.
-pub(crate) fn each_status<'a>(status: StatusVars<'a>, take: impl FnMut(StatusVar<'a>)) {
+pub(crate) fn for_each_status_var<'a>(status: StatusVars<'a>, take: impl FnMut(StatusVar<'a>)) {
     // The variables were checked before.
     let _ = read_status(status, take);
 }
@@ -56,8 +56,8 @@ pub(crate) fn status_is_valid(status: StatusVars<'_>) -> bool {
 }
 
 fn read_status<'a>(status: StatusVars<'a>, mut take: impl FnMut(StatusVar<'a>)) -> Option<()> {
-    let fields = &mut Fields::new(status.bytes);
-    while fields.left() > 0 {
+    let fields = &mut EventCursor::new(status.bytes);
+    while fields.remaining() > 0 {
         take(match fields.u8()? {
             0 => StatusVar::Flags2(fields.u32()?),
             1 => StatusVar::SqlMode(fields.u64()?),
@@ -71,14 +71,14 @@ fn read_status<'a>(status: StatusVars<'a>, mut take: impl FnMut(StatusVar<'a>)) 
             4 => {
                 StatusVar::Charset { client: fields.u16()?, connection: fields.u16()?, server: fields.u16()? }
             }
-            5 => StatusVar::TimeZone(Fields::text(short(fields)?)),
-            6 => StatusVar::CatalogNz(short(fields)?),
+            5 => StatusVar::TimeZone(EventCursor::until_nul(short_text(fields)?)),
+            6 => StatusVar::CatalogNz(short_text(fields)?),
             7 => StatusVar::LcTimeNames(fields.u16()?),
             8 => StatusVar::CharsetDatabase(fields.u16()?),
             9 => StatusVar::TableMapForUpdate(fields.u64()?),
-            11 => StatusVar::Invoker { user: short(fields)?, host: short(fields)? },
+            11 => StatusVar::Invoker { user: short_text(fields)?, host: short_text(fields)? },
             12 => {
-                pass_databases(fields)?;
+                skip_databases(fields)?;
                 StatusVar::UpdatedDatabases(None)
             }
             13 => StatusVar::Microseconds(fields.u24()?),
@@ -94,7 +94,7 @@ fn read_status<'a>(status: StatusVars<'a>, mut take: impl FnMut(StatusVar<'a>)) 
     Some(())
 }
 
-fn short<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+fn short_text<'a>(fields: &mut EventCursor<'a>) -> Option<&'a [u8]> {
     let size = fields.u8()?;
     fields.take(size.into())
 }
@@ -103,20 +103,20 @@ fn short<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
 const DATABASES_MAX: u8 = 16;
 
 /// Maximum size of a database's name, including its zero byte.
-const DATABASE_ROOM: usize = 192;
+const DATABASE_NAME_SIZE_MAX: usize = 192;
 
-fn pass_databases(fields: &mut Fields<'_>) -> Option<()> {
+fn skip_databases(fields: &mut EventCursor<'_>) -> Option<()> {
     let count = fields.u8()?;
     if count > DATABASES_MAX {
         return Some(());
     }
     let mut found = 0;
-    while found < count && fields.left() > 0 {
-        let room = fields.left().min(DATABASE_ROOM);
+    while found < count && fields.remaining() > 0 {
+        let room = fields.remaining().min(DATABASE_NAME_SIZE_MAX);
         let bytes = fields.between(fields.position(), fields.position() + room);
         let size = match bytes.iter().position(|byte| *byte == 0) {
             Some(zero) => zero + 1,
-            None if bytes.len() == DATABASE_ROOM => DATABASE_ROOM,
+            None if bytes.len() == DATABASE_NAME_SIZE_MAX => DATABASE_NAME_SIZE_MAX,
             None => return None,
         };
         fields.take(size as u64)?;
@@ -125,10 +125,13 @@ fn pass_databases(fields: &mut Fields<'_>) -> Option<()> {
     (count > 0 && found == count).then_some(())
 }
 
-pub(super) fn load_query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<ExecuteLoadQuery<'a>> {
+pub(super) fn load_query<'a>(
+    fields: &mut EventCursor<'a>,
+    sizes: EventLayout<'_>,
+) -> Option<ExecuteLoadQuery<'a>> {
     let query = query(fields, sizes)?;
-    fields.go_to(sizes.format.header_size)?;
-    fields.pass(FIXED)?;
+    fields.seek(sizes.format.header_size)?;
+    fields.skip(FIXED_SIZE)?;
     let file_id = fields.u32()?;
     let (name_start, name_end) = (fields.u32()?, fields.u32()?);
     let duplicates = match fields.u8()? {
@@ -142,8 +145,8 @@ pub(super) fn load_query<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Optio
     is_valid.then_some(ExecuteLoadQuery { query, file_id, name_start, name_end, duplicates })
 }
 
-pub(super) fn intvar(fields: &mut Fields<'_>, sizes: Sizes<'_>) -> Option<Intvar> {
-    fields.pass(sizes.fixed())?;
+pub(super) fn intvar(fields: &mut EventCursor<'_>, sizes: EventLayout<'_>) -> Option<Intvar> {
+    fields.skip(sizes.fixed_size())?;
     let kind = match fields.u8()? {
         1 => IntvarKind::LastInsertId,
         2 => IntvarKind::InsertId,
@@ -152,13 +155,13 @@ pub(super) fn intvar(fields: &mut Fields<'_>, sizes: Sizes<'_>) -> Option<Intvar
     Some(Intvar { kind, value: fields.u64()? })
 }
 
-pub(super) fn rand(fields: &mut Fields<'_>, sizes: Sizes<'_>) -> Option<Rand> {
-    fields.pass(sizes.fixed())?;
+pub(super) fn rand(fields: &mut EventCursor<'_>, sizes: EventLayout<'_>) -> Option<Rand> {
+    fields.skip(sizes.fixed_size())?;
     Some(Rand { seed1: fields.u64()?, seed2: fields.u64()? })
 }
 
-pub(super) fn user_var<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<UserVar<'a>> {
-    fields.pass(sizes.fixed())?;
+pub(super) fn user_var<'a>(fields: &mut EventCursor<'a>, sizes: EventLayout<'_>) -> Option<UserVar<'a>> {
+    fields.skip(sizes.fixed_size())?;
     let size = fields.u32()?;
     if size == 0 {
         return None;
@@ -168,11 +171,12 @@ pub(super) fn user_var<'a>(fields: &mut Fields<'a>, sizes: Sizes<'_>) -> Option<
         return Some(UserVar { name, value: None });
     }
     let kind = fields.u8()?;
-    if !matches!(kind, UserValue::STRING | UserValue::REAL | UserValue::INT | UserValue::DECIMAL) {
+    if !matches!(kind, UserVarValue::STRING | UserVarValue::REAL | UserVarValue::INT | UserVarValue::DECIMAL)
+    {
         return None;
     }
     let collation = fields.u32()?;
     let size = fields.u32()?;
     let bytes = fields.take(size.into())?;
-    Some(UserVar { name, value: Some(UserValue { kind, collation, bytes, flags: fields.take_rest() }) })
+    Some(UserVar { name, value: Some(UserVarValue { kind, collation, bytes, flags: fields.take_rest() }) })
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use binlog::events::{PayloadCompression, TransactionPayload};
 use binlog::{
-    Checksum, Cursor, DecodeError, Event, EventType, HEADER_SIZE, Header, PayloadError, PayloadOpener,
-    PayloadStream, Reason,
+    Cursor, DecodeError, DecodeReason, Event, EventChecksum, EventHeader, EventType, HEADER_SIZE,
+    PayloadError, PayloadOpener, PayloadStream,
 };
 
-use super::{BATCH_SIZE, Dump, Halt, Item, PositionCheck};
-use crate::bytes::{Bytes, Spare};
+use super::{BATCH_SIZE, BlockEvent, HaltReason, LogDumper, PositionCheck};
+use crate::block_reader::{EventBlock, LargePayloadEvent, ReadError, event_size};
 use crate::decode::{LogFormat, decode};
+use crate::event_buffer::{BufferReserve, EventBuffer};
 use crate::event_text;
-use crate::reader::{Block, LargePayload, ReadError, event_size};
-use crate::rewrite::{Rules, rewrite};
+use crate::rewrite::{DatabaseRewrites, rewrite};
 
 /// Maximum size of a payload that is decompressed ahead, in bytes.
 const PAYLOAD_AHEAD_MAX: usize = 2 << 20;
@@ -28,30 +28,35 @@ const PIECE_SIZE: usize = 1 << 20;
 
 /// The contents of an event's payload, as far as they are known.
 #[derive(Clone, Copy)]
-pub(super) enum Inside<'b> {
+pub(super) enum PayloadContents<'b> {
     /// No payload, or not decompressed yet.
     Unopened,
     /// The decompressed events.
-    Opened(&'b Opened, &'b [Range<usize>]),
+    Opened(&'b PayloadEvents, &'b [Range<usize>]),
     /// The payload is not in memory.
-    Large(&'b LargePayload),
+    Large(&'b LargePayloadEvent),
 }
 
 /// Events from inside payloads, converted to the form of events outside.
 #[derive(Default)]
-pub(crate) struct Opened {
-    buffer: Arc<Bytes>,
+pub(crate) struct PayloadEvents {
+    buffer: Arc<EventBuffer>,
     /// Checksum of the events.
-    checksum: Option<Checksum>,
+    checksum: Option<EventChecksum>,
     /// Ranges of all payloads' events in the buffer.
     events: Vec<Range<usize>>,
     /// Index in the block of each event with a decompressed payload, and the range of its entries in `events`.
     payloads: Vec<(usize, Range<usize>)>,
 }
 
-impl Opened {
+impl PayloadEvents {
     /// Decompresses the payloads of a block. Skips payloads with errors; the main thread reports them in order.
-    pub(super) fn new(block: &Block, opener: &mut PayloadOpener, rules: &Rules, spare: &Arc<Spare>) -> Self {
+    pub(super) fn new(
+        block: &EventBlock,
+        opener: &mut PayloadOpener,
+        rules: &DatabaseRewrites,
+        spare: &Arc<BufferReserve>,
+    ) -> Self {
         const EVENT_TYPE_AT: usize = 4;
         const PAYLOAD: u8 = 40;
         let mut opened = Self { checksum: Some(block.format.checksum.for_events()), ..Self::default() };
@@ -62,20 +67,20 @@ impl Opened {
                 continue;
             }
             let first = opened.events.len();
-            match open_one(bytes, &block.format, opener, rules, &mut buffer, &mut opened.events) {
+            match open_payload(bytes, &block.format, opener, rules, &mut buffer, &mut opened.events) {
                 Some(()) => opened.payloads.push((index, first..opened.events.len())),
                 None => opened.events.truncate(first),
             }
         }
-        opened.buffer = Arc::new(Bytes::at_home(buffer, spare));
+        opened.buffer = Arc::new(EventBuffer::pooled(buffer, spare));
         opened
     }
 
     /// Returns the contents of the payload of the event at `index` in the block.
-    pub(super) fn inside(&self, index: usize) -> Inside<'_> {
+    pub(super) fn contents_of(&self, index: usize) -> PayloadContents<'_> {
         match self.payloads.binary_search_by_key(&index, |(index, _)| *index) {
-            Ok(found) => Inside::Opened(self, &self.events[self.payloads[found].1.clone()]),
-            Err(_) => Inside::Unopened,
+            Ok(found) => PayloadContents::Opened(self, &self.events[self.payloads[found].1.clone()]),
+            Err(_) => PayloadContents::Unopened,
         }
     }
 
@@ -85,15 +90,15 @@ impl Opened {
     }
 }
 
-fn open_one(
+fn open_payload(
     bytes: &[u8],
     format: &LogFormat,
     opener: &mut PayloadOpener,
-    rules: &Rules,
+    rules: &DatabaseRewrites,
     buffer: &mut Vec<u8>,
     events: &mut Vec<Range<usize>>,
 ) -> Option<()> {
-    let header = Header::decode(&mut Cursor::new(bytes)).ok()?;
+    let header = EventHeader::decode(&mut Cursor::new(bytes)).ok()?;
     let decoded = decode(bytes, &header, format.checksum.for_events(), format)?;
     let Event::TransactionPayload(payload) = decoded else { return None };
     let mut inner = opener.open(&payload).ok()?;
@@ -106,18 +111,18 @@ fn open_one(
     if chunk.is_empty() {
         return None;
     }
-    put_outside(buffer, events, &chunk, format, rules);
+    put_unwrapped(buffer, events, &chunk, format, rules);
     Some(())
 }
 
 /// Appends inner events in the form of events outside: with checksum and renamed database. Adds their ranges to
 /// `places`.
-fn put_outside(
+fn put_unwrapped(
     out: &mut Vec<u8>,
     places: &mut Vec<Range<usize>>,
     events: &[u8],
     format: &LogFormat,
-    rules: &Rules,
+    rules: &DatabaseRewrites,
 ) {
     out.reserve(events.len() + events.len() / 8);
     let inside = (!rules.is_empty()).then(|| format.inside_payload());
@@ -130,7 +135,7 @@ fn put_outside(
             Some(Ok(Some(rewritten))) => out.extend_from_slice(&rewritten),
             _ => out.extend_from_slice(event),
         }
-        if format.checksum.for_events() == Checksum::Crc32 {
+        if format.checksum.for_events() == EventChecksum::Crc32 {
             let whole = (out.len() - start + 4) as u32;
             out[start + 9..start + 13].copy_from_slice(&whole.to_le_bytes());
             let checksum = crc32fast::hash(&out[start..]);
@@ -141,20 +146,20 @@ fn put_outside(
 }
 
 /// Reason why no more events can be read from a payload.
-enum Fault {
+enum ChunkError {
     Payload(DecodeError),
     Read(ReadError),
 }
 
-impl From<PayloadError> for Fault {
+impl From<PayloadError> for ChunkError {
     fn from(error: PayloadError) -> Self {
         Self::Payload(error.error)
     }
 }
 
 /// The events of a large payload, in chunks.
-struct Pieces<'l, 'o> {
-    large: &'l LargePayload,
+struct LargePayloadChunks<'l, 'o> {
+    large: &'l LargePayloadEvent,
     stream: PayloadStream<'o>,
     piece: Vec<u8>,
     taken: usize,
@@ -162,9 +167,9 @@ struct Pieces<'l, 'o> {
     read: u64,
 }
 
-impl Pieces<'_, '_> {
+impl LargePayloadChunks<'_, '_> {
     /// Appends some events, and returns their number.
-    fn next_chunk(&mut self, out: &mut Vec<u8>) -> Result<usize, Fault> {
+    fn next_chunk(&mut self, out: &mut Vec<u8>) -> Result<usize, ChunkError> {
         loop {
             let mut input = &self.piece[self.taken..];
             let count = self.stream.next_chunk(&mut input, BATCH_SIZE, out)?;
@@ -174,7 +179,7 @@ impl Pieces<'_, '_> {
             }
             self.piece.drain(..self.taken);
             self.taken = 0;
-            let piece = self.large.payload(self.read, PIECE_SIZE).map_err(Fault::Read)?;
+            let piece = self.large.payload(self.read, PIECE_SIZE).map_err(ChunkError::Read)?;
             if piece.is_empty() {
                 self.stream.finish()?;
                 return Ok(0);
@@ -185,79 +190,81 @@ impl Pieces<'_, '_> {
     }
 }
 
-impl Dump<'_, '_> {
-    pub(super) fn payload(
+impl LogDumper<'_, '_> {
+    pub(super) fn dump_payload(
         &mut self,
-        item: Item<'_>,
+        item: BlockEvent<'_>,
         payload: &TransactionPayload<'_>,
         name: &[u8],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), HaltReason> {
         if self.put_header(item) {
-            let size = match item.inside {
-                Inside::Large(large) => large.fields.payload_size,
-                Inside::Opened(..) | Inside::Unopened => payload.payload.len() as u64,
+            let size = match item.payload {
+                PayloadContents::Large(large) => large.fields.payload_size,
+                PayloadContents::Opened(..) | PayloadContents::Unopened => payload.payload.len() as u64,
             };
-            event_text::payload_line(self.batch.text(), payload, size);
+            event_text::put_payload_line(self.batch.text_mut(), payload, size);
         }
-        match item.inside {
-            Inside::Opened(opened, events) if opened.checksum == Some(self.format.checksum.for_events()) => {
-                self.inner_events(item, &opened.buffer, events, name)?;
+        match item.payload {
+            PayloadContents::Opened(opened, events)
+                if opened.checksum == Some(self.format.checksum.for_events()) =>
+            {
+                self.dump_inner_events(item, &opened.buffer, events, name)?;
             }
-            Inside::Large(large) => {
-                self.with_opener(|dump, opener| dump.large_payload(item, large, opener, name))?
+            PayloadContents::Large(large) => {
+                self.with_opener(|dump, opener| dump.dump_large_payload(item, large, opener, name))?
             }
-            Inside::Opened(..) | Inside::Unopened => {
-                self.with_opener(|dump, opener| dump.whole_payload(item, payload, opener, name))?;
+            PayloadContents::Opened(..) | PayloadContents::Unopened => {
+                self.with_opener(|dump, opener| dump.dump_whole_payload(item, payload, opener, name))?;
             }
         }
         if !self.settings.short_form {
-            self.batch.text().extend_from_slice(b"# End of compressed events.\n");
+            self.batch.text_mut().extend_from_slice(b"# End of compressed events.\n");
         }
         Ok(())
     }
 
     fn with_opener(
         &mut self,
-        open: impl FnOnce(&mut Self, &mut PayloadOpener) -> Result<(), Halt>,
-    ) -> Result<(), Halt> {
+        open: impl FnOnce(&mut Self, &mut PayloadOpener) -> Result<(), HaltReason>,
+    ) -> Result<(), HaltReason> {
         let mut opener = take(&mut self.opener);
         let outcome = open(self, &mut opener);
         self.opener = opener;
         outcome
     }
 
-    fn whole_payload(
+    fn dump_whole_payload(
         &mut self,
-        outer: Item<'_>,
+        outer: BlockEvent<'_>,
         payload: &TransactionPayload<'_>,
         opener: &mut PayloadOpener,
         name: &[u8],
-    ) -> Result<(), Halt> {
-        let mut events = opener.open(payload).map_err(|error| self.complain_of_payload(&error.error))?;
-        self.chunks(outer, name, payload.compression, |chunk| Ok(events.next_chunk(BATCH_SIZE, chunk)?))
+    ) -> Result<(), HaltReason> {
+        let mut events = opener.open(payload).map_err(|error| self.report_payload_error(&error.error))?;
+        self.dump_chunks(outer, name, payload.compression, |chunk| Ok(events.next_chunk(BATCH_SIZE, chunk)?))
     }
 
-    fn large_payload(
+    fn dump_large_payload(
         &mut self,
-        outer: Item<'_>,
-        large: &LargePayload,
+        outer: BlockEvent<'_>,
+        large: &LargePayloadEvent,
         opener: &mut PayloadOpener,
         name: &[u8],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), HaltReason> {
         let stream = opener.open_stream(large.fields.compression, large.fields.uncompressed_size);
-        let stream = stream.map_err(|error| self.complain_of_payload(&error.error))?;
-        let mut pieces = Pieces { large, stream, piece: Vec::new(), taken: 0, read: 0 };
-        self.chunks(outer, name, large.fields.compression, |chunk| pieces.next_chunk(chunk))
+        let stream = stream.map_err(|error| self.report_payload_error(&error.error))?;
+        let mut pieces = LargePayloadChunks { large, stream, piece: Vec::new(), taken: 0, read: 0 };
+        self.dump_chunks(outer, name, large.fields.compression, |chunk| pieces.next_chunk(chunk))
     }
 
     /// Prints a payload's events in chunks, until no more follow.
-    fn chunks(
+    fn dump_chunks(
         &mut self,
-        outer: Item<'_>,
+        outer: BlockEvent<'_>,
         name: &[u8],
         compression: PayloadCompression,
-        mut next_chunk: impl FnMut(&mut Vec<u8>) -> Result<usize, Fault>,
-    ) -> Result<(), Halt> {
+        mut next_chunk: impl FnMut(&mut Vec<u8>) -> Result<usize, ChunkError>,
+    ) -> Result<(), HaltReason> {
         let mut chunk = Vec::new();
         loop {
             let is_first = chunk.is_empty();
@@ -265,79 +272,79 @@ impl Dump<'_, '_> {
             match next_chunk(&mut chunk) {
                 // No bytes at all are less than zstd makes of empty contents.
                 Ok(0) if is_first && compression == PayloadCompression::Zstd => {
-                    let nothing = Reason::Short { wanted: HEADER_SIZE as u64, found: 0 };
-                    return Err(self.complain_of_payload(&DecodeError::new(0, nothing)));
+                    let nothing = DecodeReason::Short { wanted: HEADER_SIZE as u64, found: 0 };
+                    return Err(self.report_payload_error(&DecodeError::new(0, nothing)));
                 }
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
-                Err(Fault::Payload(error)) => return Err(self.complain_of_payload(&error)),
-                Err(Fault::Read(error)) => return Err(self.complain(name, &error)),
+                Err(ChunkError::Payload(error)) => return Err(self.report_payload_error(&error)),
+                Err(ChunkError::Read(error)) => return Err(self.report_read_error(name, &error)),
             }
-            let (mut buffer, mut events) = (self.spare_bytes.take(), Vec::new());
-            put_outside(&mut buffer, &mut events, &chunk, &self.format, &self.settings.rewrites);
-            let buffer = Arc::new(Bytes::at_home(buffer, &self.spare_bytes));
-            self.inner_events(outer, &buffer, &events, name)?;
+            let (mut buffer, mut events) = (self.event_pool.take(), Vec::new());
+            put_unwrapped(&mut buffer, &mut events, &chunk, &self.format, &self.settings.rewrites);
+            let buffer = Arc::new(EventBuffer::pooled(buffer, &self.event_pool));
+            self.dump_inner_events(outer, &buffer, &events, name)?;
         }
     }
 
-    fn inner_events(
+    fn dump_inner_events(
         &mut self,
-        outer: Item<'_>,
-        buffer: &Arc<Bytes>,
+        outer: BlockEvent<'_>,
+        buffer: &Arc<EventBuffer>,
         events: &[Range<usize>],
         name: &[u8],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), HaltReason> {
         let at = u64::from(outer.header.next_position);
         let format = Arc::clone(&self.format);
         for range in events {
-            let mut inner = Item::new(buffer, range.clone(), at, &format)
-                .map_err(|error| self.complain_of_inner(&error))?;
+            let mut inner = BlockEvent::new(buffer, range.clone(), at, &format)
+                .map_err(|error| self.report_inner_error(&error))?;
             inner.header.next_position = outer.header.next_position;
             let Some(event) = self.decode(&inner) else {
-                return Err(self.complain_of_inner(&inner.why_invalid()));
+                return Err(self.report_inner_error(&inner.invalid_reason()));
             };
             // Inside a payload, neither a refused event nor a stop condition ends the dump; a failed output does.
-            if let Err(halt @ (Halt::Unwanted | Halt::TemporaryFile)) =
-                self.event(inner, &event, name, PositionCheck::Passed)
+            if let Err(halt @ (HaltReason::OutputClosed | HaltReason::TemporaryFile)) =
+                self.dump_event(inner, &event, name, PositionCheck::Passed)
             {
                 return Err(halt);
             }
-            self.hand_on_if_full()?;
+            self.send_if_full()?;
         }
         Ok(())
     }
 
     /// Prints the error that ends a payload.
-    fn complain_of_payload(&mut self, error: &DecodeError) -> Halt {
+    fn report_payload_error(&mut self, error: &DecodeError) -> HaltReason {
         const SIZE: &str = "Length field of embedded event in Payload_log_event is";
         let text = match error.reason {
             _ if error.is_short() => {
                 "Payload_log_event corrupted: the compressed payload has been truncated.".to_owned()
             }
-            Reason::Unexpected { field: "event size", found, .. } => {
+            DecodeReason::Unexpected { field: "event size", found, .. } => {
                 format!("{SIZE} only {found} bytes, but {HEADER_SIZE} are required.")
             }
-            Reason::OutOfRange { field: "event size", found, max } => {
+            DecodeReason::OutOfRange { field: "event size", found, max } => {
                 format!("{SIZE} {found} bytes, exceeding the maximum of {max} bytes.")
             }
-            Reason::Unexpected { field: "event type", found, .. }
+            DecodeReason::Unexpected { field: "event type", found, .. }
                 if found == u64::from(EventType::TransactionPayload.code()) =>
             {
                 "Payload_log_event corrupted: contains an embedded Payload_log_event".to_owned()
             }
-            Reason::Unexpected { field: "event type", .. } => {
-                return self.complain_of_inner(&ReadError::INVALID_FORMAT);
+            DecodeReason::Unexpected { field: "event type", .. } => {
+                return self.report_inner_error(&ReadError::INVALID_FORMAT);
             }
             // bintide's own text: mysqlbinlog does not compare the uncompressed size.
-            Reason::Differs { .. } => format!("Payload_log_event corrupted: {}.", error.reason),
+            DecodeReason::Differs { .. } => format!("Payload_log_event corrupted: {}.", error.reason),
             _ => "Payload_log_event corrupted: compression stream is corrupted.".to_owned(),
         };
-        self.talk.error(&[text.as_bytes()]);
-        Halt::Failed
+        self.diagnostics.error(&[text.as_bytes()]);
+        HaltReason::Failed
     }
 
-    fn complain_of_inner(&mut self, error: &ReadError) -> Halt {
-        self.talk.error(&[b"Error decoding Payload_log_event: ", error.text().as_bytes(), b"."]);
-        Halt::Failed
+    fn report_inner_error(&mut self, error: &ReadError) -> HaltReason {
+        self.diagnostics.error(&[b"Error decoding Payload_log_event: ", error.text().as_bytes(), b"."]);
+        HaltReason::Failed
     }
 }

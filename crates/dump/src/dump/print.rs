@@ -11,98 +11,105 @@ use binlog::events::{
     RowsFlags, TableMap,
 };
 use binlog::gtid::GtidSet;
-use binlog::{Event, EventType, Flags};
+use binlog::{Event, EventFlags, EventType};
 
-use super::statement::{Pile, Statement};
-use super::words::TransactionWord;
-use super::{Dump, Halt, Item};
+use super::pending_statement::{BatchQueue, PendingStatement};
+use super::transaction_word::TransactionWord;
+use super::{BlockEvent, HaltReason, LogDumper};
 use crate::base64::put_lines;
 use crate::delimiter::end_statement;
+use crate::dump_settings::Base64Output;
 use crate::errno::os_error;
 use crate::event_text::{self, VERSION_UNKNOWN, put};
-use crate::frame::{OpenEnds, put_log_end};
-use crate::head_text::{GeneratedKeys, Head};
-use crate::hexdump::Hexdump;
+use crate::frame::{LogEndState, put_log_end};
+use crate::head_text::{EventHead, GeneratedKeys};
+use crate::hexdump::HexdumpForm;
 use crate::load_files::LoadError;
 use crate::numbers::put_u32;
-use crate::rows_text::Types;
-use crate::session::{SessionStyle, Variables};
-use crate::settings::Base64;
+use crate::printed_session::{SessionStyle, StatementVariables};
+use crate::rows_text::TypeComments;
 
-impl Dump<'_, '_> {
-    pub(super) fn print(&mut self, item: Item<'_>, event: &Event<'_>, name: &[u8]) -> Result<(), Halt> {
+impl LogDumper<'_, '_> {
+    pub(super) fn print(
+        &mut self,
+        item: BlockEvent<'_>,
+        event: &Event<'_>,
+        name: &[u8],
+    ) -> Result<(), HaltReason> {
         match event {
-            Event::FormatDescription(description) => self.format_description(item, description, name)?,
-            Event::Query(query) => return self.query(item, query),
-            Event::Intvar(_) | Event::Rand(_) | Event::UserVar(_) => self.variables.push(item.keep()),
-            Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => self.gtid(item, event),
-            Event::Xid(_) => self.xid(item),
-            Event::TableMap(map) => return self.table_map(item, map),
+            Event::FormatDescription(description) => {
+                self.print_format_description(item, description, name)?
+            }
+            Event::Query(query) => return self.print_query(item, query),
+            Event::Intvar(_) | Event::Rand(_) | Event::UserVar(_) => self.variables.push(item.retain()),
+            Event::Gtid(_) | Event::AnonymousGtid(_) | Event::GtidTagged(_) => self.print_gtid(item, event),
+            Event::Xid(_) => self.print_xid(item),
+            Event::TableMap(map) => return self.print_table_map(item, map),
             Event::WriteRows(rows)
             | Event::UpdateRows(rows)
             | Event::DeleteRows(rows)
             | Event::PartialUpdateRows(rows)
             | Event::WriteRowsV1(rows)
             | Event::UpdateRowsV1(rows)
-            | Event::DeleteRowsV1(rows) => return self.rows(item, rows),
-            Event::TransactionPayload(payload) => self.payload(item, payload, name)?,
+            | Event::DeleteRowsV1(rows) => return self.print_rows(item, rows),
+            Event::TransactionPayload(payload) => self.dump_payload(item, payload, name)?,
             Event::BeginLoadQuery(block) => self.begin_load(item, block)?,
             Event::AppendBlock(block) => self.append_load(item, block)?,
             Event::ExecuteLoadQuery(load) => self.execute_load(item, load),
             Event::RowsQuery(query) => {
                 if self.settings.verbose > 1 {
                     self.put_header(item);
-                    event_text::rows_query(self.batch.text(), query);
-                    self.put_body(item);
+                    event_text::put_rows_query(self.batch.text_mut(), query);
+                    self.defer_base64(item);
                 }
                 self.statement.is_open = true;
             }
-            other => self.simple(item, other),
+            other => self.print_simple(item, other),
         }
-        self.batch.settle();
+        self.batch.mark_final();
         Ok(())
     }
 
     /// Prints an event whose text depends on no other event.
-    fn simple(&mut self, item: Item<'_>, event: &Event<'_>) {
+    fn print_simple(&mut self, item: BlockEvent<'_>, event: &Event<'_>) {
         match event {
             Event::XaPrepare(prepare) => {
                 self.put_header_line(item);
-                return event_text::xa_prepare(self.batch.text(), prepare);
+                return event_text::put_xa_prepare(self.batch.text_mut(), prepare);
             }
-            Event::PreviousGtids(previous) => return self.previous_gtids(item, previous),
+            Event::PreviousGtids(previous) => return self.print_previous_gtids(item, previous),
             _ => {}
         }
         if !self.put_header(item) {
             return;
         }
         match event {
-            Event::Rotate(rotate) => event_text::rotate(self.batch.text(), rotate),
-            Event::Stop(_) => self.batch.text().extend_from_slice(b"\tStop\n"),
-            Event::Incident(incident) => self.incident(incident),
-            Event::DeleteFile(delete) => self.delete_file(delete),
+            Event::Rotate(rotate) => event_text::put_rotate(self.batch.text_mut(), rotate),
+            Event::Stop(_) => self.batch.text_mut().extend_from_slice(b"\tStop\n"),
+            Event::Incident(incident) => self.put_incident(incident),
+            Event::DeleteFile(delete) => self.put_delete_file(delete),
             Event::TransactionContext(context) => {
-                event_text::transaction_context(self.batch.text(), context);
+                event_text::put_transaction_context(self.batch.text_mut(), context);
             }
-            Event::ViewChange(change) => event_text::view_change(self.batch.text(), change),
-            _ => self.batch.text().extend_from_slice(b"\tIgnorable\n# Unrecognized ignorable event\n"),
+            Event::ViewChange(change) => event_text::put_view_change(self.batch.text_mut(), change),
+            _ => self.batch.text_mut().extend_from_slice(b"\tIgnorable\n# Unrecognized ignorable event\n"),
         }
     }
 
-    fn incident(&mut self, incident: &Incident<'_>) {
-        put(self.batch.text(), &[b"\n# Incident: ", incident.name().as_bytes()]);
-        self.batch.text().extend_from_slice(b"\nRELOAD DATABASE; # Shall generate syntax error\n");
+    fn put_incident(&mut self, incident: &Incident<'_>) {
+        put(self.batch.text_mut(), &[b"\n# Incident: ", incident.name().as_bytes()]);
+        self.batch.text_mut().extend_from_slice(b"\nRELOAD DATABASE; # Shall generate syntax error\n");
     }
 
-    fn delete_file(&mut self, delete: &DeleteFile) {
-        self.batch.text().extend_from_slice(b"\n#Delete_file: file_id=");
-        put_u32(self.batch.text(), delete.file_id);
-        self.batch.text().push(b'\n');
+    fn put_delete_file(&mut self, delete: &DeleteFile) {
+        self.batch.text_mut().extend_from_slice(b"\n#Delete_file: file_id=");
+        put_u32(self.batch.text_mut(), delete.file_id);
+        self.batch.text_mut().push(b'\n');
     }
 
-    fn previous_gtids(&mut self, item: Item<'_>, previous: &PreviousGtids<'_>) {
+    fn print_previous_gtids(&mut self, item: BlockEvent<'_>, previous: &PreviousGtids<'_>) {
         if self.settings.database.is_some() && !self.settings.skip_gtids {
-            self.talk.warning(&[
+            self.diagnostics.warning(&[
                 b"The option --database has been used. It may filter parts of transactions, but will include the \
                 GTIDs in any case. If you want to exclude or include transactions, you should use the options \
                 --exclude-gtids or --include-gtids, respectively, instead.",
@@ -112,97 +119,97 @@ impl Dump<'_, '_> {
         // The format's number stands before and after the count, but mysqlbinlog looks only after it.
         bytes[0] = if bytes[7] == 1 { 1 } else { bytes[0] };
         let Ok(set) = GtidSet::decode(&bytes) else {
-            self.talk.error(&[b"Malformed GTID_set encoding."]);
+            self.diagnostics.error(&[b"Malformed GTID_set encoding."]);
             return;
         };
         if self.put_header(item) {
-            self.batch.text().extend_from_slice(b"\tPrevious-GTIDs\n");
+            self.batch.text_mut().extend_from_slice(b"\tPrevious-GTIDs\n");
         }
-        put(self.batch.text(), &[set.commented().to_string().as_bytes(), b"\n"]);
+        put(self.batch.text_mut(), &[set.to_comment().to_string().as_bytes(), b"\n"]);
     }
 
     /// Prints an event's header line, unless in short form. Returns whether it was printed.
-    pub(super) fn put_header(&mut self, item: Item<'_>) -> bool {
+    pub(super) fn put_header(&mut self, item: BlockEvent<'_>) -> bool {
         if !self.settings.short_form {
             self.put_header_line(item);
         }
         !self.settings.short_form
     }
 
-    fn put_header_line(&mut self, item: Item<'_>) {
+    fn put_header_line(&mut self, item: BlockEvent<'_>) {
         let hexdump = match item.header.event_type {
             // A Rotate event made up by the server comes before the first format description.
-            EventType::Rotate if !self.has_format => Hexdump::Plain,
-            _ => Hexdump::Columns,
+            EventType::Rotate if !self.has_format => HexdumpForm::Plain,
+            _ => HexdumpForm::Columns,
         };
-        self.heads.put_header(self.batch.text(), Head { hexdump, ..item.as_head() });
+        self.heads.put_header(self.batch.text_mut(), EventHead { hexdump, ..item.to_head() });
     }
 
     /// Defers an event's header line and text to the thread that writes the batch.
-    fn put_later(&mut self, item: Item<'_>) {
+    fn defer_head(&mut self, item: BlockEvent<'_>) {
         let keys = GeneratedKeys::of_version(self.server_version);
-        self.batch.head(&item.as_source(), item.at, item.header.next_position, keys);
+        self.batch.push_head(&item.to_encoded(), item.at, item.header.next_position, keys);
     }
 
-    fn format_description(
+    fn print_format_description(
         &mut self,
-        item: Item<'_>,
+        item: BlockEvent<'_>,
         description: &FormatDescription<'_>,
         name: &[u8],
-    ) -> Result<(), Halt> {
+    ) -> Result<(), HaltReason> {
         self.has_format = true;
         let flags = item.header.flags;
-        let is_relay = flags.contains(Flags::RELAY_LOG);
+        let is_relay = flags.contains(EventFlags::RELAY_LOG);
         if !is_relay {
             self.format = Arc::clone(item.format);
             if item.header.next_position > 0 && !self.is_first_format {
                 let mut text = Vec::new();
-                put_log_end(&mut text, self.ends, self.settings.skip_gtids);
-                self.batch.put_settled(&text);
-                self.ends = OpenEnds::default();
+                put_log_end(&mut text, self.log_end, self.settings.skip_gtids);
+                self.batch.insert_final(&text);
+                self.log_end = LogEndState::default();
             }
             self.is_first_format = false;
         }
         if self.put_header(item) {
-            let out = self.batch.text();
+            let out = self.batch.text_mut();
             out.extend_from_slice(b"\tStart: binlog v ");
             put_u32(out, description.binlog_version.into());
             put(out, &[b", server v ", description.version(), b" created "]);
             self.heads.time.put_short(out, item.header.timestamp);
             let at_startup: &[u8] = if description.created != 0 { b" at startup" } else { b"" };
             put(out, &[at_startup, b"\n"]);
-            if flags.contains(Flags::IN_USE) {
+            if flags.contains(EventFlags::IN_USE) {
                 out.extend_from_slice(
                     b"# Warning: this binlog is either in use or was not closed properly.\n",
                 );
             }
         }
         match is_relay {
-            true => self.batch.text().extend_from_slice(
+            true => self.batch.text_mut().extend_from_slice(
                 b"# This Format_description_event appears in a relay log and was generated by the replica thread.\n",
             ),
-            false => self.replay_format(item, description),
+            false => self.put_format_statements(item, description),
         }
-        if !self.settings.force_if_open && flags.contains(Flags::IN_USE) {
+        if !self.settings.force_if_open && flags.contains(EventFlags::IN_USE) {
             let start = b"Attempting to dump binlog '";
             let end = b"', which was not closed properly. Most probably, mysqld is still writing it, or it crashed. \
                 Rerun with --force-if-open to ignore this problem.";
-            self.talk.error(&[start, name, end]);
-            return Err(Halt::Failed);
+            self.diagnostics.error(&[start, name, end]);
+            return Err(HaltReason::Failed);
         }
         Ok(())
     }
 
-    fn replay_format(&mut self, item: Item<'_>, description: &FormatDescription<'_>) {
-        let out = self.batch.text();
-        if description.created != 0 && !item.header.flags.contains(Flags::ARTIFICIAL) {
+    fn put_format_statements(&mut self, item: BlockEvent<'_>, description: &FormatDescription<'_>) {
+        let out = self.batch.text_mut();
+        if description.created != 0 && !item.header.flags.contains(EventFlags::ARTIFICIAL) {
             out.extend_from_slice(b"ROLLBACK");
             end_statement(out);
         }
-        if self.settings.base64 == Base64::Never || self.settings.short_form {
+        if self.settings.base64 == Base64Output::Never || self.settings.short_form {
             return;
         }
-        if self.settings.base64 == Base64::Auto {
+        if self.settings.base64 == Base64Output::Auto {
             out.extend_from_slice(b"BINLOG '\n");
             put_lines(out, item.bytes());
             out.push(b'\'');
@@ -215,20 +222,20 @@ impl Dump<'_, '_> {
         }
     }
 
-    fn query(&mut self, item: Item<'_>, query: &Query<'_>) -> Result<(), Halt> {
+    fn print_query(&mut self, item: BlockEvent<'_>, query: &Query<'_>) -> Result<(), HaltReason> {
         let word = TransactionWord::of(query.sql);
-        let is_skipped = !word.is_word() && self.settings.skips_statement(query.database);
+        let is_skipped = !word.is_transaction_word() && self.settings.skips_statement(query.database);
         for variable in take(&mut self.variables) {
             if !is_skipped && let Ok(variable) = variable.item() {
-                self.variable(variable);
+                self.print_variable(variable);
             }
         }
         if is_skipped {
-            if self.ends.seen_gtid && !self.ends.in_transaction {
+            if self.log_end.seen_gtid && !self.log_end.in_transaction {
                 // A statement without BEGIN commits by itself.
                 self.put_commit();
                 self.skipped_in_transaction = false;
-                self.ends = OpenEnds::default();
+                self.log_end = LogEndState::default();
             } else {
                 self.skipped_in_transaction = true;
             }
@@ -236,64 +243,66 @@ impl Dump<'_, '_> {
         }
         match word {
             TransactionWord::Ends => {
-                self.ends = OpenEnds::default();
+                self.log_end = LogEndState::default();
                 self.skipped_in_transaction = false;
             }
-            TransactionWord::Starts => self.ends.in_transaction = true,
-            TransactionWord::Stays | TransactionWord::Not => self.ends.seen_gtid &= self.ends.in_transaction,
+            TransactionWord::Starts => self.log_end.in_transaction = true,
+            TransactionWord::Stays | TransactionWord::Other => {
+                self.log_end.seen_gtid &= self.log_end.in_transaction
+            }
         }
         self.put_query_header(item, query, word);
-        put(self.batch.text(), &[query.sql, b"\n"]);
-        end_statement(self.batch.text());
-        self.batch.settle();
+        put(self.batch.text_mut(), &[query.sql, b"\n"]);
+        end_statement(self.batch.text_mut());
+        self.batch.mark_final();
         Ok(())
     }
 
-    fn put_query_header(&mut self, item: Item<'_>, query: &Query<'_>, word: TransactionWord) {
-        let variables = Variables::of(query);
+    fn put_query_header(&mut self, item: BlockEvent<'_>, query: &Query<'_>, word: TransactionWord) {
+        let variables = StatementVariables::from_query(query);
         if !self.settings.short_form {
-            self.put_later(item);
+            self.defer_head(item);
         }
         let style = SessionStyle {
             short_form: self.settings.short_form,
             require_row_format: self.settings.require_row_format,
         };
-        let out = self.batch.text();
-        let is_word = word.is_word();
+        let out = self.batch.text_mut();
+        let is_word = word.is_transaction_word();
         let unknown = self.session.put_changes(out, &item.header, query, &variables, is_word, style);
-        self.complain_of_charset(unknown);
+        self.report_unknown_charset(unknown);
     }
 
-    fn complain_of_charset(&mut self, unknown: Option<u16>) {
+    fn report_unknown_charset(&mut self, unknown: Option<u16>) {
         let Some(number) = unknown else { return };
         let end = b"' is not a compiled character set and is not specified in the \
             '/usr/share/mysql/charsets/Index.xml' file";
-        self.talk.file(&[b"Character set '#", number.to_string().as_bytes(), end]);
+        self.diagnostics.file_message(&[b"Character set '#", number.to_string().as_bytes(), end]);
     }
 
     /// Prints an integer, a seed or a user variable for the next statement.
-    fn variable(&mut self, item: Item<'_>) {
+    fn print_variable(&mut self, item: BlockEvent<'_>) {
         let Some(event) = self.decode(&item) else { return };
         if self.put_header(item) {
-            self.batch.text().extend_from_slice(match &event {
+            self.batch.text_mut().extend_from_slice(match &event {
                 Event::Intvar(_) => b"\tIntvar\n".as_slice(),
                 Event::Rand(_) => b"\tRand\n",
                 _ => b"\tUser_var\n",
             });
         }
         match &event {
-            Event::Intvar(intvar) => event_text::intvar(self.batch.text(), intvar),
-            Event::Rand(rand) => event_text::rand(self.batch.text(), rand),
+            Event::Intvar(intvar) => event_text::put_intvar(self.batch.text_mut(), intvar),
+            Event::Rand(rand) => event_text::put_rand(self.batch.text_mut(), rand),
             Event::UserVar(variable) => {
-                let unknown = event_text::user_var(self.batch.text(), variable, &self.session);
-                self.complain_of_charset(unknown);
+                let unknown = event_text::put_user_var(self.batch.text_mut(), variable, &self.session);
+                self.report_unknown_charset(unknown);
             }
             _ => {}
         }
     }
 
-    fn gtid(&mut self, item: Item<'_>, event: &Event<'_>) {
-        self.ends.seen_gtid = true;
+    fn print_gtid(&mut self, item: BlockEvent<'_>, event: &Event<'_>) {
+        self.log_end.seen_gtid = true;
         if take(&mut self.skipped_in_transaction) {
             self.put_commit();
         }
@@ -303,42 +312,42 @@ impl Dump<'_, '_> {
             _ => return,
         };
         self.server_version = stamps.immediate_server_version.unwrap_or(VERSION_UNKNOWN);
-        self.put_later(item);
+        self.defer_head(item);
     }
 
-    fn xid(&mut self, item: Item<'_>) {
-        self.ends = OpenEnds::default();
+    fn print_xid(&mut self, item: BlockEvent<'_>) {
+        self.log_end = LogEndState::default();
         self.skipped_in_transaction = false;
-        self.put_later(item);
+        self.defer_head(item);
     }
 
-    fn begin_load(&mut self, item: Item<'_>, block: &LoadBlock<'_>) -> Result<(), Halt> {
+    fn begin_load(&mut self, item: BlockEvent<'_>, block: &LoadBlock<'_>) -> Result<(), HaltReason> {
         self.put_load_block(item, block);
         let begun = self.load_files.begin(block.file_id, block.block);
-        begun.map_err(|error| self.complain_of_load(&error))
+        begun.map_err(|error| self.report_load_error(&error))
     }
 
-    fn append_load(&mut self, item: Item<'_>, block: &LoadBlock<'_>) -> Result<(), Halt> {
+    fn append_load(&mut self, item: BlockEvent<'_>, block: &LoadBlock<'_>) -> Result<(), HaltReason> {
         self.put_load_block(item, block);
         match self.load_files.append(block.file_id, block.block) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let id = block.file_id.to_string();
                 let start = b"Ignoring Append_block as there is no Begin_load_query_log_event for file_id: ";
-                self.talk.warning(&[start, id.as_bytes()]);
+                self.diagnostics.warning(&[start, id.as_bytes()]);
                 Ok(())
             }
-            Err(error) => Err(self.complain_of_load(&error)),
+            Err(error) => Err(self.report_load_error(&error)),
         }
     }
 
-    fn put_load_block(&mut self, item: Item<'_>, block: &LoadBlock<'_>) {
+    fn put_load_block(&mut self, item: BlockEvent<'_>, block: &LoadBlock<'_>) {
         if self.put_header(item) {
-            event_text::load_block(self.batch.text(), item.header.event_type, block);
+            event_text::put_load_block(self.batch.text_mut(), item.header.event_type, block);
         }
     }
 
-    fn execute_load(&mut self, item: Item<'_>, load: &ExecuteLoadQuery<'_>) {
+    fn execute_load(&mut self, item: BlockEvent<'_>, load: &ExecuteLoadQuery<'_>) {
         let file = self.load_files.take(load.file_id);
         if self.settings.skips_statement(load.query.database) {
             self.skipped_in_transaction = true;
@@ -348,146 +357,152 @@ impl Dump<'_, '_> {
             Some(mut file) => {
                 file.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
                 self.put_query_header(item, &load.query, TransactionWord::of(load.query.sql));
-                event_text::load_statement(self.batch.text(), load, &file);
+                event_text::put_load_statement(self.batch.text_mut(), load, &file);
                 if !self.settings.short_form {
-                    event_text::load_file_id(self.batch.text(), load);
+                    event_text::put_load_file_id(self.batch.text_mut(), load);
                 }
             }
             None => {
                 let id = load.file_id.to_string();
                 let start =
                     b"Ignoring Execute_load_query since there is no Begin_load_query event for file_id: ";
-                self.talk.warning(&[start, id.as_bytes()]);
+                self.diagnostics.warning(&[start, id.as_bytes()]);
             }
         }
     }
 
-    fn complain_of_load(&mut self, error: &LoadError) -> Halt {
+    fn report_load_error(&mut self, error: &LoadError) -> HaltReason {
         match error {
             LoadError::NoName => {
                 let prefix = self.load_files.prefix();
-                self.talk.error(&[b"Could not construct local filename ", &prefix, b"."]);
+                self.diagnostics.error(&[b"Could not construct local filename ", &prefix, b"."]);
             }
             LoadError::Open(name, cause) => {
-                self.talk.file(&[b"File '", name, b"' not found (", &os_error(cause), b")"]);
-                self.talk.error(&[b"Failed opening file ", name]);
+                self.diagnostics.file_message(&[b"File '", name, b"' not found (", &os_error(cause), b")"]);
+                self.diagnostics.error(&[b"Failed opening file ", name]);
             }
             LoadError::Write(name, cause) => {
-                self.talk.file(&[b"Error writing file '", name, b"' (", &os_error(cause), b")"]);
-                self.talk.error(&[b"Failed writing to file."]);
+                self.diagnostics.file_message(&[
+                    b"Error writing file '",
+                    name,
+                    b"' (",
+                    &os_error(cause),
+                    b")",
+                ]);
+                self.diagnostics.error(&[b"Failed writing to file."]);
             }
         }
-        Halt::Failed
+        HaltReason::Failed
     }
 
-    fn table_map(&mut self, item: Item<'_>, map: &TableMap<'_>) -> Result<(), Halt> {
+    fn print_table_map(&mut self, item: BlockEvent<'_>, map: &TableMap<'_>) -> Result<(), HaltReason> {
         if self.settings.skips_table(map.database, map.table) {
             self.skipped_in_transaction = true;
-            self.tables.ignored.insert(map.table_id);
+            self.tables.skipped.insert(map.table_id);
             return Ok(());
         }
         if !self.settings.short_form {
-            self.put_later(item);
-            self.put_body(item);
+            self.defer_head(item);
+            self.defer_base64(item);
             match self.settings.verbose {
                 0 => {}
-                1 => self.tables.learn(map, item.body(), Types::Hidden),
-                _ => self.tables.learn(map, item.body(), Types::Shown),
+                1 => self.tables.insert(map, item.body(), TypeComments::Hidden),
+                _ => self.tables.insert(map, item.body(), TypeComments::Shown),
             }
         }
         self.statement.is_open = true;
-        self.batch.settle();
+        self.batch.mark_final();
         Ok(())
     }
 
-    fn rows(&mut self, item: Item<'_>, rows: &Rows<'_>) -> Result<(), Halt> {
+    fn print_rows(&mut self, item: BlockEvent<'_>, rows: &Rows<'_>) -> Result<(), HaltReason> {
         let is_end = rows.flags.contains(RowsFlags::STATEMENT_END);
-        let is_skipped = self.tables.ignored.contains(&rows.table_id);
+        let is_skipped = self.tables.skipped.contains(&rows.table_id);
         if is_end {
-            self.tables.ignored.clear();
+            self.tables.skipped.clear();
         }
         if is_skipped {
             self.skipped_in_transaction = true;
             if is_end {
-                self.batch.settle();
+                self.batch.mark_final();
                 self.end_statement()?;
             }
             return Ok(());
         }
-        let needs_format = !self.settings.short_form && self.settings.base64 != Base64::DecodeRows;
+        let needs_format = !self.settings.short_form && self.settings.base64 != Base64Output::DecodeRows;
         if needs_format && !self.format_printed {
-            return Err(self.complain_of_format(item.header.event_type));
+            return Err(self.report_missing_format(item.header.event_type));
         }
         if !self.settings.short_form {
-            self.put_later(item);
-            self.put_body(item);
+            self.defer_head(item);
+            self.defer_base64(item);
             if self.settings.verbose > 0 {
-                let table = self.tables.find(rows.table_id);
-                self.statement.rows.batch().rows(&item.as_source(), table);
+                let table = self.tables.text_of(rows.table_id);
+                self.statement.rows.batch_mut().push_rows(&item.to_encoded(), table);
             }
         }
         self.statement.is_open = true;
-        self.batch.settle();
+        self.batch.mark_final();
         if is_end {
             return self.end_statement();
         }
-        self.statement.bound().map_err(|cause| self.complain_of_temporary_file(&cause))
+        self.statement.bound().map_err(|cause| self.report_temporary_file_error(&cause))
     }
 
     /// Prints the error of writing a temporary file.
-    fn complain_of_temporary_file(&mut self, cause: &io::Error) -> Halt {
+    fn report_temporary_file_error(&mut self, cause: &io::Error) -> HaltReason {
         let folder = env::temp_dir().into_os_string().into_vec();
         let start = b"Error writing event to a temporary file in '";
-        self.talk.error(&[start, &folder, b"'. (", &os_error(cause), b")"]);
-        Halt::TemporaryFile
+        self.diagnostics.error(&[start, &folder, b"'. (", &os_error(cause), b")"]);
+        HaltReason::TemporaryFile
     }
 
-    fn complain_of_format(&mut self, event_type: EventType) -> Halt {
+    fn report_missing_format(&mut self, event_type: EventType) -> HaltReason {
         let name = event_type.name().as_bytes();
         match self.settings.base64 {
-            Base64::Never => {
+            Base64Output::Never => {
                 let start = b"--base64-output=never specified, but binlog contains a ";
-                self.talk.error(&[start, name, b" event which must be printed in base64."]);
+                self.diagnostics.error(&[start, name, b" event which must be printed in base64."]);
             }
-            Base64::Auto | Base64::DecodeRows => {
+            Base64Output::Auto | Base64Output::DecodeRows => {
                 let start =
                     b"malformed binlog: it does not contain any Format_description_log_event. I now found a ";
                 let end = b" event, which is not safe to process without a Format_description_log_event.";
-                self.talk.error(&[start, name, end]);
+                self.diagnostics.error(&[start, name, end]);
             }
         }
-        Halt::Failed
+        HaltReason::Failed
     }
 
-    fn put_body(&mut self, item: Item<'_>) {
-        if self.settings.base64 != Base64::DecodeRows {
-            self.statement.body.batch().base64(&item.as_source());
+    fn defer_base64(&mut self, item: BlockEvent<'_>) {
+        if self.settings.base64 != Base64Output::DecodeRows {
+            self.statement.body.batch_mut().push_base64(&item.to_encoded());
         }
     }
 
     /// Prints the BINLOG statement and the pseudo-SQL that were collected for the end of a statement.
-    fn end_statement(&mut self) -> Result<(), Halt> {
+    fn end_statement(&mut self) -> Result<(), HaltReason> {
         if !self.statement.body.is_empty() {
-            self.batch.text().extend_from_slice(b"\nBINLOG '\n");
-            self.put_pile(|statement| &mut statement.body)?;
-            self.batch.text().push(b'\'');
-            end_statement(self.batch.text());
+            self.batch.text_mut().extend_from_slice(b"\nBINLOG '\n");
+            self.put_queue(|statement| &mut statement.body)?;
+            self.batch.text_mut().push(b'\'');
+            end_statement(self.batch.text_mut());
         }
-        self.put_pile(|statement| &mut statement.rows)?;
-        self.batch.settle();
-        self.statement.end();
+        self.put_queue(|statement| &mut statement.rows)?;
+        self.batch.mark_final();
+        self.statement.reset();
         self.tables.bound();
         Ok(())
     }
 
-    fn put_pile(&mut self, pile: fn(&mut Statement) -> &mut Pile) -> Result<(), Halt> {
+    fn put_queue(&mut self, pile: fn(&mut PendingStatement) -> &mut BatchQueue) -> Result<(), HaltReason> {
         for batch in pile(&mut self.statement).take_full() {
-            self.batch.settle();
-            self.hand_on()?;
-            (self.hand_on)(batch)?;
+            self.batch.mark_final();
+            self.send_batch()?;
+            (self.sender)(batch)?;
         }
-        self.batch.append(pile(&mut self.statement).last());
-        self.batch.settle();
-        self.hand_on_if_full()
+        self.batch.append(pile(&mut self.statement).last_mut());
+        self.batch.mark_final();
+        self.send_if_full()
     }
 }

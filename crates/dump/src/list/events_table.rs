@@ -2,23 +2,23 @@
 
 use binlog::{DecodeError, Event};
 
+use super::event_context::EventContext;
+use super::event_selection::EventSelection;
 use super::info::put_info;
-use super::scene::Scene;
-use super::select::Select;
-use super::walk::{Located, Output, Refusal};
+use super::log_walk::{ListOutput, LocatedEvent, OutputRefusal};
 use crate::numbers::put_u64;
 
 /// Header line.
-pub(crate) const HEAD: &[u8] = b"Log_name\tPos\tEvent_type\tServer_id\tEnd_log_pos\tInfo\n";
+pub(crate) const HEADER_LINE: &[u8] = b"Log_name\tPos\tEvent_type\tServer_id\tEnd_log_pos\tInfo\n";
 
 /// Writes one table row per event.
 pub(crate) struct EventsTable<'s> {
-    pub(crate) select: &'s Select,
+    pub(crate) select: &'s EventSelection,
 }
 
-impl Output for EventsTable<'_> {
+impl ListOutput for EventsTable<'_> {
     /// Buffer for the Info column before it is escaped.
-    type Worker = Vec<u8>;
+    type ListWorker = Vec<u8>;
     type Part = Vec<u8>;
 
     fn worker(&self) -> Vec<u8> {
@@ -28,12 +28,12 @@ impl Output for EventsTable<'_> {
     fn put(
         &self,
         info: &mut Vec<u8>,
-        scene: &mut Scene,
-        located: &Located<'_>,
+        scene: &mut EventContext,
+        located: &LocatedEvent<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
-        if !self.select.takes(scene, located, event)? || !self.has_rows(scene, located, event)? {
+    ) -> Result<(), OutputRefusal> {
+        if !self.select.selects(scene, located, event)? || !self.has_rows(scene, located, event)? {
             return Ok(());
         }
         info.clear();
@@ -42,7 +42,13 @@ impl Output for EventsTable<'_> {
         Ok(())
     }
 
-    fn put_damaged(&self, _: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Vec<u8>) {
+    fn put_damaged(
+        &self,
+        _: &EventContext,
+        located: &LocatedEvent<'_>,
+        error: DecodeError,
+        part: &mut Vec<u8>,
+    ) {
         put_row(part, located, format!("Error: {error}").as_bytes());
     }
 
@@ -53,9 +59,14 @@ impl Output for EventsTable<'_> {
 
 impl EventsTable<'_> {
     /// Returns whether a row of the event meets the conditions, if there are any.
-    fn has_rows(&self, scene: &mut Scene, located: &Located<'_>, event: &Event<'_>) -> Result<bool, Refusal> {
+    fn has_rows(
+        &self,
+        scene: &mut EventContext,
+        located: &LocatedEvent<'_>,
+        event: &Event<'_>,
+    ) -> Result<bool, OutputRefusal> {
         match event.rows() {
-            Some(rows) if self.select.looks_at_values() => {
+            Some(rows) if self.select.filters_values() => {
                 self.select.count_rows(scene, located.format, rows).map(|count| count > 0)
             }
             _ => Ok(true),
@@ -63,7 +74,7 @@ impl EventsTable<'_> {
     }
 }
 
-fn put_row(out: &mut Vec<u8>, located: &Located<'_>, info: &[u8]) {
+fn put_row(out: &mut Vec<u8>, located: &LocatedEvent<'_>, info: &[u8]) {
     // The server gives events of a payload the position of the payload's end.
     let position = match located.inner {
         None => located.position,

@@ -3,10 +3,10 @@
 use binlog::events::{
     ExecuteLoadQuery, FormatDescription, GtidEvent, GtidTagged, Incident, Intvar, IntvarKind, LoadBlock,
     MariadbGtidEvent, MariadbGtidList, Query, Rand, Rotate, Rows, RowsFlags, StatusVar, TableMap,
-    TransactionContext, TransactionPayload, UserValue, UserVar, XaPrepare,
+    TransactionContext, TransactionPayload, UserVar, UserVarValue, XaPrepare,
 };
 use binlog::gtid::GtidSet;
-use binlog::{Collation, Cursor, Decimal, DecodeError, Event, Flags, Flavour, Format, Header};
+use binlog::{Collation, Cursor, Decimal, DecodeError, Event, EventFlags, EventFormat, EventHeader, Flavour};
 
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
@@ -17,8 +17,8 @@ use crate::numbers::{put_i64, put_shortest, put_u64};
 /// If a part of the event that is decoded on demand is invalid.
 pub(crate) fn put_info(
     out: &mut Vec<u8>,
-    header: &Header,
-    format: &Format,
+    header: &EventHeader,
+    format: &EventFormat,
     event: &Event<'_>,
 ) -> Result<(), DecodeError> {
     match event {
@@ -53,7 +53,7 @@ pub(crate) fn put_info(
 }
 
 /// Appends the Info column of events that only MariaDB writes, as its `SHOW BINLOG EVENTS` prints it.
-fn put_mariadb_info(out: &mut Vec<u8>, header: &Header, event: &Event<'_>) -> Result<(), DecodeError> {
+fn put_mariadb_info(out: &mut Vec<u8>, header: &EventHeader, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
         Event::MariadbAnnotateRows(event) => put(out, &[event.sql]),
         Event::MariadbBinlogCheckpoint(event) => put(out, &[event.file]),
@@ -91,8 +91,8 @@ fn put_format(out: &mut Vec<u8>, event: &FormatDescription<'_>) {
     put_numbered(out, ", Binlog ver: ", event.binlog_version.into(), "");
 }
 
-fn put_query(out: &mut Vec<u8>, flags: Flags, event: &Query<'_>) -> Result<(), DecodeError> {
-    if !flags.contains(Flags::SUPPRESS_USE) {
+fn put_query(out: &mut Vec<u8>, flags: EventFlags, event: &Query<'_>) -> Result<(), DecodeError> {
+    if !flags.contains(EventFlags::SUPPRESS_USE) {
         put_use(out, event.database);
     }
     put_statement(out, event.sql);
@@ -154,7 +154,7 @@ fn put_rand(out: &mut Vec<u8>, event: &Rand) {
 }
 
 /// Appends a variable's value as an SQL literal.
-fn put_user_var(out: &mut Vec<u8>, format: &Format, event: &UserVar<'_>) -> Result<(), DecodeError> {
+fn put_user_var(out: &mut Vec<u8>, format: &EventFormat, event: &UserVar<'_>) -> Result<(), DecodeError> {
     out.push(b'@');
     put_identifier(out, event.name);
     out.push(b'=');
@@ -165,13 +165,17 @@ fn put_user_var(out: &mut Vec<u8>, format: &Format, event: &UserVar<'_>) -> Resu
     Ok(())
 }
 
-fn put_user_value(out: &mut Vec<u8>, format: &Format, value: &UserValue<'_>) -> Result<(), DecodeError> {
+fn put_user_value(
+    out: &mut Vec<u8>,
+    format: &EventFormat,
+    value: &UserVarValue<'_>,
+) -> Result<(), DecodeError> {
     let mut bytes = Cursor::new(value.bytes);
     match value.kind {
-        UserValue::REAL => put_shortest(out, f64::from_bits(bytes.u64()?)),
-        UserValue::INT if value.is_unsigned() => put_u64(out, bytes.u64()?),
-        UserValue::INT => put_i64(out, bytes.i64()?),
-        UserValue::DECIMAL => {
+        UserVarValue::REAL => put_shortest(out, f64::from_bits(bytes.u64()?)),
+        UserVarValue::INT if value.is_unsigned() => put_u64(out, bytes.u64()?),
+        UserVarValue::INT => put_i64(out, bytes.i64()?),
+        UserVarValue::DECIMAL => {
             let [precision, scale] = bytes.array()?;
             Decimal::new(bytes.rest(), precision, scale)?.write(out);
         }
@@ -271,7 +275,7 @@ fn put_context(out: &mut Vec<u8>, event: &TransactionContext<'_>) {
 
 fn put_mariadb_gtid(
     out: &mut Vec<u8>,
-    header: &Header,
+    header: &EventHeader,
     event: &MariadbGtidEvent<'_>,
 ) -> Result<(), DecodeError> {
     let has = |flag| event.flags & flag != 0;

@@ -1,33 +1,33 @@
 //! Lists that mysqlbinlog does not have: events as a table or as JSON, and transactions one per line.
 
-mod condition;
+mod event_context;
+mod event_range;
+mod event_selection;
 mod events_table;
 mod info;
 mod json;
-mod range;
-mod scene;
-mod select;
-mod settings;
+mod list_settings;
+mod log_walk;
+mod row_condition;
 mod transactions;
-mod walk;
 
 use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 
-use logs::ordered::Bounds;
+use logs::ordered::PipelineLimits;
 
-pub use self::condition::{Condition, ConditionError};
+pub use self::event_range::EventRange;
+pub use self::event_selection::{EventSelection, ServerIdFilter, TablePattern};
 use self::events_table::EventsTable;
 use self::json::JsonLines;
-pub use self::range::Range;
-pub use self::select::{Select, ServerId, TablePattern};
-pub use self::settings::{Checksums, Damage, Form, ListSettings};
-use self::transactions::{Pieces, Shape, Transactions};
-pub use self::walk::{ListError, Source};
-use self::walk::{Output, Walk};
+pub use self::list_settings::{ChecksumPolicy, ListDamagePolicy, ListFormat, ListSettings};
+pub use self::log_walk::{ListError, ListSource};
+use self::log_walk::{ListOutput, LogWalk};
+pub use self::row_condition::{ConditionError, RowCondition};
+use self::transactions::{SummaryBuilder, SummaryFormat, SummaryPieces};
 
 /// Maximum size of events and output in transit between threads, in bytes.
-const MEMORY: usize = 32 << 20;
+const IN_FLIGHT_MAX: usize = 32 << 20;
 
 /// Writes the list that `settings` describes. Returns warnings: the torn tails of logs that are in use.
 ///
@@ -37,37 +37,37 @@ const MEMORY: usize = 32 << 20;
 ///
 /// If a log cannot be read, is corrupt, or is torn although not in use, or if `out` cannot be written. The lines before
 /// the error have been written.
-pub fn list(settings: &ListSettings, out: &mut dyn Write) -> Result<Vec<logs::Error>, ListError> {
-    if put(out, settings.form.head())?.is_break() {
+pub fn list(settings: &ListSettings, out: &mut dyn Write) -> Result<Vec<logs::LogError>, ListError> {
+    if put(out, settings.format.header_line())?.is_break() {
         return Ok(Vec::new());
     }
-    match settings.form {
-        Form::Events => list_lines(settings, &EventsTable { select: &settings.select }, out),
-        Form::Json => list_lines(settings, &JsonLines { select: &settings.select }, out),
-        Form::Transactions => list_transactions(settings, Shape::Table, out),
-        Form::TransactionsJson => list_transactions(settings, Shape::Json, out),
+    match settings.format {
+        ListFormat::Events => list_lines(settings, &EventsTable { select: &settings.selection }, out),
+        ListFormat::Json => list_lines(settings, &JsonLines { select: &settings.selection }, out),
+        ListFormat::Transactions => list_transactions(settings, SummaryFormat::Table, out),
+        ListFormat::TransactionsJson => list_transactions(settings, SummaryFormat::Json, out),
     }
 }
 
 fn list_lines(
     settings: &ListSettings,
-    output: &impl Output<Part = Vec<u8>>,
+    output: &impl ListOutput<Part = Vec<u8>>,
     out: &mut dyn Write,
-) -> Result<Vec<logs::Error>, ListError> {
-    let warnings = walk(settings).run(&settings.sources, output, |part| put(out, &part))?;
+) -> Result<Vec<logs::LogError>, ListError> {
+    let warnings = new_log_walk(settings).run(&settings.sources, output, |part| put(out, &part))?;
     finish(out)?;
     Ok(warnings)
 }
 
 fn list_transactions(
     settings: &ListSettings,
-    shape: Shape,
+    shape: SummaryFormat,
     out: &mut dyn Write,
-) -> Result<Vec<logs::Error>, ListError> {
-    let mut transactions = Transactions::new(&settings.select, shape);
+) -> Result<Vec<logs::LogError>, ListError> {
+    let mut transactions = SummaryBuilder::new(&settings.selection, shape);
     let mut lines = Vec::new();
-    let pieces = Pieces { select: &settings.select };
-    let result = walk(settings).run(&settings.sources, &pieces, |part| {
+    let pieces = SummaryPieces { select: &settings.selection };
+    let result = new_log_walk(settings).run(&settings.sources, &pieces, |part| {
         transactions.take(part, &mut lines);
         put_and_clear(out, &mut lines)
     });
@@ -84,10 +84,10 @@ fn put_and_clear(out: &mut dyn Write, bytes: &mut Vec<u8>) -> Result<ControlFlow
     flow
 }
 
-fn walk(settings: &ListSettings) -> Walk {
-    Walk {
+fn new_log_walk(settings: &ListSettings) -> LogWalk {
+    LogWalk {
         range: settings.range,
-        bounds: Bounds { workers: settings.jobs, bytes: MEMORY },
+        bounds: PipelineLimits { workers: settings.jobs, bytes: IN_FLIGHT_MAX },
         checksums: settings.checksums,
         damage: settings.damage,
         keyring: settings.keyring.clone(),
@@ -116,11 +116,11 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::path::Path;
 
-    use super::{Form, ListSettings, Source, list};
+    use super::{ListFormat, ListSettings, ListSource, list};
 
-    fn lines(sample: &str, form: Form, jobs: usize, payload_size_large: usize) -> Vec<String> {
+    fn lines(sample: &str, form: ListFormat, jobs: usize, payload_size_large: usize) -> Vec<String> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
-        let source = Source::Bytes(sample.to_owned(), fs::read(path).unwrap().into());
+        let source = ListSource::Bytes(sample.to_owned(), fs::read(path).unwrap().into());
         let mut settings = ListSettings::new(form, vec![source]);
         settings.jobs = NonZeroUsize::new(jobs).unwrap();
         settings.payload_size_large = payload_size_large;
@@ -141,9 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn payloads_are_the_same_whoever_opens_them() {
+    fn large_and_small_payloads_list_the_same() {
         for sample in ["types-compressed.binlog", "large.binlog", "xa-compressed.binlog"] {
-            for form in [Form::Events, Form::Json, Form::Transactions, Form::TransactionsJson] {
+            for form in
+                [ListFormat::Events, ListFormat::Json, ListFormat::Transactions, ListFormat::TransactionsJson]
+            {
                 let held = lines(sample, form, 1, usize::MAX);
                 assert!(held.len() > 2);
                 assert_eq!(held, lines(sample, form, 1, 0), "{sample} {form:?}");

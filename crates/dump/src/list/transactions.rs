@@ -3,32 +3,32 @@
 //! Workers determine each event's role and number of changed rows. The output thread builds the transactions from that,
 //! in order.
 
-mod summary;
+mod summary_builder;
 
 use std::sync::Arc;
 
 use binlog::events::{CommitStamps, LogicalClock, PayloadCompression, RowsKind};
-use binlog::{DecodeError, Event, Role, Table, TransactionId};
+use binlog::{DecodeError, Event, EventRole, Table, TransactionId};
 
-pub(crate) use self::summary::{HEAD, Shape, Transactions};
-use super::scene::Scene;
-use super::select::Select;
-use super::walk::{Located, Output, Refusal};
+pub(crate) use self::summary_builder::{HEADER_LINE, SummaryBuilder, SummaryFormat};
+use super::event_context::EventContext;
+use super::event_selection::EventSelection;
+use super::log_walk::{ListOutput, LocatedEvent, OutputRefusal};
 
 /// Produces one piece per event.
-pub(crate) struct Pieces<'s> {
-    pub(crate) select: &'s Select,
+pub(crate) struct SummaryPieces<'s> {
+    pub(crate) select: &'s EventSelection,
 }
 
 /// Contribution of one event to its transaction.
-pub(crate) struct Piece {
+pub(crate) struct SummaryPiece {
     /// Position and context; `None` inside a payload.
-    pub(crate) outer: Option<Outer>,
-    pub(crate) role: Role,
+    pub(crate) outer: Option<OuterEvent>,
+    pub(crate) role: EventRole,
     /// Fields of the event that starts a transaction.
-    pub(crate) start: Option<Box<Start>>,
-    pub(crate) payload: Option<Payload>,
-    pub(crate) rows: Option<Change>,
+    pub(crate) start: Option<Box<StartStamps>>,
+    pub(crate) payload: Option<PayloadFacts>,
+    pub(crate) rows: Option<EventRowCount>,
     /// Size of the event, in bytes.
     pub(crate) size: u32,
     /// Error, if the event cannot be decoded.
@@ -37,7 +37,7 @@ pub(crate) struct Piece {
 
 /// Position and context of an event outside payloads.
 #[derive(Clone)]
-pub(crate) struct Outer {
+pub(crate) struct OuterEvent {
     pub(crate) log_name: Arc<str>,
     pub(crate) position: u64,
     pub(crate) end: u64,
@@ -49,29 +49,29 @@ pub(crate) struct Outer {
 }
 
 /// Fields of the event that starts a transaction.
-pub(crate) struct Start {
+pub(crate) struct StartStamps {
     pub(crate) clock: Option<LogicalClock>,
     pub(crate) stamps: Option<CommitStamps>,
 }
 
 /// Fields of a payload's event.
 #[derive(Clone, Copy)]
-pub(crate) struct Payload {
+pub(crate) struct PayloadFacts {
     pub(crate) compression: PayloadCompression,
     pub(crate) size: u64,
 }
 
 /// Rows changed by one event.
-pub(crate) struct Change {
+pub(crate) struct EventRowCount {
     pub(crate) table: Arc<Table>,
     pub(crate) kind: RowsKind,
     pub(crate) rows: u64,
 }
 
-impl Output for Pieces<'_> {
+impl ListOutput for SummaryPieces<'_> {
     /// Shared name of the log.
-    type Worker = Arc<str>;
-    type Part = Vec<Piece>;
+    type ListWorker = Arc<str>;
+    type Part = Vec<SummaryPiece>;
 
     fn worker(&self) -> Arc<str> {
         "".into()
@@ -80,29 +80,31 @@ impl Output for Pieces<'_> {
     fn put(
         &self,
         log_name: &mut Arc<str>,
-        scene: &mut Scene,
-        located: &Located<'_>,
+        scene: &mut EventContext,
+        located: &LocatedEvent<'_>,
         event: &Event<'_>,
-        part: &mut Vec<Piece>,
-    ) -> Result<(), Refusal> {
+        part: &mut Vec<SummaryPiece>,
+    ) -> Result<(), OutputRefusal> {
         if let Event::TableMap(map) = event {
             scene.tables.map(map)?;
         }
         let start = match event {
             Event::Gtid(event) | Event::AnonymousGtid(event) => {
-                Some(Start { clock: event.clock, stamps: event.stamps })
+                Some(StartStamps { clock: event.clock, stamps: event.stamps })
             }
-            Event::GtidTagged(event) => Some(Start { clock: Some(event.clock), stamps: Some(event.stamps) }),
+            Event::GtidTagged(event) => {
+                Some(StartStamps { clock: Some(event.clock), stamps: Some(event.stamps) })
+            }
             _ => None,
         };
         let payload = match event {
             Event::TransactionPayload(event) => {
                 let size = located.payload_size.unwrap_or(event.payload.len() as u64);
-                Some(Payload { compression: event.compression, size })
+                Some(PayloadFacts { compression: event.compression, size })
             }
             _ => None,
         };
-        part.push(Piece {
+        part.push(SummaryPiece {
             outer: self.outer(log_name, scene, located),
             role: role_of(located)?,
             start: start.map(Box::new),
@@ -114,11 +116,17 @@ impl Output for Pieces<'_> {
         Ok(())
     }
 
-    fn put_damaged(&self, scene: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Vec<Piece>) {
+    fn put_damaged(
+        &self,
+        scene: &EventContext,
+        located: &LocatedEvent<'_>,
+        error: DecodeError,
+        part: &mut Vec<SummaryPiece>,
+    ) {
         let mut log_name = located.log_name.into();
-        part.push(Piece {
+        part.push(SummaryPiece {
             outer: self.outer(&mut log_name, scene, located),
-            role: role_of(located).unwrap_or(Role::Aside),
+            role: role_of(located).unwrap_or(EventRole::Aside),
             start: None,
             payload: None,
             rows: None,
@@ -127,20 +135,25 @@ impl Output for Pieces<'_> {
         });
     }
 
-    fn size(part: &Vec<Piece>) -> usize {
+    fn size(part: &Vec<SummaryPiece>) -> usize {
         std::mem::size_of_val(part.as_slice())
     }
 }
 
-fn role_of(located: &Located<'_>) -> Result<Role, DecodeError> {
+fn role_of(located: &LocatedEvent<'_>) -> Result<EventRole, DecodeError> {
     match &located.raw {
-        Some(raw) => Role::of(raw, located.format),
-        None => Ok(Role::Payload),
+        Some(raw) => EventRole::of(raw, located.format),
+        None => Ok(EventRole::Payload),
     }
 }
 
-impl Pieces<'_> {
-    fn outer(&self, log_name: &mut Arc<str>, scene: &Scene, located: &Located<'_>) -> Option<Outer> {
+impl SummaryPieces<'_> {
+    fn outer(
+        &self,
+        log_name: &mut Arc<str>,
+        scene: &EventContext,
+        located: &LocatedEvent<'_>,
+    ) -> Option<OuterEvent> {
         if located.inner.is_some() {
             return None;
         }
@@ -148,30 +161,31 @@ impl Pieces<'_> {
             *log_name = located.log_name.into();
         }
         let header = &located.header;
-        Some(Outer {
+        Some(OuterEvent {
             log_name: Arc::clone(log_name),
             position: located.position,
             end: located.end,
             timestamp: header.timestamp,
             server_id: header.server_id,
             id: scene.id,
-            is_selected: self.select.takes_server(located) && self.select.takes_transaction(scene),
+            is_selected: self.select.selects_server(located) && self.select.selects_transaction(scene),
         })
     }
 
     /// Counts the event's rows that pass the filters.
     fn change(
         &self,
-        scene: &mut Scene,
-        located: &Located<'_>,
+        scene: &mut EventContext,
+        located: &LocatedEvent<'_>,
         event: &Event<'_>,
-    ) -> Result<Option<Change>, Refusal> {
+    ) -> Result<Option<EventRowCount>, OutputRefusal> {
         let Some(rows) = event.rows() else { return Ok(None) };
         let (table, _) = scene.tables.decoder(rows)?;
-        let Some(table) = table.filter(|table| self.select.takes_name(&table.database, &table.name)) else {
+        let Some(table) = table.filter(|table| self.select.selects_table_name(&table.database, &table.name))
+        else {
             return Ok(None);
         };
         let count = self.select.count_rows(scene, located.format, rows)?;
-        Ok((count > 0).then_some(Change { table, kind: rows.kind, rows: count }))
+        Ok((count > 0).then_some(EventRowCount { table, kind: rows.kind, rows: count }))
     }
 }

@@ -1,10 +1,15 @@
 //! Options with a fixed set of words, which may be abbreviated if the abbreviation is unique.
 
-use super::Exit;
-use crate::talk::Talk;
+use super::DumpExit;
+use crate::dump_diagnostics::DumpDiagnostics;
 
 /// Returns the index in `words` of the word that `text` abbreviates, ignoring case. Prints an error if there is none.
-pub(crate) fn choose(text: &[u8], option: &str, words: &[&str], talk: &mut Talk<'_>) -> Result<usize, Exit> {
+pub(crate) fn match_choice(
+    text: &[u8],
+    option: &str,
+    words: &[&str],
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<usize, DumpExit> {
     match find(text, words) {
         Some(index) => Ok(index),
         None => {
@@ -14,7 +19,7 @@ pub(crate) fn choose(text: &[u8], option: &str, words: &[&str], talk: &mut Talk<
             }
             let words = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(",");
             talk.plain(&[b"Alternatives are: ", words.as_bytes()]);
-            Err(Exit::FAILURE)
+            Err(DumpExit::FAILURE)
         }
     }
 }

@@ -4,7 +4,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 
 /// A date and a time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DateTime {
+pub(crate) struct DateTimeArgument {
     year: u32,
     month: u32,
     day: u32,
@@ -14,7 +14,7 @@ pub(crate) struct DateTime {
 }
 
 /// Number of fields: year, month, day, hour, minute, second, fraction.
-const FIELDS: usize = 7;
+const FIELD_COUNT: usize = 7;
 const YEAR: usize = 0;
 const DAY: usize = 2;
 const SECOND: usize = 5;
@@ -33,9 +33,9 @@ const YEAR_MAX: u32 = 3001;
 ///
 /// Fields are separated by punctuation, day and hour also by spaces or `T`. Fields without separators have two digits
 /// each; the year has four if there are 4, 8 or 14 digits in total.
-pub(crate) fn parse(text: &[u8]) -> Option<DateTime> {
+pub(crate) fn parse(text: &[u8]) -> Option<DateTimeArgument> {
     let text = trim_start(text);
-    let fields = Fields::scan(text)?;
+    let fields = DateTimeFields::scan(text)?;
     if trim_start(&text[fields.end..]).iter().next().is_some() || fields.count <= 3 {
         return None;
     }
@@ -45,14 +45,14 @@ pub(crate) fn parse(text: &[u8]) -> Option<DateTime> {
         year += if year < CENTURY_SPLIT { 2000 } else { 1900 };
     }
     let in_range = month <= 12 && day <= 31 && hour < 24 && minute < 60 && second < 60;
-    in_range.then_some(DateTime { year, month, day, hour, minute, second })
+    in_range.then_some(DateTimeArgument { year, month, day, hour, minute, second })
 }
 
 /// Returns seconds since 1970 for a local date and time; 0 outside the range of timestamps.
 ///
 /// Days after a month's end count as days of the next month. A time that the clock skips becomes the first second after
 /// the gap; a time that occurs twice means the first one.
-pub(crate) fn to_timestamp(at: DateTime, zone: &TimeZone) -> i64 {
+pub(crate) fn to_timestamp(at: DateTimeArgument, zone: &TimeZone) -> i64 {
     if !(1969..=YEAR_MAX).contains(&at.year) {
         return 0;
     }
@@ -84,16 +84,16 @@ fn day_number(year: u32, month: u32, day: u32) -> i64 {
     days + year / 4 - (year / 100 + 1) * 3 / 4
 }
 
-struct Fields {
-    values: [u32; FIELDS],
+struct DateTimeFields {
+    values: [u32; FIELD_COUNT],
     /// Number of digits of each field.
-    sizes: [usize; FIELDS],
+    sizes: [usize; FIELD_COUNT],
     count: usize,
     /// End of the last field and the separators after it.
     end: usize,
 }
 
-impl Fields {
+impl DateTimeFields {
     fn scan(text: &[u8]) -> Option<Self> {
         let first = text.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'T').count();
         if !text.first()?.is_ascii_digit() {
@@ -101,14 +101,17 @@ impl Fields {
         }
         let packed = matches!(text.get(first), None | Some(b'.'));
         let year_size = if !packed || matches!(first, 4 | 8 | 14..) { 4 } else { 2 };
-        let mut fields = Self { values: [0; FIELDS], sizes: [0; FIELDS], count: 0, end: 0 };
+        let mut fields = Self { values: [0; FIELD_COUNT], sizes: [0; FIELD_COUNT], count: 0, end: 0 };
         let mut size_max = year_size;
         let mut at = 0;
-        while fields.count < FIELDS && text.get(at).is_some_and(u8::is_ascii_digit) {
+        while fields.count < FIELD_COUNT && text.get(at).is_some_and(u8::is_ascii_digit) {
             let index = fields.count;
             let fixed = packed || index == FRACTION;
-            let size =
-                number(&text[at..], if fixed { size_max } else { usize::MAX }, &mut fields.values[index])?;
+            let size = read_number(
+                &text[at..],
+                if fixed { size_max } else { usize::MAX },
+                &mut fields.values[index],
+            )?;
             fields.sizes[index] = size;
             fields.count += 1;
             at += size;
@@ -131,7 +134,7 @@ impl Fields {
                 Some(b'+' | b'-') if index == FRACTION => return None,
                 Some(_) => {}
             }
-            at += separators(&text[at..], index)?;
+            at += count_separators(&text[at..], index)?;
             fields.end = at;
         }
         if !packed && fields.sizes[YEAR] == 0 {
@@ -150,7 +153,7 @@ impl Fields {
 }
 
 /// Reads at most `size_max` digits into `value`, and returns their number.
-fn number(text: &[u8], size_max: usize, value: &mut u32) -> Option<usize> {
+fn read_number(text: &[u8], size_max: usize, value: &mut u32) -> Option<usize> {
     let size = text.iter().take(size_max).take_while(|byte| byte.is_ascii_digit()).count();
     for digit in &text[..size] {
         *value = *value * 10 + u32::from(digit - b'0');
@@ -162,7 +165,7 @@ fn number(text: &[u8], size_max: usize, value: &mut u32) -> Option<usize> {
 }
 
 /// Returns the number of bytes that separate the field at `index` from the next.
-fn separators(text: &[u8], index: usize) -> Option<usize> {
+fn count_separators(text: &[u8], index: usize) -> Option<usize> {
     let mut count = 0;
     for byte in text {
         match byte {

@@ -2,19 +2,19 @@
 
 use std::io;
 
-use option_files::{Diagnostics, Environment, FileChoice, ReadFailed};
+use option_files::{Diagnostics, FileChoice, OptionFileEnvironment, ReadFailure};
 
-use super::{Exit, Origin, Word};
+use super::{DumpExit, OptionWord, WordOrigin};
+use crate::dump_diagnostics::{DumpDiagnostics, MessageLevel};
 use crate::errno::os_error;
-use crate::talk::{Level, Talk};
 
 /// Groups that are read.
 pub(crate) const GROUPS: [&str; 2] = ["mysqlbinlog", "client"];
 
 /// Result of reading the option files.
-pub(crate) enum Loaded {
+pub(crate) enum LoadedArguments {
     /// Arguments: options from option files, then the command line.
-    Words(Vec<Word>),
+    Words(Vec<OptionWord>),
     /// Text to print instead of running.
     Print(Vec<u8>),
 }
@@ -23,12 +23,12 @@ pub(crate) enum Loaded {
 pub(crate) fn load(
     choice: &mut FileChoice,
     rest: &[Vec<u8>],
-    environment: &Environment,
-    talk: &mut Talk<'_>,
-) -> Result<Loaded, Exit> {
-    let options = option_files::read(choice, &GROUPS, environment, talk).map_err(|ReadFailed| {
-        talk.local(Level::Error, &[b"Fatal error in defaults handling. Program aborted!"]);
-        Exit::FAILURE
+    environment: &OptionFileEnvironment,
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<LoadedArguments, DumpExit> {
+    let options = option_files::read(choice, &GROUPS, environment, talk).map_err(|ReadFailure| {
+        talk.program_message(MessageLevel::Error, &[b"Fatal error in defaults handling. Program aborted!"]);
+        DumpExit::FAILURE
     })?;
     if choice.print {
         let mut text = [talk.program(), b" would have been started with the following arguments:\n"].concat();
@@ -37,23 +37,24 @@ pub(crate) fn load(
             text.push(b' ');
         }
         text.push(b'\n');
-        return Ok(Loaded::Print(text));
+        return Ok(LoadedArguments::Print(text));
     }
-    let of_files = options.into_iter().map(|option| Word { text: option.text, origin: Origin::File });
-    let given = rest.iter().map(|text| Word { text: text.clone(), origin: Origin::CommandLine });
-    Ok(Loaded::Words(of_files.chain(given).collect()))
+    let of_files =
+        options.into_iter().map(|option| OptionWord { text: option.text, origin: WordOrigin::File });
+    let given = rest.iter().map(|text| OptionWord { text: text.clone(), origin: WordOrigin::CommandLine });
+    Ok(LoadedArguments::Words(of_files.chain(given).collect()))
 }
 
-impl Diagnostics for Talk<'_> {
+impl Diagnostics for DumpDiagnostics<'_> {
     fn warning(&mut self, text: &[&[u8]]) {
-        self.local(Level::Warning, text);
+        self.program_message(MessageLevel::Warning, text);
     }
 
     fn error(&mut self, text: &[&[u8]]) {
-        self.local(Level::Error, text);
+        self.program_message(MessageLevel::Error, text);
     }
 
     fn system_error(&mut self, text: &[&[u8]], cause: &io::Error) {
-        self.file(&[&text.concat(), b" (", &os_error(cause), b")"]);
+        self.file_message(&[&text.concat(), b" (", &os_error(cause), b")"]);
     }
 }

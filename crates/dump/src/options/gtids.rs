@@ -5,53 +5,53 @@ use std::fmt::Write as _;
 use binlog::gtid::{Gno, GtidSet};
 
 /// Number of characters shown before the error, if not all fit.
-const BEFORE_SHOWN: usize = 11;
+const CONTEXT_BEFORE_MAX: usize = 11;
 
 /// Number of characters shown after the error, if not all fit.
-const AFTER_SHOWN: usize = 25;
+const CONTEXT_AFTER_MAX: usize = 25;
 
 /// Mark for omitted characters.
-const LEFT_OUT: &str = "...";
+const ELLIPSIS: &str = "...";
 
 /// Maximum length of a tag.
 const TAG_SIZE_MAX: usize = 32;
 
 /// Parses a set. The error is MySQL's message.
 pub(crate) fn parse(text: &[u8]) -> Result<GtidSet, String> {
-    let mut scanner = Scanner { text, at: 0 };
-    match scanner.set() {
+    let mut scanner = GtidSetScanner { text, at: 0 };
+    match scanner.read_set() {
         // Tags with letters outside ASCII pass MySQL's check, but match no transaction.
         Ok(()) => Ok(GtidSet::parse(text).unwrap_or_default()),
-        Err(fault) => Err(fault.sentence(text)),
+        Err(fault) => Err(fault.message(text)),
     }
 }
 
 /// Offset of the error in the text, and its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fault {
+struct GtidSetFault {
     at: usize,
     what: &'static str,
 }
 
-impl Fault {
-    fn sentence(self, text: &[u8]) -> String {
+impl GtidSetFault {
+    fn message(self, text: &[u8]) -> String {
         let (before, after) = text.split_at(self.at);
         let mut out = match self.at {
             0 => format!("{} at the beginning of the string: \"", self.what),
             at => format!("{} after {at} characters, marked by [HERE] in: \"", self.what),
         };
-        if before.len() > BEFORE_SHOWN + LEFT_OUT.len() {
-            out.push_str(LEFT_OUT);
-            escape(&before[before.len() - BEFORE_SHOWN..], &mut out);
+        if before.len() > CONTEXT_BEFORE_MAX + ELLIPSIS.len() {
+            out.push_str(ELLIPSIS);
+            escape(&before[before.len() - CONTEXT_BEFORE_MAX..], &mut out);
         } else {
             escape(before, &mut out);
         }
         if self.at > 0 {
             out.push_str("[HERE]");
         }
-        if after.len() > AFTER_SHOWN + LEFT_OUT.len() {
-            escape(&after[..AFTER_SHOWN], &mut out);
-            out.push_str(LEFT_OUT);
+        if after.len() > CONTEXT_AFTER_MAX + ELLIPSIS.len() {
+            escape(&after[..CONTEXT_AFTER_MAX], &mut out);
+            out.push_str(ELLIPSIS);
         } else {
             escape(after, &mut out);
         }
@@ -79,7 +79,7 @@ fn escape(text: &[u8], out: &mut String) {
     }
 }
 
-struct Scanner<'t> {
+struct GtidSetScanner<'t> {
     text: &'t [u8],
     at: usize,
 }
@@ -88,17 +88,17 @@ struct Scanner<'t> {
 // uuid      = 32 hexadecimal digits, with dashes after the 8th, 12th, 16th and 20th or without any; those with
 //             dashes may stand in braces
 // interval  = number ["-" number]
-impl Scanner<'_> {
-    fn set(&mut self) -> Result<(), Fault> {
+impl GtidSetScanner<'_> {
+    fn read_set(&mut self) -> Result<(), GtidSetFault> {
         loop {
-            while self.take(b',') {}
+            while self.take_spaced(b',') {}
             if self.rest().is_empty() {
                 return Ok(());
             }
-            self.uuid()?;
-            while self.take(b':') {
-                if !self.tag() {
-                    self.interval()?;
+            self.read_uuid()?;
+            while self.take_spaced(b':') {
+                if !self.read_tag() {
+                    self.read_interval()?;
                 }
             }
             if !self.rest().is_empty() && self.peek() != Some(b',') {
@@ -107,26 +107,26 @@ impl Scanner<'_> {
         }
     }
 
-    fn uuid(&mut self) -> Result<(), Fault> {
-        let braced = self.take_here(b'{');
-        self.hex(4)?;
+    fn read_uuid(&mut self) -> Result<(), GtidSetFault> {
+        let braced = self.take_exact(b'{');
+        self.read_hex(4)?;
         if !braced && self.peek() != Some(b'-') {
-            return self.hex(12);
+            return self.read_hex(12);
         }
         for count in [2, 2, 2, 6] {
-            if !self.take_here(b'-') {
+            if !self.take_exact(b'-') {
                 return Err(self.fault("Expected \"-\""));
             }
-            self.hex(count)?;
+            self.read_hex(count)?;
         }
-        if braced && !self.take_here(b'}') {
+        if braced && !self.take_exact(b'}') {
             return Err(self.fault("Expected \"}\""));
         }
         Ok(())
     }
 
     /// Reads `count` pairs of hexadecimal digits.
-    fn hex(&mut self, count: usize) -> Result<(), Fault> {
+    fn read_hex(&mut self, count: usize) -> Result<(), GtidSetFault> {
         for _ in 0..count {
             let Some([high, low]) = self.rest().first_chunk() else {
                 return Err(self.fault("Expected at least two hex digits"));
@@ -142,7 +142,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn tag(&mut self) -> bool {
+    fn read_tag(&mut self) -> bool {
         let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80;
         let is_part = |byte: u8| is_letter(byte) || byte.is_ascii_digit();
         let size = self.rest().iter().take_while(|byte| is_part(**byte)).count();
@@ -153,18 +153,18 @@ impl Scanner<'_> {
         true
     }
 
-    fn interval(&mut self) -> Result<(), Fault> {
+    fn read_interval(&mut self) -> Result<(), GtidSetFault> {
         let start_at = self.at;
-        if Gno::new(self.number()?).is_none() {
-            return Err(Fault { at: start_at, what: "Interval start out of range" });
+        if Gno::new(self.read_number()?).is_none() {
+            return Err(GtidSetFault { at: start_at, what: "Interval start out of range" });
         }
-        if self.take(b'-') && self.number()? > Gno::MAX {
+        if self.take_spaced(b'-') && self.read_number()? > Gno::MAX {
             return Err(self.fault("Interval end out of range"));
         }
         Ok(())
     }
 
-    fn number(&mut self) -> Result<u64, Fault> {
+    fn read_number(&mut self) -> Result<u64, GtidSetFault> {
         let size = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();
         if size == 0 {
             return Err(self.fault("Expected number"));
@@ -176,16 +176,16 @@ impl Scanner<'_> {
     }
 
     /// Reads a byte with optional spaces around it. Spaces before it are skipped even if it is missing.
-    fn take(&mut self, wanted: u8) -> bool {
+    fn take_spaced(&mut self, wanted: u8) -> bool {
         self.skip_space();
-        let found = self.take_here(wanted);
+        let found = self.take_exact(wanted);
         if found {
             self.skip_space();
         }
         found
     }
 
-    fn take_here(&mut self, wanted: u8) -> bool {
+    fn take_exact(&mut self, wanted: u8) -> bool {
         let found = self.peek() == Some(wanted);
         self.at += usize::from(found);
         found
@@ -203,8 +203,8 @@ impl Scanner<'_> {
         &self.text[self.at..]
     }
 
-    fn fault(&self, what: &'static str) -> Fault {
-        Fault { at: self.at, what }
+    fn fault(&self, what: &'static str) -> GtidSetFault {
+        GtidSetFault { at: self.at, what }
     }
 }
 

@@ -1,47 +1,47 @@
 //! `--help` in the layout of MySQL's programs: options, option files, values.
 
-use option_files::{Environment, FileChoice, directories};
+use option_files::{FileChoice, OptionFileEnvironment, directories};
 
 use super::files::GROUPS;
-use super::table::{Kind, Spec, Which};
-use super::{Value, Values};
+use super::option_table::{OptionEntry, OptionId, OptionKind};
+use super::{OptionValue, OptionValues};
 
 /// Columns before an option's description.
 const INDENT: usize = 22;
 
 /// Columns of an option's description.
-const ABOUT_WIDTH: usize = 57;
+const DESCRIPTION_WIDTH: usize = 57;
 
 /// Appends the whole help text.
 pub(crate) fn write(
     out: &mut Vec<u8>,
     program: &[u8],
-    specs: &[&Spec],
-    values: &Values,
+    specs: &[&OptionEntry],
+    values: &OptionValues,
     choice: &FileChoice,
-    environment: &Environment,
+    environment: &OptionFileEnvironment,
 ) {
-    version(out, program);
+    put_version(out, program);
     out.extend_from_slice(
         b"Dual licence: MIT or Apache-2.0.\n\nPrints MySQL binary logs as text, to read or to replay with the mysql \
           client.\nAccepts mysqlbinlog's options and prints the same output.\n\nUsage: ",
     );
     out.extend_from_slice(program);
     out.extend_from_slice(b" [options] log-files\n");
-    if specs.iter().any(|spec| spec.key == Which::Json) {
+    if specs.iter().any(|spec| spec.id == OptionId::Json) {
         out.extend_from_slice(
             b"A directory, or its index file, stands for the logs in the index, in order.\n",
         );
     }
     for spec in specs {
-        option(out, spec);
+        put_option(out, spec);
     }
-    option_files(out, choice, environment);
-    variables(out, specs, values);
+    put_option_files(out, choice, environment);
+    put_variables(out, specs, values);
 }
 
 /// Appends the line that `--version` prints.
-pub(crate) fn version(out: &mut Vec<u8>, program: &[u8]) {
+pub(crate) fn put_version(out: &mut Vec<u8>, program: &[u8]) {
     out.extend_from_slice(program);
     let [version, system, machine] =
         [env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH].map(str::as_bytes);
@@ -50,20 +50,20 @@ pub(crate) fn version(out: &mut Vec<u8>, program: &[u8]) {
     );
 }
 
-fn option(out: &mut Vec<u8>, spec: &Spec) {
+fn put_option(out: &mut Vec<u8>, spec: &OptionEntry) {
     let start = out.len();
     match spec.short {
         Some(letter) => out.extend_from_slice(&[b' ', b' ', b'-', letter, b',', b' ']),
         None => out.extend_from_slice(b"  "),
     }
     out.extend_from_slice(b"--");
-    shown_name(out, spec.name);
+    put_name(out, spec.name);
     out.extend_from_slice(match spec.kind {
-        Kind::Mark | Kind::Switch { .. } | Kind::Disabled { argument: false } => b" ",
-        Kind::Text | Kind::Word => b"=name ",
-        Kind::Password => b"[=name] ",
-        Kind::Number(_) => b"=# ",
-        Kind::Disabled { argument: true } => b"[=#] ",
+        OptionKind::Mark | OptionKind::Switch { .. } | OptionKind::Disabled { argument: false } => b" ",
+        OptionKind::Text | OptionKind::Word => b"=name ",
+        OptionKind::Password => b"[=name] ",
+        OptionKind::Number(_) => b"=# ",
+        OptionKind::Disabled { argument: true } => b"[=#] ",
     });
     let mut column = out.len() - start;
     if column > INDENT {
@@ -71,9 +71,9 @@ fn option(out: &mut Vec<u8>, spec: &Spec) {
         column = 0;
     }
     pad(out, INDENT - column);
-    let mut rest = spec.about;
-    while rest.len() > ABOUT_WIDTH {
-        let Some(end) = rest.get(..=ABOUT_WIDTH).and_then(|start| start.rfind(' ')) else { break };
+    let mut rest = spec.description;
+    while rest.len() > DESCRIPTION_WIDTH {
+        let Some(end) = rest.get(..=DESCRIPTION_WIDTH).and_then(|start| start.rfind(' ')) else { break };
         out.extend_from_slice(&rest.as_bytes()[..end]);
         out.push(b'\n');
         pad(out, INDENT);
@@ -81,15 +81,15 @@ fn option(out: &mut Vec<u8>, spec: &Spec) {
     }
     out.extend_from_slice(rest.as_bytes());
     out.push(b'\n');
-    if let Kind::Switch { default: true, .. } = spec.kind {
+    if let OptionKind::Switch { default: true, .. } = spec.kind {
         pad(out, INDENT);
         out.extend_from_slice(b"(Defaults to on; use --skip-");
-        shown_name(out, spec.name);
+        put_name(out, spec.name);
         out.extend_from_slice(b" to disable.)\n");
     }
 }
 
-fn option_files(out: &mut Vec<u8>, choice: &FileChoice, environment: &Environment) {
+fn put_option_files(out: &mut Vec<u8>, choice: &FileChoice, environment: &OptionFileEnvironment) {
     out.extend_from_slice(b"\nDefault options are read from the following files in the given order:\n");
     for directory in directories(environment) {
         match (directory.as_slice(), &choice.extra) {
@@ -121,7 +121,7 @@ fn option_files(out: &mut Vec<u8>, choice: &FileChoice, environment: &Environmen
     );
 }
 
-fn variables(out: &mut Vec<u8>, specs: &[&Spec], values: &Values) {
+fn put_variables(out: &mut Vec<u8>, specs: &[&OptionEntry], values: &OptionValues) {
     let width = specs.iter().map(|spec| spec.name.len() + 1).max().unwrap_or(0).max(34);
     out.extend_from_slice(b"\nVariables (--variable-name=value)\n");
     let title = "and boolean options {FALSE|TRUE}";
@@ -129,23 +129,23 @@ fn variables(out: &mut Vec<u8>, specs: &[&Spec], values: &Values) {
     out.extend((1..75).map(|column| if column == width { b' ' } else { b'-' }));
     out.push(b'\n');
     for spec in specs {
-        let value = match values.get(spec.key) {
-            Value::Nothing => continue,
-            Value::Switch(true) => b"TRUE".to_vec(),
-            Value::Switch(false) => b"FALSE".to_vec(),
-            Value::Text(None) => b"(No default value)".to_vec(),
-            Value::Text(Some(text)) => text.clone(),
-            Value::Signed(value) => value.to_string().into_bytes(),
-            Value::Unsigned(value) => value.to_string().into_bytes(),
+        let value = match values.get(spec.id) {
+            OptionValue::Nothing => continue,
+            OptionValue::Switch(true) => b"TRUE".to_vec(),
+            OptionValue::Switch(false) => b"FALSE".to_vec(),
+            OptionValue::Text(None) => b"(No default value)".to_vec(),
+            OptionValue::Text(Some(text)) => text.clone(),
+            OptionValue::Signed(value) => value.to_string().into_bytes(),
+            OptionValue::Unsigned(value) => value.to_string().into_bytes(),
         };
-        shown_name(out, spec.name);
+        put_name(out, spec.name);
         pad(out, width - spec.name.len());
         out.extend_from_slice(&value);
         out.push(b'\n');
     }
 }
 
-fn shown_name(out: &mut Vec<u8>, name: &str) {
+fn put_name(out: &mut Vec<u8>, name: &str) {
     out.extend(name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte }));
 }
 

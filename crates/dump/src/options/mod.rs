@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`table`] | the list of options |
+//! | [`option_table`] | the list of options |
 //! | this one | the parser of the command line |
 //! | [`number`] | numbers with units and limits |
 //! | [`choice`] | words that may be abbreviated |
@@ -17,20 +17,20 @@ pub(crate) mod files;
 pub(crate) mod gtids;
 pub(crate) mod help;
 pub(crate) mod number;
-pub(crate) mod table;
+pub(crate) mod option_table;
 
-use self::number::{NotANumber, Number, is_negative, parse_signed, parse_unsigned};
-use self::table::{KEYS, Kind, Spec, Which};
-use crate::talk::{Level, Talk};
+use self::number::{NumberError, NumberKind, is_negative, parse_signed, parse_unsigned};
+use self::option_table::{OPTION_COUNT, OptionEntry, OptionId, OptionKind};
+use crate::dump_diagnostics::{DumpDiagnostics, MessageLevel};
 
 /// Exit code that ends the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Exit(pub(crate) u8);
+pub(crate) struct DumpExit(pub(crate) u8);
 
-impl Exit {
+impl DumpExit {
     pub(crate) const FAILURE: Self = Self(1);
     /// bintide's own: wrong usage, or a log that cannot be read.
-    pub(crate) const NOT_BEGUN: Self = Self(2);
+    pub(crate) const NOT_STARTED: Self = Self(2);
     const UNKNOWN_OPTION: Self = Self(2);
     const NO_ARGUMENT_ALLOWED: Self = Self(4);
     const ARGUMENT_REQUIRED: Self = Self(5);
@@ -41,21 +41,21 @@ impl Exit {
 
 /// An argument of the command line, or a line of an option file in the form of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(crate) struct OptionWord {
     pub(crate) text: Vec<u8>,
-    pub(crate) origin: Origin,
+    pub(crate) origin: WordOrigin,
 }
 
 /// Source of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum WordOrigin {
     File,
     CommandLine,
 }
 
 /// Value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum OptionValue {
     /// An option without a stored value.
     Nothing,
     Switch(bool),
@@ -66,20 +66,24 @@ pub(crate) enum Value {
 
 /// Values of all options.
 #[derive(Clone, Debug)]
-pub(crate) struct Values([Value; KEYS]);
+pub(crate) struct OptionValues([OptionValue; OPTION_COUNT]);
 
-impl Values {
+impl OptionValues {
     /// Returns the defaults.
-    pub(crate) fn new(specs: &[&Spec]) -> Self {
-        let mut values = Self(std::array::from_fn(|_| Value::Nothing));
-        for spec in specs {
-            values.0[spec.key as usize] = match spec.kind {
-                Kind::Mark | Kind::Word | Kind::Password | Kind::Disabled { .. } => Value::Nothing,
-                Kind::Switch { default, .. } => Value::Switch(default),
-                Kind::Text => Value::Text(None),
-                Kind::Number(Number::Signed(limits)) => Value::Signed(limits.limit(limits.default).value),
-                Kind::Number(Number::Unsigned(limits, block)) => {
-                    Value::Unsigned(limits.limit(limits.default, block).value)
+    pub(crate) fn new(entries: &[&OptionEntry]) -> Self {
+        let mut values = Self(std::array::from_fn(|_| OptionValue::Nothing));
+        for spec in entries {
+            values.0[spec.id as usize] = match spec.kind {
+                OptionKind::Mark | OptionKind::Word | OptionKind::Password | OptionKind::Disabled { .. } => {
+                    OptionValue::Nothing
+                }
+                OptionKind::Switch { default, .. } => OptionValue::Switch(default),
+                OptionKind::Text => OptionValue::Text(None),
+                OptionKind::Number(NumberKind::Signed(limits)) => {
+                    OptionValue::Signed(limits.clamp(limits.default).value)
+                }
+                OptionKind::Number(NumberKind::Unsigned(limits, block)) => {
+                    OptionValue::Unsigned(limits.clamp(limits.default, block).value)
                 }
             };
         }
@@ -87,82 +91,88 @@ impl Values {
     }
 
     /// Returns the value of an option.
-    pub(crate) fn get(&self, key: Which) -> &Value {
+    pub(crate) fn get(&self, key: OptionId) -> &OptionValue {
         &self.0[key as usize]
     }
 
     /// Returns the value of a switch.
-    pub(crate) fn switch(&self, key: Which) -> bool {
-        matches!(self.get(key), Value::Switch(true))
+    pub(crate) fn switch(&self, key: OptionId) -> bool {
+        matches!(self.get(key), OptionValue::Switch(true))
     }
 
     /// Returns the value of a text option, if given.
-    pub(crate) fn text(&self, key: Which) -> Option<&[u8]> {
+    pub(crate) fn text(&self, key: OptionId) -> Option<&[u8]> {
         match self.get(key) {
-            Value::Text(text) => text.as_deref(),
+            OptionValue::Text(text) => text.as_deref(),
             _ => None,
         }
     }
 
     /// Returns the value of an unsigned number.
-    pub(crate) fn unsigned(&self, key: Which) -> u64 {
+    pub(crate) fn unsigned(&self, key: OptionId) -> u64 {
         match self.get(key) {
-            Value::Unsigned(value) => *value,
+            OptionValue::Unsigned(value) => *value,
             _ => 0,
         }
     }
 
     /// Returns the value of a signed number.
-    pub(crate) fn signed(&self, key: Which) -> i64 {
+    pub(crate) fn signed(&self, key: OptionId) -> i64 {
         match self.get(key) {
-            Value::Signed(value) => *value,
+            OptionValue::Signed(value) => *value,
             _ => 0,
         }
     }
 
-    pub(crate) fn set(&mut self, key: Which, value: Value) {
+    pub(crate) fn set(&mut self, key: OptionId, value: OptionValue) {
         self.0[key as usize] = value;
     }
 }
 
 /// Receives each option as it is parsed, after its value is stored.
-pub(crate) trait Heed {
+pub(crate) trait OptionVisitor {
     /// Handles one option. `argument` is its text: `None` without an argument, `1` or `0` for a switch.
-    fn heed(
+    fn visit(
         &mut self,
-        spec: &Spec,
+        spec: &OptionEntry,
         argument: Option<&[u8]>,
-        values: &mut Values,
-        talk: &mut Talk<'_>,
-    ) -> Result<(), Exit>;
+        values: &mut OptionValues,
+        talk: &mut DumpDiagnostics<'_>,
+    ) -> Result<(), DumpExit>;
 }
 
 /// Returns the options in `words` up to the first error. The parser proper reports that error.
-pub(crate) fn given(specs: &[&'static Spec], words: &[Word]) -> Vec<Which> {
-    struct Listed(Vec<Which>);
-    impl Heed for Listed {
-        fn heed(
+pub(crate) fn given_options(specs: &[&'static OptionEntry], words: &[OptionWord]) -> Vec<OptionId> {
+    struct OptionCollector(Vec<OptionId>);
+    impl OptionVisitor for OptionCollector {
+        fn visit(
             &mut self,
-            spec: &Spec,
+            spec: &OptionEntry,
             _: Option<&[u8]>,
-            _: &mut Values,
-            _: &mut Talk<'_>,
-        ) -> Result<(), Exit> {
-            self.0.push(spec.key);
+            _: &mut OptionValues,
+            _: &mut DumpDiagnostics<'_>,
+        ) -> Result<(), DumpExit> {
+            self.0.push(spec.id);
             Ok(())
         }
     }
-    let mut listed = Listed(Vec::new());
-    let (mut values, mut unheard) = (Values::new(specs), std::io::sink());
-    let mut talk = Talk::new(&mut unheard, b"");
-    let _ = Parser { specs, values: &mut values, heed: &mut listed, talk: &mut talk, password_warned: false }
-        .parse(words);
+    let mut listed = OptionCollector(Vec::new());
+    let (mut values, mut unheard) = (OptionValues::new(specs), std::io::sink());
+    let mut talk = DumpDiagnostics::new(&mut unheard, b"");
+    let _ = OptionParser {
+        specs,
+        values: &mut values,
+        visitor: &mut listed,
+        diagnostics: &mut talk,
+        password_warned: false,
+    }
+    .parse(words);
     listed.0
 }
 
 /// The argument of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Argument<'a> {
+enum OptionArgument<'a> {
     None,
     /// From `--enable-…`.
     Enabled,
@@ -171,7 +181,7 @@ enum Argument<'a> {
     Text(&'a [u8]),
 }
 
-impl<'a> Argument<'a> {
+impl<'a> OptionArgument<'a> {
     fn text(self) -> Option<&'a [u8]> {
         match self {
             Self::None => None,
@@ -183,17 +193,17 @@ impl<'a> Argument<'a> {
 }
 
 /// Parser of a command line.
-pub(crate) struct Parser<'p, 'e, H> {
-    pub(crate) specs: &'p [&'static Spec],
-    pub(crate) values: &'p mut Values,
-    pub(crate) heed: &'p mut H,
-    pub(crate) talk: &'p mut Talk<'e>,
+pub(crate) struct OptionParser<'p, 'e, H> {
+    pub(crate) specs: &'p [&'static OptionEntry],
+    pub(crate) values: &'p mut OptionValues,
+    pub(crate) visitor: &'p mut H,
+    pub(crate) diagnostics: &'p mut DumpDiagnostics<'e>,
     pub(crate) password_warned: bool,
 }
 
-impl<H: Heed> Parser<'_, '_, H> {
+impl<H: OptionVisitor> OptionParser<'_, '_, H> {
     /// Parses the options in `words`, in order, and returns the other arguments.
-    pub(crate) fn parse(&mut self, words: &[Word]) -> Result<Vec<Vec<u8>>, Exit> {
+    pub(crate) fn parse(&mut self, words: &[OptionWord]) -> Result<Vec<Vec<u8>>, DumpExit> {
         let mut rest = Vec::new();
         let mut index = 0;
         let mut options_ended = false;
@@ -203,49 +213,60 @@ impl<H: Heed> Parser<'_, '_, H> {
             match text {
                 _ if options_ended => rest.push(text.to_vec()),
                 b"--" => options_ended = true,
-                [b'-', b'-', long @ ..] => self.long(long, word.origin, words, &mut index)?,
-                [b'-', letters @ ..] if !letters.is_empty() => self.cluster(letters, words, &mut index)?,
+                [b'-', b'-', long @ ..] => self.parse_long(long, word.origin, words, &mut index)?,
+                [b'-', letters @ ..] if !letters.is_empty() => {
+                    self.parse_short(letters, words, &mut index)?
+                }
                 _ => rest.push(text.to_vec()),
             }
         }
         Ok(rest)
     }
 
-    fn long(&mut self, text: &[u8], origin: Origin, words: &[Word], index: &mut usize) -> Result<(), Exit> {
+    fn parse_long(
+        &mut self,
+        text: &[u8],
+        origin: WordOrigin,
+        words: &[OptionWord],
+        index: &mut usize,
+    ) -> Result<(), DumpExit> {
         let Some((spec, argument)) = self.find_long(text)? else { return Ok(()) };
         match spec.kind {
-            Kind::Switch { lax: false, .. } => return self.switch(spec, argument),
-            Kind::Switch { lax: true, .. } => {}
-            Kind::Mark => {
-                if argument != Argument::None {
-                    self.complain(&[b"option '--", spec.name.as_bytes(), b"' cannot take an argument."]);
-                    return Err(Exit::NO_ARGUMENT_ALLOWED);
+            OptionKind::Switch { lax: false, .. } => return self.switch(spec, argument),
+            OptionKind::Switch { lax: true, .. } => {}
+            OptionKind::Mark => {
+                if argument != OptionArgument::None {
+                    self.report_error(&[b"option '--", spec.name.as_bytes(), b"' cannot take an argument."]);
+                    return Err(DumpExit::NO_ARGUMENT_ALLOWED);
                 }
             }
-            Kind::Text | Kind::Word | Kind::Number(_) => {
-                if argument == Argument::None {
-                    let next = words.get(*index).filter(|_| origin == Origin::CommandLine);
+            OptionKind::Text | OptionKind::Word | OptionKind::Number(_) => {
+                if argument == OptionArgument::None {
+                    let next = words.get(*index).filter(|_| origin == WordOrigin::CommandLine);
                     let Some(next) = next else {
-                        self.complain(&[b"option '--", spec.name.as_bytes(), b"' requires an argument."]);
-                        return Err(Exit::ARGUMENT_REQUIRED);
+                        self.report_error(&[b"option '--", spec.name.as_bytes(), b"' requires an argument."]);
+                        return Err(DumpExit::ARGUMENT_REQUIRED);
                     };
                     *index += 1;
-                    return self.keep(spec, Argument::Text(&next.text), origin);
+                    return self.store(spec, OptionArgument::Text(&next.text), origin);
                 }
             }
-            Kind::Password | Kind::Disabled { .. } => {}
+            OptionKind::Password | OptionKind::Disabled { .. } => {}
         }
-        self.keep(spec, argument, origin)
+        self.store(spec, argument, origin)
     }
 
     /// Finds the option that a word names, possibly after prefixes. Returns `None` for an unknown option after `loose`.
-    fn find_long<'w>(&mut self, text: &'w [u8]) -> Result<Option<(&'static Spec, Argument<'w>)>, Exit> {
+    fn find_long<'w>(
+        &mut self,
+        text: &'w [u8],
+    ) -> Result<Option<(&'static OptionEntry, OptionArgument<'w>)>, DumpExit> {
         let (name, value) = match text.iter().position(|byte| *byte == b'=') {
             Some(at) => (&text[..at], Some(&text[at + 1..])),
             None => (text, None),
         };
-        let given = value.map_or(Argument::None, Argument::Text);
-        let mut found = Prefixed { name, argument: given, loose: false };
+        let given = value.map_or(OptionArgument::None, OptionArgument::Text);
+        let mut found = PrefixedName { name, argument: given, loose: false };
         let mut must_be_variable = value.is_some();
         let mut spec = self.find(name);
         while spec.is_none() {
@@ -257,38 +278,39 @@ impl<H: Heed> Parser<'_, '_, H> {
             }
         }
         let Some(spec) = spec else {
-            let level = if found.loose { Level::Warning } else { Level::Error };
+            let level = if found.loose { MessageLevel::Warning } else { MessageLevel::Error };
             let (what, exit) = match must_be_variable {
-                true => (b"unknown variable '".as_slice(), Exit::UNKNOWN_VARIABLE),
-                false => (b"unknown option '--".as_slice(), Exit::UNKNOWN_OPTION),
+                true => (b"unknown variable '".as_slice(), DumpExit::UNKNOWN_VARIABLE),
+                false => (b"unknown option '--".as_slice(), DumpExit::UNKNOWN_OPTION),
             };
-            self.talk.local(level, &[what, text, b"'."]);
+            self.diagnostics.program_message(level, &[what, text, b"'."]);
             return if found.loose { Ok(None) } else { Err(exit) };
         };
-        if let Kind::Disabled { .. } = spec.kind {
-            let level = if found.loose { Level::Warning } else { Level::Error };
-            let program = self.talk.program().to_vec();
+        if let OptionKind::Disabled { .. } = spec.kind {
+            let level = if found.loose { MessageLevel::Warning } else { MessageLevel::Error };
+            let program = self.diagnostics.program().to_vec();
             let shown = &text[text.len() - found.name.len() - value.map_or(0, |value| value.len() + 1)..];
-            self.talk.local(level, &[&program, b": Option '", shown, b"' was used, but is disabled."]);
-            return if found.loose { Ok(None) } else { Err(Exit::DISABLED) };
+            self.diagnostics
+                .program_message(level, &[&program, b": Option '", shown, b"' was used, but is disabled."]);
+            return if found.loose { Ok(None) } else { Err(DumpExit::DISABLED) };
         }
         Ok(Some((spec, found.argument)))
     }
 
-    fn find(&self, name: &[u8]) -> Option<&'static Spec> {
-        let same = |spec: &&&'static Spec| same_name(spec.name.as_bytes(), name);
+    fn find(&self, name: &[u8]) -> Option<&'static OptionEntry> {
+        let same = |spec: &&&'static OptionEntry| same_name(spec.name.as_bytes(), name);
         self.specs.iter().find(same).copied()
     }
 
-    fn switch(&mut self, spec: &'static Spec, argument: Argument<'_>) -> Result<(), Exit> {
+    fn switch(&mut self, spec: &'static OptionEntry, argument: OptionArgument<'_>) -> Result<(), DumpExit> {
         let on = match argument.text() {
             None => true,
             Some(text) => match boolean(text) {
                 Some(on) => on,
                 None => {
-                    let program = self.talk.program().to_vec();
-                    self.talk.local(
-                        Level::Warning,
+                    let program = self.diagnostics.program().to_vec();
+                    self.diagnostics.program_message(
+                        MessageLevel::Warning,
                         &[
                             &program,
                             b": ignoring option '--",
@@ -302,137 +324,166 @@ impl<H: Heed> Parser<'_, '_, H> {
                 }
             },
         };
-        self.values.set(spec.key, Value::Switch(on));
-        self.heed.heed(spec, Some(if on { b"1" } else { b"0" }), self.values, self.talk)
+        self.values.set(spec.id, OptionValue::Switch(on));
+        self.visitor.visit(spec, Some(if on { b"1" } else { b"0" }), self.values, self.diagnostics)
     }
 
-    fn cluster(&mut self, letters: &[u8], words: &[Word], index: &mut usize) -> Result<(), Exit> {
+    fn parse_short(
+        &mut self,
+        letters: &[u8],
+        words: &[OptionWord],
+        index: &mut usize,
+    ) -> Result<(), DumpExit> {
         for (at, letter) in letters.iter().enumerate() {
             let Some(spec) = self.specs.iter().copied().find(|spec| spec.short == Some(*letter)) else {
-                self.complain(&[b"unknown option '-", &[*letter], b"'."]);
-                return Err(Exit::UNKNOWN_OPTION);
+                self.report_error(&[b"unknown option '-", &[*letter], b"'."]);
+                return Err(DumpExit::UNKNOWN_OPTION);
             };
             let attached = Some(&letters[at + 1..]).filter(|rest| !rest.is_empty());
             match spec.kind {
-                Kind::Disabled { .. } => {
-                    self.complain(&[b"Option '-", &[*letter], b"' was used, but is disabled."]);
-                    return Err(Exit::DISABLED);
+                OptionKind::Disabled { .. } => {
+                    self.report_error(&[b"Option '-", &[*letter], b"' was used, but is disabled."]);
+                    return Err(DumpExit::DISABLED);
                 }
-                Kind::Switch { .. } => {
-                    self.values.set(spec.key, Value::Switch(true));
-                    self.heed.heed(spec, None, self.values, self.talk)?;
+                OptionKind::Switch { .. } => {
+                    self.values.set(spec.id, OptionValue::Switch(true));
+                    self.visitor.visit(spec, None, self.values, self.diagnostics)?;
                 }
-                Kind::Mark => self.heed.heed(spec, None, self.values, self.talk)?,
-                Kind::Password => {
-                    let argument = attached.map_or(Argument::None, Argument::Text);
-                    return self.keep(spec, argument, Origin::CommandLine);
+                OptionKind::Mark => self.visitor.visit(spec, None, self.values, self.diagnostics)?,
+                OptionKind::Password => {
+                    let argument = attached.map_or(OptionArgument::None, OptionArgument::Text);
+                    return self.store(spec, argument, WordOrigin::CommandLine);
                 }
-                Kind::Text | Kind::Word | Kind::Number(_) => {
+                OptionKind::Text | OptionKind::Word | OptionKind::Number(_) => {
                     let next = attached.or_else(|| {
                         let next = words.get(*index)?;
                         *index += 1;
                         Some(next.text.as_slice())
                     });
                     let Some(argument) = next else {
-                        self.complain(&[b"option '-", &[*letter], b"' requires an argument."]);
-                        return Err(Exit::ARGUMENT_REQUIRED);
+                        self.report_error(&[b"option '-", &[*letter], b"' requires an argument."]);
+                        return Err(DumpExit::ARGUMENT_REQUIRED);
                     };
-                    return self.keep(spec, Argument::Text(argument), Origin::CommandLine);
+                    return self.store(spec, OptionArgument::Text(argument), WordOrigin::CommandLine);
                 }
             }
         }
         Ok(())
     }
 
-    fn keep(&mut self, spec: &'static Spec, argument: Argument<'_>, origin: Origin) -> Result<(), Exit> {
+    fn store(
+        &mut self,
+        spec: &'static OptionEntry,
+        argument: OptionArgument<'_>,
+        origin: WordOrigin,
+    ) -> Result<(), DumpExit> {
         match spec.kind {
-            Kind::Number(number) => {
+            OptionKind::Number(number) => {
                 let text = argument.text().unwrap_or(b"1");
                 let value = self.number(spec, number, text)?;
-                self.values.set(spec.key, value);
+                self.values.set(spec.id, value);
             }
             // A text option without an argument keeps its value.
-            Kind::Text => {
-                if let Argument::Text(text) = argument {
-                    self.values.set(spec.key, Value::Text(Some(text.to_vec())));
-                } else if argument == Argument::Disabled {
-                    self.values.set(spec.key, Value::Text(Some(b"0".to_vec())));
+            OptionKind::Text => {
+                if let OptionArgument::Text(text) = argument {
+                    self.values.set(spec.id, OptionValue::Text(Some(text.to_vec())));
+                } else if argument == OptionArgument::Disabled {
+                    self.values.set(spec.id, OptionValue::Text(Some(b"0".to_vec())));
                 }
             }
-            Kind::Password => {
-                let given = argument != Argument::None && origin == Origin::CommandLine;
+            OptionKind::Password => {
+                let given = argument != OptionArgument::None && origin == WordOrigin::CommandLine;
                 if given && !std::mem::replace(&mut self.password_warned, true) {
                     let text = b"Using a password on the command line interface can be insecure.";
-                    self.talk.local(Level::Warning, &[text]);
+                    self.diagnostics.program_message(MessageLevel::Warning, &[text]);
                 }
             }
-            Kind::Switch { .. } => {
+            OptionKind::Switch { .. } => {
                 let on = boolean(argument.text().unwrap_or(b"1"));
                 if let (None, Some(text)) = (on, argument.text()) {
                     let name = spec.name.as_bytes();
                     let end = b"' was not recognized. Set to OFF.";
-                    self.talk.local(Level::Warning, &[b"option '", name, b"': boolean value '", text, end]);
+                    self.diagnostics.program_message(
+                        MessageLevel::Warning,
+                        &[b"option '", name, b"': boolean value '", text, end],
+                    );
                 }
-                self.values.set(spec.key, Value::Switch(on.unwrap_or(false)));
+                self.values.set(spec.id, OptionValue::Switch(on.unwrap_or(false)));
             }
-            Kind::Mark | Kind::Word | Kind::Disabled { .. } => {}
+            OptionKind::Mark | OptionKind::Word | OptionKind::Disabled { .. } => {}
         }
-        self.heed.heed(spec, argument.text(), self.values, self.talk)
+        self.visitor.visit(spec, argument.text(), self.values, self.diagnostics)
     }
 
-    fn number(&mut self, spec: &'static Spec, number: Number, text: &[u8]) -> Result<Value, Exit> {
+    fn number(
+        &mut self,
+        spec: &'static OptionEntry,
+        number: NumberKind,
+        text: &[u8],
+    ) -> Result<OptionValue, DumpExit> {
         if text.is_empty() {
-            self.complain(&[b"Empty value for '", spec.name.as_bytes(), b"' specified."]);
-            return Err(Exit::ARGUMENT_REQUIRED);
+            self.report_error(&[b"Empty value for '", spec.name.as_bytes(), b"' specified."]);
+            return Err(DumpExit::ARGUMENT_REQUIRED);
         }
         match number {
-            Number::Signed(limits) => {
+            NumberKind::Signed(limits) => {
                 let parsed =
-                    parse_signed(text).inspect_err(|why| self.not_a_number(spec, number, text, *why));
+                    parse_signed(text).inspect_err(|why| self.report_number_error(spec, number, text, *why));
                 let given = parsed.unwrap_or(0);
-                let limited = limits.limit(given);
+                let limited = limits.clamp(given);
                 if limited.adjusted {
-                    self.adjusted(spec, b"signed value ", given, limited.value);
+                    self.warn_of_adjustment(spec, b"signed value ", given, limited.value);
                 }
-                parsed.map(|_| Value::Signed(limited.value))
+                parsed.map(|_| OptionValue::Signed(limited.value))
             }
-            Number::Unsigned(limits, block) => {
+            NumberKind::Unsigned(limits, block) => {
                 let parsed = match is_negative(text) {
                     true => {
-                        self.adjusted(spec, b"value ", String::from_utf8_lossy(text), limits.min);
+                        self.warn_of_adjustment(spec, b"value ", String::from_utf8_lossy(text), limits.min);
                         Ok(limits.min)
                     }
-                    false => {
-                        parse_unsigned(text).inspect_err(|why| self.not_a_number(spec, number, text, *why))
-                    }
+                    false => parse_unsigned(text)
+                        .inspect_err(|why| self.report_number_error(spec, number, text, *why)),
                 };
                 // Like MySQL, checks an invalid number against the limits as 0.
                 let given = parsed.unwrap_or(0);
-                let limited = limits.limit(given, block);
+                let limited = limits.clamp(given, block);
                 if limited.adjusted {
-                    self.adjusted(spec, b"unsigned value ", given, limited.value);
+                    self.warn_of_adjustment(spec, b"unsigned value ", given, limited.value);
                 }
-                parsed.map(|_| Value::Unsigned(limited.value))
+                parsed.map(|_| OptionValue::Unsigned(limited.value))
             }
         }
         .map_err(|_| {
-            self.complain(&[b"Error while setting value '", text, b"' to '", spec.name.as_bytes(), b"'."]);
-            Exit::UNKNOWN_SUFFIX
+            self.report_error(&[
+                b"Error while setting value '",
+                text,
+                b"' to '",
+                spec.name.as_bytes(),
+                b"'.",
+            ]);
+            DumpExit::UNKNOWN_SUFFIX
         })
     }
 
-    fn adjusted(&mut self, spec: &Spec, kind: &[u8], from: impl ToString, to: impl ToString) {
+    fn warn_of_adjustment(
+        &mut self,
+        spec: &OptionEntry,
+        kind: &[u8],
+        from: impl ToString,
+        to: impl ToString,
+    ) {
         let (from, to) = (from.to_string(), to.to_string());
         let name = spec.name.as_bytes();
         let text: &[&[u8]] =
             &[b"option '", name, b"': ", kind, from.as_bytes(), b" adjusted to ", to.as_bytes(), b"."];
-        self.talk.local(Level::Warning, text);
+        self.diagnostics.program_message(MessageLevel::Warning, text);
     }
 
-    fn not_a_number(&mut self, spec: &Spec, number: Number, text: &[u8], why: NotANumber) {
+    fn report_number_error(&mut self, spec: &OptionEntry, number: NumberKind, text: &[u8], why: NumberError) {
         let name = spec.name.as_bytes();
         match (why, number) {
-            (NotANumber::Suffix(byte), _) => {
+            (NumberError::UnknownSuffix(byte), _) => {
                 let parts: &[&[u8]] = &[
                     b"Unknown suffix '",
                     &[byte],
@@ -442,36 +493,40 @@ impl<H: Heed> Parser<'_, '_, H> {
                     text,
                     b"').",
                 ];
-                self.talk.local(Level::Error, parts);
+                self.diagnostics.program_message(MessageLevel::Error, parts);
             }
-            (NotANumber::Range, Number::Signed(_)) => {
-                self.talk.local(Level::Error, &[b"Incorrect integer value: '", text, b"'."]);
+            (NumberError::OutOfRange, NumberKind::Signed(_)) => {
+                self.diagnostics
+                    .program_message(MessageLevel::Error, &[b"Incorrect integer value: '", text, b"'."]);
             }
-            (NotANumber::Range, Number::Unsigned(..)) => {
-                self.talk.local(Level::Error, &[b"Incorrect unsigned integer value: '", text, b"'."]);
+            (NumberError::OutOfRange, NumberKind::Unsigned(..)) => {
+                self.diagnostics.program_message(
+                    MessageLevel::Error,
+                    &[b"Incorrect unsigned integer value: '", text, b"'."],
+                );
             }
         }
     }
 
     /// Prints an error with the program's name twice, as MySQL does.
-    fn complain(&mut self, text: &[&[u8]]) {
-        let program = self.talk.program().to_vec();
+    fn report_error(&mut self, text: &[&[u8]]) {
+        let program = self.diagnostics.program().to_vec();
         let text = text.concat();
-        self.talk.local(Level::Error, &[&program, b": ", &text]);
+        self.diagnostics.program_message(MessageLevel::Error, &[&program, b": ", &text]);
     }
 }
 
 /// An option name that may have prefixes.
-struct Prefixed<'w> {
+struct PrefixedName<'w> {
     name: &'w [u8],
-    argument: Argument<'w>,
+    argument: OptionArgument<'w>,
     loose: bool,
 }
 
 /// In MySQL's order of search.
 const PREFIXES: [&str; 5] = ["skip", "disable", "enable", "maximum", "loose"];
 
-impl Prefixed<'_> {
+impl PrefixedName<'_> {
     /// Removes one prefix.
     fn strip(&mut self) -> Option<&'static str> {
         let prefix = PREFIXES.into_iter().find(|prefix| {
@@ -484,13 +539,13 @@ impl Prefixed<'_> {
     }
 
     /// Changes the argument for the last prefix. Two negations cancel each other.
-    fn apply(&mut self, prefix: &str, given: Argument<'_>) {
-        let zero = given == Argument::Text(b"0");
+    fn apply(&mut self, prefix: &str, given: OptionArgument<'_>) {
+        let zero = given == OptionArgument::Text(b"0");
         self.argument = match prefix {
-            "skip" | "disable" if zero => Argument::Enabled,
-            "skip" | "disable" => Argument::Disabled,
-            "enable" if zero => Argument::Disabled,
-            "enable" => Argument::Enabled,
+            "skip" | "disable" if zero => OptionArgument::Enabled,
+            "skip" | "disable" => OptionArgument::Disabled,
+            "enable" if zero => OptionArgument::Disabled,
+            "enable" => OptionArgument::Enabled,
             _ => return,
         };
     }

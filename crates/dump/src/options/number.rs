@@ -2,16 +2,16 @@
 
 /// Kind and limits of a numeric option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Number {
+pub(crate) enum NumberKind {
     /// May be negative.
-    Signed(Limits<i64>),
+    Signed(NumberLimits<i64>),
     /// Not negative. Rounded down to a multiple of the second value, if that is above 1.
-    Unsigned(Limits<u64>, u64),
+    Unsigned(NumberLimits<u64>, u64),
 }
 
 /// Limits of a numeric option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits<T> {
+pub(crate) struct NumberLimits<T> {
     pub(crate) default: T,
     pub(crate) min: T,
     /// Maximum; 0 for none.
@@ -22,23 +22,23 @@ pub(crate) struct Limits<T> {
 
 /// A number within the limits, and whether they changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limited<T> {
+pub(crate) struct LimitedNumber<T> {
     pub(crate) value: T,
     pub(crate) adjusted: bool,
 }
 
 /// Error of parsing a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotANumber {
+pub(crate) enum NumberError {
     /// The first byte that is neither digit nor unit.
-    Suffix(u8),
+    UnknownSuffix(u8),
     /// The number exceeds 64 bits.
-    Range,
+    OutOfRange,
 }
 
-impl Limits<i64> {
+impl NumberLimits<i64> {
     /// Moves a value into the limits.
-    pub(crate) fn limit(&self, given: i64) -> Limited<i64> {
+    pub(crate) fn clamp(&self, given: i64) -> LimitedNumber<i64> {
         let mut value = given;
         if value > 0 && self.max != 0 && value > self.max {
             value = self.max;
@@ -49,13 +49,13 @@ impl Limits<i64> {
             value = self.min;
             adjusted |= given < self.min;
         }
-        Limited { value, adjusted }
+        LimitedNumber { value, adjusted }
     }
 }
 
-impl Limits<u64> {
+impl NumberLimits<u64> {
     /// Moves a value into the limits and down to a multiple of `block`.
-    pub(crate) fn limit(&self, given: u64, block: u64) -> Limited<u64> {
+    pub(crate) fn clamp(&self, given: u64, block: u64) -> LimitedNumber<u64> {
         let mut value = given;
         if self.max != 0 && value > self.max {
             value = self.max;
@@ -69,7 +69,7 @@ impl Limits<u64> {
             value = self.min;
             adjusted |= given < self.min;
         }
-        Limited { value, adjusted }
+        LimitedNumber { value, adjusted }
     }
 }
 
@@ -79,22 +79,22 @@ pub(crate) fn is_negative(text: &[u8]) -> bool {
 }
 
 /// Parses digits and a unit.
-pub(crate) fn parse_unsigned(text: &[u8]) -> Result<u64, NotANumber> {
+pub(crate) fn parse_unsigned(text: &[u8]) -> Result<u64, NumberError> {
     let (_, magnitude, rest) = scan(text);
-    let value = magnitude.ok_or(NotANumber::Range)?;
+    let value = magnitude.ok_or(NumberError::OutOfRange)?;
     scale(value, rest)
 }
 
 /// Parses a sign, digits and a unit.
-pub(crate) fn parse_signed(text: &[u8]) -> Result<i64, NotANumber> {
+pub(crate) fn parse_signed(text: &[u8]) -> Result<i64, NumberError> {
     let (negative, magnitude, rest) = scan(text);
     let most = if negative { 1 << 63 } else { (1 << 63) - 1 };
-    let value = magnitude.filter(|value| *value <= most).ok_or(NotANumber::Range)?;
+    let value = magnitude.filter(|value| *value <= most).ok_or(NumberError::OutOfRange)?;
     let value = scale(value, rest)?;
     match (negative, value) {
         (true, value) if value <= 1 << 63 => Ok(value.wrapping_neg().cast_signed()),
         (false, value) if value < 1 << 63 => Ok(value.cast_signed()),
-        _ => Err(NotANumber::Range),
+        _ => Err(NumberError::OutOfRange),
     }
 }
 
@@ -122,7 +122,7 @@ fn scan(text: &[u8]) -> (bool, Option<u64>, &[u8]) {
     (negative, value, rest)
 }
 
-fn scale(value: u64, rest: &[u8]) -> Result<u64, NotANumber> {
+fn scale(value: u64, rest: &[u8]) -> Result<u64, NumberError> {
     let Some(unit) = rest.first() else { return Ok(value) };
     let shift = match unit.to_ascii_lowercase() {
         b'k' => 10,
@@ -131,17 +131,17 @@ fn scale(value: u64, rest: &[u8]) -> Result<u64, NotANumber> {
         b't' => 40,
         b'p' => 50,
         b'e' => 60,
-        _ => return Err(NotANumber::Suffix(*unit)),
+        _ => return Err(NumberError::UnknownSuffix(*unit)),
     };
     match value << shift >> shift == value {
         true => Ok(value << shift),
-        false => Err(NotANumber::Range),
+        false => Err(NumberError::OutOfRange),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, NotANumber, parse_signed, parse_unsigned};
+    use super::{NumberError, NumberLimits, parse_signed, parse_unsigned};
 
     #[test]
     fn units_and_ranges() {
@@ -150,11 +150,11 @@ mod tests {
         check("5k", Ok(5120));
         check("5Kzzz", Ok(5120));
         check("1E", Ok(1 << 60));
-        check("16E", Err(NotANumber::Range));
+        check("16E", Err(NumberError::OutOfRange));
         check("18446744073709551615", Ok(u64::MAX));
-        check("18446744073709551616", Err(NotANumber::Range));
-        check("abc", Err(NotANumber::Suffix(b'a')));
-        check("1z", Err(NotANumber::Suffix(b'z')));
+        check("18446744073709551616", Err(NumberError::OutOfRange));
+        check("abc", Err(NumberError::UnknownSuffix(b'a')));
+        check("1z", Err(NumberError::UnknownSuffix(b'z')));
     }
 
     #[test]
@@ -162,21 +162,21 @@ mod tests {
         let check = |text: &str, wanted| assert_eq!(parse_signed(text.as_bytes()), wanted, "{text}");
         check("-12", Ok(-12));
         check("-1k", Ok(-1024));
-        check("9223372036854775808", Err(NotANumber::Range));
+        check("9223372036854775808", Err(NumberError::OutOfRange));
         check("-9223372036854775808", Ok(i64::MIN));
     }
 
     #[test]
     fn limits() {
-        let check = |limits: Limits<u64>, block, given, wanted| {
-            let found = limits.limit(given, block);
+        let check = |limits: NumberLimits<u64>, block, given, wanted| {
+            let found = limits.clamp(given, block);
             assert_eq!((found.value, found.adjusted), wanted, "{given}");
         };
-        let bits = Limits { default: 32, min: 7, max: 32, type_max: u64::from(u32::MAX) };
+        let bits = NumberLimits { default: 32, min: 7, max: 32, type_max: u64::from(u32::MAX) };
         check(bits, 0, 50, (32, true));
         check(bits, 0, 0, (7, true));
         check(bits, 0, 9, (9, false));
-        let size = Limits { default: 0, min: 256, max: u64::MAX, type_max: u64::MAX };
+        let size = NumberLimits { default: 0, min: 256, max: u64::MAX, type_max: u64::MAX };
         check(size, 256, 300, (256, false));
         check(size, 256, 100, (256, true));
     }

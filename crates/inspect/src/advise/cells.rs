@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// A stretch of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cell {
+pub(crate) struct SampleCell {
     /// Index of the log.
     pub(crate) source: usize,
     /// Start of the cell, in bytes from the start of the log.
@@ -21,13 +21,13 @@ pub(crate) struct Cell {
 
 /// All cells of some logs.
 #[derive(Clone, Debug)]
-pub(crate) struct Cells {
+pub(crate) struct CellGrid {
     /// For each log: its bytes, the width of its cells, and the number of cells before it.
     logs: Vec<(Range<u64>, u64, u64)>,
     count: u64,
 }
 
-impl Cells {
+impl CellGrid {
     /// Cuts logs into cells. Each log has the range of its events and the width of its cells.
     pub(crate) fn new(logs: impl IntoIterator<Item = (Range<u64>, u64)>) -> Self {
         let mut count = 0;
@@ -46,7 +46,7 @@ impl Cells {
     }
 
     /// Returns each cell once. Any first few are evenly spread.
-    pub(crate) fn spread(&self, seed: u64) -> impl Iterator<Item = Cell> + '_ {
+    pub(crate) fn spread(&self, seed: u64) -> impl Iterator<Item = SampleCell> + '_ {
         let step = step(self.count);
         let start = if self.count == 0 { 0 } else { scramble(seed) % self.count };
         let index = move |number: u64| {
@@ -55,11 +55,11 @@ impl Cells {
         (0..self.count).filter_map(move |number| self.get(index(number) as u64))
     }
 
-    fn get(&self, index: u64) -> Option<Cell> {
+    fn get(&self, index: u64) -> Option<SampleCell> {
         let source = self.logs.partition_point(|(_, _, before)| *before <= index).checked_sub(1)?;
         let (bytes, width, before) = &self.logs[source];
         let start = bytes.start + (index - before) * width;
-        Some(Cell { source, start, end: start.saturating_add(*width).min(bytes.end) })
+        Some(SampleCell { source, start, end: start.saturating_add(*width).min(bytes.end) })
     }
 }
 
@@ -89,13 +89,13 @@ pub(crate) const fn scramble(seed: u64) -> u64 {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{Cell, Cells};
+    use super::{CellGrid, SampleCell};
 
     fn check(sizes: &[u64], width: u64, wanted: u64) {
-        let cells = Cells::new(sizes.iter().map(|size| (4..4 + size, width)));
+        let cells = CellGrid::new(sizes.iter().map(|size| (4..4 + size, width)));
         assert_eq!(cells.count(), wanted);
         for seed in 0..5 {
-            let all: Vec<Cell> = cells.spread(seed).collect();
+            let all: Vec<SampleCell> = cells.spread(seed).collect();
             assert_eq!(all.len() as u64, wanted);
             let distinct: HashSet<_> = all.iter().map(|cell| (cell.source, cell.start)).collect();
             assert_eq!(distinct.len() as u64, wanted, "each once: {sizes:?}");
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_first_few_lie_everywhere() {
-        let cells = Cells::new([(0..1_000_000, 100)]);
+        let cells = CellGrid::new([(0..1_000_000, 100)]);
         for seed in 0..20 {
             let mut tenths = [0; 10];
             cells.spread(seed).take(50).for_each(|cell| tenths[(cell.start / 100_000) as usize] += 1);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn huge_logs_have_cells_too() {
-        let cells = Cells::new([(4..1 << 50, 1 << 18)]);
+        let cells = CellGrid::new([(4..1 << 50, 1 << 18)]);
         assert_eq!(cells.spread(1).take(1000).map(|cell| cell.start).collect::<HashSet<_>>().len(), 1000);
     }
 }

@@ -1,13 +1,13 @@
 //! Estimates the whole from a sample, with a confidence interval.
 
-use super::report::Estimate;
+use super::report::IntervalEstimate;
 
 /// Confidence level of the intervals.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
 /// Sums over the measured stretches: of their bytes in the log (`x`) and of the figure to estimate (`y`).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pairs {
+pub(crate) struct RatioSums {
     count: u64,
     x: f64,
     y: f64,
@@ -18,14 +18,14 @@ pub(crate) struct Pairs {
 
 /// The whole that a sample was drawn from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whole {
+pub(crate) struct Population {
     /// All bytes in the logs.
     pub(crate) x: f64,
     /// Number of all stretches; `None` if all were measured.
     pub(crate) stretches: Option<u64>,
 }
 
-impl Pairs {
+impl RatioSums {
     pub(crate) fn add(&mut self, x: f64, y: f64) {
         self.count += 1;
         self.x += x;
@@ -37,16 +37,16 @@ impl Pairs {
 
     /// Estimates `y` of the whole: a ratio estimate, with its interval by linearization (Cochran, Sampling Techniques,
     /// 6.4). The stretches count as drawn at random without replacement.
-    pub(crate) fn estimate(&self, whole: Whole) -> Estimate {
-        let Some(stretches) = whole.stretches else { return Estimate::exact(self.y.round() as u64) };
+    pub(crate) fn estimate(&self, whole: Population) -> IntervalEstimate {
+        let Some(stretches) = whole.stretches else { return IntervalEstimate::exact(self.y.round() as u64) };
         if self.x <= 0.0 || self.count == 0 {
-            return Estimate { value: 0, low: 0, high: whole.x.round() as u64 };
+            return IntervalEstimate { value: 0, low: 0, high: whole.x.round() as u64 };
         }
         let ratio = self.y / self.x;
         let value = ratio * whole.x;
         let half = self.half_width(ratio, stretches) * whole.x;
         let bound = |value: f64| value.max(0.0).round() as u64;
-        Estimate { value: bound(value), low: bound(value - half), high: bound(value + half) }
+        IntervalEstimate { value: bound(value), low: bound(value - half), high: bound(value + half) }
     }
 
     /// Returns half the width of the ratio's interval.
@@ -75,30 +75,30 @@ fn student(freedom: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pairs, Whole};
-    use crate::advise::report::Estimate;
+    use super::{Population, RatioSums};
+    use crate::advise::report::IntervalEstimate;
 
     #[test]
-    fn what_was_measured_whole_is_exact() {
-        let mut pairs = Pairs::default();
+    fn full_measurements_are_exact() {
+        let mut pairs = RatioSums::default();
         pairs.add(10.0, 4.0);
         pairs.add(20.0, 9.0);
-        assert_eq!(pairs.estimate(Whole { x: 30.0, stretches: None }), Estimate::exact(13));
+        assert_eq!(pairs.estimate(Population { x: 30.0, stretches: None }), IntervalEstimate::exact(13));
     }
 
     #[test]
-    fn what_is_the_same_everywhere_is_sure() {
-        let mut pairs = Pairs::default();
+    fn uniform_samples_are_exact() {
+        let mut pairs = RatioSums::default();
         (1..20).for_each(|n| pairs.add(f64::from(n), f64::from(n) / 2.0));
-        let found = pairs.estimate(Whole { x: 1000.0, stretches: Some(100) });
-        assert_eq!(found, Estimate::exact(500));
+        let found = pairs.estimate(Population { x: 1000.0, stretches: Some(100) });
+        assert_eq!(found, IntervalEstimate::exact(500));
     }
 
     #[test]
-    fn one_stretch_tells_little() {
-        let mut pairs = Pairs::default();
+    fn one_stretch_gives_a_wide_interval() {
+        let mut pairs = RatioSums::default();
         pairs.add(10.0, 4.0);
-        let found = pairs.estimate(Whole { x: 100.0, stretches: Some(10) });
+        let found = pairs.estimate(Population { x: 100.0, stretches: Some(10) });
         assert_eq!((found.value, found.low), (40, 0));
         assert!(found.high >= 100);
     }
@@ -121,14 +121,14 @@ mod tests {
         let truth: f64 = population.iter().map(|pair| pair.1).sum();
         let mut hits = 0;
         for _ in 0..500 {
-            let mut pairs = Pairs::default();
+            let mut pairs = RatioSums::default();
             let start = (random() * 2000.0) as usize;
             let step = 2 * (random() * 900.0) as usize + 7;
             for index in 0..60 {
                 let (x, y) = population[(start + index * step) % population.len()];
                 pairs.add(x, y);
             }
-            let found = pairs.estimate(Whole { x, stretches: Some(2000) });
+            let found = pairs.estimate(Population { x, stretches: Some(2000) });
             hits += usize::from((found.low..=found.high).contains(&(truth as u64)));
         }
         assert!((450..=495).contains(&hits), "{hits} of 500");

@@ -8,20 +8,20 @@
 //! A transaction is compressed as a server does it, with reused contexts, at all levels in turn. Sizes are those of
 //! whole log files as `bintide compress --like-server` writes them.
 
-mod build;
+mod alternatives;
 mod cells;
-mod clock;
-mod compare;
-mod cut;
+mod cpu_time;
 mod estimate;
-mod histogram;
-mod known;
-mod measure;
+mod latency_histogram;
+mod level_bench;
+mod level_probe;
+mod measured_transactions;
+mod measurement_plan;
 mod network;
-mod plan;
-mod probe;
+mod pieces;
 mod record;
 mod report;
+mod report_builder;
 mod rules;
 mod run;
 mod span;
@@ -33,29 +33,29 @@ mod work;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use binlog::Level;
+use binlog::ZstdLevel;
 use logs::LogReader;
 
-pub use plan::{Plan, Sizes};
+pub use measurement_plan::{MeasurementPlan, MemoryLimits};
 pub use report::{
-    Advice, Connection, DictionaryReport, Estimate, FoundReport, Latency, LevelMatches, LevelReport,
-    LevelSetting, LogReport, MachineReport, NetworkReport, NetworkWay, RefusedReport, Report, SampleReport,
-    ServerReport, SizeAtLevel, SizeReport, StoppedBy, TableAtLevel, TableReport, TimeBucket, TimeReport,
-    Totals, Verdict, WholeFileReport,
+    AdviceVerdict, AdviseReport, AdviseTotals, CommitLatency, CompressionAdvice, ConnectionCompression,
+    DictionaryReport, FoundReport, IntervalEstimate, LevelMatches, LevelReport, LevelSetting, MachineReport,
+    MeasuredLog, NetworkReport, NetworkWay, RefusedReport, SampleReport, ServerReport, SizeAtLevel,
+    SizeReport, StoppedBy, TableAtLevel, TableReport, TimeBucket, TimeReport, WholeFileReport,
 };
 pub use run::advise;
 
 /// A log that can be opened any number of times.
-pub struct Source<'s> {
+pub struct LogSource<'s> {
     /// The name as given by the user.
     pub name: String,
     /// The file's size, in bytes.
     pub bytes: u64,
     /// Opens the log.
-    pub open: Box<dyn Fn() -> Result<LogReader, logs::Error> + Send + Sync + 's>,
+    pub open: Box<dyn Fn() -> Result<LogReader, logs::LogError> + Send + Sync + 's>,
 }
 
-impl std::fmt::Debug for Source<'_> {
+impl std::fmt::Debug for LogSource<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, bytes, .. } = self;
         out.debug_struct("Source").field("name", name).field("bytes", bytes).finish_non_exhaustive()
@@ -64,22 +64,22 @@ impl std::fmt::Debug for Source<'_> {
 
 /// Settings of one measurement.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AdviseSettings {
     /// Levels to measure, in the order of the report; at least one.
-    pub levels: Vec<Level>,
+    pub levels: Vec<ZstdLevel>,
     /// Part of the logs to measure.
-    pub extent: Extent,
+    pub extent: MeasureExtent,
     /// Seed of the random places. The same seed gives the same places.
     pub seed: u64,
     /// Number of threads.
     pub workers: NonZeroUsize,
     /// Memory limits of the threads.
-    pub sizes: Sizes,
+    pub sizes: MemoryLimits,
 }
 
 /// Part of the logs to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum MeasureExtent {
     /// Everything.
     All,
     /// Stretches at random places, until a limit is reached; everything without limits.

@@ -9,7 +9,7 @@ use binlog::CompressError;
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use zstd_safe::CCtx;
 
-use super::clock::CpuTime;
+use super::cpu_time::CpuTime;
 
 /// Bytes in front of an event: packet length, sequence number, status byte.
 const PACKET_HEAD: usize = 4 + 1;
@@ -31,7 +31,7 @@ pub(crate) const ZSTD_LEVEL: u8 = 3;
 
 /// Bytes sent, and nanoseconds to compress them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SentBytes {
     pub(crate) uncompressed: u64,
     pub(crate) zlib: u64,
     pub(crate) zlib_ns: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
     pub(crate) zstd_ns: u64,
 }
 
-impl Sent {
+impl SentBytes {
     pub(crate) fn add(&mut self, other: &Self) {
         self.uncompressed += other.uncompressed;
         self.zlib += other.zlib;
@@ -49,7 +49,7 @@ impl Sent {
     }
 }
 
-impl Sent {
+impl SentBytes {
     /// Extrapolates from `measured` bytes to `whole` bytes.
     pub(crate) fn scaled(&self, whole: u64, measured: u64) -> Self {
         if measured == 0 || measured == whole {
@@ -70,17 +70,17 @@ impl Sent {
 }
 
 /// Simulated connection, uncompressed and with each compression algorithm.
-pub(crate) struct Wire {
+pub(crate) struct SimulatedConnection {
     zstd: CCtx<'static>,
     waiting: Vec<u8>,
     out: Vec<u8>,
-    sent: Sent,
+    sent: SentBytes,
 }
 
-impl Wire {
+impl SimulatedConnection {
     pub(crate) fn new() -> Result<Self, CompressError> {
         let zstd = CCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
-        Ok(Self { zstd, waiting: Vec::new(), out: Vec::new(), sent: Sent::default() })
+        Ok(Self { zstd, waiting: Vec::new(), out: Vec::new(), sent: SentBytes::default() })
     }
 
     /// Appends an event to the buffer, given in parts.
@@ -113,7 +113,7 @@ impl Wire {
     }
 
     /// Takes the sums since the last call.
-    pub(crate) fn take(&mut self) -> Sent {
+    pub(crate) fn take(&mut self) -> SentBytes {
         std::mem::take(&mut self.sent)
     }
 
@@ -142,10 +142,10 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use super::Wire;
+    use super::SimulatedConnection;
 
     fn check(events: &[usize], uncompressed: u64, zlib: std::ops::RangeInclusive<u64>) {
-        let mut wire = Wire::new().expect("memory");
+        let mut wire = SimulatedConnection::new().expect("memory");
         events.iter().for_each(|size| wire.put(&[&vec![7; *size]]));
         wire.flush();
         let sent = wire.take();

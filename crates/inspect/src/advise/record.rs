@@ -2,35 +2,35 @@
 
 use std::ops::Range;
 
-use binlog::Refusal;
+use binlog::CompressionRefusal;
 
-use super::measure::{Made, Taken};
-use super::network::Sent;
-use super::tables::Name;
+use super::level_bench::{LevelCost, LevelResult};
+use super::network::SentBytes;
+use super::tables::QualifiedTable;
 
 /// Measurements of consecutive transactions of one log.
 #[derive(Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct MeasuredPart {
     /// Index of the log.
     pub(crate) source: usize,
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<TransactionRecord>,
     /// Number of measured records.
     pub(crate) measured: usize,
     /// By measured record and level: the result for its payload.
-    pub(crate) made: Vec<Made>,
+    pub(crate) made: Vec<LevelResult>,
     /// By measured record and level: its bytes in the log.
     pub(crate) after: Vec<u64>,
     /// Tables of the records, as numbers, and their bytes.
     pub(crate) tables: Vec<(u32, u64)>,
     /// Names of the tables, by number.
-    pub(crate) names: Vec<Name>,
+    pub(crate) names: Vec<QualifiedTable>,
     /// Sums by level.
-    pub(crate) taken: Vec<Taken>,
-    pub(crate) network: Network,
+    pub(crate) taken: Vec<LevelCost>,
+    pub(crate) network: NetworkTraffic,
     /// Payloads for training and measuring a dictionary.
     pub(crate) samples: Vec<Vec<u8>>,
     /// A payload of the log, to find its level.
-    pub(crate) probe: Option<Probe>,
+    pub(crate) probe: Option<PayloadProbe>,
     /// True if a stretch ends here.
     pub(crate) is_end: bool,
     /// Bytes of the log that are done with this part.
@@ -39,8 +39,8 @@ pub(crate) struct Part {
 
 /// A transaction, or the events between two.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
-    pub(crate) kind: Kind,
+pub(crate) struct TransactionRecord {
+    pub(crate) kind: RecordKind,
     /// Its start in the log; 0 if not needed.
     pub(crate) start: u64,
     /// Its bytes in the log.
@@ -52,8 +52,8 @@ pub(crate) struct Record {
     /// Time of its commit, in microseconds since 1970.
     pub(crate) commit_us: u64,
     /// Its share in the current cell.
-    pub(crate) share: Share,
-    /// Its range in [`Part::tables`].
+    pub(crate) share: CellShare,
+    /// Its range in [`MeasuredPart::tables`].
     pub(crate) tables: Range<usize>,
     /// True if only its front was measured.
     pub(crate) is_cut: bool,
@@ -61,11 +61,11 @@ pub(crate) struct Record {
 
 /// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     /// Events between transactions.
     Between,
     /// A transaction that cannot be compressed.
-    Refused(Refusal),
+    Refused(CompressionRefusal),
     /// A transaction that was measured.
     Measured {
         /// Its number among the measured records of its part.
@@ -77,7 +77,7 @@ pub(crate) enum Kind {
 
 /// A range of a transaction's bytes in the log, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct CellShare {
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) of: u64,
@@ -85,27 +85,27 @@ pub(crate) struct Share {
 
 /// Network traffic of some of the transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Network {
+pub(crate) struct NetworkTraffic {
     /// Their bytes in the log.
     pub(crate) now: u64,
     /// Traffic with plain transactions.
-    pub(crate) plain: Sent,
+    pub(crate) plain: SentBytes,
     /// Traffic with transactions compressed at the base level.
-    pub(crate) compressed: Sent,
+    pub(crate) compressed: SentBytes,
 }
 
 /// A payload of a log.
 #[derive(Clone, Debug)]
-pub(crate) struct Probe {
+pub(crate) struct PayloadProbe {
     pub(crate) inner: Vec<u8>,
     pub(crate) frame: Vec<u8>,
 }
 
-impl Record {
+impl TransactionRecord {
     /// Creates a record of bytes that are not compressed.
-    pub(crate) const fn plain(now: u64, share: Share) -> Self {
+    pub(crate) const fn plain(now: u64, share: CellShare) -> Self {
         Self {
-            kind: Kind::Between,
+            kind: RecordKind::Between,
             start: 0,
             now,
             plain: now,
@@ -118,7 +118,7 @@ impl Record {
     }
 }
 
-impl Share {
+impl CellShare {
     pub(crate) const fn whole(of: u64) -> Self {
         Self { from: 0, to: of, of }
     }
@@ -141,10 +141,10 @@ impl Share {
     }
 }
 
-impl Network {
+impl NetworkTraffic {
     /// Returns the part in this share.
-    pub(crate) fn part(&self, share: Share) -> Self {
-        let part = |sent: &Sent| Sent {
+    pub(crate) fn part(&self, share: CellShare) -> Self {
+        let part = |sent: &SentBytes| SentBytes {
             uncompressed: share.part(sent.uncompressed),
             zlib: share.part(sent.zlib),
             zlib_ns: share.part(sent.zlib_ns),
@@ -163,17 +163,17 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
-    use super::Share;
+    use super::CellShare;
 
     #[test]
     fn shares_make_up_the_whole() {
         for of in [1, 7, 100, 12_345] {
             for whole in [0, 1, 99, 1 << 40] {
                 let cuts = [0, of / 3, of / 2, of];
-                let parts = cuts.windows(2).map(|cut| Share { from: cut[0], to: cut[1], of }.part(whole));
+                let parts = cuts.windows(2).map(|cut| CellShare { from: cut[0], to: cut[1], of }.part(whole));
                 assert_eq!(parts.sum::<u64>(), whole);
             }
         }
-        assert_eq!(Share::whole(0).part(5), 5);
+        assert_eq!(CellShare::whole(0).part(5), 5);
     }
 }

@@ -4,19 +4,19 @@
 //! for single commits, in microseconds. A gigabyte has 10⁹ bytes, a day 86,400 seconds. Shares are fractions of one:
 //! 0.6 is 60 %. Unknown values are `null`, and lists that do not apply are empty.
 
-use binlog::Refusal;
+use binlog::CompressionRefusal;
 use serde::Serialize;
 
-use crate::stats::Span;
+use crate::stats::CommitSpan;
 
 /// Report of what compressing transactions would do to logs.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct AdviseReport {
     /// Advice in words.
-    pub advice: Advice,
+    pub advice: CompressionAdvice,
     /// Each log, in the order given.
-    pub logs: Vec<LogReport>,
+    pub logs: Vec<MeasuredLog>,
     /// Compression features of the servers that wrote the logs.
     pub server: ServerReport,
     /// Part of the logs that was measured.
@@ -24,9 +24,9 @@ pub struct Report {
     /// Machine that measured.
     pub machine: MachineReport,
     /// First and last commit.
-    pub span: Option<Span>,
+    pub span: Option<CommitSpan>,
     /// Figures of all logs together, as they are now.
-    pub totals: Totals,
+    pub totals: AdviseTotals,
     /// Figures by level, in the order asked for.
     pub levels: Vec<LevelReport>,
     /// Transactions by size before compression, from the first class with transactions to the last.
@@ -49,7 +49,7 @@ pub struct Report {
 
 /// An estimate with its interval of 95 % confidence. If everything was measured, all three values are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Estimate {
+pub struct IntervalEstimate {
     /// Most likely value.
     pub value: u64,
     /// Lower end of the interval.
@@ -60,9 +60,9 @@ pub struct Estimate {
 
 /// Advice in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Advice {
+pub struct CompressionAdvice {
     /// The advice as one value.
-    pub verdict: Verdict,
+    pub verdict: AdviceVerdict,
     /// The level to set or keep.
     pub level: Option<u8>,
     /// The advice in one sentence.
@@ -77,7 +77,7 @@ pub struct Advice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum AdviceVerdict {
     /// Turn compression on.
     SwitchOn,
     /// Leave compression off: it saves too little.
@@ -99,7 +99,7 @@ pub enum Verdict {
 
 /// One log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LogReport {
+pub struct MeasuredLog {
     /// The name as given by the user.
     pub name: String,
     /// Size of the file in bytes.
@@ -186,17 +186,17 @@ pub struct MachineReport {
 
 /// Figures of all logs together, as they are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Totals {
+pub struct AdviseTotals {
     /// Bytes of the log files.
     pub bytes: u64,
     /// Bytes of the log files if no transaction were compressed.
-    pub bytes_plain: Estimate,
+    pub bytes_plain: IntervalEstimate,
     /// Number of transactions.
-    pub transactions: Estimate,
+    pub transactions: IntervalEstimate,
     /// Bytes of eligible transactions before compression: those that are or could be compressed.
-    pub eligible_bytes: Estimate,
+    pub eligible_bytes: IntervalEstimate,
     /// Number of eligible transactions.
-    pub eligible_transactions: Estimate,
+    pub eligible_transactions: IntervalEstimate,
     /// Seconds from the first to the last commit of each log, together. Overlaps of logs count once, gaps between logs
     /// do not count.
     pub covered_s: f64,
@@ -212,7 +212,7 @@ pub struct LevelReport {
     /// True if the server that wrote the logs would compress at this level; `None` if unknown.
     pub is_honoured: Option<bool>,
     /// Bytes of the log files at this level: compressed transactions, plain ones, and all other events.
-    pub bytes: Estimate,
+    pub bytes: IntervalEstimate,
     /// Share of the plain logs' bytes that is saved; negative if they grow.
     pub saved_share: f64,
     /// Plain bytes divided by compressed bytes, of whole log files.
@@ -238,7 +238,7 @@ pub struct LevelReport {
     /// Seconds of one core per day to decompress, on each replica.
     pub decompress_s_per_day: Option<f64>,
     /// Time added to commits.
-    pub latency: Latency,
+    pub latency: CommitLatency,
     /// Largest zstd context that a measured transaction needed, in bytes. A session keeps its context.
     pub memory_bytes: u64,
     /// Largest zstd context at this level, in bytes.
@@ -255,7 +255,7 @@ pub struct LevelReport {
 
 /// Time added to commits, in microseconds: the time to compress a transaction with a reused context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Latency {
+pub struct CommitLatency {
     /// Number of measured transactions.
     pub transactions: u64,
     /// Median.
@@ -275,7 +275,7 @@ pub struct SizeReport {
     pub transactions: u64,
     /// Their bytes before compression, with GTID events and checksums.
     pub bytes: u64,
-    /// Effects of each level, in the order of [`Report::levels`].
+    /// Effects of each level, in the order of [`AdviseReport::levels`].
     pub levels: Vec<SizeAtLevel>,
 }
 
@@ -289,7 +289,7 @@ pub struct SizeAtLevel {
     /// Share that is saved; negative if they grow.
     pub saved_share: f64,
     /// Time added to their commits.
-    pub latency: Latency,
+    pub latency: CommitLatency,
 }
 
 /// Effects on one table. The savings of a transaction are divided among its tables by the bytes of their events.
@@ -303,7 +303,7 @@ pub struct TableReport {
     pub transactions: u64,
     /// Bytes of the table in them before compression, with its share of BEGIN, COMMIT and GTID event.
     pub bytes: u64,
-    /// Effects of each level, in the order of [`Report::levels`].
+    /// Effects of each level, in the order of [`AdviseReport::levels`].
     pub levels: Vec<TableAtLevel>,
 }
 
@@ -322,7 +322,7 @@ pub struct TableAtLevel {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RefusedReport {
     /// The reason.
-    pub reason: Refusal,
+    pub reason: CompressionRefusal,
     /// The reason in words.
     pub words: String,
     /// Number of transactions.
@@ -349,7 +349,7 @@ pub struct TimeReport {
 pub struct TimeBucket {
     /// Bytes before compression.
     pub bytes_plain: u64,
-    /// Bytes at each level, in the order of [`Report::levels`].
+    /// Bytes at each level, in the order of [`AdviseReport::levels`].
     pub bytes: Vec<u64>,
 }
 
@@ -386,7 +386,7 @@ pub struct WholeFileReport {
     /// zstd's level.
     pub level: u8,
     /// Bytes of all compressed files.
-    pub bytes: Estimate,
+    pub bytes: IntervalEstimate,
     /// Bytes of the files now, divided by compressed bytes.
     pub ratio: f64,
     /// Share of the files' bytes that is saved.
@@ -427,7 +427,7 @@ pub struct NetworkWay {
     /// Level of the transactions in the log; `None` if they are plain.
     pub transactions: Option<u8>,
     /// Compression of the replica's connection.
-    pub connection: Connection,
+    pub connection: ConnectionCompression,
     /// Bytes sent for all logs, with packet headers.
     pub bytes: u64,
     /// Bytes sent per day.
@@ -441,7 +441,7 @@ pub struct NetworkWay {
 /// Compression of a replica's connection (`SOURCE_COMPRESSION_ALGORITHMS`, `SOURCE_ZSTD_COMPRESSION_LEVEL`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "algorithm", content = "level")]
-pub enum Connection {
+pub enum ConnectionCompression {
     /// No compression.
     Uncompressed,
     /// zlib at this level.
@@ -450,7 +450,7 @@ pub enum Connection {
     Zstd(u8),
 }
 
-impl Estimate {
+impl IntervalEstimate {
     /// Returns a measured value, without an interval.
     pub const fn exact(value: u64) -> Self {
         Self { value, low: value, high: value }

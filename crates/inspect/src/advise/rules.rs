@@ -1,15 +1,15 @@
 //! Derives advice from the figures. The rules are one table, and the first rule that holds decides.
 
-use super::report::{Advice, LevelReport, LevelSetting, Report, Verdict};
+use super::report::{AdviceVerdict, AdviseReport, CompressionAdvice, LevelReport, LevelSetting};
 
 /// Minimum share saved to advise compression.
-const WORTH: f64 = 0.10;
+const SAVING_MIN: f64 = 0.10;
 
 /// Minimum share of eligible bytes. Below it, there is nothing to gain.
 const ELIGIBLE_MIN: f64 = 0.05;
 
 /// Minimum share of bytes that are compressed already, to count compression as on.
-const ON_MIN: f64 = 0.5;
+const COMPRESSED_MIN: f64 = 0.5;
 
 /// Minimum share of the plain logs that a higher level has to save in addition …
 const STEP_GAIN: f64 = 0.04;
@@ -31,14 +31,14 @@ const P99_MAX_US: f64 = 20_000.0;
 
 /// Facts that the advice depends on.
 #[derive(Clone, Debug, Default)]
-struct Facts<'r> {
+struct AdviceFacts<'r> {
     can_compress: bool,
     setting: LevelSetting,
     transactions: u64,
     /// Share of the plain logs' bytes that is eligible.
     eligible: f64,
     /// Share of the plain logs' bytes that is compressed already.
-    on: f64,
+    compressed: f64,
     /// The levels that may be advised, in ascending order.
     levels: Vec<&'r LevelReport>,
     /// The level of the payloads in the logs, if it is certain.
@@ -46,29 +46,29 @@ struct Facts<'r> {
 }
 
 /// One rule: its condition, and the advice.
-struct Rule {
-    holds: fn(&Facts<'_>, Option<&LevelReport>) -> bool,
-    verdict: Verdict,
-    headline: fn(&Facts<'_>, Option<&LevelReport>) -> String,
+struct AdviceRule {
+    holds: fn(&AdviceFacts<'_>, Option<&LevelReport>) -> bool,
+    verdict: AdviceVerdict,
+    headline: fn(&AdviceFacts<'_>, Option<&LevelReport>) -> String,
 }
 
-const RULES: &[Rule] = &[
-    Rule {
+const RULES: &[AdviceRule] = &[
+    AdviceRule {
         holds: |facts, _| facts.transactions == 0,
-        verdict: Verdict::NothingToMeasure,
+        verdict: AdviceVerdict::NothingToMeasure,
         headline: |_, _| "These logs contain no complete transaction.".to_owned(),
     },
-    Rule {
+    AdviceRule {
         holds: |facts, _| !facts.can_compress,
-        verdict: Verdict::CannotCompress,
+        verdict: AdviceVerdict::CannotCompress,
         headline: |_, _| {
             "The server that wrote these logs cannot compress transactions: MySQL 8.0.20 or later can."
                 .to_owned()
         },
     },
-    Rule {
+    AdviceRule {
         holds: |facts, _| facts.eligible < ELIGIBLE_MIN,
-        verdict: Verdict::NothingToGain,
+        verdict: AdviceVerdict::NothingToGain,
         headline: |facts, _| {
             format!(
                 "Nothing to gain: only {} of the bytes belong to transactions that can be compressed.",
@@ -76,14 +76,18 @@ const RULES: &[Rule] = &[
             )
         },
     },
-    Rule {
-        holds: |facts, best| facts.on >= ON_MIN && best.is_some_and(|best| best.saved_share < 0.0),
-        verdict: Verdict::SwitchOff,
+    AdviceRule {
+        holds: |facts, best| {
+            facts.compressed >= COMPRESSED_MIN && best.is_some_and(|best| best.saved_share < 0.0)
+        },
+        verdict: AdviceVerdict::SwitchOff,
         headline: |_, _| "Turn compression off: it makes these logs larger.".to_owned(),
     },
-    Rule {
-        holds: |facts, best| facts.on < ON_MIN && best.is_none_or(|best| best.saved_share < WORTH),
-        verdict: Verdict::LeaveOff,
+    AdviceRule {
+        holds: |facts, best| {
+            facts.compressed < COMPRESSED_MIN && best.is_none_or(|best| best.saved_share < SAVING_MIN)
+        },
+        verdict: AdviceVerdict::LeaveOff,
         headline: |_, best| match best {
             Some(best) => {
                 format!(
@@ -96,12 +100,12 @@ const RULES: &[Rule] = &[
                 .to_owned(),
         },
     },
-    Rule {
+    AdviceRule {
         holds: |facts, best| {
-            facts.on >= ON_MIN
+            facts.compressed >= COMPRESSED_MIN
                 && best.is_some_and(|best| facts.level_found.is_some_and(|found| found != best.level))
         },
-        verdict: Verdict::ChangeLevel,
+        verdict: AdviceVerdict::ChangeLevel,
         headline: |facts, best| match (best, facts.level_found) {
             (Some(best), Some(found)) => format!(
                 "Compression is on at level {found}; level {} would be better: it saves {}.",
@@ -111,9 +115,9 @@ const RULES: &[Rule] = &[
             _ => String::new(),
         },
     },
-    Rule {
-        holds: |facts, _| facts.on >= ON_MIN,
-        verdict: Verdict::Keep,
+    AdviceRule {
+        holds: |facts, _| facts.compressed >= COMPRESSED_MIN,
+        verdict: AdviceVerdict::Keep,
         headline: |_, best| match best {
             Some(best) => {
                 format!("Keep compression on: level {} saves {}.", best.level, percent(best.saved_share))
@@ -122,9 +126,9 @@ const RULES: &[Rule] = &[
                 .to_owned(),
         },
     },
-    Rule {
+    AdviceRule {
         holds: |_, _| true,
-        verdict: Verdict::SwitchOn,
+        verdict: AdviceVerdict::SwitchOn,
         headline: |_, best| match best {
             Some(best) => {
                 format!(
@@ -139,14 +143,15 @@ const RULES: &[Rule] = &[
 ];
 
 /// Returns the advice for a report's figures.
-pub(crate) fn advise(report: &Report) -> Advice {
+pub(crate) fn advise(report: &AdviseReport) -> CompressionAdvice {
     let facts = facts(report);
     let best = best(&facts.levels);
     let Some(rule) = RULES.iter().find(|rule| (rule.holds)(&facts, best)) else {
         unreachable!("the last rule always holds")
     };
-    let names_level = matches!(rule.verdict, Verdict::SwitchOn | Verdict::Keep | Verdict::ChangeLevel);
-    Advice {
+    let names_level =
+        matches!(rule.verdict, AdviceVerdict::SwitchOn | AdviceVerdict::Keep | AdviceVerdict::ChangeLevel);
+    CompressionAdvice {
         verdict: rule.verdict,
         level: best.filter(|_| names_level).map(|best| best.level),
         headline: (rule.headline)(&facts, best),
@@ -156,12 +161,12 @@ pub(crate) fn advise(report: &Report) -> Advice {
 }
 
 /// Minimum number of transactions for a 99th percentile.
-const TELLING: u64 = 200;
+const P99_TRANSACTIONS_MIN: u64 = 200;
 
 /// Daily figures from logs that cover less time are marked as uncertain, in seconds.
-const SPAN_TELLING_S: f64 = 3600.0;
+const SPAN_CERTAIN_MIN_S: f64 = 3600.0;
 
-fn facts(report: &Report) -> Facts<'_> {
+fn facts(report: &AdviseReport) -> AdviceFacts<'_> {
     let plain = report.totals.bytes_plain.value.max(1) as f64;
     let proven = matches!(report.found.levels.as_slice(), [one] if *one != 3);
     let setting = if proven { LevelSetting::Honoured } else { report.server.level_setting };
@@ -169,12 +174,12 @@ fn facts(report: &Report) -> Facts<'_> {
     let may = |level: &&LevelReport| level.level == 3 || setting == LevelSetting::Honoured;
     let mut levels: Vec<&LevelReport> = report.levels.iter().filter(may).collect();
     levels.sort_by_key(|level| level.level);
-    Facts {
+    AdviceFacts {
         can_compress: report.server.can_compress,
         setting,
         transactions: report.totals.transactions.value,
         eligible: report.totals.eligible_bytes.value as f64 / plain,
-        on: report.found.bytes_plain as f64 / plain,
+        compressed: report.found.bytes_plain as f64 / plain,
         levels,
         level_found: match report.found.levels.as_slice() {
             [one] => Some(*one),
@@ -203,7 +208,7 @@ fn best<'r>(levels: &[&'r LevelReport]) -> Option<&'r LevelReport> {
     Some(levels[place])
 }
 
-fn reasons(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Vec<String> {
+fn reasons(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelReport>) -> Vec<String> {
     let mut reasons = Vec::new();
     if facts.eligible < 0.98 {
         let most = report.refused.iter().find(|refused| refused.bytes > 0);
@@ -223,7 +228,7 @@ fn reasons(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Ve
         None => format!("{:.1} seconds of one core a gigabyte", best.compress_s_per_gb),
     };
     let slowest = match best.latency.transactions {
-        TELLING.. => format!("1 in 100 takes at least {}", micros(best.latency.p99_us)),
+        P99_TRANSACTIONS_MIN.. => format!("1 in 100 takes at least {}", micros(best.latency.p99_us)),
         _ => format!("the slowest takes {}", micros(best.latency.max_us)),
     };
     let usual = micros(best.latency.p50_us);
@@ -253,7 +258,7 @@ fn reasons(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Ve
     reasons
 }
 
-fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>) -> Vec<String> {
+fn uncertainties(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelReport>) -> Vec<String> {
     let mut doubts = Vec::new();
     if facts.transactions == 0 {
         return doubts;
@@ -291,7 +296,7 @@ fn uncertainties(report: &Report, facts: &Facts<'_>, best: Option<&LevelReport>)
         );
     }
     let covered = report.totals.covered_s;
-    if report.totals.bytes_plain_per_day.is_some() && covered < SPAN_TELLING_S {
+    if report.totals.bytes_plain_per_day.is_some() && covered < SPAN_CERTAIN_MIN_S {
         let covered = match covered {
             ..1.5 => "1 second".to_owned(),
             ..59.5 => format!("{covered:.0} seconds"),
@@ -333,33 +338,34 @@ fn micros(us: f64) -> String {
 mod tests {
     use super::advise;
     use crate::advise::report::{
-        Estimate, FoundReport, Latency, LevelReport, LevelSetting, Report, Totals, Verdict,
+        AdviceVerdict, AdviseReport, AdviseTotals, CommitLatency, FoundReport, IntervalEstimate, LevelReport,
+        LevelSetting,
     };
 
     /// Report on a gigabyte of plain logs. Levels have the percentage saved, and the seconds per gigabyte.
-    fn report(eligible: u64, on: u64, levels: &[(u8, i64, f64)]) -> Report {
+    fn report(eligible: u64, on: u64, levels: &[(u8, i64, f64)]) -> AdviseReport {
         let giga = 1_000_000_000;
         let level = |(level, saved, work): &(u8, i64, f64)| LevelReport {
             level: *level,
-            bytes: Estimate::exact((giga - saved * giga / 100) as u64),
+            bytes: IntervalEstimate::exact((giga - saved * giga / 100) as u64),
             saved_share: *saved as f64 / 100.0,
             saved_bytes: saved * giga / 100,
             saved_bytes_per_day: Some(saved * giga / 100),
             compress_s_per_gb: *work,
             compress_s_per_day: Some(*work),
-            latency: Latency { transactions: 1000, p50_us: 20.0, p99_us: *work * 10.0, max_us: 1e6 },
+            latency: CommitLatency { transactions: 1000, p50_us: 20.0, p99_us: *work * 10.0, max_us: 1e6 },
             ..LevelReport::default()
         };
-        let mut report = Report::default();
+        let mut report = AdviseReport::default();
         report.server.can_compress = true;
         report.server.level_setting = LevelSetting::Honoured;
         report.sample.is_complete = true;
-        report.totals = Totals {
+        report.totals = AdviseTotals {
             bytes: giga as u64,
-            bytes_plain: Estimate::exact(giga as u64),
-            transactions: Estimate::exact(1_000_000),
-            eligible_bytes: Estimate::exact(eligible * giga as u64 / 100),
-            eligible_transactions: Estimate::exact(900_000),
+            bytes_plain: IntervalEstimate::exact(giga as u64),
+            transactions: IntervalEstimate::exact(1_000_000),
+            eligible_bytes: IntervalEstimate::exact(eligible * giga as u64 / 100),
+            eligible_transactions: IntervalEstimate::exact(900_000),
             covered_s: 86_400.0,
             bytes_plain_per_day: Some(giga as u64),
         };
@@ -368,7 +374,7 @@ mod tests {
         report
     }
 
-    fn check(report: &Report, verdict: Verdict, level: Option<u8>) {
+    fn check(report: &AdviseReport, verdict: AdviceVerdict, level: Option<u8>) {
         let advice = advise(report);
         assert_eq!((advice.verdict, advice.level), (verdict, level), "{advice:#?}");
         assert!(advice.headline.ends_with('.'), "{advice:#?}");
@@ -381,11 +387,11 @@ mod tests {
 
     #[test]
     fn usual_logs_get_the_default_level() {
-        check(&report(99, 0, USUAL), Verdict::SwitchOn, Some(3));
+        check(&report(99, 0, USUAL), AdviceVerdict::SwitchOn, Some(3));
     }
 
     #[test]
-    fn little_is_not_made_to_tell_much() {
+    fn little_data_gives_uncertain_advice() {
         let mut little = report(99, 0, &[(3, 56, 3.0), (6, 56, 9.0)]);
         little.totals.covered_s = 9.4;
         little.levels[0].latency.transactions = 5;
@@ -403,17 +409,17 @@ mod tests {
 
     #[test]
     fn an_easier_level_that_saves_as_much_is_taken() {
-        check(&report(99, 0, &[(1, 55, 1.0), (3, 56, 3.0)]), Verdict::SwitchOn, Some(1));
+        check(&report(99, 0, &[(1, 55, 1.0), (3, 56, 3.0)]), AdviceVerdict::SwitchOn, Some(1));
     }
 
     #[test]
     fn a_harder_level_is_taken_while_it_pays() {
-        check(&report(99, 0, &[(3, 50, 3.0), (6, 58, 6.0), (9, 60, 12.0)]), Verdict::SwitchOn, Some(6));
+        check(&report(99, 0, &[(3, 50, 3.0), (6, 58, 6.0), (9, 60, 12.0)]), AdviceVerdict::SwitchOn, Some(6));
     }
 
     #[test]
     fn a_harder_level_is_not_taken_when_commits_would_wait() {
-        check(&report(99, 0, &[(3, 50, 1_500.0), (6, 58, 2_500.0)]), Verdict::SwitchOn, Some(3));
+        check(&report(99, 0, &[(3, 50, 1_500.0), (6, 58, 2_500.0)]), AdviceVerdict::SwitchOn, Some(3));
     }
 
     #[test]
@@ -421,58 +427,59 @@ mod tests {
         for setting in [LevelSetting::Ignored, LevelSetting::Unknown] {
             let mut report = report(99, 0, &[(1, 55, 1.0), (3, 56, 3.0), (6, 70, 4.0)]);
             report.server.level_setting = setting;
-            check(&report, Verdict::SwitchOn, Some(3));
+            check(&report, AdviceVerdict::SwitchOn, Some(3));
         }
     }
 
     #[test]
-    fn payloads_of_another_level_prove_that_it_is_heeded() {
+    fn payloads_of_other_levels_prove_the_setting_is_honoured() {
         let mut report = report(99, 99, &[(1, 50, 1.0), (3, 56, 3.0), (6, 70, 4.0)]);
         report.server.level_setting = LevelSetting::Unknown;
         report.found.levels = vec![1];
-        check(&report, Verdict::ChangeLevel, Some(6));
+        check(&report, AdviceVerdict::ChangeLevel, Some(6));
         report.found.levels = vec![6];
-        check(&report, Verdict::Keep, Some(6));
+        check(&report, AdviceVerdict::Keep, Some(6));
     }
 
     #[test]
-    fn what_saves_little_is_left_off() {
-        check(&report(99, 0, &[(1, 5, 1.0), (3, 6, 3.0)]), Verdict::LeaveOff, None);
-        check(&report(99, 0, &[]), Verdict::LeaveOff, None);
+    fn small_savings_leave_compression_off() {
+        check(&report(99, 0, &[(1, 5, 1.0), (3, 6, 3.0)]), AdviceVerdict::LeaveOff, None);
+        check(&report(99, 0, &[]), AdviceVerdict::LeaveOff, None);
     }
 
     #[test]
-    fn what_cannot_be_compressed_is_said() {
-        check(&report(2, 0, USUAL), Verdict::NothingToGain, None);
+    fn incompressible_logs_get_their_own_verdicts() {
+        check(&report(2, 0, USUAL), AdviceVerdict::NothingToGain, None);
         let mut old = report(99, 0, USUAL);
         old.server.can_compress = false;
-        check(&old, Verdict::CannotCompress, None);
+        check(&old, AdviceVerdict::CannotCompress, None);
         let mut empty = report(0, 0, USUAL);
-        empty.totals.transactions = Estimate::exact(0);
-        check(&empty, Verdict::NothingToMeasure, None);
+        empty.totals.transactions = IntervalEstimate::exact(0);
+        check(&empty, AdviceVerdict::NothingToMeasure, None);
     }
 
     #[test]
-    fn what_is_on_stays_on_unless_it_grows() {
-        check(&report(99, 90, USUAL), Verdict::Keep, Some(3));
-        check(&report(99, 90, &[(3, -2, 3.0)]), Verdict::SwitchOff, None);
+    fn compression_stays_on_unless_logs_grow() {
+        check(&report(99, 90, USUAL), AdviceVerdict::Keep, Some(3));
+        check(&report(99, 90, &[(3, -2, 3.0)]), AdviceVerdict::SwitchOff, None);
     }
 
     #[test]
-    fn what_is_on_is_not_called_larger_when_no_level_tells() {
+    fn growth_is_not_reported_without_an_honoured_level() {
         let mut old = report(99, 90, &[(1, 50, 1.0), (6, 58, 9.0)]);
         old.server.level_setting = LevelSetting::Ignored;
-        check(&old, Verdict::Keep, None);
+        check(&old, AdviceVerdict::Keep, None);
         assert!(advise(&old).headline.contains("level 3"));
     }
 
     #[test]
-    fn intervals_are_told_where_they_are_seen() {
+    fn intervals_are_mentioned_if_their_ends_differ() {
         let mut sampled = report(99, 0, USUAL);
         sampled.sample.is_complete = false;
-        let says = |report: &Report| advise(report).uncertainties.join(" ");
+        let says = |report: &AdviseReport| advise(report).uncertainties.join(" ");
         assert!(!says(&sampled).contains("between"), "both ends read the same");
-        sampled.levels[1].bytes = Estimate { value: 440_000_000, low: 430_000_000, high: 450_000_000 };
+        sampled.levels[1].bytes =
+            IntervalEstimate { value: 440_000_000, low: 430_000_000, high: 450_000_000 };
         assert!(says(&sampled).contains("between 55.0 % and 57.0 %"), "{}", says(&sampled));
     }
 }

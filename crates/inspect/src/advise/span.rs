@@ -1,10 +1,10 @@
 //! Finds the time spans of logs, by their first and last commit, independent of the sample.
 
-use binlog::{Event, EventType, Format, RawEvent};
-use logs::{LogReader, Next, Piece};
+use binlog::{Event, EventFormat, EventType, RawEvent};
+use logs::{LogPiece, LogReader, ReadOutcome};
 
-use super::Source;
-use super::cut::{Look, read_head};
+use super::LogSource;
+use super::pieces::{LogPreview, read_head};
 
 /// Bytes at the end of a log that are searched first.
 const TAIL_SIZE: u64 = 256 << 10;
@@ -19,7 +19,7 @@ const PAYLOAD_MAX: usize = 1 << 20;
 
 /// Returns the first and the last commit of a log, in microseconds since 1970, if both are found quickly. Returns
 /// `None` if the log cannot be read: measuring it reports the error.
-pub(crate) fn span(source: &Source<'_>, look: &Look) -> Option<(u64, u64)> {
+pub(crate) fn span(source: &LogSource<'_>, look: &LogPreview) -> Option<(u64, u64)> {
     if !look.can_seek {
         return None;
     }
@@ -34,10 +34,10 @@ pub(crate) fn span(source: &Source<'_>, look: &Look) -> Option<(u64, u64)> {
     None
 }
 
-fn first(source: &Source<'_>) -> Option<u64> {
+fn first(source: &LogSource<'_>) -> Option<u64> {
     let mut reader = (source.open)().ok()?;
-    for _ in 0..super::cut::HEAD_EVENTS {
-        let Ok(Next::Some(event)) = reader.next_event() else { return None };
+    for _ in 0..super::pieces::HEAD_EVENTS {
+        let Ok(ReadOutcome::Some(event)) = reader.next_event() else { return None };
         if is_start(event.raw.event_type()) {
             let raw = event.raw.to_buf();
             return commit_us(&raw.as_raw(), reader.format()?);
@@ -47,7 +47,7 @@ fn first(source: &Source<'_>) -> Option<u64> {
 }
 
 /// Returns the last commit, if its GTID event is in the last `back` bytes.
-fn last_within(source: &Source<'_>, look: &Look, back: u64) -> Option<u64> {
+fn last_within(source: &LogSource<'_>, look: &LogPreview, back: u64) -> Option<u64> {
     let mut reader = (source.open)().ok()?;
     read_head(&mut reader).ok()?;
     let target = look.bytes.end.saturating_sub(back);
@@ -61,8 +61,8 @@ fn last_within(source: &Source<'_>, look: &Look, back: u64) -> Option<u64> {
 
 fn last(reader: &mut LogReader) -> Option<u64> {
     let mut last = None;
-    while let Ok(Next::Some(piece)) = reader.next_piece(CHUNK_SIZE, PAYLOAD_MAX) {
-        let Piece::Chunk(chunk) = piece else { continue };
+    while let Ok(ReadOutcome::Some(piece)) = reader.next_piece(CHUNK_SIZE, PAYLOAD_MAX) {
+        let LogPiece::Chunk(chunk) = piece else { continue };
         for event in chunk.iter().filter(|event| is_start(event.raw.event_type())) {
             last = commit_us(&event.raw, chunk.format()).or(last);
         }
@@ -74,7 +74,7 @@ const fn is_start(event_type: EventType) -> bool {
     matches!(event_type, EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged)
 }
 
-fn commit_us(raw: &RawEvent<'_>, format: &Format) -> Option<u64> {
+fn commit_us(raw: &RawEvent<'_>, format: &EventFormat) -> Option<u64> {
     let stamps = match raw.decode(format).ok()? {
         Event::Gtid(event) | Event::AnonymousGtid(event) => event.stamps,
         Event::GtidTagged(event) => Some(event.stamps),

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use binlog::{Event, EventType, Format, RawEvent};
+use binlog::{Event, EventFormat, EventType, RawEvent};
 
 /// Database and table.
-pub(crate) type Name = (Box<[u8]>, Box<[u8]>);
+pub(crate) type QualifiedTable = (Box<[u8]>, Box<[u8]>);
 
 /// Numbers for table names, and the tables of the current transaction. One per thread.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
-    known: HashMap<Name, u32>,
-    names: Vec<Name>,
+pub(crate) struct TransactionTables {
+    known: HashMap<QualifiedTable, u32>,
+    names: Vec<QualifiedTable>,
     /// Table numbers by the table ids of this transaction's events.
     mapped: HashMap<u64, u32>,
     /// Table numbers of this transaction, with their bytes.
@@ -20,7 +20,7 @@ pub(crate) struct Names {
     places: HashMap<u32, usize>,
 }
 
-impl Names {
+impl TransactionTables {
     /// Starts another transaction.
     pub(crate) fn begin(&mut self) {
         self.mapped.clear();
@@ -30,7 +30,7 @@ impl Names {
 
     /// Adds an event of the transaction. An event that cannot be decoded belongs to no table; the error is reported
     /// elsewhere.
-    pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &Format) {
+    pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
         let table = match raw.event_type() {
             EventType::TableMap => match raw.decode(format) {
                 Ok(Event::TableMap(map)) => {
@@ -60,18 +60,18 @@ impl Names {
     }
 
     /// Returns the names by number.
-    pub(crate) fn names(&self) -> &[Name] {
+    pub(crate) fn names(&self) -> &[QualifiedTable] {
         &self.names
     }
 
     /// Takes the names by number. Numbers start again at 0.
-    pub(crate) fn hand_on(&mut self) -> Vec<Name> {
+    pub(crate) fn take_names(&mut self) -> Vec<QualifiedTable> {
         self.known.clear();
         self.begin();
         std::mem::take(&mut self.names)
     }
 
-    fn number(&mut self, name: Name) -> u32 {
+    fn number(&mut self, name: QualifiedTable) -> u32 {
         if let Some(number) = self.known.get(&name) {
             return *number;
         }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use binlog::Refusal;
+use binlog::CompressionRefusal;
 
-use super::estimate::Pairs;
-use super::histogram::Histogram;
-use super::measure::Taken;
-use super::record::{Kind, Network, Part, Probe, Record};
-use super::tables::Name;
-use super::timeline::Timeline;
+use super::estimate::RatioSums;
+use super::latency_histogram::LatencyHistogram;
+use super::level_bench::LevelCost;
+use super::record::{MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
+use super::tables::QualifiedTable;
+use super::timeline::CommitTimeline;
 use crate::stats::size_class;
 
 /// Maximum bytes of payloads kept for the dictionary.
@@ -26,19 +26,19 @@ pub(crate) const FINE_STEPS: f64 = 8.0;
 
 /// Sums of all measurements.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct AdviseTally {
     levels: usize,
     /// Sums of the current stretch.
-    stretch: Stretch,
+    stretch: StretchSums,
     pub(crate) stretches: u64,
     /// Bytes in the logs.
     pub(crate) now: u64,
-    pub(crate) plain: Pairs,
-    pub(crate) transactions: Pairs,
-    pub(crate) eligible_bytes: Pairs,
-    pub(crate) eligible_transactions: Pairs,
+    pub(crate) plain: RatioSums,
+    pub(crate) transactions: RatioSums,
+    pub(crate) eligible_bytes: RatioSums,
+    pub(crate) eligible_transactions: RatioSums,
     /// Bytes of whole logs, by level.
-    pub(crate) after: Vec<Pairs>,
+    pub(crate) after: Vec<RatioSums>,
     pub(crate) transactions_measured: u64,
     pub(crate) transactions_cut: u64,
     /// Transactions that overlap several cells: their logs and starts.
@@ -47,22 +47,22 @@ pub(crate) struct Tally {
     pub(crate) cut_after: Vec<u64>,
     /// First and last measured commit of each log, in microseconds since 1970.
     pub(crate) spans: BTreeMap<usize, (u64, u64)>,
-    pub(crate) refused: BTreeMap<Refusal, (f64, u64)>,
-    pub(crate) found: Found,
-    pub(crate) by_level: Vec<ByLevel>,
-    pub(crate) taken: Vec<Taken>,
-    pub(crate) sizes: BTreeMap<usize, BySize>,
-    pub(crate) fine: BTreeMap<u32, Bytes>,
-    pub(crate) tables: HashMap<Name, ByTable>,
-    pub(crate) timeline: Timeline,
-    pub(crate) network: Network,
+    pub(crate) refused: BTreeMap<CompressionRefusal, (f64, u64)>,
+    pub(crate) found: FoundPayloads,
+    pub(crate) by_level: Vec<LevelTally>,
+    pub(crate) taken: Vec<LevelCost>,
+    pub(crate) sizes: BTreeMap<usize, SizeTally>,
+    pub(crate) fine: BTreeMap<u32, LevelBytes>,
+    pub(crate) tables: HashMap<QualifiedTable, TableTally>,
+    pub(crate) timeline: CommitTimeline,
+    pub(crate) network: NetworkTraffic,
     pub(crate) samples: Vec<Vec<u8>>,
     samples_size: usize,
-    pub(crate) probes: Vec<Probe>,
+    pub(crate) probes: Vec<PayloadProbe>,
 }
 
 #[derive(Debug, Default)]
-struct Stretch {
+struct StretchSums {
     now: u64,
     plain: u64,
     transactions: f64,
@@ -73,7 +73,7 @@ struct Stretch {
 
 /// Payloads that the logs contain already.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundPayloads {
     pub(crate) transactions: f64,
     pub(crate) now: u64,
     pub(crate) plain: u64,
@@ -81,37 +81,37 @@ pub(crate) struct Found {
 
 /// Sums of one level.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ByLevel {
+pub(crate) struct LevelTally {
     pub(crate) inner: u64,
     pub(crate) frames: u64,
-    pub(crate) latency: Histogram,
+    pub(crate) latency: LatencyHistogram,
     pub(crate) growing: f64,
     pub(crate) growing_bytes: u64,
 }
 
 /// Bytes uncompressed, and at every level.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bytes {
+pub(crate) struct LevelBytes {
     pub(crate) plain: u64,
     pub(crate) after: Vec<u64>,
 }
 
 /// Transactions of one size class.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BySize {
+pub(crate) struct SizeTally {
     pub(crate) transactions: f64,
-    pub(crate) bytes: Bytes,
-    pub(crate) latency: Vec<Histogram>,
+    pub(crate) bytes: LevelBytes,
+    pub(crate) latency: Vec<LatencyHistogram>,
 }
 
 /// Sums of one table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ByTable {
+pub(crate) struct TableTally {
     pub(crate) transactions: f64,
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: LevelBytes,
 }
 
-impl Bytes {
+impl LevelBytes {
     pub(crate) fn add(&mut self, plain: u64, after: impl Iterator<Item = u64>) {
         self.plain += plain;
         for (place, bytes) in after.enumerate() {
@@ -124,25 +124,25 @@ impl Bytes {
 }
 
 /// Returns true if one cell contains the whole transaction.
-const fn share_is_whole(record: &Record) -> bool {
+const fn share_is_whole(record: &TransactionRecord) -> bool {
     record.share.from == 0 && record.share.to == record.share.of
 }
 
-impl Tally {
+impl AdviseTally {
     pub(crate) fn new(levels: usize) -> Self {
         Self {
             levels,
-            after: vec![Pairs::default(); levels],
+            after: vec![RatioSums::default(); levels],
             cut_after: vec![0; levels],
-            by_level: vec![ByLevel::default(); levels],
-            taken: vec![Taken::default(); levels],
+            by_level: vec![LevelTally::default(); levels],
+            taken: vec![LevelCost::default(); levels],
             ..Self::default()
         }
     }
 
-    pub(crate) fn take(&mut self, part: Part) {
+    pub(crate) fn take(&mut self, part: MeasuredPart) {
         for record in &part.records {
-            self.record(record, &part);
+            self.add_record(record, &part);
         }
         for (sum, taken) in self.taken.iter_mut().zip(&part.taken) {
             sum.add(taken);
@@ -177,14 +177,14 @@ impl Tally {
         self.after.iter_mut().zip(after).for_each(|(pairs, after)| pairs.add(x, after as f64));
     }
 
-    fn record(&mut self, record: &Record, part: &Part) {
+    fn add_record(&mut self, record: &TransactionRecord, part: &MeasuredPart) {
         let share = record.share;
         let (now, plain) = (share.part(record.now), share.part(record.plain));
         self.stretch.now += now;
         self.stretch.plain += plain;
         self.stretch.after.resize(self.levels, 0);
         let mut is_new = false;
-        if record.kind != Kind::Between {
+        if record.kind != RecordKind::Between {
             self.stretch.transactions += share.weight();
             is_new = share_is_whole(record) || self.wide.insert((part.source, record.start));
             self.transactions_measured += u64::from(is_new);
@@ -196,8 +196,8 @@ impl Tally {
                 *span = (span.0.min(us), span.1.max(us));
             }
         }
-        if let Kind::Measured { number, was_compressed } = record.kind {
-            self.measured(record, part, number, is_new);
+        if let RecordKind::Measured { number, was_compressed } = record.kind {
+            self.add_measured(record, part, number, is_new);
             if was_compressed {
                 self.found.transactions += share.weight();
                 self.found.now += now;
@@ -206,20 +206,20 @@ impl Tally {
             return;
         }
         self.stretch.after.iter_mut().for_each(|after| *after += now);
-        if let Kind::Refused(reason) = record.kind {
+        if let RecordKind::Refused(reason) = record.kind {
             let refused = self.refused.entry(reason).or_default();
             *refused = (refused.0 + share.weight(), refused.1 + now);
-            self.over_time(record.commit_us, now, (0..self.levels).map(|_| now));
+            self.add_to_timeline(record.commit_us, now, (0..self.levels).map(|_| now));
         }
     }
 
-    fn over_time(&mut self, commit_us: u64, plain: u64, after: impl Iterator<Item = u64>) {
+    fn add_to_timeline(&mut self, commit_us: u64, plain: u64, after: impl Iterator<Item = u64>) {
         if commit_us > 0 {
             self.timeline.add(commit_us / 1000, plain, after);
         }
     }
 
-    fn measured(&mut self, record: &Record, part: &Part, number: usize, is_new: bool) {
+    fn add_measured(&mut self, record: &TransactionRecord, part: &MeasuredPart, number: usize, is_new: bool) {
         let (share, weight) = (record.share, record.share.weight());
         let plain = share.part(record.plain);
         let place = number * self.levels..(number + 1) * self.levels;
@@ -236,7 +236,7 @@ impl Tally {
         let size = self.sizes.entry(size_class(record.plain)).or_default();
         size.transactions += weight;
         size.bytes.add(plain, after());
-        size.latency.resize(self.levels, Histogram::default());
+        size.latency.resize(self.levels, LatencyHistogram::default());
         for (place, (made, whole)) in made.iter().zip(whole).enumerate() {
             size.latency[place].add(made.ns, weight, u64::from(is_new));
             let level = &mut self.by_level[place];
@@ -250,12 +250,12 @@ impl Tally {
         }
         let fine = ((record.plain.max(1) as f64).log2() * FINE_STEPS) as u32;
         self.fine.entry(fine).or_default().add(plain, after());
-        self.over_time(record.commit_us, plain, after());
-        self.tables(record, part, whole);
+        self.add_to_timeline(record.commit_us, plain, after());
+        self.add_tables(record, part, whole);
     }
 
     /// Divides a transaction among its tables, by the bytes of their events.
-    fn tables(&mut self, record: &Record, part: &Part, whole: &[u64]) {
+    fn add_tables(&mut self, record: &TransactionRecord, part: &MeasuredPart, whole: &[u64]) {
         let tables = part.tables.get(record.tables.clone()).unwrap_or_default();
         let sum: u64 = tables.iter().map(|(_, bytes)| bytes).sum();
         let weight = record.share.weight() / sum.max(1) as f64;

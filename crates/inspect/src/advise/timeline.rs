@@ -12,19 +12,19 @@ const SHOWN_MAX: u64 = 60;
 
 /// Bytes over time.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline {
+pub(crate) struct CommitTimeline {
     /// Width of a bucket in milliseconds.
     width_ms: u64,
     buckets: BTreeMap<u64, TimeBucket>,
 }
 
-impl Default for Timeline {
+impl Default for CommitTimeline {
     fn default() -> Self {
         Self { width_ms: 1, buckets: BTreeMap::new() }
     }
 }
 
-impl Timeline {
+impl CommitTimeline {
     /// Adds a transaction by the time of its commit: its bytes uncompressed, and at every level.
     pub(crate) fn add(&mut self, ms: u64, plain: u64, after: impl Iterator<Item = u64>) {
         put(self.buckets.entry(ms / self.width_ms).or_default(), plain, after);
@@ -87,10 +87,10 @@ fn put(bucket: &mut TimeBucket, plain: u64, after: impl Iterator<Item = u64>) {
 
 #[cfg(test)]
 mod tests {
-    use super::Timeline;
+    use super::CommitTimeline;
 
     fn check(times: &[u64], width_ms: u64, wanted: &[u64]) {
-        let mut timeline = Timeline::default();
+        let mut timeline = CommitTimeline::default();
         times.iter().for_each(|ms| timeline.add(*ms, 10, [5].into_iter()));
         let report = timeline.report(2.0, 1);
         assert_eq!(report.width_ms, width_ms);
@@ -104,7 +104,7 @@ mod tests {
         check(&[], 0, &[]);
         check(&[7], 1, &[1]);
         check(&[7, 9, 9], 1, &[1, 0, 2]);
-        let mut timeline = Timeline::default();
+        let mut timeline = CommitTimeline::default();
         (0..100_000_u64).for_each(|n| timeline.add(n * 977, 1, std::iter::once(1)));
         assert!(timeline.buckets.len() <= super::KEPT_MAX);
         let report = timeline.report(1.0, 1);

@@ -4,35 +4,39 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use binlog::{
-    CHECKSUM_SIZE, CompressError, Event, Format, HEADER_SIZE, Level, NextPosition, PayloadError,
-    PayloadLimits, PayloadOpener, PayloadWriter, RawEventBuf, Refusal, events, put_gtid_resized, put_inner,
+    CHECKSUM_SIZE, CompressError, CompressionRefusal, Event, EventFormat, HEADER_SIZE, NextPosition,
+    PayloadError, PayloadLimits, PayloadOpener, PayloadWriter, RawEventBuf, ZstdLevel, events,
+    put_gtid_resized, put_inner,
 };
-use logs::ordered::Outlet;
-use logs::{Chunk, Content, LogEvent, Segment, Whole, each_event_within};
+use logs::ordered::PartSender;
+use logs::{EventChunk, LogEvent, LogSegment, SegmentContent, WholeTransaction, read_events_within};
 
-use super::Source;
-use super::cells::{Cell, scramble};
-use super::cut::{Given, Opened, Piece, PieceContent, commit_us, open_before, read_cell, reread_payload};
-use super::known::{Known, KnownOne};
-use super::measure::{Bench, Made, Taken};
-use super::network::{Sent, Wire};
-use super::plan::Sizes;
-use super::record::{Kind, Network, Part, Probe, Record, Share};
-use super::tables::Names;
-use crate::error::Error;
-use crate::walk::each_event;
+use super::LogSource;
+use super::cells::{SampleCell, scramble};
+use super::level_bench::{LevelBench, LevelCost, LevelResult};
+use super::measured_transactions::{MeasuredTransaction, MeasuredTransactions};
+use super::measurement_plan::MemoryLimits;
+use super::network::{SentBytes, SimulatedConnection};
+use super::pieces::{
+    CompressedLargePayload, PieceContent, ReadItem, WeightedPiece, commit_us, open_before, read_cell,
+    reread_payload,
+};
+use super::record::{CellShare, MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
+use super::tables::TransactionTables;
+use crate::error::InspectError;
+use crate::log_pieces::for_each_event;
 
 /// State that all workers share.
-pub(crate) struct Shop<'s> {
-    pub(crate) sources: &'s [Source<'s>],
-    pub(crate) levels: &'s [Level],
-    pub(crate) sizes: Sizes,
+pub(crate) struct MeasureShared<'s> {
+    pub(crate) sources: &'s [LogSource<'s>],
+    pub(crate) levels: &'s [ZstdLevel],
+    pub(crate) sizes: MemoryLimits,
     /// The level that represents compressed transactions in network traffic.
-    pub(crate) base: Level,
+    pub(crate) base: ZstdLevel,
     /// Its index in `levels`.
     pub(crate) base_place: usize,
     /// Part of a large transaction that is measured.
-    pub(crate) reach: Reach,
+    pub(crate) coverage: LargeCoverage,
     /// One work item in this many supplies payloads for the dictionary.
     pub(crate) sample_stride: u64,
     /// Locked while a large payload is measured.
@@ -40,12 +44,12 @@ pub(crate) struct Shop<'s> {
     /// Width of a cell. A wider transaction belongs to every cell that it overlaps.
     pub(crate) width: u64,
     /// Measured transactions that are wider than a cell.
-    pub(crate) known: Known,
+    pub(crate) known: MeasuredTransactions,
 }
 
 /// Part of a large transaction that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum LargeCoverage {
     /// All of it.
     Whole,
     /// The first bytes of its events. The rest is assumed to be like them.
@@ -53,17 +57,17 @@ pub(crate) enum Reach {
 }
 
 /// Work for one worker at a time.
-pub(crate) struct Item {
+pub(crate) struct MeasureItem {
     pub(crate) number: u64,
     pub(crate) source: usize,
-    pub(crate) work: Work,
+    pub(crate) work: ItemContent,
 }
 
-pub(crate) enum Work {
+pub(crate) enum ItemContent {
     /// Transactions already read.
-    Pieces { pieces: Vec<Piece>, bytes: u64 },
+    Pieces { pieces: Vec<WeightedPiece>, bytes: u64 },
     /// A cell to be read.
-    Cell(Cell),
+    Cell(SampleCell),
 }
 
 /// Maximum bytes of events that wait to be measured.
@@ -88,18 +92,18 @@ const SAMPLE_SIZE_MAX: usize = 64 << 10;
 const PROBE_SIZES: std::ops::RangeInclusive<usize> = 200..=128 << 10;
 
 /// State of one worker thread.
-pub(crate) struct Worker<'s> {
-    shop: &'s Shop<'s>,
-    bench: Bench<'s>,
+pub(crate) struct MeasureWorker<'s> {
+    shared: &'s MeasureShared<'s>,
+    bench: LevelBench<'s>,
     base: PayloadWriter,
-    wire: Wire,
+    wire: SimulatedConnection,
     opener: PayloadOpener,
-    names: Names,
+    names: TransactionTables,
     scratch: Vec<u8>,
     /// Bytes of the payloads to be measured, one after the other.
     arena: Vec<u8>,
-    ready: Vec<Ready>,
-    part: Part,
+    pending: Vec<PendingMeasurement>,
+    part: MeasuredPart,
     /// Index of the current log.
     source: usize,
     batches: u64,
@@ -107,7 +111,7 @@ pub(crate) struct Worker<'s> {
 }
 
 /// A transaction to be measured, with its payload in the arena.
-struct Ready {
+struct PendingMeasurement {
     /// Index of its record.
     record: usize,
     /// Its start, if it overlaps other cells.
@@ -115,18 +119,18 @@ struct Ready {
     /// Its bytes in the log.
     now: u64,
     gtid: RawEventBuf,
-    format: Arc<Format>,
+    format: Arc<EventFormat>,
     /// Its range in the arena.
     inner: Range<usize>,
     /// Bytes of its whole payload, which may be more than in the arena.
     inner_size: u64,
     /// Its place in the log, if it is read again for every level.
-    in_pieces: Option<InPieces>,
+    in_pieces: Option<RereadSource>,
 }
 
 /// Place of events that are read again for every level.
 #[derive(Clone, Debug)]
-enum InPieces {
+enum RereadSource {
     /// The range of a transaction in the log.
     Events(Range<u64>),
     /// The start of a payload event.
@@ -134,7 +138,7 @@ enum InPieces {
 }
 
 /// Sizes of a payload's content.
-struct Inside {
+struct PayloadSizes {
     /// Start of its events in the arena.
     start: usize,
     /// Bytes of its events.
@@ -143,46 +147,50 @@ struct Inside {
     behind: u64,
 }
 
-impl<'s> Worker<'s> {
-    pub(crate) fn new(shop: &'s Shop<'s>) -> Result<Self, CompressError> {
+impl<'s> MeasureWorker<'s> {
+    pub(crate) fn new(shop: &'s MeasureShared<'s>) -> Result<Self, CompressError> {
         Ok(Self {
-            shop,
-            bench: Bench::new(shop.levels, shop.sizes.large)?,
+            shared: shop,
+            bench: LevelBench::new(shop.levels, shop.sizes.large)?,
             base: PayloadWriter::new(shop.base)?,
-            wire: Wire::new()?,
+            wire: SimulatedConnection::new()?,
             opener: PayloadOpener::with_limits(PayloadLimits {
                 event_size_max: shop.sizes.event_size_max,
                 ..PayloadLimits::default()
             }),
-            names: Names::default(),
+            names: TransactionTables::default(),
             scratch: Vec::new(),
             arena: Vec::new(),
-            ready: Vec::new(),
-            part: Part::default(),
+            pending: Vec::new(),
+            part: MeasuredPart::default(),
             source: 0,
             batches: 0,
             keeps_samples: false,
         })
     }
 
-    pub(crate) fn work(&mut self, item: Item, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
-        self.keeps_samples = item.number.is_multiple_of(self.shop.sample_stride);
+    pub(crate) fn measure_item(
+        &mut self,
+        item: MeasureItem,
+        outlet: &PartSender<'_, MeasuredPart>,
+    ) -> Result<(), InspectError> {
+        self.keeps_samples = item.number.is_multiple_of(self.shared.sample_stride);
         self.batches = scramble(item.number);
         self.source = item.source;
         match item.work {
-            Work::Pieces { pieces, bytes } => {
+            ItemContent::Pieces { pieces, bytes } => {
                 for piece in pieces {
-                    self.piece(item.source, piece, outlet)?;
+                    self.take_piece(item.source, piece, outlet)?;
                 }
                 self.part.bytes_done = bytes;
             }
-            Work::Cell(cell) => {
-                let shop = self.shop;
+            ItemContent::Cell(cell) => {
+                let shop = self.shared;
                 self.part.bytes_done = cell.end - cell.start;
                 if let Some(known) = shop.known.covering(cell) {
-                    self.known(known);
+                    self.take_known(known);
                     self.part.is_end = true;
-                    return self.hand_on(outlet);
+                    return self.push_part(outlet);
                 }
                 read_cell(
                     &shop.sources[cell.source],
@@ -190,50 +198,64 @@ impl<'s> Worker<'s> {
                     shop.width,
                     &shop.sizes,
                     &mut |given| match given {
-                        Given::Piece(piece) => self.piece(item.source, piece, outlet),
-                        Given::Pause => self.pause(item.source, outlet),
+                        ReadItem::Piece(piece) => self.take_piece(item.source, piece, outlet),
+                        ReadItem::Pause => self.pause(item.source, outlet),
                     },
                 )?;
             }
         }
         self.measure(item.source)?;
         self.part.is_end = true;
-        self.hand_on(outlet)
+        self.push_part(outlet)
     }
 
-    fn pause(&mut self, source: usize, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+    fn pause(&mut self, source: usize, outlet: &PartSender<'_, MeasuredPart>) -> Result<(), InspectError> {
         self.measure(source)?;
-        self.hand_on(outlet)
+        self.push_part(outlet)
     }
 
-    fn hand_on(&mut self, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+    fn push_part(&mut self, outlet: &PartSender<'_, MeasuredPart>) -> Result<(), InspectError> {
         let mut part = std::mem::take(&mut self.part);
         part.source = self.source;
-        let names = self.names.hand_on();
+        let names = self.names.take_names();
         if part.names.is_empty() {
             part.names = names;
         }
-        let cost = part.records.len() * size_of::<Record>()
-            + part.made.len() * (size_of::<Made>() + size_of::<u64>())
+        let cost = part.records.len() * size_of::<TransactionRecord>()
+            + part.made.len() * (size_of::<LevelResult>() + size_of::<u64>())
             + part.samples.iter().map(Vec::len).sum::<usize>();
         Ok(outlet.push(part, cost)?)
     }
 }
 
 /// Collects pieces.
-impl<'s> Worker<'s> {
-    fn piece(&mut self, source: usize, piece: Piece, outlet: &Outlet<'_, Part>) -> Result<(), Error> {
+impl<'s> MeasureWorker<'s> {
+    fn take_piece(
+        &mut self,
+        source: usize,
+        piece: WeightedPiece,
+        outlet: &PartSender<'_, MeasuredPart>,
+    ) -> Result<(), InspectError> {
         let share = piece.share;
         match piece.content {
-            PieceContent::Opened(opened) => self.opened(source, *opened, share)?,
+            PieceContent::CompressedLargePayload(opened) => {
+                self.take_large_compressed(source, *opened, share)?
+            }
             PieceContent::Segment(segment) => match &segment.content {
-                Content::Between | Content::LargeBetween(_) => self.pass(&segment, Kind::Between, 0, share),
-                Content::Transaction(whole) => match whole.refusal {
-                    None => self.plain(source, &segment, whole, share)?,
-                    Some(Refusal::Compressed) => self.compressed(source, &segment, whole, share)?,
-                    Some(refusal) => {
-                        self.pass(&segment, Kind::Refused(refusal), commit_us(&whole.outline), share)
+                SegmentContent::Between | SegmentContent::LargeBetween(_) => {
+                    self.take_unmeasured(&segment, RecordKind::Between, 0, share)
+                }
+                SegmentContent::Transaction(whole) => match whole.refusal {
+                    None => self.take_plain(source, &segment, whole, share)?,
+                    Some(CompressionRefusal::Compressed) => {
+                        self.take_compressed(source, &segment, whole, share)?
                     }
+                    Some(refusal) => self.take_unmeasured(
+                        &segment,
+                        RecordKind::Refused(refusal),
+                        commit_us(&whole.outline),
+                        share,
+                    ),
                 },
             },
         }
@@ -242,49 +264,63 @@ impl<'s> Worker<'s> {
             self.measure(source)?;
         }
         if is_full {
-            self.hand_on(outlet)?;
+            self.push_part(outlet)?;
         }
         Ok(())
     }
 
     /// Adds events that stay as they are.
-    fn pass(&mut self, segment: &Segment, kind: Kind, commit_us: u64, share: Share) {
+    fn take_unmeasured(&mut self, segment: &LogSegment, kind: RecordKind, commit_us: u64, share: CellShare) {
         let now = share.of;
         self.names.begin();
-        let start = segment.parts.first().map_or(0, Chunk::offset);
-        let record = Record { kind, start, commit_us, ..Record::plain(now, share) };
-        if kind != Kind::Between && now > self.shop.width && !self.shop.known.has(self.source, start) {
-            let one = KnownOne {
+        let start = segment.parts.first().map_or(0, EventChunk::offset);
+        let record = TransactionRecord { kind, start, commit_us, ..TransactionRecord::plain(now, share) };
+        if kind != RecordKind::Between
+            && now > self.shared.width
+            && !self.shared.known.has(self.source, start)
+        {
+            let one = MeasuredTransaction {
                 end: start + now,
                 record: record.clone(),
                 made: Vec::new(),
                 after: Vec::new(),
-                network: Network::default(),
+                network: NetworkTraffic::default(),
                 tables: Vec::new(),
             };
-            self.shop.known.insert(self.source, start, one);
+            self.shared.known.insert(self.source, start, one);
         }
         self.record(record);
         if self.measures_network() && share.part(now) == now && segment.size() as u64 == now {
             segment.events().for_each(|event| self.wire.put(&[event.raw.bytes()]));
             self.wire.flush();
             let sent = self.wire.take();
-            self.part.network.add(&Network { now, plain: sent, compressed: sent });
+            self.part.network.add(&NetworkTraffic { now, plain: sent, compressed: sent });
         }
     }
 
     /// Adds a plain transaction that can be compressed.
-    fn plain(&mut self, source: usize, segment: &Segment, whole: &Whole, share: Share) -> Result<(), Error> {
+    fn take_plain(
+        &mut self,
+        source: usize,
+        segment: &LogSegment,
+        whole: &WholeTransaction,
+        share: CellShare,
+    ) -> Result<(), InspectError> {
         let Some((gtid, format)) = first(segment) else {
-            self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(&whole.outline), share);
+            self.take_unmeasured(
+                segment,
+                RecordKind::Refused(CompressionRefusal::NoGtid),
+                commit_us(&whole.outline),
+                share,
+            );
             return Ok(());
         };
-        let _one_large = self.room_for(source, whole.inner_size)?;
+        let _one_large = self.lock_if_large(source, whole.inner_size)?;
         let start = self.arena.len();
         self.names.begin();
-        let limit = self.limit(whole.is_large);
+        let limit = self.arena_limit(whole.is_large);
         let (names, arena) = (&mut self.names, &mut self.arena);
-        let mut take = |event: LogEvent<'_>, format: &Format| {
+        let mut take = |event: LogEvent<'_>, format: &EventFormat| {
             names.take(&event.raw, format);
             if arena.len() - start < limit {
                 put_inner(&event.raw, arena);
@@ -295,11 +331,11 @@ impl<'s> Worker<'s> {
             false => segment.events().skip(1).for_each(|event| take(event, &format)),
             true => {
                 // The tables need all events of a transaction that is measured in pieces.
-                let wanted = match self.shop.reach {
-                    Reach::Whole => extent.clone(),
-                    Reach::Front(size) => extent.start..extent.end.min(extent.start + size),
+                let wanted = match self.shared.coverage {
+                    LargeCoverage::Whole => extent.clone(),
+                    LargeCoverage::Front(size) => extent.start..extent.end.min(extent.start + size),
                 };
-                reread(&self.shop.sources[source], wanted, |event, format| {
+                reread(&self.shared.sources[source], wanted, |event, format| {
                     if event.offset > extent.start {
                         take(event, format);
                     }
@@ -309,76 +345,88 @@ impl<'s> Worker<'s> {
         }
         let inner_size = whole.inner_size;
         let is_cut = inner_size > (self.arena.len() - start) as u64;
-        let in_pieces =
-            (whole.is_large && self.shop.reach == Reach::Whole).then_some(InPieces::Events(extent));
-        let record = Record {
+        let in_pieces = (whole.is_large && self.shared.coverage == LargeCoverage::Whole)
+            .then_some(RereadSource::Events(extent));
+        let record = TransactionRecord {
             inner: inner_size,
             commit_us: commit_us(&whole.outline),
             is_cut: is_cut && in_pieces.is_none(),
-            ..Record::plain(share.of, share)
+            ..TransactionRecord::plain(share.of, share)
         };
-        self.ready(record, false, (gtid, format, start, whole.outline.position), in_pieces);
+        self.queue(record, false, (gtid, format, start, whole.outline.position), in_pieces);
         self.measure_if_large(source, inner_size)
     }
 
     /// Adds a compressed transaction.
-    fn compressed(
+    fn take_compressed(
         &mut self,
         source: usize,
-        segment: &Segment,
-        whole: &Whole,
-        share: Share,
-    ) -> Result<(), Error> {
+        segment: &LogSegment,
+        whole: &WholeTransaction,
+        share: CellShare,
+    ) -> Result<(), InspectError> {
         let (Some((gtid, format)), Some(payload)) = (first(segment), segment.events().nth(1)) else {
             // A payload without a GTID event.
-            self.pass(segment, Kind::Refused(Refusal::NoGtid), commit_us(&whole.outline), share);
+            self.take_unmeasured(
+                segment,
+                RecordKind::Refused(CompressionRefusal::NoGtid),
+                commit_us(&whole.outline),
+                share,
+            );
             return Ok(());
         };
-        let (name, offset) = (&self.shop.sources[source].name, payload.offset);
+        let (name, offset) = (&self.shared.sources[source].name, payload.offset);
         let body = match payload.raw.decode(&format) {
             Ok(Event::TransactionPayload(body)) => body,
             Ok(_) => {
-                self.pass(segment, Kind::Refused(Refusal::Interrupted), commit_us(&whole.outline), share);
+                self.take_unmeasured(
+                    segment,
+                    RecordKind::Refused(CompressionRefusal::Interrupted),
+                    commit_us(&whole.outline),
+                    share,
+                );
                 return Ok(());
             }
-            Err(error) => return Err(Error::Event { name: name.clone(), offset, error }),
+            Err(error) => return Err(InspectError::Event { name: name.clone(), offset, error }),
         };
-        let wrong = |error: PayloadError| Error::Payload { name: name.clone(), offset, error };
+        let wrong = |error: PayloadError| InspectError::Payload { name: name.clone(), offset, error };
         let checksum_size = payload.raw.checksum().size();
         // The stated size is not trusted.
-        let mut one_large = self.room_for(source, body.payload.len() as u64)?;
-        let mut inside = self.inside(&body, &format, checksum_size, one_large.is_some()).map_err(wrong)?;
+        let mut one_large = self.lock_if_large(source, body.payload.len() as u64)?;
+        let mut inside =
+            self.open_payload(&body, &format, checksum_size, one_large.is_some()).map_err(wrong)?;
         if inside.is_none() {
-            one_large = self.room_for(source, u64::MAX)?;
-            inside = self.inside(&body, &format, checksum_size, true).map_err(wrong)?;
+            one_large = self.lock_if_large(source, u64::MAX)?;
+            inside = self.open_payload(&body, &format, checksum_size, true).map_err(wrong)?;
         }
         let Some(inside) = inside else { unreachable!("ours: what is large is allowed now") };
         let start = inside.start;
-        self.probe(start, body.payload);
+        self.keep_probe(start, body.payload);
         let is_cut = inside.size > (self.arena.len() - start) as u64;
-        let in_pieces = (is_cut && self.shop.reach == Reach::Whole).then_some(InPieces::Payload(offset));
-        let record = Record {
+        let in_pieces =
+            (is_cut && self.shared.coverage == LargeCoverage::Whole).then_some(RereadSource::Payload(offset));
+        let record = TransactionRecord {
             plain: inside.behind + self.gtid_size(source, &gtid, inside.behind, &format)?,
             inner: inside.size,
             commit_us: commit_us(&whole.outline),
             is_cut: is_cut && in_pieces.is_none(),
-            ..Record::plain(share.of, share)
+            ..TransactionRecord::plain(share.of, share)
         };
-        self.ready(record, true, (gtid, format, start, whole.outline.position), in_pieces);
+        self.queue(record, true, (gtid, format, start, whole.outline.position), in_pieces);
         let measured = self.measure_if_large(source, inside.size);
         drop(one_large);
         measured
     }
 
     /// Decompresses a payload in memory. Returns `None` if it is large and `may_be_large` is false.
-    fn inside(
+    fn open_payload(
         &mut self,
         body: &events::TransactionPayload<'_>,
-        format: &Format,
+        format: &EventFormat,
         checksum_size: usize,
         may_be_large: bool,
-    ) -> Result<Option<Inside>, PayloadError> {
-        let (start, limit, within) = (self.arena.len(), self.limit(false), format.inside_payload());
+    ) -> Result<Option<PayloadSizes>, PayloadError> {
+        let (start, limit, within) = (self.arena.len(), self.arena_limit(false), format.inside_payload());
         self.names.begin();
         let (mut size, mut behind) = (0, 0);
         let mut inner = self.opener.open(body)?;
@@ -386,37 +434,42 @@ impl<'s> Worker<'s> {
             self.names.take(&event, &within);
             size += event.bytes().len() as u64;
             behind += (event.bytes().len() + checksum_size) as u64;
-            if !may_be_large && size > self.shop.sizes.large as u64 {
+            if !may_be_large && size > self.shared.sizes.large as u64 {
                 return Ok(None);
             }
             if self.arena.len() - start < limit {
                 self.arena.extend_from_slice(event.bytes());
             }
         }
-        Ok(Some(Inside { start, size, behind }))
+        Ok(Some(PayloadSizes { start, size, behind }))
     }
 
     /// Adds a compressed transaction that is too large for memory.
-    fn opened(&mut self, source: usize, opened: Opened, share: Share) -> Result<(), Error> {
-        let Opened { start: at, gtid, commit_us, format, now, offset } = opened;
+    fn take_large_compressed(
+        &mut self,
+        source: usize,
+        opened: CompressedLargePayload,
+        share: CellShare,
+    ) -> Result<(), InspectError> {
+        let CompressedLargePayload { start: at, gtid, commit_us, format, now, offset } = opened;
         self.names.begin();
         let Some(gtid) = gtid else {
-            self.record(Record {
-                kind: Kind::Refused(Refusal::NoGtid),
+            self.record(TransactionRecord {
+                kind: RecordKind::Refused(CompressionRefusal::NoGtid),
                 start: at,
                 commit_us,
-                ..Record::plain(now, share)
+                ..TransactionRecord::plain(now, share)
             });
             return Ok(());
         };
-        let _one_large = self.room_for(source, u64::MAX)?;
+        let _one_large = self.lock_if_large(source, u64::MAX)?;
         let start = self.arena.len();
         let checksum_size = gtid.as_raw().checksum().size() as u64;
-        let (limit, within) = (self.limit(true), format.inside_payload());
-        let (names, arena, reach) = (&mut self.names, &mut self.arena, self.shop.reach);
+        let (limit, within) = (self.arena_limit(true), format.inside_payload());
+        let (names, arena, reach) = (&mut self.names, &mut self.arena, self.shared.coverage);
         let (mut seen, mut events) = (0, 0);
         let mut take = |chunk: &[u8]| {
-            each_event(chunk, &within, |_, event| {
+            for_each_event(chunk, &within, |_, event| {
                 names.take(event, &within);
                 events += 1;
             });
@@ -425,64 +478,69 @@ impl<'s> Worker<'s> {
                 arena.extend_from_slice(chunk);
             }
             Ok(match reach {
-                Reach::Front(size) if seen >= size => ControlFlow::Break(()),
+                LargeCoverage::Front(size) if seen >= size => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),
             })
         };
         let (opener, scratch) = (&mut self.opener, &mut self.scratch);
-        let head = reread_payload(&self.shop.sources[source], offset, opener, scratch, &mut take)?;
+        let head = reread_payload(&self.shared.sources[source], offset, opener, scratch, &mut take)?;
         let (size, in_pieces) = match reach {
-            Reach::Whole => (seen, Some(InPieces::Payload(offset))),
-            Reach::Front(_) => (head.size(seen), None),
+            LargeCoverage::Whole => (seen, Some(RereadSource::Payload(offset))),
+            LargeCoverage::Front(_) => (head.size(seen), None),
         };
         let behind = size.saturating_add(scaled(events * checksum_size, size, seen));
-        let record = Record {
+        let record = TransactionRecord {
             plain: behind.saturating_add(self.gtid_size(source, &gtid, behind, &format)?),
             inner: size,
             commit_us,
             is_cut: in_pieces.is_none() && size > (self.arena.len() - start) as u64,
-            ..Record::plain(now, share)
+            ..TransactionRecord::plain(now, share)
         };
-        self.ready(record, true, (gtid, format, start, at), in_pieces);
+        self.queue(record, true, (gtid, format, start, at), in_pieces);
         self.measure_if_large(source, u64::MAX)
     }
 
     /// Makes room for a large transaction: measures the waiting ones, and locks out the other workers.
-    fn room_for(&mut self, source: usize, size: u64) -> Result<Option<MutexGuard<'s, ()>>, Error> {
-        if size <= self.shop.sizes.large as u64 {
+    fn lock_if_large(
+        &mut self,
+        source: usize,
+        size: u64,
+    ) -> Result<Option<MutexGuard<'s, ()>>, InspectError> {
+        if size <= self.shared.sizes.large as u64 {
             return Ok(None);
         }
         self.measure(source)?;
-        let shop = self.shop;
+        let shop = self.shared;
         Ok(Some(shop.one_large.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Returns the maximum bytes of a transaction in the arena.
-    fn limit(&self, is_large: bool) -> usize {
-        match (self.shop.reach, is_large) {
-            (Reach::Whole, false) => usize::try_from(self.shop.sizes.kept).unwrap_or(usize::MAX),
-            (Reach::Whole, true) => NETWORK_FRONT,
-            (Reach::Front(size), _) => usize::try_from(size).unwrap_or(usize::MAX),
+    fn arena_limit(&self, is_large: bool) -> usize {
+        match (self.shared.coverage, is_large) {
+            (LargeCoverage::Whole, false) => usize::try_from(self.shared.sizes.kept).unwrap_or(usize::MAX),
+            (LargeCoverage::Whole, true) => NETWORK_FRONT,
+            (LargeCoverage::Front(size), _) => usize::try_from(size).unwrap_or(usize::MAX),
         }
     }
 
     /// Queues the transaction whose payload is in the arena, from `start` on.
-    fn ready(
+    fn queue(
         &mut self,
-        record: Record,
+        record: TransactionRecord,
         was_compressed: bool,
-        (gtid, format, start, at): (RawEventBuf, Arc<Format>, usize, u64),
-        in_pieces: Option<InPieces>,
+        (gtid, format, start, at): (RawEventBuf, Arc<EventFormat>, usize, u64),
+        in_pieces: Option<RereadSource>,
     ) {
-        let number = self.part.measured + self.ready.len();
-        let record = Record { kind: Kind::Measured { number, was_compressed }, start: at, ..record };
+        let number = self.part.measured + self.pending.len();
+        let record =
+            TransactionRecord { kind: RecordKind::Measured { number, was_compressed }, start: at, ..record };
         let inner = start..self.arena.len();
         if self.keeps_samples && !record.is_cut && inner.len() <= SAMPLE_SIZE_MAX {
             self.part.samples.push(self.arena[inner.clone()].to_vec());
         }
         let (now, inner_size) = (record.now, record.inner);
-        let start = (record.share.of > self.shop.width).then_some(at);
-        self.ready.push(Ready {
+        let start = (record.share.of > self.shared.width).then_some(at);
+        self.pending.push(PendingMeasurement {
             record: self.part.records.len(),
             start,
             now,
@@ -496,28 +554,34 @@ impl<'s> Worker<'s> {
     }
 
     /// Adds a transaction that another cell has measured.
-    fn known(&mut self, known: KnownOne) {
-        let KnownOne { record, made, after, network, tables, .. } = known;
-        let Kind::Measured { was_compressed, .. } = record.kind else {
-            self.part.records = vec![Record { tables: 0..0, ..record }];
+    fn take_known(&mut self, known: MeasuredTransaction) {
+        let MeasuredTransaction { record, made, after, network, tables, .. } = known;
+        let RecordKind::Measured { was_compressed, .. } = record.kind else {
+            self.part.records = vec![TransactionRecord { tables: 0..0, ..record }];
             return;
         };
         self.part.network = network.part(record.share);
         self.part.names = tables.iter().map(|(name, _)| name.clone()).collect();
         self.part.tables = (0..).zip(tables).map(|(number, (_, bytes))| (number, bytes)).collect();
-        let kind = Kind::Measured { number: 0, was_compressed };
-        self.part.records = vec![Record { kind, tables: 0..self.part.tables.len(), ..record }];
+        let kind = RecordKind::Measured { number: 0, was_compressed };
+        self.part.records = vec![TransactionRecord { kind, tables: 0..self.part.tables.len(), ..record }];
         (self.part.made, self.part.after, self.part.measured) = (made, after, 1);
     }
 
     /// Stores the measurements of a transaction that overlaps other cells.
-    fn remember(&self, source: usize, ready: &Ready, made: &[Made], network: Network) {
+    fn remember_wide(
+        &self,
+        source: usize,
+        ready: &PendingMeasurement,
+        made: &[LevelResult],
+        network: NetworkTraffic,
+    ) {
         let (Some(start), Some(record)) = (ready.start, self.part.records.get(ready.record)) else { return };
         let names = self.names.names();
         let tables = self.part.tables.get(record.tables.clone()).unwrap_or_default().iter();
         let named = |(number, bytes): &(u32, u64)| Some((names.get(*number as usize)?.clone(), *bytes));
         let after = self.part.after[self.part.after.len() - made.len()..].to_vec();
-        let one = KnownOne {
+        let one = MeasuredTransaction {
             end: start + ready.now,
             record: record.clone(),
             made: made.to_vec(),
@@ -525,54 +589,54 @@ impl<'s> Worker<'s> {
             network,
             tables: tables.filter_map(named).collect(),
         };
-        self.shop.known.insert(source, start, one);
+        self.shared.known.insert(source, start, one);
     }
 
-    fn record(&mut self, record: Record) {
+    fn record(&mut self, record: TransactionRecord) {
         let start = self.part.tables.len();
         self.part.tables.extend_from_slice(self.names.bytes());
-        self.part.records.push(Record { tables: start..self.part.tables.len(), ..record });
+        self.part.records.push(TransactionRecord { tables: start..self.part.tables.len(), ..record });
     }
 
     /// Keeps a payload of the log, if it is a better probe than the one kept so far.
-    fn probe(&mut self, start: usize, frame: &[u8]) {
+    fn keep_probe(&mut self, start: usize, frame: &[u8]) {
         let inner = &self.arena[start..];
         let is_larger = self.part.probe.as_ref().is_none_or(|probe| probe.inner.len() < inner.len());
         if is_larger && PROBE_SIZES.contains(&inner.len()) {
-            self.part.probe = Some(Probe { inner: inner.to_vec(), frame: frame.to_vec() });
+            self.part.probe = Some(PayloadProbe { inner: inner.to_vec(), frame: frame.to_vec() });
         }
     }
 }
 
 /// Measures the collected pieces.
-impl Worker<'_> {
-    fn measure_if_large(&mut self, source: usize, size: u64) -> Result<(), Error> {
-        match size > self.shop.sizes.large as u64 {
+impl MeasureWorker<'_> {
+    fn measure_if_large(&mut self, source: usize, size: u64) -> Result<(), InspectError> {
+        match size > self.shared.sizes.large as u64 {
             true => self.measure(source),
             false => Ok(()),
         }
     }
 
-    fn measure(&mut self, source: usize) -> Result<(), Error> {
+    fn measure(&mut self, source: usize) -> Result<(), InspectError> {
         if self.part.taken.is_empty() {
-            self.part.taken = vec![Taken::default(); self.shop.levels.len()];
+            self.part.taken = vec![LevelCost::default(); self.shared.levels.len()];
         }
-        let all = std::mem::take(&mut self.ready);
+        let all = std::mem::take(&mut self.pending);
         let in_memory: Vec<&[u8]> = all
             .iter()
             .filter(|ready| ready.in_pieces.is_none())
             .map(|ready| &self.arena[ready.inner.clone()])
             .collect();
         let made = self.bench.measure(&in_memory, &mut self.part.taken)?;
-        let mut made = made.chunks(self.shop.levels.len());
+        let mut made = made.chunks(self.shared.levels.len());
         for ready in all {
             let made = match &ready.in_pieces {
                 Some(what) => self.measure_in_pieces(source, what, ready.inner_size)?,
                 None => made.next().unwrap_or_default().iter().map(|one| ready.scaled(*one)).collect(),
             };
-            self.settle(source, &ready, &made)?;
-            let network = self.send(&ready, &made)?;
-            self.remember(source, &ready, &made, network);
+            self.store_sizes(source, &ready, &made)?;
+            let network = self.simulate_network(&ready, &made)?;
+            self.remember_wide(source, &ready, &made, network);
             if let Some(record) = self.part.records.get(ready.record) {
                 self.part.network.add(&network.part(record.share));
             }
@@ -587,15 +651,15 @@ impl Worker<'_> {
     fn measure_in_pieces(
         &mut self,
         source: usize,
-        what: &InPieces,
+        what: &RereadSource,
         inner_size: u64,
-    ) -> Result<Vec<Made>, Error> {
-        let source = &self.shop.sources[source];
+    ) -> Result<Vec<LevelResult>, InspectError> {
+        let source = &self.shared.sources[source];
         let (scratch, opener) = (&mut self.scratch, &mut self.opener);
         let mut pieces = |push: &mut dyn FnMut(&[u8]) -> Result<(), CompressError>| {
             scratch.clear();
             match what {
-                InPieces::Events(extent) => reread(source, extent.clone(), |event, _| {
+                RereadSource::Events(extent) => reread(source, extent.clone(), |event, _| {
                     if event.offset > extent.start {
                         put_inner(&event.raw, scratch);
                     }
@@ -605,7 +669,7 @@ impl Worker<'_> {
                     }
                     Ok(())
                 }),
-                InPieces::Payload(offset) => {
+                RereadSource::Payload(offset) => {
                     let mut take = |chunk: &[u8]| {
                         push(chunk)?;
                         Ok(ControlFlow::Continue(()))
@@ -618,7 +682,12 @@ impl Worker<'_> {
     }
 
     /// Records the transaction's bytes in the log at every level.
-    fn settle(&mut self, source: usize, ready: &Ready, made: &[Made]) -> Result<(), Error> {
+    fn store_sizes(
+        &mut self,
+        source: usize,
+        ready: &PendingMeasurement,
+        made: &[LevelResult],
+    ) -> Result<(), InspectError> {
         for made in made {
             let after = match made.frame {
                 Some(frame) => {
@@ -636,7 +705,7 @@ impl Worker<'_> {
     }
 
     /// Returns the size of a payload event with a frame of this size.
-    fn payload_event_size(&mut self, ready: &Ready, frame: u64) -> u64 {
+    fn payload_event_size(&mut self, ready: &PendingMeasurement, frame: u64) -> u64 {
         self.scratch.clear();
         events::TransactionPayload::put_zstd_fields(ready.inner_size, frame, &mut self.scratch);
         (HEADER_SIZE + self.scratch.len() + ready.gtid.as_raw().checksum().size()) as u64 + frame
@@ -648,16 +717,16 @@ impl Worker<'_> {
         source: usize,
         gtid: &RawEventBuf,
         behind: u64,
-        format: &Format,
-    ) -> Result<u64, Error> {
+        format: &EventFormat,
+    ) -> Result<u64, InspectError> {
         self.scratch.clear();
         let raw = gtid.as_raw();
-        let resized = put_gtid_resized(&raw, behind, NextPosition::Is(0), format, &mut self.scratch);
+        let resized = put_gtid_resized(&raw, behind, NextPosition::Fixed(0), format, &mut self.scratch);
         match resized {
             Ok(()) => Ok(self.scratch.len() as u64),
             Err(error) => {
-                let name = self.shop.sources[source].name.clone();
-                Err(Error::Resize { name, error })
+                let name = self.shared.sources[source].name.clone();
+                Err(InspectError::Resize { name, error })
             }
         }
     }
@@ -665,13 +734,17 @@ impl Worker<'_> {
     /// Returns true if network traffic is measured now. A sample measures it for all transactions, so that both figures
     /// are for the same ones.
     fn measures_network(&self) -> bool {
-        matches!(self.shop.reach, Reach::Front(_)) || self.batches.is_multiple_of(NETWORK_STRIDE)
+        matches!(self.shared.coverage, LargeCoverage::Front(_)) || self.batches.is_multiple_of(NETWORK_STRIDE)
     }
 
     /// Simulates sending a transaction to a replica, plain and compressed.
-    fn send(&mut self, ready: &Ready, made: &[Made]) -> Result<Network, Error> {
+    fn simulate_network(
+        &mut self,
+        ready: &PendingMeasurement,
+        made: &[LevelResult],
+    ) -> Result<NetworkTraffic, InspectError> {
         if !self.measures_network() {
-            return Ok(Network::default());
+            return Ok(NetworkTraffic::default());
         }
         let inner = &self.arena[ready.inner.clone()];
         let is_small = inner.len() <= NETWORK_FRONT && ready.inner_size == inner.len() as u64;
@@ -680,7 +753,7 @@ impl Worker<'_> {
         let checksum = &[0; CHECKSUM_SIZE][..gtid.checksum().size()];
         self.wire.put(&[gtid.bytes()]);
         let mut sent_inner = 0;
-        each_event(front, &ready.format.inside_payload(), |_, event| {
+        for_each_event(front, &ready.format.inside_payload(), |_, event| {
             sent_inner += event.bytes().len() as u64;
             self.wire.put(&[event.bytes(), checksum]);
         });
@@ -703,26 +776,26 @@ impl Worker<'_> {
             // Compressing a large frame again on the connection saves nothing.
             false => {
                 let size =
-                    made.get(self.shop.base_place).and_then(|made| made.frame).unwrap_or(ready.inner_size);
+                    made.get(self.shared.base_place).and_then(|made| made.frame).unwrap_or(ready.inner_size);
                 let size = self.payload_event_size(ready, size) + gtid.bytes().len() as u64;
-                Sent { uncompressed: size, zlib: size, zstd: size, ..Sent::default() }
+                SentBytes { uncompressed: size, zlib: size, zstd: size, ..SentBytes::default() }
             }
         };
         let plain = plain.scaled(ready.inner_size, sent_inner);
-        Ok(Network { now: ready.now, plain, compressed })
+        Ok(NetworkTraffic { now: ready.now, plain, compressed })
     }
 }
 
-impl Ready {
+impl PendingMeasurement {
     /// Extrapolates the measurements of the front to the whole transaction.
-    fn scaled(&self, made: Made) -> Made {
+    fn scaled(&self, made: LevelResult) -> LevelResult {
         let measured = self.inner.len() as u64;
         match measured {
             0 => made,
             _ if measured == self.inner_size => made,
             _ => {
                 let scale = |value: u64| scaled(value, self.inner_size, measured);
-                Made { frame: made.frame.map(scale), ns: scale(made.ns) }
+                LevelResult { frame: made.frame.map(scale), ns: scale(made.ns) }
             }
         }
     }
@@ -734,20 +807,20 @@ fn scaled(value: u64, whole: u64, measured: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-fn first(segment: &Segment) -> Option<(RawEventBuf, Arc<Format>)> {
+fn first(segment: &LogSegment) -> Option<(RawEventBuf, Arc<EventFormat>)> {
     let format = Arc::clone(segment.parts.first()?.format());
     Some((segment.events().next()?.raw.to_buf(), format))
 }
 
 /// Reads a part of a log again.
 fn reread(
-    source: &Source<'_>,
+    source: &LogSource<'_>,
     range: Range<u64>,
-    mut take: impl FnMut(LogEvent<'_>, &Format) -> Result<(), Error>,
-) -> Result<(), Error> {
+    mut take: impl FnMut(LogEvent<'_>, &EventFormat) -> Result<(), InspectError>,
+) -> Result<(), InspectError> {
     let mut reader = open_before(source, range.start)?;
-    match each_event_within(&mut reader, range, PIECE_SIZE, &mut take)? {
+    match read_events_within(&mut reader, range, PIECE_SIZE, &mut take)? {
         true => Ok(()),
-        false => Err(Error::Changed { name: source.name.clone() }),
+        false => Err(InspectError::Changed { name: source.name.clone() }),
     }
 }

@@ -5,72 +5,72 @@ use std::sync::Arc;
 
 use binlog::gtid::GtidSet;
 use binlog::{Event, PayloadOpener};
-use logs::ordered::{Bounds, Feed, ordered};
-use logs::{Chunk, End, LogReader};
+use logs::ordered::{ItemSender, PipelineLimits, run_ordered};
+use logs::{EndOfLog, EventChunk, LogReader};
 
-use super::counter::{self, Cause, Stopped};
-use super::report::{GtidReport, LogEnd, LogReport, Report};
-use super::tally::{Head, Part};
-use crate::error::Error;
-use crate::walk::{Cut, OnDamage, Work, walk};
+use super::chunk_counter::{self, CountError, CountErrorKind};
+use super::report::{GtidReport, LogEnd, LogStats, StatsReport};
+use super::tally::{ChunkTally, ContinuedTransaction};
+use crate::error::InspectError;
+use crate::log_pieces::{OnDamage, PieceContent, PieceSizes, read_pieces};
 
 /// Maximum bytes of pieces that wait to be counted.
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
 /// Settings of one count.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct StatsSettings {
     /// Number of largest and of longest transactions to report.
     pub top: usize,
 }
 
 /// Counts logs, in the order given. `watch` is called with the bytes counted so far; if it breaks, counting stops with
-/// [`Error::Stopped`].
+/// [`InspectError::CountError`].
 ///
 /// # Errors
 ///
 /// A log cannot be read or decoded. An open or torn end of a log is no error, but part of the report.
 pub fn collect(
-    readers: impl IntoIterator<Item = Result<LogReader, logs::Error>, IntoIter: Send>,
-    settings: Settings,
+    readers: impl IntoIterator<Item = Result<LogReader, logs::LogError>, IntoIter: Send>,
+    settings: StatsSettings,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Report, Error> {
-    collect_cut(readers, settings, Cut::USUAL, watch)
+) -> Result<StatsReport, InspectError> {
+    collect_cut(readers, settings, PieceSizes::DEFAULT, watch)
 }
 
 fn collect_cut(
-    readers: impl IntoIterator<Item = Result<LogReader, logs::Error>, IntoIter: Send>,
-    settings: Settings,
-    cut: Cut,
+    readers: impl IntoIterator<Item = Result<LogReader, logs::LogError>, IntoIter: Send>,
+    settings: StatsSettings,
+    cut: PieceSizes,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Report, Error> {
+) -> Result<StatsReport, InspectError> {
     let readers = readers.into_iter();
-    let mut whole = Part::new(settings.top);
-    let mut seen = Seen::default();
+    let mut whole = ChunkTally::new(settings.top);
+    let mut seen = ReadSummary::default();
     let mut bytes_done = 0;
-    ordered(
-        Bounds::with_bytes(WAITING_SIZE_MAX),
-        |feed: &Feed<'_, Piece>| read(readers, cut, &mut seen, feed),
+    run_ordered(
+        PipelineLimits::with_bytes(WAITING_SIZE_MAX),
+        |feed: &ItemSender<'_, CountTask>| read(readers, cut, &mut seen, feed),
         PayloadOpener::new,
         |opener, piece, outlet| {
             let part = count(&piece, settings.top, opener)?;
             // A part holds some thousand counters, independent of the size of its piece.
-            outlet.push((part, bytes_of(&piece.work)), PART_SIZE).map_err(Error::from)
+            outlet.push((part, bytes_of(&piece.work)), PART_COST).map_err(InspectError::from)
         },
         |(part, bytes)| {
             whole.join(part);
             bytes_done += bytes;
             match watch(bytes_done) {
                 ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
-                ControlFlow::Break(()) => Err(Error::Stopped),
+                ControlFlow::Break(()) => Err(InspectError::Stopped),
             }
         },
     )?;
     let gtids = gtids(&mut whole, seen.previous);
-    Ok(Report::new(&whole.tally, seen.logs, gtids))
+    Ok(StatsReport::new(&whole.tally, seen.logs, gtids))
 }
 
-fn gtids(whole: &mut Part, previous: Option<GtidSet>) -> GtidReport {
+fn gtids(whole: &mut ChunkTally, previous: Option<GtidSet>) -> GtidReport {
     let set = std::mem::take(&mut whole.tally.gtids).into_set();
     let gaps = previous.as_ref().map_or_else(|| set.gaps(), |previous| previous.union(&set).gaps());
     GtidReport {
@@ -82,83 +82,90 @@ fn gtids(whole: &mut Part, previous: Option<GtidSet>) -> GtidReport {
 }
 
 /// Approximate size of a part in bytes.
-const PART_SIZE: usize = 64 << 10;
+const PART_COST: usize = 64 << 10;
 
 /// Results of the reading thread.
 #[derive(Default)]
-struct Seen {
-    logs: Vec<LogReport>,
+struct ReadSummary {
+    logs: Vec<LogStats>,
     /// Previous GTIDs of the first log.
     previous: Option<GtidSet>,
 }
 
 /// A piece to be counted, and the name of its log.
-struct Piece {
-    work: Work,
+struct CountTask {
+    work: PieceContent,
     name: Arc<str>,
 }
 
-fn count(piece: &Piece, top: usize, opener: &mut PayloadOpener) -> Result<Part, Error> {
+fn count(piece: &CountTask, top: usize, opener: &mut PayloadOpener) -> Result<ChunkTally, InspectError> {
     let counted = match &piece.work {
-        Work::Chunk { origin, chunk, carry } => counter::chunk(chunk, carry, *origin, top, opener),
-        Work::Inside(inside) => counter::inside(inside, top),
-        Work::PayloadEnds(ends) => Ok(counter::payload_end(ends, top)),
-        Work::Ends { .. } => Ok(Part { head: Some(Head::Lost), ..Part::new(top) }),
-        Work::Begins { .. } | Work::Broken { .. } => Ok(Part::new(top)),
+        PieceContent::Chunk { origin, chunk, carry } => {
+            chunk_counter::count_chunk(chunk, carry, *origin, top, opener)
+        }
+        PieceContent::PayloadPart(inside) => chunk_counter::count_payload_part(inside, top),
+        PieceContent::PayloadEnd(ends) => Ok(chunk_counter::count_payload_end(ends, top)),
+        PieceContent::LogEnd { .. } => {
+            Ok(ChunkTally { head: Some(ContinuedTransaction::Lost), ..ChunkTally::new(top) })
+        }
+        PieceContent::LogStart { .. } | PieceContent::Unreadable { .. } => Ok(ChunkTally::new(top)),
     };
-    counted.map_err(|Stopped { offset, cause }| {
+    counted.map_err(|CountError { offset, cause }| {
         let name = piece.name.to_string();
         match cause {
-            Cause::Event(error) => Error::Event { name, offset, error },
-            Cause::Payload(error) => Error::Payload { name, offset, error },
+            CountErrorKind::Event(error) => InspectError::Event { name, offset, error },
+            CountErrorKind::Payload(error) => InspectError::Payload { name, offset, error },
         }
     })
 }
 
 /// Returns the bytes of the log in this piece.
-fn bytes_of(work: &Work) -> u64 {
+fn bytes_of(work: &PieceContent) -> u64 {
     match work {
-        Work::Chunk { chunk, .. } => chunk.bytes().len() as u64,
-        Work::PayloadEnds(ends) => u64::from(ends.header.size),
-        Work::Inside(_) | Work::Begins { .. } | Work::Broken { .. } | Work::Ends { .. } => 0,
+        PieceContent::Chunk { chunk, .. } => chunk.bytes().len() as u64,
+        PieceContent::PayloadEnd(ends) => u64::from(ends.header.size),
+        PieceContent::PayloadPart(_)
+        | PieceContent::LogStart { .. }
+        | PieceContent::Unreadable { .. }
+        | PieceContent::LogEnd { .. } => 0,
     }
 }
 
 fn read(
-    readers: impl Iterator<Item = Result<LogReader, logs::Error>>,
-    cut: Cut,
-    seen: &mut Seen,
-    feed: &Feed<'_, Piece>,
-) -> Result<(), Error> {
+    readers: impl Iterator<Item = Result<LogReader, logs::LogError>>,
+    cut: PieceSizes,
+    seen: &mut ReadSummary,
+    feed: &ItemSender<'_, CountTask>,
+) -> Result<(), InspectError> {
     let mut log = 0;
     for reader in readers {
         let reader = reader?;
         let name: Arc<str> = reader.name().into();
-        log = walk(reader, log, cut, OnDamage::Stop, &mut |work, bytes| {
+        log = read_pieces(reader, log, cut, OnDamage::Stop, &mut |work, bytes| {
             seen.note(&work);
             match work {
-                Work::Begins { .. } => Ok(()),
-                Work::Broken { error, .. } => Err(Error::Log(error)),
-                Work::PayloadEnds(ends) if ends.end.is_err() => match ends.end {
-                    Err(error) => Err(Error::Log(error)),
+                PieceContent::LogStart { .. } => Ok(()),
+                PieceContent::Unreadable { error, .. } => Err(InspectError::Log(error)),
+                PieceContent::PayloadEnd(ends) if ends.end.is_err() => match ends.end {
+                    Err(error) => Err(InspectError::Log(error)),
                     Ok(_) => Ok(()),
                 },
-                work => Ok(feed.push(Piece { work, name: Arc::clone(&name) }, bytes)?),
+                work => Ok(feed.push(CountTask { work, name: Arc::clone(&name) }, bytes)?),
             }
         })?;
     }
     Ok(())
 }
 
-impl Seen {
-    fn note(&mut self, work: &Work) {
-        if let Work::Begins { name } = work {
-            self.logs.push(LogReport { name: name.to_string(), ..LogReport::default() });
+impl ReadSummary {
+    fn note(&mut self, work: &PieceContent) {
+        if let PieceContent::LogStart { name } = work {
+            self.logs.push(LogStats { name: name.to_string(), ..LogStats::default() });
         }
         let is_first = self.logs.len() == 1;
         let Some(log) = self.logs.last_mut() else { return };
         match work {
-            Work::Chunk { chunk, .. } => {
+            PieceContent::Chunk { chunk, .. } => {
                 log.bytes = chunk.end();
                 if log.server_version.is_empty() {
                     log.server_version = String::from_utf8_lossy(&chunk.format().server_version).into_owned();
@@ -167,31 +174,35 @@ impl Seen {
                     self.previous = previous_gtids(chunk);
                 }
             }
-            Work::PayloadEnds(ends) => log.bytes = ends.offset + u64::from(ends.header.size),
-            Work::Ends { end, .. } => log.end = end_of(*end),
-            Work::Begins { .. } | Work::Inside(_) | Work::Broken { .. } => {}
+            PieceContent::PayloadEnd(ends) => log.bytes = ends.offset + u64::from(ends.header.size),
+            PieceContent::LogEnd { end, .. } => log.end = end_of(*end),
+            PieceContent::LogStart { .. }
+            | PieceContent::PayloadPart(_)
+            | PieceContent::Unreadable { .. } => {}
         }
     }
 }
 
 /// Finds the previous GTIDs, near the start of the log.
-fn previous_gtids(chunk: &Chunk) -> Option<GtidSet> {
-    let found = chunk.iter().take(PREVIOUS_WITHIN).find_map(|event| match event.raw.decode(chunk.format()) {
-        Ok(Event::PreviousGtids(previous)) => Some(previous),
-        _ => None,
+fn previous_gtids(chunk: &EventChunk) -> Option<GtidSet> {
+    let found = chunk.iter().take(PREVIOUS_GTIDS_EVENTS_MAX).find_map(|event| {
+        match event.raw.decode(chunk.format()) {
+            Ok(Event::PreviousGtids(previous)) => Some(previous),
+            _ => None,
+        }
     });
     found.and_then(|previous| GtidSet::decode(previous.set).ok())
 }
 
 /// Number of events to search. In front of the previous GTIDs, there is only a format description, and in relay logs a
 /// few artificial events.
-const PREVIOUS_WITHIN: usize = 8;
+const PREVIOUS_GTIDS_EVENTS_MAX: usize = 8;
 
-fn end_of(end: End) -> LogEnd {
+fn end_of(end: EndOfLog) -> LogEnd {
     match end {
-        End::Closed => LogEnd::Closed,
-        End::Open { in_use } => LogEnd::Open { in_use },
-        End::Torn(torn) => {
+        EndOfLog::Closed => LogEnd::Closed,
+        EndOfLog::Open { in_use } => LogEnd::Open { in_use },
+        EndOfLog::Torn(torn) => {
             LogEnd::Torn { offset: torn.offset, bytes: torn.found as u64, in_use: torn.in_use }
         }
     }
@@ -205,10 +216,10 @@ mod tests {
 
     use logs::LogReader;
 
-    use super::{Settings, collect_cut};
-    use crate::error::Error;
-    use crate::stats::Report;
-    use crate::walk::Cut;
+    use super::{StatsSettings, collect_cut};
+    use crate::error::InspectError;
+    use crate::log_pieces::PieceSizes;
+    use crate::stats::StatsReport;
 
     fn samples() -> Vec<PathBuf> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
@@ -222,27 +233,28 @@ mod tests {
         samples
     }
 
-    fn collect(paths: &[PathBuf], cut: Cut) -> Result<Report, Error> {
+    fn collect(paths: &[PathBuf], cut: PieceSizes) -> Result<StatsReport, InspectError> {
         let readers = paths.iter().map(LogReader::open);
-        collect_cut(readers, Settings { top: 5 }, cut, &mut |_| ControlFlow::Continue(()))
+        collect_cut(readers, StatsSettings { top: 5 }, cut, &mut |_| ControlFlow::Continue(()))
     }
 
     #[test]
-    fn the_cut_into_chunks_does_not_show() {
+    fn chunk_sizes_do_not_change_the_report() {
         let samples = samples();
         for sample in &samples {
             let paths = std::slice::from_ref(sample);
-            let wanted = serde_json::to_string(&collect(paths, Cut::USUAL).expect("a report")).expect("JSON");
+            let wanted =
+                serde_json::to_string(&collect(paths, PieceSizes::DEFAULT).expect("a report")).expect("JSON");
             for (chunk_size, large_size) in
                 [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0), (1 << 20, 0)]
             {
-                let cut = Cut { chunk_size, large_size };
+                let cut = PieceSizes { chunk_size, large_size };
                 let found = serde_json::to_string(&collect(paths, cut).expect("a report")).expect("JSON");
                 assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
             }
         }
-        let wanted = collect(&samples, Cut::USUAL).expect("a report");
-        let found = collect(&samples, Cut { chunk_size: 1, large_size: 0 }).expect("a report");
+        let wanted = collect(&samples, PieceSizes::DEFAULT).expect("a report");
+        let found = collect(&samples, PieceSizes { chunk_size: 1, large_size: 0 }).expect("a report");
         assert_eq!(
             serde_json::to_string(&found).expect("JSON"),
             serde_json::to_string(&wanted).expect("JSON"),
@@ -251,13 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_can_stop_it() {
+    fn the_watcher_can_stop_the_count() {
         let outcome = collect_cut(
             samples().iter().map(LogReader::open),
-            Settings { top: 0 },
-            Cut { chunk_size: 1, large_size: 0 },
+            StatsSettings { top: 0 },
+            PieceSizes { chunk_size: 1, large_size: 0 },
             &mut |_| ControlFlow::Break(()),
         );
-        assert!(matches!(outcome, Err(Error::Stopped)));
+        assert!(matches!(outcome, Err(InspectError::Stopped)));
     }
 }

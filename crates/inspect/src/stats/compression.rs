@@ -8,10 +8,10 @@
 //! The timestamps for relay logs differ: the server's are the times when the replica had received the transaction, ours
 //! are the times of the commit on the source. The former are in no log.
 
-use binlog::{RawEvent, Role, TransactionId};
+use binlog::{EventRole, RawEvent, TransactionId};
 use serde::Serialize;
 
-use super::when::Moment;
+use super::log_time::LogTime;
 
 /// Compression of a stored transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,7 +55,7 @@ pub struct CompressionRow {
     /// Its size before compression.
     pub first_transaction_uncompressed_bytes: u64,
     /// Time of its commit on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
-    pub first_transaction_timestamp: Option<Moment>,
+    pub first_transaction_timestamp: Option<LogTime>,
     /// GTID of the last transaction; `ANONYMOUS` without a GTID.
     pub last_transaction_id: String,
     /// Its stored size.
@@ -63,27 +63,27 @@ pub struct CompressionRow {
     /// Its size before compression.
     pub last_transaction_uncompressed_bytes: u64,
     /// Time of its commit on the server that wrote the log, or on the source of a relay log; `None` before MySQL 8.0.1.
-    pub last_transaction_timestamp: Option<Moment>,
+    pub last_transaction_timestamp: Option<LogTime>,
 }
 
 /// Sums for the rows of the table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Compression {
+pub(crate) struct CompressionTotals {
     /// In the order of the table.
-    sums: [Option<Sum>; 4],
+    sums: [Option<CompressionSum>; 4],
 }
 
 /// One transaction, with the row that counts it.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredTransaction {
     pub(crate) log_type: LogType,
     pub(crate) compression_type: CompressionType,
-    pub(crate) sample: Sample,
+    pub(crate) sizes: TransactionSizes,
 }
 
 /// Figures of a single transaction.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct TransactionSizes {
     pub(crate) id: TransactionId,
     pub(crate) compressed: u64,
     pub(crate) uncompressed: u64,
@@ -91,17 +91,17 @@ pub(crate) struct Sample {
 }
 
 #[derive(Clone, Debug)]
-struct Sum {
+struct CompressionSum {
     transactions: u64,
     compressed: u64,
     uncompressed: u64,
-    first: Sample,
-    last: Sample,
+    first: TransactionSizes,
+    last: TransactionSizes,
 }
 
-impl Compression {
-    pub(crate) fn add(&mut self, stored: Stored) {
-        let sample = stored.sample;
+impl CompressionTotals {
+    pub(crate) fn add(&mut self, stored: StoredTransaction) {
+        let sample = stored.sizes;
         let place = &mut self.sums[index(stored.log_type, stored.compression_type)];
         match place {
             Some(sum) => {
@@ -111,7 +111,7 @@ impl Compression {
                 sum.last = sample;
             }
             None => {
-                *place = Some(Sum {
+                *place = Some(CompressionSum {
                     transactions: 1,
                     compressed: sample.compressed,
                     uncompressed: sample.uncompressed,
@@ -153,9 +153,9 @@ impl Compression {
 }
 
 /// Returns the bytes that an event adds to the size of its transaction, if that is not compressed.
-pub(crate) fn cached_size(log_type: LogType, role: Role, raw: &RawEvent<'_>) -> u64 {
+pub(crate) fn cached_size(log_type: LogType, role: EventRole, raw: &RawEvent<'_>) -> u64 {
     let (size, checksum) = (u64::from(raw.header().size), raw.checksum().size() as u64);
-    match (log_type, matches!(role, Role::Gtid | Role::GtidAndBegin)) {
+    match (log_type, matches!(role, EventRole::Gtid | EventRole::GtidAndBegin)) {
         (LogType::Binary, true) => 0,
         (LogType::Binary, false) => size - checksum,
         // A replica subtracts the GTID event from the transaction's length, but not its checksum.
@@ -176,7 +176,7 @@ fn index(log: LogType, compression: CompressionType) -> usize {
     log + compression
 }
 
-fn row(log_type: LogType, compression_type: CompressionType, sum: &Sum) -> CompressionRow {
+fn row(log_type: LogType, compression_type: CompressionType, sum: &CompressionSum) -> CompressionRow {
     CompressionRow {
         log_type,
         compression_type,
@@ -187,11 +187,11 @@ fn row(log_type: LogType, compression_type: CompressionType, sum: &Sum) -> Compr
         first_transaction_id: sum.first.id.to_string(),
         first_transaction_compressed_bytes: sum.first.compressed,
         first_transaction_uncompressed_bytes: sum.first.uncompressed,
-        first_transaction_timestamp: sum.first.commit_us.map(Moment),
+        first_transaction_timestamp: sum.first.commit_us.map(LogTime),
         last_transaction_id: sum.last.id.to_string(),
         last_transaction_compressed_bytes: sum.last.compressed,
         last_transaction_uncompressed_bytes: sum.last.uncompressed,
-        last_transaction_timestamp: sum.last.commit_us.map(Moment),
+        last_transaction_timestamp: sum.last.commit_us.map(LogTime),
     }
 }
 
@@ -205,7 +205,9 @@ fn percentage(compressed: u64, uncompressed: u64) -> i16 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compression, CompressionType, LogType, Sample, Stored, percentage};
+    use super::{
+        CompressionTotals, CompressionType, LogType, StoredTransaction, TransactionSizes, percentage,
+    };
     use binlog::TransactionId;
 
     #[test]
@@ -221,17 +223,17 @@ mod tests {
 
     #[test]
     fn rows_come_in_the_tables_order_with_first_and_last() {
-        let stored = |log_type, compression_type, compressed, commit_us| Stored {
+        let stored = |log_type, compression_type, compressed, commit_us| StoredTransaction {
             log_type,
             compression_type,
-            sample: Sample {
+            sizes: TransactionSizes {
                 id: TransactionId::Anonymous,
                 compressed,
                 uncompressed: 10,
                 commit_us: Some(commit_us),
             },
         };
-        let (mut first, mut second) = (Compression::default(), Compression::default());
+        let (mut first, mut second) = (CompressionTotals::default(), CompressionTotals::default());
         first.add(stored(LogType::Relay, CompressionType::Zstd, 1, 1));
         first.add(stored(LogType::Binary, CompressionType::None, 10, 2));
         second.add(stored(LogType::Binary, CompressionType::Zstd, 3, 3));

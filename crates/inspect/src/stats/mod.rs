@@ -1,28 +1,29 @@
 //! Statistics of logs: transactions, rows and bytes, by table, size and time.
 
+mod chunk_counter;
 mod collect;
 mod compression;
-mod counted;
-mod counter;
-mod gtids;
-mod open;
-mod place;
+mod compression_counter;
+mod event_address;
+mod gtid_collector;
+mod log_time;
 mod rate;
 mod report;
 mod sizes;
 mod tables;
 mod tally;
 mod top;
-mod when;
+mod transaction_tally;
 
-pub use collect::{Settings, collect};
+pub use collect::{StatsSettings, collect};
 pub use compression::{CompressionRow, CompressionType, LogType};
-pub use counted::CompressionCounter;
-pub use rate::{Counts, Series};
+pub use compression_counter::CompressionCounter;
+pub use log_time::LogTime;
+pub use rate::{BucketCounts, TimeSeries};
 pub use report::{
-    GtidReport, LogEnd, LogReport, Report, Span, Totals, TransactionReport, TransactionTable, TypeReport,
+    CommitSpan, GtidReport, LogEnd, LogStats, StatsReport, StatsTotals, TransactionReport, TransactionTable,
+    TypeReport,
 };
 pub use sizes::SizeClass;
 pub(crate) use sizes::{class_bytes_max, size_class};
-pub use tables::{Amount, Change, Changes, Maps, TableAmounts};
-pub use when::Moment;
+pub use tables::{ChangeTotals, RowChangeCounts, RowOperation, TableAmounts, TableMapCounts};

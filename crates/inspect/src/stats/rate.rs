@@ -30,17 +30,17 @@ const BUCKETS_MAX: usize = 4096;
 
 /// Counts by time of the commit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rate {
+pub(crate) struct CommitRate {
     /// Index into [`WIDTHS_MS`].
     width: usize,
-    buckets: BTreeMap<u64, Counts>,
+    buckets: BTreeMap<u64, BucketCounts>,
     /// The bucket counted last: most transactions commit shortly after each other.
-    current: Option<(u64, Counts)>,
+    current: Option<(u64, BucketCounts)>,
 }
 
 /// Counts of one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct BucketCounts {
     /// Number of transactions committed.
     pub transactions: u64,
     /// Number of rows changed.
@@ -51,23 +51,23 @@ pub struct Counts {
 
 /// Counts over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Series {
+pub struct TimeSeries {
     /// Start of the first bucket, in milliseconds since 1970.
     pub start_ms: u64,
     /// Width of a bucket in milliseconds.
     pub width_ms: u64,
     /// Buckets in order, including those without commits.
-    pub buckets: Vec<Counts>,
+    pub buckets: Vec<BucketCounts>,
 }
 
-impl Rate {
+impl CommitRate {
     /// Adds counts to the bucket of a commit, in microseconds since 1970.
-    pub(crate) fn add(&mut self, commit_us: u64, counts: Counts) {
+    pub(crate) fn add(&mut self, commit_us: u64, counts: BucketCounts) {
         let number = commit_us / 1_000 / WIDTHS_MS[self.width];
         match &mut self.current {
             Some((current, sum)) if *current == number => sum.add(counts),
             _ => {
-                self.settle();
+                self.flush_current();
                 self.current = Some((commit_us / 1_000 / WIDTHS_MS[self.width], counts));
             }
         }
@@ -75,8 +75,8 @@ impl Rate {
 
     /// Adds the counts of another series.
     pub(crate) fn merge(&mut self, mut other: Self) {
-        self.settle();
-        other.settle();
+        self.flush_current();
+        other.flush_current();
         while self.width < other.width {
             self.coarsen();
         }
@@ -86,18 +86,18 @@ impl Rate {
         for (number, counts) in other.buckets {
             self.buckets.entry(number).or_default().add(counts);
         }
-        self.bound();
+        self.limit_buckets();
     }
 
     /// Returns the counts in at most `buckets_max` buckets.
-    pub(crate) fn series(&self, buckets_max: usize) -> Series {
+    pub(crate) fn series(&self, buckets_max: usize) -> TimeSeries {
         let mut rate = self.clone();
-        rate.settle();
+        rate.flush_current();
         let (first, last) = loop {
             let (Some((&first, _)), Some((&last, _))) =
                 (rate.buckets.first_key_value(), rate.buckets.last_key_value())
             else {
-                return Series::default();
+                return TimeSeries::default();
             };
             if last - first < buckets_max as u64 || rate.width + 1 == WIDTHS_MS.len() {
                 break (first, last);
@@ -108,17 +108,17 @@ impl Rate {
         // The widest buckets cover all possible times with very few of them.
         let numbers = first..=last.min(first + buckets_max as u64);
         let buckets = numbers.map(|number| rate.buckets.get(&number).copied().unwrap_or_default()).collect();
-        Series { start_ms: first * width_ms, width_ms, buckets }
+        TimeSeries { start_ms: first * width_ms, width_ms, buckets }
     }
 
-    fn settle(&mut self) {
+    fn flush_current(&mut self) {
         if let Some((number, counts)) = self.current.take() {
             self.buckets.entry(number).or_default().add(counts);
-            self.bound();
+            self.limit_buckets();
         }
     }
 
-    fn bound(&mut self) {
+    fn limit_buckets(&mut self) {
         while self.buckets.len() > BUCKETS_MAX && self.width + 1 < WIDTHS_MS.len() {
             self.coarsen();
         }
@@ -133,7 +133,7 @@ impl Rate {
     }
 }
 
-impl Counts {
+impl BucketCounts {
     fn add(&mut self, other: Self) {
         self.transactions += other.transactions;
         self.rows += other.rows;
@@ -143,12 +143,12 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUCKETS_MAX, Counts, Rate, WIDTHS_MS};
+    use super::{BUCKETS_MAX, BucketCounts, CommitRate, WIDTHS_MS};
 
-    const ONE: Counts = Counts { transactions: 1, rows: 2, bytes: 3 };
+    const ONE: BucketCounts = BucketCounts { transactions: 1, rows: 2, bytes: 3 };
 
     fn check(commits_ms: &[u64], buckets_max: usize, wanted: (u64, u64, &[u64])) {
-        let (mut whole, mut halves) = (Rate::default(), [Rate::default(), Rate::default()]);
+        let (mut whole, mut halves) = (CommitRate::default(), [CommitRate::default(), CommitRate::default()]);
         for (index, commit) in commits_ms.iter().enumerate() {
             whole.add(commit * 1_000, ONE);
             halves[index % 2].add(commit * 1_000, ONE);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut rate = Rate::default();
+        let mut rate = CommitRate::default();
         for second in 0..100_000 {
             rate.add(second * 1_000_000, ONE);
         }

@@ -4,26 +4,26 @@ use binlog::EventType;
 use serde::Serialize;
 
 use super::compression::CompressionRow;
-use super::open::RowsByTable;
-use super::rate::Series;
+use super::log_time::LogTime;
+use super::rate::TimeSeries;
 use super::sizes::SizeClass;
-use super::tables::{Changes, TableAmounts, Tables};
-use super::tally::{Highlight, Tally};
-use super::when::Moment;
+use super::tables::{ChangeTotals, TableAmounts, TableCounts};
+use super::tally::{NotableTransaction, StatsTally};
+use super::transaction_tally::RowsByTable;
 
 /// Number of buckets in the report's series: as many as a screen shows well.
-const BUCKETS_SHOWN: usize = 60;
+const BUCKETS_SHOWN_MAX: usize = 60;
 
 /// Statistics of logs.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct StatsReport {
     /// Each log, in the order read.
-    pub logs: Vec<LogReport>,
+    pub logs: Vec<LogStats>,
     /// Figures of all logs together.
-    pub totals: Totals,
+    pub totals: StatsTotals,
     /// First and last commit.
-    pub span: Option<Span>,
+    pub span: Option<CommitSpan>,
     /// GTIDs in the logs, and gaps.
     pub gtids: GtidReport,
     /// Tables, the largest first.
@@ -37,7 +37,7 @@ pub struct Report {
     /// The longest transactions, from the start of the first statement to the commit.
     pub longest: Vec<TransactionReport>,
     /// Counts over time, by commit.
-    pub rate: Series,
+    pub rate: TimeSeries,
     /// The rows of the server's table `performance_schema.binary_log_transaction_compression_stats`.
     pub compression: Vec<CompressionRow>,
     #[serde(skip)]
@@ -46,7 +46,7 @@ pub struct Report {
 
 /// One log.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct LogReport {
+pub struct LogStats {
     /// The name as given by the user.
     pub name: String,
     /// Bytes read.
@@ -86,7 +86,7 @@ pub enum LogEnd {
 
 /// Figures of all logs together.
 #[derive(Clone, Debug, Serialize)]
-pub struct Totals {
+pub struct StatsTotals {
     /// Bytes of the logs.
     pub bytes: u64,
     /// Bytes of their transactions before compression.
@@ -106,16 +106,16 @@ pub struct Totals {
     pub statements: u64,
     /// Row changes.
     #[serde(flatten)]
-    pub changes: Changes,
+    pub changes: ChangeTotals,
 }
 
 /// First and last commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Span {
+pub struct CommitSpan {
     /// The earliest commit.
-    pub first: Moment,
+    pub first: LogTime,
     /// The latest commit.
-    pub last: Moment,
+    pub last: LogTime,
 }
 
 /// GTIDs in the logs, and gaps.
@@ -164,7 +164,7 @@ pub struct TransactionReport {
     /// Number of rows changed.
     pub rows: u64,
     /// Time of the commit.
-    pub committed: Moment,
+    pub committed: LogTime,
     /// Time from the start of the first statement to the commit, in microseconds; statements have timestamps in whole
     /// seconds.
     pub duration_us: u64,
@@ -187,12 +187,12 @@ pub struct TransactionTable {
 
 /// Minimum duration of the longest transactions. Statements have timestamps in whole seconds, so shorter ones cannot be
 /// measured.
-const LONG_US: u64 = 1_000_000;
+const LONG_MIN_US: u64 = 1_000_000;
 
 /// Maximum number of tables listed for a notable transaction.
-const TABLES_NAMED: usize = 8;
+const TABLES_SHOWN_MAX: usize = 8;
 
-impl Report {
+impl StatsReport {
     /// Returns exactly the output of this command:
     ///
     /// ```text
@@ -204,27 +204,29 @@ impl Report {
         &self.rows_lines
     }
 
-    pub(crate) fn new(tally: &Tally, mut logs: Vec<LogReport>, gtids: GtidReport) -> Self {
+    pub(crate) fn new(tally: &StatsTally, mut logs: Vec<LogStats>, gtids: GtidReport) -> Self {
         for (number, log) in (0..).zip(&mut logs) {
             let count = tally.logs.get(&number).cloned().unwrap_or_default();
             (log.events, log.transactions) = (count.events, count.transactions);
         }
         let tables = tally.tables.amounts();
-        let reports =
-            |top: Vec<&Highlight>| top.iter().map(|one| transaction(one, &logs, &tally.tables)).collect();
+        let reports = |top: Vec<&NotableTransaction>| {
+            top.iter().map(|one| transaction(one, &logs, &tally.tables)).collect()
+        };
         let largest = reports(tally.largest.sorted());
-        let longest =
-            reports(tally.longest.sorted().into_iter().filter(|one| one.duration_us >= LONG_US).collect());
+        let longest = reports(
+            tally.longest.sorted().into_iter().filter(|one| one.duration_us >= LONG_MIN_US).collect(),
+        );
         Self {
             totals: totals(tally, &logs, &tables),
-            span: tally.span.map(|(first, last)| Span { first: Moment(first), last: Moment(last) }),
+            span: tally.span.map(|(first, last)| CommitSpan { first: LogTime(first), last: LogTime(last) }),
             gtids,
             tables,
             events: types(tally),
             sizes: tally.sizes.classes(),
             largest,
             longest,
-            rate: tally.rate.series(BUCKETS_SHOWN),
+            rate: tally.rate.series(BUCKETS_SHOWN_MAX),
             compression: tally.compression.rows(),
             rows_lines: tally.tables.rows_lines(),
             logs,
@@ -232,12 +234,12 @@ impl Report {
     }
 }
 
-fn totals(tally: &Tally, logs: &[LogReport], tables: &[TableAmounts]) -> Totals {
-    let mut changes = Changes::default();
+fn totals(tally: &StatsTally, logs: &[LogStats], tables: &[TableAmounts]) -> StatsTotals {
+    let mut changes = ChangeTotals::default();
     tables.iter().for_each(|table| changes.add(&table.changes));
     let of_type = |event_type: EventType| tally.types[usize::from(event_type.code())].events;
     let all: u64 = tally.types.iter().map(|count| count.events).sum();
-    Totals {
+    StatsTotals {
         bytes: logs.iter().map(|log| log.bytes).sum(),
         bytes_uncompressed: tally.bytes_plain,
         events: logs.iter().map(|log| log.events).sum(),
@@ -250,7 +252,7 @@ fn totals(tally: &Tally, logs: &[LogReport], tables: &[TableAmounts]) -> Totals 
     }
 }
 
-fn types(tally: &Tally) -> Vec<TypeReport> {
+fn types(tally: &StatsTally) -> Vec<TypeReport> {
     let counted = (0..=u8::MAX).zip(tally.types.iter()).filter(|(_, count)| count.events > 0);
     let mut types: Vec<_> = counted
         .map(|(code, count)| TypeReport {
@@ -264,9 +266,9 @@ fn types(tally: &Tally) -> Vec<TypeReport> {
     types
 }
 
-fn transaction(highlight: &Highlight, logs: &[LogReport], tables: &Tables) -> TransactionReport {
+fn transaction(highlight: &NotableTransaction, logs: &[LogStats], tables: &TableCounts) -> TransactionReport {
     let log = logs.get(highlight.place.log as usize);
-    let named = named(&highlight.tables, tables);
+    let named = transaction_tables(&highlight.tables, tables);
     TransactionReport {
         id: highlight.id.to_string(),
         log: log.map(|log| log.name.clone()).unwrap_or_default(),
@@ -276,16 +278,16 @@ fn transaction(highlight: &Highlight, logs: &[LogReport], tables: &Tables) -> Tr
         is_compressed: highlight.is_compressed,
         events: highlight.events,
         rows: highlight.tables.iter().flat_map(|(_, rows)| rows).sum(),
-        committed: Moment(highlight.commit_us),
+        committed: LogTime(highlight.commit_us),
         duration_us: highlight.duration_us,
         tables: named,
     }
 }
 
-fn named(rows: &RowsByTable, tables: &Tables) -> Vec<TransactionTable> {
+fn transaction_tables(rows: &RowsByTable, tables: &TableCounts) -> Vec<TransactionTable> {
     let mut sorted: Vec<_> = rows.iter().collect();
     sorted.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.iter().sum::<u64>()));
-    let named = sorted.into_iter().take(TABLES_NAMED).map(|(place, rows)| TransactionTable {
+    let named = sorted.into_iter().take(TABLES_SHOWN_MAX).map(|(place, rows)| TransactionTable {
         table: tables.name(*place),
         inserted: rows[0],
         updated: rows[1],

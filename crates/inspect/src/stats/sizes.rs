@@ -7,12 +7,12 @@ const CLASSES: usize = 13;
 
 /// Number of transactions and bytes by size class.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sizes {
-    classes: [Counts; CLASSES],
+pub(crate) struct SizeHistogram {
+    classes: [SizeCounts; CLASSES],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct SizeCounts {
     transactions: u64,
     bytes: u64,
 }
@@ -28,7 +28,7 @@ pub struct SizeClass {
     pub bytes: u64,
 }
 
-impl Sizes {
+impl SizeHistogram {
     pub(crate) fn add(&mut self, bytes: u64) {
         let class = size_class(bytes);
         self.classes[class].transactions += 1;
@@ -44,7 +44,7 @@ impl Sizes {
 
     /// Returns the classes from the first to the last one with transactions.
     pub(crate) fn classes(&self) -> Vec<SizeClass> {
-        let some = |counts: &Counts| counts.transactions > 0;
+        let some = |counts: &SizeCounts| counts.transactions > 0;
         let (Some(first), Some(last)) =
             (self.classes.iter().position(some), self.classes.iter().rposition(some))
         else {
@@ -75,12 +75,12 @@ const fn bytes_max(class: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Sizes;
+    use super::SizeHistogram;
 
     fn check(sizes: &[u64], wanted: &[(Option<u64>, u64)]) {
-        let mut all = Sizes::default();
+        let mut all = SizeHistogram::default();
         for size in sizes {
-            let mut one = Sizes::default();
+            let mut one = SizeHistogram::default();
             one.add(*size);
             all.merge(&one);
         }

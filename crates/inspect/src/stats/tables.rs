@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Kind of a row change. Partial updates count as updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Change {
+pub enum RowOperation {
     /// Rows were inserted.
     Insert,
     /// Rows were updated.
@@ -17,8 +17,8 @@ pub enum Change {
     Delete,
 }
 
-impl Change {
-    /// All kinds, in the order of [`Changes`].
+impl RowOperation {
+    /// All kinds, in the order of [`ChangeTotals`].
     pub const ALL: [Self; 3] = [Self::Insert, Self::Update, Self::Delete];
 
     /// Returns the SQL keyword, in capitals.
@@ -31,7 +31,7 @@ impl Change {
     }
 }
 
-impl From<RowsKind> for Change {
+impl From<RowsKind> for RowOperation {
     fn from(kind: RowsKind) -> Self {
         match kind {
             RowsKind::Write => Self::Insert,
@@ -43,7 +43,7 @@ impl From<RowsKind> for Change {
 
 /// Counts of one kind of change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Amount {
+pub struct RowChangeCounts {
     /// Number of rows.
     pub rows: u64,
     /// Number of rows events.
@@ -54,13 +54,13 @@ pub struct Amount {
 
 /// Counts of all kinds of change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Changes {
+pub struct ChangeTotals {
     /// Rows inserted.
-    pub insert: Amount,
+    pub insert: RowChangeCounts,
     /// Rows updated.
-    pub update: Amount,
+    pub update: RowChangeCounts,
     /// Rows deleted.
-    pub delete: Amount,
+    pub delete: RowChangeCounts,
 }
 
 /// Counts of one table.
@@ -72,14 +72,14 @@ pub struct TableAmounts {
     pub table: String,
     /// Row changes.
     #[serde(flatten)]
-    pub changes: Changes,
+    pub changes: ChangeTotals,
     /// Table maps.
-    pub maps: Maps,
+    pub maps: TableMapCounts,
 }
 
 /// Counts of table maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Maps {
+pub struct TableMapCounts {
     /// Number of table maps.
     pub events: u64,
     /// Bytes of these events before compression, with headers and checksums.
@@ -88,22 +88,22 @@ pub struct Maps {
 
 /// Counts of all tables.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tables {
-    places: HashMap<Name, usize>,
-    tables: Vec<Counted>,
+pub(crate) struct TableCounts {
+    places: HashMap<TableKey, usize>,
+    tables: Vec<CountedTable>,
 }
 
 /// Database and table.
-type Name = (Box<[u8]>, Box<[u8]>);
+type TableKey = (Box<[u8]>, Box<[u8]>);
 
 #[derive(Clone, Debug)]
-struct Counted {
-    name: Name,
-    changes: Changes,
-    maps: Maps,
+struct CountedTable {
+    name: TableKey,
+    changes: ChangeTotals,
+    maps: TableMapCounts,
 }
 
-impl Amount {
+impl RowChangeCounts {
     pub(crate) fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.events += other.events;
@@ -111,26 +111,26 @@ impl Amount {
     }
 }
 
-impl Changes {
+impl ChangeTotals {
     /// Returns the counts of one kind.
-    pub const fn of(&self, change: Change) -> &Amount {
+    pub const fn of(&self, change: RowOperation) -> &RowChangeCounts {
         match change {
-            Change::Insert => &self.insert,
-            Change::Update => &self.update,
-            Change::Delete => &self.delete,
+            RowOperation::Insert => &self.insert,
+            RowOperation::Update => &self.update,
+            RowOperation::Delete => &self.delete,
         }
     }
 
-    pub(crate) const fn of_mut(&mut self, change: Change) -> &mut Amount {
+    pub(crate) const fn of_mut(&mut self, change: RowOperation) -> &mut RowChangeCounts {
         match change {
-            Change::Insert => &mut self.insert,
-            Change::Update => &mut self.update,
-            Change::Delete => &mut self.delete,
+            RowOperation::Insert => &mut self.insert,
+            RowOperation::Update => &mut self.update,
+            RowOperation::Delete => &mut self.delete,
         }
     }
 
     /// Returns the sum of all kinds.
-    pub fn total(&self) -> Amount {
+    pub fn total(&self) -> RowChangeCounts {
         let mut total = self.insert;
         total.add(self.update);
         total.add(self.delete);
@@ -138,7 +138,7 @@ impl Changes {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for change in Change::ALL {
+        for change in RowOperation::ALL {
             self.of_mut(change).add(*other.of(change));
         }
     }
@@ -151,16 +151,20 @@ impl TableAmounts {
     }
 }
 
-impl Tables {
+impl TableCounts {
     /// Returns the index of a table. Adds the table if it is new.
-    pub(crate) fn place(&mut self, database: &[u8], table: &[u8]) -> usize {
+    pub(crate) fn table_index(&mut self, database: &[u8], table: &[u8]) -> usize {
         let name = (Box::from(database), Box::from(table));
         if let Some(place) = self.places.get(&name) {
             return *place;
         }
         let place = self.tables.len();
         self.places.insert(name.clone(), place);
-        self.tables.push(Counted { name, changes: Changes::default(), maps: Maps::default() });
+        self.tables.push(CountedTable {
+            name,
+            changes: ChangeTotals::default(),
+            maps: TableMapCounts::default(),
+        });
         place
     }
 
@@ -170,7 +174,7 @@ impl Tables {
         maps.bytes += bytes;
     }
 
-    pub(crate) fn add_rows(&mut self, place: usize, change: Change, amount: Amount) {
+    pub(crate) fn add_rows(&mut self, place: usize, change: RowOperation, amount: RowChangeCounts) {
         self.tables[place].changes.of_mut(change).add(amount);
     }
 
@@ -182,8 +186,8 @@ impl Tables {
 
     /// Adds the counts of another part. Returns the new indexes of that part's tables.
     pub(crate) fn merge(&mut self, other: Self) -> Vec<usize> {
-        let merge_one = |counted: Counted| {
-            let place = self.place(&counted.name.0, &counted.name.1);
+        let merge_one = |counted: CountedTable| {
+            let place = self.table_index(&counted.name.0, &counted.name.1);
             let mine = &mut self.tables[place];
             mine.changes.add(&counted.changes);
             mine.maps.events += counted.maps.events;
@@ -213,10 +217,12 @@ impl Tables {
     pub(crate) fn rows_lines(&self) -> Vec<u8> {
         let mut counts: Vec<(u64, Vec<u8>)> = Vec::new();
         for counted in &self.tables {
-            for change in Change::ALL {
+            for change in RowOperation::ALL {
                 let rows = counted.changes.of(change).rows;
                 if rows > 0 {
-                    let name = [&escaped(&counted.name.0)[..], b".", &escaped(&counted.name.1)].concat();
+                    let name =
+                        [&escape_backticks(&counted.name.0)[..], b".", &escape_backticks(&counted.name.1)]
+                            .concat();
                     counts.push((rows, [change.verb().as_bytes(), b" ", &name].concat()));
                 }
             }
@@ -234,7 +240,7 @@ impl Tables {
 }
 
 /// Doubles backticks in a name, as mysqlbinlog does.
-fn escaped(name: &[u8]) -> Vec<u8> {
+fn escape_backticks(name: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(name.len());
     for byte in name {
         text.push(*byte);

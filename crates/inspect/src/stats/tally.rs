@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use binlog::{EventType, TransactionId};
 
-use super::compression::Compression;
-use super::gtids::Gtids;
-use super::open::{Open, RowsByTable};
-use super::place::Place;
-use super::rate::Rate;
-use super::sizes::Sizes;
-use super::tables::{Amount, Change, Tables};
-use super::top::Top;
+use super::compression::CompressionTotals;
+use super::event_address::EventAddress;
+use super::gtid_collector::GtidCollector;
+use super::rate::CommitRate;
+use super::sizes::SizeHistogram;
+use super::tables::{RowChangeCounts, RowOperation, TableCounts};
+use super::top::TopList;
+use super::transaction_tally::{RowsByTable, TransactionTally};
 
 /// All counters.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
-    pub(crate) tables: Tables,
+pub(crate) struct StatsTally {
+    pub(crate) tables: TableCounts,
     /// By event type code.
     pub(crate) types: Box<[TypeCount; 256]>,
     pub(crate) logs: BTreeMap<u32, LogCount>,
@@ -27,12 +27,12 @@ pub(crate) struct Tally {
     pub(crate) anonymous: u64,
     pub(crate) statements: u64,
     pub(crate) bytes_plain: u64,
-    pub(crate) sizes: Sizes,
-    pub(crate) rate: Rate,
-    pub(crate) compression: Compression,
-    pub(crate) gtids: Gtids,
-    pub(crate) largest: Top<Highlight>,
-    pub(crate) longest: Top<Highlight>,
+    pub(crate) sizes: SizeHistogram,
+    pub(crate) rate: CommitRate,
+    pub(crate) compression: CompressionTotals,
+    pub(crate) gtids: GtidCollector,
+    pub(crate) largest: TopList<NotableTransaction>,
+    pub(crate) longest: TopList<NotableTransaction>,
     pub(crate) span: Option<(u64, u64)>,
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct LogCount {
 
 /// A notable transaction: one of the largest or longest.
 #[derive(Clone, Debug)]
-pub(crate) struct Highlight {
+pub(crate) struct NotableTransaction {
     pub(crate) id: TransactionId,
-    pub(crate) place: Place,
+    pub(crate) place: EventAddress,
     pub(crate) bytes_stored: u64,
     pub(crate) bytes_plain: u64,
     pub(crate) is_compressed: bool,
@@ -66,30 +66,30 @@ pub(crate) struct Highlight {
 
 /// Counts of one chunk of a log.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) tally: Tally,
+pub(crate) struct ChunkTally {
+    pub(crate) tally: StatsTally,
     /// The end of a transaction that started in an earlier chunk, or its middle.
-    pub(crate) head: Option<Head>,
+    pub(crate) head: Option<ContinuedTransaction>,
     /// The start of a transaction that continues in the next chunk.
-    pub(crate) tail: Option<Open>,
+    pub(crate) tail: Option<TransactionTally>,
 }
 
 /// Part of a transaction that started in an earlier chunk.
 #[derive(Clone, Debug)]
-pub(crate) enum Head {
+pub(crate) enum ContinuedTransaction {
     /// The transaction ends in this chunk.
-    Ends(Open),
+    Ends(TransactionTally),
     /// The transaction continues in the next chunk.
-    GoesOn(Open),
+    Continues(TransactionTally),
     /// The transaction is incomplete, if there is one.
     Lost,
 }
 
-impl Tally {
+impl StatsTally {
     /// Creates counters that keep this number of largest and longest transactions.
     pub(crate) fn new(top: usize) -> Self {
         Self {
-            tables: Tables::default(),
+            tables: TableCounts::default(),
             types: Box::new([TypeCount::default(); 256]),
             logs: BTreeMap::new(),
             transactions: 0,
@@ -98,30 +98,36 @@ impl Tally {
             anonymous: 0,
             statements: 0,
             bytes_plain: 0,
-            sizes: Sizes::default(),
-            rate: Rate::default(),
-            compression: Compression::default(),
-            gtids: Gtids::default(),
-            largest: Top::new(top),
-            longest: Top::new(top),
+            sizes: SizeHistogram::default(),
+            rate: CommitRate::default(),
+            compression: CompressionTotals::default(),
+            gtids: GtidCollector::default(),
+            largest: TopList::new(top),
+            longest: TopList::new(top),
             span: None,
         }
     }
 
     /// Counts an event of a log or of a payload.
-    pub(crate) fn event(&mut self, event_type: EventType, bytes: u64) {
+    pub(crate) fn add_event(&mut self, event_type: EventType, bytes: u64) {
         let count = &mut self.types[usize::from(event_type.code())];
         count.events += 1;
         count.bytes += bytes;
     }
 
-    pub(crate) fn rows(&mut self, open: &mut Open, table: usize, change: Change, amount: Amount) {
+    pub(crate) fn add_rows(
+        &mut self,
+        open: &mut TransactionTally,
+        table: usize,
+        change: RowOperation,
+        amount: RowChangeCounts,
+    ) {
         self.tables.add_rows(table, change, amount);
         open.tables.add(table, change, amount.rows);
     }
 
     /// Counts a complete transaction.
-    pub(crate) fn transaction(&mut self, open: &Open) {
+    pub(crate) fn add_transaction(&mut self, open: &TransactionTally) {
         let place = open.start.map(|start| start.place).unwrap_or_default();
         let commit_us = open.commit_us();
         self.transactions += 1;
@@ -140,12 +146,12 @@ impl Tally {
             TransactionId::Anonymous | TransactionId::Unsaid => self.anonymous += 1,
             _ => {}
         }
-        self.highlight(open, place);
+        self.add_notable(open, place);
     }
 
-    fn highlight(&mut self, open: &Open, place: Place) {
+    fn add_notable(&mut self, open: &TransactionTally, place: EventAddress) {
         let duration_us = open.duration_us();
-        let make = || Highlight {
+        let make = || NotableTransaction {
             id: open.id(),
             place,
             bytes_stored: open.bytes_stored,
@@ -185,7 +191,7 @@ impl Tally {
         self.rate.merge(later.rate);
         self.compression.merge(later.compression);
         self.gtids.merge(later.gtids);
-        let adopt = |mut highlight: Highlight| {
+        let adopt = |mut highlight: NotableTransaction| {
             highlight.tables = highlight.tables.moved(places);
             highlight
         };
@@ -198,29 +204,29 @@ impl Tally {
     }
 }
 
-impl Part {
+impl ChunkTally {
     /// Creates a part without any counts.
     pub(crate) fn new(top: usize) -> Self {
-        Self { tally: Tally::new(top), head: None, tail: None }
+        Self { tally: StatsTally::new(top), head: None, tail: None }
     }
 
     /// Adds the part of the next chunk. The transaction that ends in it comes before those that start in it.
     pub(crate) fn join(&mut self, mut later: Self) {
         let places = self.tally.tables.merge(std::mem::take(&mut later.tally.tables));
-        let moved = |mut open: Open| {
+        let moved = |mut open: TransactionTally| {
             open.tables = open.tables.moved(&places);
             open
         };
         match later.head {
             None => {}
-            Some(Head::GoesOn(open)) => self.go_on(moved(open)),
-            Some(Head::Lost) => {
+            Some(ContinuedTransaction::Continues(open)) => self.continue_transaction(moved(open)),
+            Some(ContinuedTransaction::Lost) => {
                 self.tally.incomplete += u64::from(self.tail.take().is_some());
             }
-            Some(Head::Ends(open)) => {
-                self.go_on(moved(open));
+            Some(ContinuedTransaction::Ends(open)) => {
+                self.continue_transaction(moved(open));
                 if let Some(whole) = self.tail.take() {
-                    self.tally.transaction(&whole);
+                    self.tally.add_transaction(&whole);
                 }
             }
         }
@@ -232,7 +238,7 @@ impl Part {
 
     /// Adds a part to the open transaction. If its start is missing, it counts as a transaction nevertheless: a log can
     /// start in the middle of one.
-    fn go_on(&mut self, open: Open) {
+    fn continue_transaction(&mut self, open: TransactionTally) {
         match &mut self.tail {
             Some(tail) => tail.join(open),
             None => self.tail = Some(open),

@@ -3,39 +3,39 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::place::Place;
+use super::event_address::EventAddress;
 
 /// The `count_max` items with the largest keys; of items with equal keys, the earlier ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Top<T> {
+pub(crate) struct TopList<T> {
     count_max: usize,
     /// Heap with the smallest of the kept items on top.
-    heap: BinaryHeap<Entry<T>>,
+    heap: BinaryHeap<TopEntry<T>>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry<T> {
+struct TopEntry<T> {
     /// The key, then the place of the item.
-    rank: (u64, Reverse<Place>),
+    rank: (u64, Reverse<EventAddress>),
     item: T,
 }
 
-impl<T> Top<T> {
+impl<T> TopList<T> {
     pub(crate) const fn new(count_max: usize) -> Self {
         Self { count_max, heap: BinaryHeap::new() }
     }
 
     /// Returns true if an item with this key would be kept.
-    pub(crate) fn wants(&self, key: u64, place: Place) -> bool {
+    pub(crate) fn wants(&self, key: u64, place: EventAddress) -> bool {
         match self.heap.peek() {
             Some(least) if self.heap.len() >= self.count_max => (key, Reverse(place)) > least.rank,
             _ => self.count_max > 0,
         }
     }
 
-    pub(crate) fn add(&mut self, key: u64, place: Place, item: T) {
+    pub(crate) fn add(&mut self, key: u64, place: EventAddress, item: T) {
         if self.wants(key, place) {
-            self.heap.push(Entry { rank: (key, Reverse(place)), item });
+            self.heap.push(TopEntry { rank: (key, Reverse(place)), item });
             if self.heap.len() > self.count_max {
                 self.heap.pop();
             }
@@ -60,35 +60,36 @@ impl<T> Top<T> {
     }
 }
 
-impl<T> Ord for Entry<T> {
+impl<T> Ord for TopEntry<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other.rank.cmp(&self.rank)
     }
 }
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for TopEntry<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for TopEntry<T> {
     fn eq(&self, other: &Self) -> bool {
         self.rank == other.rank
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for TopEntry<T> {}
 
 #[cfg(test)]
 mod tests {
-    use super::Top;
-    use crate::stats::place::Place;
+    use super::TopList;
+    use crate::stats::event_address::EventAddress;
 
     fn check(count_max: usize, keys: &[u64], wanted: &[(u64, u64)]) {
-        let (mut whole, mut halves) = (Top::new(count_max), [Top::new(count_max), Top::new(count_max)]);
+        let (mut whole, mut halves) =
+            (TopList::new(count_max), [TopList::new(count_max), TopList::new(count_max)]);
         for (offset, &key) in (0..).zip(keys) {
-            let place = Place { log: 0, offset };
+            let place = EventAddress { log: 0, offset };
             whole.add(key, place, (key, offset));
             halves[(offset % 2) as usize].add(key, place, (key, offset));
         }

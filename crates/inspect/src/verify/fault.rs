@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// A fault of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct LogFault {
     /// Name of the log, as given by the user.
     pub log: String,
     /// Start of the event, in bytes from the start of the log.
@@ -56,7 +56,7 @@ pub enum FaultKind {
 
 /// An observation that is not a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Remark {
+pub struct LogRemark {
     /// Name of the log, as given by the user.
     pub log: String,
     /// Text of the observation.
@@ -92,7 +92,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for LogFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} at {}: {}: {}", self.log, self.offset, self.kind, self.detail)
     }

@@ -1,14 +1,15 @@
 //! Checks the values in the fields of single events, where decoding accepts any bytes.
 
-use binlog::events::{GtidEvent, Query, StatusVar, UserValue, UserVar};
+use binlog::events::{GtidEvent, Query, StatusVar, UserVar, UserVarValue};
 use binlog::{
-    Collation, Decimal, DecodeError, Event, EventType, Flags, Flavour, Format, HEADER_SIZE, RawEvent, Reason,
+    Collation, Decimal, DecodeError, DecodeReason, Event, EventFlags, EventFormat, EventType, Flavour,
+    HEADER_SIZE, RawEvent,
 };
 
 /// Checks the fields of a decoded event.
-pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &Format) -> Result<(), DecodeError> {
+pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &EventFormat) -> Result<(), DecodeError> {
     match event {
-        Event::Unknown(event) if !raw.header().flags.contains(Flags::IGNORABLE) => {
+        Event::Unknown(event) if !raw.header().flags.contains(EventFlags::IGNORABLE) => {
             let wanted = "a known one, as the event is not flagged ignorable";
             Err(unexpected(TYPE_OFFSET, "event type", u64::from(event.code), wanted))
         }
@@ -27,7 +28,7 @@ pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &Format) -> R
 
 /// Returns true if current servers do not write this event type: it is from older servers, or only part of the
 /// protocol.
-fn is_extinct(event_type: EventType, format: &Format) -> bool {
+fn is_extinct(event_type: EventType, format: &EventFormat) -> bool {
     /// Number of event types in MySQL 5.6.
     const TYPES_MIN: usize = 35;
     format.post_header_sizes.len() >= TYPES_MIN
@@ -55,26 +56,26 @@ const QUERY_HEAD_SIZE: usize = 13;
 const LOAD_HEAD_SIZE: usize = 26;
 
 /// Latest known server version. Later servers may write values that are unknown here.
-const KNOWN_UP_TO: (u32, u32) = (9, 7);
+const KNOWN_VERSION_MAX: (u32, u32) = (9, 7);
 
 /// Returns true if all values that this server version writes are known.
-fn is_all_known(format: &Format) -> bool {
+fn is_known_version(format: &EventFormat) -> bool {
     let mut numbers = format.server_version.split(|byte| *byte == b'.').map(|part| {
         let digits = part.iter().take_while(|byte| byte.is_ascii_digit());
         digits.fold(0_u32, |number, digit| number.saturating_mul(10).saturating_add(u32::from(digit - b'0')))
     });
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    format.flavour == Flavour::MySql && version <= KNOWN_UP_TO
+    format.flavour == Flavour::MySql && version <= KNOWN_VERSION_MAX
 }
 
-fn status_vars(query: &Query<'_>, head_size: usize, format: &Format) -> Result<(), DecodeError> {
+fn status_vars(query: &Query<'_>, head_size: usize, format: &EventFormat) -> Result<(), DecodeError> {
     let start = HEADER_SIZE + head_size;
     let wrong = |field, found, wanted| Err(unexpected(start, field, found, wanted));
     let mut seen = Vec::new();
     for variable in query.status.iter() {
         let variable = variable.map_err(|error| error.within(start))?;
         match &variable {
-            StatusVar::Unknown { code, .. } if is_all_known(format) => {
+            StatusVar::Unknown { code, .. } if is_known_version(format) => {
                 return wrong("session variable", u64::from(*code), "a known one of this server's version");
             }
             StatusVar::Catalog(name) | StatusVar::CatalogNz(name) if *name != b"std" => {
@@ -107,26 +108,26 @@ fn status_vars(query: &Query<'_>, head_size: usize, format: &Format) -> Result<(
     Ok(())
 }
 
-fn collation(id: u16, offset: usize, format: &Format) -> Result<(), DecodeError> {
-    match is_all_known(format) && Collation::new(id, format.flavour).is_none() {
+fn collation(id: u16, offset: usize, format: &EventFormat) -> Result<(), DecodeError> {
+    match is_known_version(format) && Collation::new(id, format.flavour).is_none() {
         true => Err(unexpected(offset, "collation", u64::from(id), "the number of a collation")),
         false => Ok(()),
     }
 }
 
-fn user_var(variable: &UserVar<'_>, format: &Format) -> Result<(), DecodeError> {
+fn user_var(variable: &UserVar<'_>, format: &EventFormat) -> Result<(), DecodeError> {
     let Some(value) = &variable.value else { return Ok(()) };
     // Behind the size of the name, the name, and the NULL flag.
     let start = HEADER_SIZE + 4 + variable.name.len() + 1;
     let size = value.bytes.len() as u64;
     let wanted = match value.kind {
-        UserValue::STRING => {
+        UserVarValue::STRING => {
             let id = u16::try_from(value.collation).unwrap_or(u16::MAX);
             return collation(id, start + 1, format).and_then(|()| flags(value, start));
         }
-        UserValue::REAL | UserValue::INT if size == 8 => return flags(value, start),
-        UserValue::REAL | UserValue::INT => "8",
-        UserValue::DECIMAL => match value.bytes {
+        UserVarValue::REAL | UserVarValue::INT if size == 8 => return flags(value, start),
+        UserVarValue::REAL | UserVarValue::INT => "8",
+        UserVarValue::DECIMAL => match value.bytes {
             [precision, scale, bytes @ ..] => {
                 Decimal::new(bytes, *precision, *scale).map_err(|error| error.within(start + 11))?;
                 return flags(value, start);
@@ -142,10 +143,12 @@ fn user_var(variable: &UserVar<'_>, format: &Format) -> Result<(), DecodeError> 
 }
 
 /// Checks the flags behind a value: at most one byte.
-fn flags(value: &UserValue<'_>, start: usize) -> Result<(), DecodeError> {
+fn flags(value: &UserVarValue<'_>, start: usize) -> Result<(), DecodeError> {
     match value.flags.len() {
         0 | 1 => Ok(()),
-        count => Err(DecodeError::new(start + 9 + value.bytes.len(), Reason::Trailing { count: count - 1 })),
+        count => {
+            Err(DecodeError::new(start + 9 + value.bytes.len(), DecodeReason::Trailing { count: count - 1 }))
+        }
     }
 }
 
@@ -159,20 +162,22 @@ fn anonymous(event: &GtidEvent<'_>) -> Result<(), DecodeError> {
     }
 }
 
-fn gtid(event: &GtidEvent<'_>, format: &Format) -> Result<(), DecodeError> {
+fn gtid(event: &GtidEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
     match event.rest.len() {
-        count @ 1.. if is_all_known(format) => Err(DecodeError::new(HEADER_SIZE, Reason::Trailing { count })),
+        count @ 1.. if is_known_version(format) => {
+            Err(DecodeError::new(HEADER_SIZE, DecodeReason::Trailing { count }))
+        }
         _ => Ok(()),
     }
 }
 
 fn unexpected(offset: usize, field: &'static str, found: u64, wanted: &'static str) -> DecodeError {
-    DecodeError::new(offset, Reason::Unexpected { field, found, wanted })
+    DecodeError::new(offset, DecodeReason::Unexpected { field, found, wanted })
 }
 
 /// Checks the header flags of a format description: only in use, artificial, relay log.
-pub(crate) fn flags_of_format(flags: Flags) -> Result<(), DecodeError> {
-    let known = Flags::IN_USE.0 | Flags::ARTIFICIAL.0 | Flags::RELAY_LOG.0;
+pub(crate) fn flags_of_format(flags: EventFlags) -> Result<(), DecodeError> {
+    let known = EventFlags::IN_USE.0 | EventFlags::ARTIFICIAL.0 | EventFlags::RELAY_LOG.0;
     match flags.0 & !known {
         0 => Ok(()),
         unknown => {

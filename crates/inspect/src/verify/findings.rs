@@ -7,16 +7,16 @@ use binlog::gtid::GtidSet;
 use super::fault::FaultKind;
 
 /// Maximum number of faults kept for one piece.
-const FAULTS_KEPT: usize = 100;
+const FAULTS_KEPT_MAX: usize = 100;
 
 /// Findings about a piece of a log.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
-    pub(crate) faults: Vec<Found>,
+pub(crate) struct PieceFindings {
+    pub(crate) faults: Vec<PieceFault>,
     /// Number of further faults that are not kept.
     pub(crate) faults_more: u64,
     pub(crate) remarks: Vec<String>,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) facts: Vec<LogFact>,
     pub(crate) events: u64,
     /// Bytes of the log.
     pub(crate) bytes: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Findings {
 
 /// A fault and its place.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct PieceFault {
     pub(crate) offset: u64,
     pub(crate) kind: FaultKind,
     pub(crate) detail: String,
@@ -34,9 +34,9 @@ pub(crate) struct Found {
 
 /// A fact that can be judged only together with the rest of the log, or with other logs.
 #[derive(Debug)]
-pub(crate) enum Seen {
+pub(crate) enum LogFact {
     /// A format description that is not artificial: sequence numbers start again.
-    Format { previous: Previous },
+    Format { previous: PreviousGtidsRule },
     /// The log has previous GTIDs, decodable or not.
     HasPrevious,
     /// The GTIDs of all logs before this one.
@@ -44,13 +44,13 @@ pub(crate) enum Seen {
     /// MariaDB's last GTIDs before this log: domain, server, number.
     PreviousMariadb { offset: u64, list: Vec<(u32, u32, u64)> },
     /// Start of a transaction.
-    Starts(Starts),
+    TransactionStart(TransactionStart),
     /// Bytes of the open transaction.
-    Part { bytes: u64 },
+    TransactionBytes { bytes: u64 },
     /// End of the open transaction.
-    Ends,
+    TransactionEnd,
     /// The open transaction is incomplete.
-    Lost,
+    TransactionLost,
     /// The rest of the open transaction cannot be interpreted.
     InDoubt,
     /// The log continues in another one.
@@ -59,16 +59,16 @@ pub(crate) enum Seen {
 
 /// Rule for a Previous_gtids event in front of the first transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Previous {
+pub(crate) enum PreviousGtidsRule {
     /// Required. MySQL since 5.7 writes the event into every log, 5.6 only with GTIDs, and MariaDB has an event of its
     /// own.
     Always,
-    Perhaps,
+    Optional,
 }
 
 /// Data of a transaction's first event.
 #[derive(Debug)]
-pub(crate) struct Starts {
+pub(crate) struct TransactionStart {
     pub(crate) offset: u64,
     pub(crate) id: TransactionId,
     pub(crate) clock: Option<LogicalClock>,
@@ -76,11 +76,11 @@ pub(crate) struct Starts {
     pub(crate) size: Option<u64>,
 }
 
-impl Findings {
-    pub(crate) fn fault(&mut self, offset: u64, kind: FaultKind, detail: impl ToString) {
+impl PieceFindings {
+    pub(crate) fn add_fault(&mut self, offset: u64, kind: FaultKind, detail: impl ToString) {
         match self.faults.len() {
-            FAULTS_KEPT => self.faults_more += 1,
-            _ => self.faults.push(Found { offset, kind, detail: detail.to_string() }),
+            FAULTS_KEPT_MAX => self.faults_more += 1,
+            _ => self.faults.push(PieceFault { offset, kind, detail: detail.to_string() }),
         }
     }
 }

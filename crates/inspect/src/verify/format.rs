@@ -1,10 +1,10 @@
 //! Checks the values in a format description.
 
 use binlog::events::FormatDescription;
-use binlog::{EventType, Header};
+use binlog::{EventHeader, EventType};
 
 use super::fields;
-use super::findings::Previous;
+use super::findings::PreviousGtidsRule;
 
 /// Valid sizes of the fixed parts of event bodies, by event type from 1 on. Readers rely on them, and no server has
 /// written others. The entry of the format description is empty: its size depends on the number of types.
@@ -57,7 +57,7 @@ const POST_HEADER_SIZES: [&[u8]; 42] = [
 const OWN_SIZE: usize = 57;
 
 /// Returns the faults of a format description that could be decoded.
-pub(crate) fn faults(header: &Header, description: &FormatDescription<'_>) -> Vec<String> {
+pub(crate) fn faults(header: &EventHeader, description: &FormatDescription<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     let version = description.version();
     if !is_version(version) {
@@ -96,13 +96,13 @@ pub(crate) fn faults(header: &Header, description: &FormatDescription<'_>) -> Ve
 const PREVIOUS_SINCE: [u32; 2] = [5, 7];
 
 /// Returns the rule for previous GTIDs in this server's logs.
-pub(crate) fn previous(description: &FormatDescription<'_>) -> Previous {
+pub(crate) fn previous_gtids_rule(description: &FormatDescription<'_>) -> PreviousGtidsRule {
     let version = String::from_utf8_lossy(description.version());
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
     let version_numbers = [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)];
     match version_numbers >= PREVIOUS_SINCE && !version.contains("MariaDB") {
-        true => Previous::Always,
-        false => Previous::Perhaps,
+        true => PreviousGtidsRule::Always,
+        false => PreviousGtidsRule::Optional,
     }
 }
 

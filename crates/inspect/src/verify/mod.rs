@@ -1,64 +1,64 @@
 //! Verifies logs: checksums, framing, grammar, positions, GTIDs, logical clocks, every row, every payload.
 
-mod check;
+mod chunk_checker;
 mod fault;
 mod fields;
 mod findings;
 mod format;
-mod judge;
+mod log_judge;
 mod report;
 mod rows;
-mod tail;
+mod tail_repair;
 
 use std::ops::ControlFlow;
 
 use binlog::PayloadOpener;
-use logs::ordered::{Bounds, Feed, ordered};
-use logs::{End, LogKind, LogReader};
+use logs::ordered::{ItemSender, PipelineLimits, run_ordered};
+use logs::{EndOfLog, LogKind, LogReader};
 
-pub use fault::{Fault, FaultKind, Remark};
-pub use report::{LogVerdict, Unreadable, Verdict, Verdicts};
-pub use tail::{RepairError, Repaired, repair_tail};
+pub use fault::{FaultKind, LogFault, LogRemark};
+pub use report::{LogVerdict, UnreadableLog, VerifyReport, VerifyVerdict};
+pub use tail_repair::{RepairError, TailRepair, repair_tail};
 
-use crate::error::Error;
-use crate::walk::{Cut, OnDamage, Work, walk};
-use findings::Findings;
-use judge::Judge;
+use crate::error::InspectError;
+use crate::log_pieces::{OnDamage, PieceContent, PieceSizes, read_pieces};
+use findings::PieceFindings;
+use log_judge::LogJudge;
 
 /// Maximum bytes of pieces that wait to be checked.
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
 /// Verifies logs, in the order given. Logs that follow each other by their names are also compared with each other.
-/// `watch` is called with the bytes done so far; if it breaks, the run ends with [`Error::Stopped`].
+/// `watch` is called with the bytes done so far; if it breaks, the run ends with [`InspectError::CountError`].
 ///
 /// # Errors
 ///
-/// [`Error::Stopped`]. All faults of the logs are in the verdicts.
+/// [`InspectError::CountError`]. All faults of the logs are in the verdicts.
 pub fn verify(
-    readers: impl IntoIterator<Item = (String, Result<LogReader, logs::Error>), IntoIter: Send>,
+    readers: impl IntoIterator<Item = (String, Result<LogReader, logs::LogError>), IntoIter: Send>,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Verdicts, Error> {
-    verify_cut(readers, Cut::USUAL, watch)
+) -> Result<VerifyReport, InspectError> {
+    verify_cut(readers, PieceSizes::DEFAULT, watch)
 }
 
 fn verify_cut(
-    readers: impl IntoIterator<Item = (String, Result<LogReader, logs::Error>), IntoIter: Send>,
-    cut: Cut,
+    readers: impl IntoIterator<Item = (String, Result<LogReader, logs::LogError>), IntoIter: Send>,
+    cut: PieceSizes,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Verdicts, Error> {
+) -> Result<VerifyReport, InspectError> {
     let readers = readers.into_iter();
-    let mut judge = Judge::default();
+    let mut judge = LogJudge::default();
     let mut bytes_done = 0;
-    ordered(
-        Bounds::with_bytes(WAITING_SIZE_MAX),
-        |feed: &Feed<'_, Step>| read(readers, cut, feed),
+    run_ordered(
+        PipelineLimits::with_bytes(WAITING_SIZE_MAX),
+        |feed: &ItemSender<'_, VerifyTask>| read(readers, cut, feed),
         || OnDamage::Resume.opener(),
-        |opener, step, outlet| Ok(outlet.push(look(step, opener), FINDINGS_SIZE)?),
+        |opener, step, outlet| Ok(outlet.push(check_task(step, opener), FINDINGS_COST)?),
         |looked| {
             bytes_done += judge_one(&mut judge, looked);
             match watch(bytes_done) {
                 ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
-                ControlFlow::Break(()) => Err(Error::Stopped),
+                ControlFlow::Break(()) => Err(InspectError::Stopped),
             }
         },
     )?;
@@ -66,73 +66,79 @@ fn verify_cut(
 }
 
 /// Approximate size of findings in bytes.
-const FINDINGS_SIZE: usize = 64 << 10;
+const FINDINGS_COST: usize = 64 << 10;
 
 /// Work from the reading thread.
-enum Step {
-    Unreadable { name: String, error: logs::Error },
-    Work(Work),
+enum VerifyTask {
+    Unreadable { name: String, error: logs::LogError },
+    Work(PieceContent),
 }
 
 /// Result of a worker.
-enum Looked {
-    Unreadable { name: String, error: logs::Error },
+enum CheckedTask {
+    Unreadable { name: String, error: logs::LogError },
     Begins { name: String },
-    Piece { kind: LogKind, findings: Findings },
-    Broken { offset: u64, error: logs::Error, resumed: Option<u64> },
-    Ends { kind: LogKind, end: End, position: u64 },
+    Piece { kind: LogKind, findings: PieceFindings },
+    Broken { offset: u64, error: logs::LogError, resumed: Option<u64> },
+    Ends { kind: LogKind, end: EndOfLog, position: u64 },
 }
 
 fn read(
-    readers: impl Iterator<Item = (String, Result<LogReader, logs::Error>)>,
-    cut: Cut,
-    feed: &Feed<'_, Step>,
-) -> Result<(), Error> {
+    readers: impl Iterator<Item = (String, Result<LogReader, logs::LogError>)>,
+    cut: PieceSizes,
+    feed: &ItemSender<'_, VerifyTask>,
+) -> Result<(), InspectError> {
     let mut log = 0;
     for (name, reader) in readers {
         match reader {
             Ok(reader) => {
-                log = walk(reader, log, cut, OnDamage::Resume, &mut |work, bytes| {
-                    Ok(feed.push(Step::Work(work), bytes)?)
+                log = read_pieces(reader, log, cut, OnDamage::Resume, &mut |work, bytes| {
+                    Ok(feed.push(VerifyTask::Work(work), bytes)?)
                 })?;
             }
-            Err(error) => feed.push(Step::Unreadable { name, error }, 0)?,
+            Err(error) => feed.push(VerifyTask::Unreadable { name, error }, 0)?,
         }
     }
     Ok(())
 }
 
-fn look(step: Step, opener: &mut PayloadOpener) -> Looked {
+fn check_task(step: VerifyTask, opener: &mut PayloadOpener) -> CheckedTask {
     let work = match step {
-        Step::Unreadable { name, error } => return Looked::Unreadable { name, error },
-        Step::Work(work) => work,
+        VerifyTask::Unreadable { name, error } => return CheckedTask::Unreadable { name, error },
+        VerifyTask::Work(work) => work,
     };
     match work {
-        Work::Begins { name } => Looked::Begins { name: name.to_string() },
-        Work::Chunk { origin, chunk, carry } => {
-            Looked::Piece { kind: origin.kind, findings: check::chunk(&chunk, &carry, origin, opener) }
+        PieceContent::LogStart { name } => CheckedTask::Begins { name: name.to_string() },
+        PieceContent::Chunk { origin, chunk, carry } => CheckedTask::Piece {
+            kind: origin.kind,
+            findings: chunk_checker::check_chunk(&chunk, &carry, origin, opener),
+        },
+        PieceContent::PayloadPart(inside) => CheckedTask::Piece {
+            kind: inside.origin.kind,
+            findings: chunk_checker::check_payload_part(&inside),
+        },
+        PieceContent::PayloadEnd(ends) => {
+            CheckedTask::Piece { kind: ends.origin.kind, findings: chunk_checker::check_payload_end(&ends) }
         }
-        Work::Inside(inside) => Looked::Piece { kind: inside.origin.kind, findings: check::inside(&inside) },
-        Work::PayloadEnds(ends) => {
-            Looked::Piece { kind: ends.origin.kind, findings: check::payload_end(&ends) }
+        PieceContent::Unreadable { offset, error, resumed } => CheckedTask::Broken { offset, error, resumed },
+        PieceContent::LogEnd { origin, end, position } => {
+            CheckedTask::Ends { kind: origin.kind, end, position }
         }
-        Work::Broken { offset, error, resumed } => Looked::Broken { offset, error, resumed },
-        Work::Ends { origin, end, position } => Looked::Ends { kind: origin.kind, end, position },
     }
 }
 
 /// Judges one result. Returns the bytes of logs that it covers.
-fn judge_one(judge: &mut Judge, looked: Looked) -> u64 {
+fn judge_one(judge: &mut LogJudge, looked: CheckedTask) -> u64 {
     match looked {
-        Looked::Unreadable { name, error } => judge.unreadable(&name, &error),
-        Looked::Begins { name } => judge.begins(&name),
-        Looked::Piece { kind, findings } => {
+        CheckedTask::Unreadable { name, error } => judge.open_failed(&name, &error),
+        CheckedTask::Begins { name } => judge.start_log(&name),
+        CheckedTask::Piece { kind, findings } => {
             let bytes = findings.bytes;
-            judge.piece(kind, findings);
+            judge.judge_piece(kind, findings);
             return bytes;
         }
-        Looked::Broken { offset, error, resumed } => judge.broken(offset, error, resumed),
-        Looked::Ends { kind, end, position } => judge.ends(kind, end, position),
+        CheckedTask::Broken { offset, error, resumed } => judge.log_unreadable(offset, error, resumed),
+        CheckedTask::Ends { kind, end, position } => judge.end_log(kind, end, position),
     }
     0
 }

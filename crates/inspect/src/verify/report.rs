@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 
-use super::fault::{Fault, Remark};
+use super::fault::{LogFault, LogRemark};
 
 /// Report of the verification.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
-pub struct Verdicts {
+pub struct VerifyReport {
     /// Each log, in the order read.
     pub logs: Vec<LogVerdict>,
     /// Faults, by log and place. At most a thousand per log are listed; [`LogVerdict::faults`] counts all.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<LogFault>,
     /// Observations that are not faults.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<LogRemark>,
     /// Logs that could not be read, or not completely.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UnreadableLog>,
 }
 
 /// One log.
@@ -35,7 +35,7 @@ pub struct LogVerdict {
 
 /// A log that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unreadable {
+pub struct UnreadableLog {
     /// The name as given by the user.
     pub name: String,
     /// The error.
@@ -45,7 +45,7 @@ pub struct Unreadable {
 /// Verdict on all logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum VerifyVerdict {
     /// No faults.
     Sound,
     /// There are faults.
@@ -54,19 +54,19 @@ pub enum Verdict {
     Unreadable,
 }
 
-impl Verdicts {
+impl VerifyReport {
     /// Returns the verdict on all logs.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> VerifyVerdict {
         match self {
-            _ if !self.unreadable.is_empty() => Verdict::Unreadable,
-            _ if self.logs.iter().any(|log| log.faults > 0) => Verdict::Faulty,
-            _ => Verdict::Sound,
+            _ if !self.unreadable.is_empty() => VerifyVerdict::Unreadable,
+            _ if self.logs.iter().any(|log| log.faults > 0) => VerifyVerdict::Faulty,
+            _ => VerifyVerdict::Sound,
         }
     }
 }
 
-impl Unreadable {
-    pub(crate) fn new(name: &str, error: &logs::Error) -> Self {
+impl UnreadableLog {
+    pub(crate) fn new(name: &str, error: &logs::LogError) -> Self {
         Self { name: name.to_owned(), cause: error.to_string() }
     }
 }

@@ -1,10 +1,10 @@
 //! Decodes every value of every row.
 
 use binlog::events::Rows;
-use binlog::{DecodeError, HEADER_SIZE, Image, Reason, RowDecoder, Value};
+use binlog::{DecodeError, DecodeReason, HEADER_SIZE, RowDecoder, RowImage, Value};
 
 /// Decodes every value of the event's rows.
-pub(crate) fn decode(decoder: &RowDecoder, event: &Rows<'_>) -> Result<(), DecodeError> {
+pub(crate) fn decode_rows(decoder: &RowDecoder, event: &Rows<'_>) -> Result<(), DecodeError> {
     for row in decoder.rows(event) {
         let row = row?;
         for image in [row.before, row.after].iter().flatten() {
@@ -14,7 +14,7 @@ pub(crate) fn decode(decoder: &RowDecoder, event: &Rows<'_>) -> Result<(), Decod
     Ok(())
 }
 
-fn decode_image(image: &Image<'_, '_>) -> Result<(), DecodeError> {
+fn decode_image(image: &RowImage<'_, '_>) -> Result<(), DecodeError> {
     for field in image.fields() {
         let checked = match field.value()? {
             Value::Json(document) => document.check(),
@@ -29,7 +29,7 @@ fn decode_image(image: &Image<'_, '_>) -> Result<(), DecodeError> {
 }
 
 /// Returns the error for rows of a table that their statement has not mapped.
-pub(crate) fn unnamed(table_id: u64) -> DecodeError {
+pub(crate) fn unnamed_table(table_id: u64) -> DecodeError {
     let (field, wanted) = ("table id", "one from a table map of the statement");
-    DecodeError::new(HEADER_SIZE, Reason::Unexpected { field, found: table_id, wanted })
+    DecodeError::new(HEADER_SIZE, DecodeReason::Unexpected { field, found: table_id, wanted })
 }

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use binlog::events::GtidEvent;
-use binlog::{Checksum, Event, EventType, Format, MAGIC, NextPosition, RawEvent, move_event};
-use logs::{LogReader, Next};
+use binlog::{Event, EventChecksum, EventFormat, EventType, MAGIC, NextPosition, RawEvent, move_event};
+use logs::{LogReader, ReadOutcome};
 
 /// Events of a log.
 pub(crate) struct Log {
     pub(crate) events: Vec<Vec<u8>>,
-    format: Format,
+    format: EventFormat,
 }
 
 /// Returns the path of a sample log.
@@ -22,7 +22,7 @@ impl Log {
     pub(crate) fn of_sample(name: &str) -> Self {
         let mut reader = LogReader::open(sample(name)).expect("a sample");
         let mut events = Vec::new();
-        while let Next::Some(event) = reader.next_event().expect("an event") {
+        while let ReadOutcome::Some(event) = reader.next_event().expect("an event") {
             events.push(event.raw.bytes().to_vec());
         }
         let format = reader.format().expect("a format").as_ref().clone();
@@ -42,14 +42,14 @@ impl Log {
         found.unwrap_or_else(|| panic!("no {event_type:?} number {nth}"))
     }
 
-    fn checksum(&self, index: usize) -> Checksum {
+    fn checksum(&self, index: usize) -> EventChecksum {
         match self.events[index][4] == EventType::FormatDescription.code() {
-            true => Checksum::Crc32,
+            true => EventChecksum::Crc32,
             false => self.format.checksum.for_events(),
         }
     }
 
-    pub(crate) const fn format(&self) -> &Format {
+    pub(crate) const fn format(&self) -> &EventFormat {
         &self.format
     }
 
@@ -78,7 +78,7 @@ impl Log {
         change(&mut event);
         let mut bytes = Vec::new();
         let written =
-            Event::Gtid(event).write(raw.header().origin(), NextPosition::Is(0), &self.format, &mut bytes);
+            Event::Gtid(event).write(raw.header().origin(), NextPosition::Fixed(0), &self.format, &mut bytes);
         written.expect("an event");
         self.events[index] = bytes;
     }
@@ -86,7 +86,7 @@ impl Log {
     /// Sets the position and checksum of every event.
     pub(crate) fn settle(&mut self) {
         for index in 0..self.events.len() {
-            let next = NextPosition::Behind(self.offset(index));
+            let next = NextPosition::FromStart(self.offset(index));
             let checksum = self.checksum(index);
             move_event(&mut self.events[index], checksum, next);
         }
@@ -97,7 +97,7 @@ impl Log {
         for index in 0..self.events.len() {
             let next = self.events[index][13..17].try_into().map(u32::from_le_bytes).expect("four bytes");
             let checksum = self.checksum(index);
-            move_event(&mut self.events[index], checksum, NextPosition::Is(next));
+            move_event(&mut self.events[index], checksum, NextPosition::Fixed(next));
         }
     }
 

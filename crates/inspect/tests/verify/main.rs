@@ -9,14 +9,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use binlog::EventType;
-use inspect::verify::{FaultKind, Verdict, Verdicts, verify};
+use inspect::verify::{FaultKind, VerifyReport, VerifyVerdict, verify};
 use logs::LogReader;
 use tempfile::TempDir;
 
 use edit::{Log, sample};
 
 /// Verifies files in order.
-fn verdicts(paths: &[&Path]) -> Verdicts {
+fn verdicts(paths: &[&Path]) -> VerifyReport {
     let readers = paths.iter().map(|path| (path.display().to_string(), LogReader::open(path)));
     verify(readers.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verdicts")
 }
@@ -27,7 +27,7 @@ fn faults(bytes: &[u8]) -> Vec<(u64, FaultKind, String)> {
     let path = directory.path().join("binlog.000001");
     std::fs::write(&path, bytes).expect("a file");
     let verdicts = verdicts(&[&path]);
-    assert_eq!(verdicts.verdict() == Verdict::Sound, verdicts.faults.is_empty());
+    assert_eq!(verdicts.verdict() == VerifyVerdict::Sound, verdicts.faults.is_empty());
     verdicts.faults.into_iter().map(|fault| (fault.offset, fault.kind, fault.detail)).collect()
 }
 
@@ -262,7 +262,7 @@ fn continuity() {
 }
 
 #[test]
-fn a_log_that_does_not_say_what_came_before() {
+fn missing_previous_gtids_are_a_fault() {
     let without = |name: &str| {
         let mut log = Log::of_sample(name);
         log.events.remove(log.find(EventType::PreviousGtids, 0));
@@ -291,17 +291,17 @@ fn rotation() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_logs_are_reported() {
     let absent = Path::new("/nonexistent/binlog.000001");
     let found = verdicts(&[absent, &sample("types.binlog")]);
-    assert_eq!(found.verdict(), Verdict::Unreadable);
+    assert_eq!(found.verdict(), VerifyVerdict::Unreadable);
     assert_eq!((found.unreadable.len(), found.logs.len(), found.faults.len()), (1, 1, 0));
     let encrypted = verdicts(&[&sample("encrypted/binlog.000001")]);
-    assert_eq!(encrypted.verdict(), Verdict::Unreadable);
+    assert_eq!(encrypted.verdict(), VerifyVerdict::Unreadable);
 }
 
 #[test]
-fn no_byte_can_be_turned_unseen() {
+fn flipped_bits_are_found() {
     for name in ["types.binlog", "types-compressed.binlog", "xa.binlog"] {
         let bytes = Log::of_sample(name).bytes();
         for place in (0..bytes.len()).step_by(211).filter(|place| *place != 4 + 17) {
@@ -330,7 +330,7 @@ fn a_statement_with_tables_without_end() {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("binlog.000001");
     log.write(&path);
-    let settings = inspect::stats::Settings { top: 1 };
+    let settings = inspect::stats::StatsSettings { top: 1 };
     let counted =
         inspect::stats::collect([LogReader::open(&path)], settings, &mut |_| ControlFlow::Continue(()));
     let error = counted.err().map(|error| error.to_string()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Compressed transactions that differ from their headers.
 
 use binlog::events::{PayloadCompression, TransactionPayload};
-use binlog::{Event, EventType, Format, Level, PayloadOpener, PayloadWriter, RawEvent};
+use binlog::{Event, EventFormat, EventType, PayloadOpener, PayloadWriter, RawEvent, ZstdLevel};
 use inspect::verify::FaultKind;
 
 use crate::check;
@@ -24,7 +24,7 @@ fn open(log: &Log, index: usize) -> Vec<Vec<u8>> {
 /// Replaces the payload. `claimed` returns the size to state, from the real one.
 fn close(log: &mut Log, index: usize, inner: &[Vec<u8>], claimed: impl Fn(u64) -> u64) {
     let plain = inner.concat();
-    let mut writer = PayloadWriter::new(Level::DEFAULT).expect("a writer");
+    let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).expect("a writer");
     let frame = writer.frame(&plain).expect("a frame").to_vec();
     let claimed = claimed(plain.len() as u64);
     let size = frame.len() as u64;
@@ -130,7 +130,7 @@ fn bytes_behind_the_payload() {
 impl Log {
     fn payload(&self, index: usize) -> TransactionPayload<'_> {
         let raw: RawEvent<'_> = self.raw(index);
-        let format: &Format = self.format();
+        let format: &EventFormat = self.format();
         match raw.decode(format) {
             Ok(Event::TransactionPayload(payload)) => payload,
             other => panic!("{other:?}"),

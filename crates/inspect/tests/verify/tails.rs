@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use binlog::EventType;
-use inspect::verify::{FaultKind, RepairError, Repaired, repair_tail};
+use inspect::verify::{FaultKind, RepairError, TailRepair, repair_tail};
 use logs::LogReader;
 use tempfile::TempDir;
 
@@ -61,7 +61,7 @@ fn an_empty_file_is_torn() {
 }
 
 #[test]
-fn a_torn_log_that_another_follows_is_at_fault_though_in_use() {
+fn a_torn_log_followed_by_another_is_a_fault_even_in_use() {
     let directory = TempDir::new().expect("a directory");
     let paths = ["binlog.000001", "binlog.000002"].map(|name| directory.path().join(name));
     let bytes = in_use(Log::of_sample("gtids/binlog.000001").bytes());
@@ -72,7 +72,7 @@ fn a_torn_log_that_another_follows_is_at_fault_though_in_use() {
     assert_eq!(kinds.first(), Some(&FaultKind::Tail));
 }
 
-fn repair(bytes: &[u8]) -> (Result<Repaired, RepairError>, Option<Vec<u8>>) {
+fn repair(bytes: &[u8]) -> (Result<TailRepair, RepairError>, Option<Vec<u8>>) {
     let directory = TempDir::new().expect("a directory");
     let (log, copy) = (directory.path().join("binlog.000001"), directory.path().join("copy"));
     fs::write(&log, bytes).expect("a file");
@@ -101,7 +101,7 @@ fn every_cut_is_repaired_to_the_last_whole_transaction() {
         let wanted = *ends.iter().find(|end| **end <= size as u64).expect("an end");
         let (repaired, copy) = repair(&bytes[..size]);
         let bytes_cut = size as u64 - wanted;
-        assert_eq!(repaired.expect("a copy"), Repaired { bytes_kept: wanted, bytes_cut, was_in_use: true });
+        assert_eq!(repaired.expect("a copy"), TailRepair { bytes_kept: wanted, bytes_cut, was_in_use: true });
         let copy = copy.expect("a copy");
         assert_eq!(copy[4 + 17] & 1, 0, "no longer in use");
         assert_eq!(in_use(copy.clone()), bytes[..wanted as usize]);
@@ -114,28 +114,31 @@ fn zeros_behind_the_last_transaction_are_cut() {
     let bytes = Log::of_sample("types.binlog").bytes();
     let (repaired, copy) = repair(&[bytes.clone(), vec![0; 4096]].concat());
     let size = bytes.len() as u64;
-    assert_eq!(repaired.expect("a copy"), Repaired { bytes_kept: size, bytes_cut: 4096, was_in_use: false });
+    assert_eq!(
+        repaired.expect("a copy"),
+        TailRepair { bytes_kept: size, bytes_cut: 4096, was_in_use: false }
+    );
     assert_eq!(copy, Some(bytes));
 }
 
 #[test]
-fn what_is_not_the_tail_is_not_cut() {
+fn faults_before_whole_transactions_are_not_cut() {
     let mut log = Log::of_sample("types.binlog");
     let (xid, next) = (log.find(EventType::Xid, 4), log.find(EventType::Xid, 4) + 1);
     log.events[xid][20] ^= 1;
     let (repaired, copy) = repair(&log.bytes());
     match repaired {
-        Err(RepairError::NotTheTail { offset, whole, .. }) => {
+        Err(RepairError::NotAtTail { offset, whole, .. }) => {
             assert_eq!((offset, whole), (log.offset(xid), log.offset(next)));
         }
         other => panic!("{other:?}"),
     }
     assert_eq!(copy, None);
-    assert!(matches!(repair(b"").0, Err(RepairError::Nothing { .. })));
+    assert!(matches!(repair(b"").0, Err(RepairError::NothingWhole { .. })));
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn an_existing_copy_is_not_overwritten() {
     let directory = TempDir::new().expect("a directory");
     let copy = directory.path().join("copy");
     fs::write(&copy, "precious").expect("a file");

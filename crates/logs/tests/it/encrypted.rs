@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use binlog::encryption::{EncryptedHeader, FilePassword, Keyring, KeyringKey};
-use logs::{End, LogReader, Next, read_keyring};
+use logs::{EndOfLog, LogReader, ReadOutcome, read_keyring};
 
-use crate::make::{Logs, QUERY, STOP, event, format, log};
+use crate::log_builder::{LogDirectory, QUERY, STOP, event, format, log};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)
@@ -23,35 +23,35 @@ fn samples_open() {
             let mut count = 0;
             let end = loop {
                 match reader.next_event().unwrap() {
-                    Next::Some(event) => {
+                    ReadOutcome::Some(event) => {
                         event.raw.verify().unwrap();
                         // Positions do not count the encryption header.
                         assert_eq!(event.end(), u64::from(event.raw.header().next_position));
                         count += 1;
                     }
-                    Next::End(end) => break end,
+                    ReadOutcome::End(end) => break end,
                 }
             };
-            assert!(count > 3 && end == End::Closed && reader.is_encrypted());
+            assert!(count > 3 && end == EndOfLog::Closed && reader.is_encrypted());
             assert_eq!(reader.position() + 512, fs::metadata(&log).unwrap().len());
         }
     }
 }
 
 #[test]
-fn skips_go_by_the_log() {
+fn skip_to_counts_without_the_encrypted_header() {
     let keyring = Arc::new(read_keyring(folder("encrypted").join("keyring")).unwrap());
     let open = || {
         let path = folder("encrypted").join("binlog.000001");
         let mut reader = LogReader::open(path).unwrap().with_keyring(Arc::clone(&keyring));
-        assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+        assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
         reader
     };
     let mut all = open();
-    while let Ok(Next::Some(event)) = all.next_event() {
+    while let Ok(ReadOutcome::Some(event)) = all.next_event() {
         let mut reader = open();
         reader.skip_to(event.offset).unwrap();
-        let Ok(Next::Some(found)) = reader.next_event() else { panic!("nothing at {}", event.offset) };
+        let Ok(ReadOutcome::Some(found)) = reader.next_event() else { panic!("nothing at {}", event.offset) };
         assert_eq!(found, event);
     }
 }
@@ -66,7 +66,7 @@ fn message(path: &Path, keyring: Option<Keyring>) -> String {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_and_wrong_keys_are_named() {
     let log = folder("encrypted").join("binlog.000001");
     let id = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_2";
     assert_eq!(
@@ -93,23 +93,23 @@ fn encrypted_log_may_be_torn_and_grow() {
     let size = body.len();
     password.cipher().apply(0, &mut body);
     let whole = [&header[..], &body].concat();
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     logs.write(&[]);
     let mut reader = logs.open().with_keyring(Arc::new(Keyring::new(vec![key])));
     let mut found = 0;
     for cut in 0..=whole.len() {
         logs.write(&whole[..cut]);
-        while let Next::Some(event) = reader.next_event().unwrap() {
+        while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
             found += event.raw.bytes().len();
         }
     }
     assert_eq!(found, size - 4);
-    assert!(matches!(reader.next_event(), Ok(Next::End(End::Closed))));
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::End(EndOfLog::Closed))));
 }
 
 #[test]
-fn keyrings_that_are_none() {
-    let logs = Logs::new();
+fn invalid_keyrings_are_refused() {
+    let logs = LogDirectory::new();
     logs.write(b"nothing");
     let path = logs.folder.path().join("binlog.000001");
     let error = read_keyring(&path).unwrap_err().to_string();

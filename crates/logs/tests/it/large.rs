@@ -1,9 +1,11 @@
 //! Transaction payloads that are read in pieces.
 
 use binlog::{PayloadLimits, PayloadOpener};
-use logs::{End, LargeEnd, LogReader, Next, Piece};
+use logs::{EndOfLog, LargePayloadEnd, LogPiece, LogReader, ReadOutcome};
 
-use crate::make::{Logs, QUERY, STOP, event, format, format_with_checksums, log, with_checksum};
+use crate::log_builder::{
+    LogDirectory, QUERY, STOP, event, format, format_with_checksums, log, with_checksum,
+};
 
 const PAYLOAD: u8 = 40;
 const LARGE: usize = 10_000;
@@ -35,20 +37,20 @@ fn payload(trailing: &[u8]) -> (Vec<u8>, Vec<u8>) {
 /// Bytes of plain events and of the events inside large payloads, the ends of the payloads, and a text of the log's
 /// end.
 #[derive(Debug, Default, PartialEq)]
-struct Given {
+struct PiecesRead {
     plain: Vec<u8>,
     inner: Vec<u8>,
-    ends: Vec<LargeEnd>,
+    ends: Vec<LargePayloadEnd>,
     end: String,
 }
 
-fn read(mut reader: LogReader, size: usize) -> Given {
-    let mut given = Given::default();
+fn read(mut reader: LogReader, size: usize) -> PiecesRead {
+    let mut given = PiecesRead::default();
     let mut opener = PayloadOpener::new();
     given.end = loop {
         match reader.next_piece(size, LARGE) {
-            Ok(Next::Some(Piece::Chunk(chunk))) => given.plain.extend(chunk.bytes()),
-            Ok(Next::Some(Piece::LargePayload(payload))) => {
+            Ok(ReadOutcome::Some(LogPiece::Chunk(chunk))) => given.plain.extend(chunk.bytes()),
+            Ok(ReadOutcome::Some(LogPiece::LargePayload(payload))) => {
                 assert_eq!(payload.end() - payload.offset(), u64::from(payload.header().size));
                 let mut events = payload.open(&mut opener).unwrap();
                 let result = loop {
@@ -63,7 +65,7 @@ fn read(mut reader: LogReader, size: usize) -> Given {
                     Err(error) => break error.to_string(),
                 }
             }
-            Ok(Next::End(end)) => break format!("{end:?}"),
+            Ok(ReadOutcome::End(end)) => break format!("{end:?}"),
             Err(error) => break error.to_string(),
         }
     };
@@ -72,7 +74,7 @@ fn read(mut reader: LogReader, size: usize) -> Given {
 
 #[test]
 fn large_payloads_come_in_pieces() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     let (payload, inner) = payload(b"");
     let (query, stop) = (event(QUERY, 0, b"x"), event(STOP, 0, b""));
     logs.write(&log(&[format(0), query.clone(), payload.clone(), query.clone(), payload, stop.clone()]));
@@ -91,7 +93,7 @@ fn large_payloads_come_in_pieces() {
 
 #[test]
 fn checksum_and_trailing_bytes_are_seen() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     for trailing in [&b""[..], b"abcdefg"] {
         let (payload, inner) = payload(trailing);
         let mut payload = with_checksum(payload);
@@ -109,7 +111,7 @@ fn checksum_and_trailing_bytes_are_seen() {
 
 #[test]
 fn torn_payloads_are_not_begun() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     let (payload, _) = payload(b"");
     let whole = log(&[format(0), payload]);
     for cut in [140, 5000, 100_000, whole.len() - 1] {
@@ -121,33 +123,33 @@ fn torn_payloads_are_not_begun() {
 }
 
 #[test]
-fn what_is_not_read_is_passed_over() {
-    let logs = Logs::new();
+fn unread_parts_of_a_payload_are_skipped() {
+    let logs = LogDirectory::new();
     let (payload, _) = payload(b"");
     logs.write(&log(&[format(0), payload.clone(), event(STOP, 0, b"")]));
     let mut reader = logs.open();
     let mut opener = PayloadOpener::new();
     for chunks in 0..3 {
         let mut reader = logs.open();
-        assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::Some(Piece::Chunk(_)))));
-        let Ok(Next::Some(Piece::LargePayload(payload))) = reader.next_piece(1000, LARGE) else {
+        assert!(matches!(reader.next_piece(1000, LARGE), Ok(ReadOutcome::Some(LogPiece::Chunk(_)))));
+        let Ok(ReadOutcome::Some(LogPiece::LargePayload(payload))) = reader.next_piece(1000, LARGE) else {
             panic!("no payload")
         };
         assert_eq!(payload.offset(), 126);
         let mut events = payload.open(&mut opener).unwrap();
         (0..chunks).for_each(|_| assert!(events.next_chunk(1, &mut Vec::new()).unwrap() == 1));
-        assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::Some(Piece::Chunk(_)))));
-        assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::End(End::Closed))));
+        assert!(matches!(reader.next_piece(1000, LARGE), Ok(ReadOutcome::Some(LogPiece::Chunk(_)))));
+        assert!(matches!(reader.next_piece(1000, LARGE), Ok(ReadOutcome::End(EndOfLog::Closed))));
     }
     // `next_event` returns the whole event.
-    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
-    let Ok(Next::Some(event)) = reader.next_event() else { panic!("no payload") };
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
+    let Ok(ReadOutcome::Some(event)) = reader.next_event() else { panic!("no payload") };
     assert!(event.raw.bytes() == payload);
 }
 
 #[test]
-fn faults_name_their_place() {
-    let logs = Logs::new();
+fn errors_name_the_offset() {
+    let logs = LogDirectory::new();
     let (mut payload, _) = payload(b"");
     payload[35..45].fill(0xff);
     logs.write(&log(&[format(0), payload.clone()]));
@@ -162,14 +164,14 @@ fn faults_name_their_place() {
 
 #[test]
 fn limits_hold_for_pieces_too() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     let (payload, _) = payload(b"");
     logs.write(&log(&[format(0), payload]));
     let mut reader = logs.open();
     let limits = PayloadLimits { event_size_max: 400_000, ..PayloadLimits::default() };
     let mut opener = PayloadOpener::with_limits(limits);
-    assert!(matches!(reader.next_piece(1000, LARGE), Ok(Next::Some(Piece::Chunk(_)))));
-    let Ok(Next::Some(Piece::LargePayload(payload))) = reader.next_piece(1000, LARGE) else {
+    assert!(matches!(reader.next_piece(1000, LARGE), Ok(ReadOutcome::Some(LogPiece::Chunk(_)))));
+    let Ok(ReadOutcome::Some(LogPiece::LargePayload(payload))) = reader.next_piece(1000, LARGE) else {
         panic!("no payload")
     };
     let mut events = payload.open(&mut opener).unwrap();

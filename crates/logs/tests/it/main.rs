@@ -3,7 +3,7 @@
 
 mod encrypted;
 mod large;
-mod make;
+mod log_builder;
 mod reader;
 mod resume;
 mod samples;

@@ -3,43 +3,43 @@
 use std::fs;
 use std::io::Write;
 
-use crate::make::{
-    ARTIFICIAL, FORMAT, IN_USE, Logs, MAGIC, QUERY, RELAY_LOG, ROTATE, STOP, event, format, log,
+use crate::log_builder::{
+    ARTIFICIAL, FORMAT, IN_USE, LogDirectory, MAGIC, QUERY, RELAY_LOG, ROTATE, STOP, event, format, log,
 };
-use logs::{Chunk, End, Error, LogKind, LogReader, Next, Torn};
+use logs::{EndOfLog, EventChunk, LogError, LogKind, LogReader, ReadOutcome, TornEvent};
 use proptest::prelude::{any, prop_assert_eq, proptest};
 use tempfile::TempDir;
 
 /// Events of a log with their log numbers and offsets, and a text of its end.
-type Given = (Vec<(u64, u64, Vec<u8>)>, String);
+type EventsRead = (Vec<(u64, u64, Vec<u8>)>, String);
 
-fn read_events(mut reader: LogReader) -> Given {
+fn read_events(mut reader: LogReader) -> EventsRead {
     let mut events = Vec::new();
     loop {
         match reader.next_event() {
-            Ok(Next::Some(event)) => events.push((0, event.offset, event.raw.bytes().to_vec())),
-            Ok(Next::End(end)) => return (events, format!("{end:?}")),
+            Ok(ReadOutcome::Some(event)) => events.push((0, event.offset, event.raw.bytes().to_vec())),
+            Ok(ReadOutcome::End(end)) => return (events, format!("{end:?}")),
             Err(error) => return (events, name_only(&error)),
         }
     }
 }
 
-fn read_chunks(mut reader: LogReader, size: usize) -> Given {
+fn read_chunks(mut reader: LogReader, size: usize) -> EventsRead {
     let mut events = Vec::new();
     loop {
         match reader.next_chunk(size) {
-            Ok(Next::Some(chunk)) => {
+            Ok(ReadOutcome::Some(chunk)) => {
                 check_chunk(&chunk, size);
                 let number = chunk.log_number();
                 events.extend(chunk.iter().map(|event| (number, event.offset, event.raw.bytes().to_vec())));
             }
-            Ok(Next::End(end)) => return (events, format!("{end:?}")),
+            Ok(ReadOutcome::End(end)) => return (events, format!("{end:?}")),
             Err(error) => return (events, name_only(&error)),
         }
     }
 }
 
-fn check_chunk(chunk: &Chunk, size: usize) {
+fn check_chunk(chunk: &EventChunk, size: usize) {
     assert!(!chunk.is_empty() && (chunk.bytes().len() <= size || chunk.len() == 1));
     assert_eq!(chunk.iter().flat_map(|event| event.raw.bytes().to_vec()).collect::<Vec<u8>>(), chunk.bytes());
     assert_eq!(chunk.offset(), chunk.get(0).unwrap().offset);
@@ -50,7 +50,7 @@ fn check_chunk(chunk: &Chunk, size: usize) {
 }
 
 /// Returns the message without the directory's name, which differs in each run.
-fn name_only(error: &Error) -> String {
+fn name_only(error: &LogError) -> String {
     let text = error.to_string();
     let end = text.find("binlog.0").unwrap();
     let start = text[..end].rfind(' ').map_or(0, |space| space + 1);
@@ -58,7 +58,7 @@ fn name_only(error: &Error) -> String {
 }
 
 fn check(bytes: &[u8], events: &[&[u8]], end: &str) {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     logs.write(bytes);
     let mut offset = 4;
     let mut wanted = Vec::new();
@@ -115,7 +115,7 @@ fn ends_of_relay_logs() {
     let slices: Vec<&[u8]> = events.iter().map(Vec::as_slice).collect();
     check(&log(&events), &slices, "Closed");
     check(&log(&events[..3]), &slices[..3], "Open { in_use: false }");
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     logs.write(&log(&events));
     let mut reader = logs.open();
     reader.next_event().unwrap();
@@ -153,7 +153,7 @@ fn log_that_mariadb_encrypted() {
 
 #[test]
 fn logs_one_behind_the_other() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     let one = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
     let two = log(&[format(IN_USE), event(QUERY, 0, b"two")]);
     // The timestamp of an event of 13 September 2028 has the bytes of the magic number.
@@ -180,32 +180,34 @@ fn logs_one_behind_the_other() {
 
 #[test]
 fn growing_log() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     let mut file = logs.write(&[]);
     let mut reader = logs.open();
     let whole = log(&[format(IN_USE), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
     let mut events = 0;
     for (count, byte) in whole.iter().enumerate() {
         match reader.next_event().unwrap() {
-            Next::Some(_) => events += 1,
-            Next::End(End::Open { in_use }) => assert_eq!(in_use, events > 0),
-            Next::End(End::Torn(Torn { offset, found, .. })) => assert_eq!(offset as usize + found, count),
-            Next::End(End::Closed) => panic!("closed at {count}"),
+            ReadOutcome::Some(_) => events += 1,
+            ReadOutcome::End(EndOfLog::Open { in_use }) => assert_eq!(in_use, events > 0),
+            ReadOutcome::End(EndOfLog::Torn(TornEvent { offset, found, .. })) => {
+                assert_eq!(offset as usize + found, count)
+            }
+            ReadOutcome::End(EndOfLog::Closed) => panic!("closed at {count}"),
         }
         file.write_all(&[*byte]).unwrap();
     }
-    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
     assert_eq!(events, 2);
-    assert!(matches!(reader.next_event(), Ok(Next::End(End::Closed))));
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::End(EndOfLog::Closed))));
     assert_eq!(reader.position(), whole.len() as u64);
 }
 
 #[test]
 fn log_cut_off_while_read() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     let file = logs.write(&log(&[format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"two")]));
     let mut reader = logs.open();
-    while let Ok(Next::Some(_)) = reader.next_event() {}
+    while let Ok(ReadOutcome::Some(_)) = reader.next_event() {}
     file.set_len(130).unwrap();
     let message = name_only(&reader.next_event().unwrap_err());
     assert_eq!(
@@ -215,8 +217,8 @@ fn log_cut_off_while_read() {
 }
 
 #[test]
-fn skips() {
-    let logs = Logs::new();
+fn skip_to_goes_on_at_the_offset() {
+    let logs = LogDirectory::new();
     let tail = event(QUERY, 0, &vec![b'x'; 1 << 20]);
     logs.write(&log(&[
         format(0),
@@ -227,34 +229,34 @@ fn skips() {
     ]));
     for (offset, size) in [(126, 22), (148, 22), (170, (1 << 20) + 19), (170 + (1 << 20) + 19, 19)] {
         let mut reader = logs.open();
-        assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+        assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
         reader.skip_to(offset).unwrap();
         assert_eq!(reader.position(), offset);
-        let Next::Some(event) = reader.next_event().unwrap() else { panic!("no event at {offset}") };
+        let ReadOutcome::Some(event) = reader.next_event().unwrap() else { panic!("no event at {offset}") };
         assert_eq!((event.offset, event.raw.bytes().len()), (offset, size));
     }
     let mut reader = logs.open();
-    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
     let message = name_only(&reader.skip_to(2_000_000).unwrap_err());
     assert_eq!(message, "binlog.000001 has 1048784 bytes: position 2000000 is beyond its end");
 }
 
 #[test]
 fn events_then_chunks() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     logs.write(&log(&[format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"two"), event(STOP, 0, b"")]));
     let mut reader = logs.open();
-    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
-    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
-    let Next::Some(chunk) = reader.next_chunk(1 << 20).unwrap() else { panic!("no chunk") };
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
+    let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20).unwrap() else { panic!("no chunk") };
     assert_eq!((chunk.offset(), chunk.len(), reader.position()), (148, 2, 189));
-    assert!(matches!(reader.next_chunk(1 << 20), Ok(Next::End(End::Closed))));
+    assert!(matches!(reader.next_chunk(1 << 20), Ok(ReadOutcome::End(EndOfLog::Closed))));
 }
 
 /// A sparse log of 5 GiB: positions exceed 32 bits.
 #[test]
 fn positions_beyond_four_gib() {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     let mut file = logs.write(&log(&[format(0)]));
     let large = event(QUERY, 0, &[0; 100_000]);
     let mut head = large[..19].to_vec();
@@ -269,11 +271,11 @@ fn positions_beyond_four_gib() {
     std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
     file.write_all(&event(STOP, 0, b"")).unwrap();
     let mut reader = logs.open();
-    assert!(matches!(reader.next_event(), Ok(Next::Some(_))));
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::Some(_))));
     reader.skip_to(126 + 5 * u64::from(size)).unwrap();
-    let Next::Some(event) = reader.next_event().unwrap() else { panic!("no event") };
+    let ReadOutcome::Some(event) = reader.next_event().unwrap() else { panic!("no event") };
     assert_eq!((event.offset, event.raw.event_type().code()), (5_368_709_246, STOP));
-    assert!(matches!(reader.next_event(), Ok(Next::End(End::Closed))));
+    assert!(matches!(reader.next_event(), Ok(ReadOutcome::End(EndOfLog::Closed))));
 }
 
 #[test]
@@ -293,7 +295,7 @@ proptest! {
         let mut events = vec![format(0)];
         events.extend(sizes.iter().map(|size| event(QUERY, 0, &vec![7; *size])));
         let whole = log(&events);
-        let logs = Logs::new();
+        let logs = LogDirectory::new();
         fs::write(logs.folder.path().join("binlog.000001"), &whole[..cut.index(whole.len() + 1)]).unwrap();
         let (events, end) = read_events(logs.open());
         prop_assert_eq!(read_chunks(logs.open(), size), (events.clone(), end));

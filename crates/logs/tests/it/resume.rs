@@ -4,20 +4,20 @@ use std::fs;
 use std::path::Path;
 
 use binlog::EventType;
-use logs::{Error, LogReader, Next};
+use logs::{LogError, LogReader, ReadOutcome};
 
-use crate::make::Logs;
+use crate::log_builder::LogDirectory;
 
 fn sample() -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types.binlog")).unwrap()
 }
 
 fn offsets(log: &[u8]) -> Vec<(u64, EventType)> {
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     logs.write(log);
     let mut reader = LogReader::open(logs.folder.path().join("binlog.000001")).unwrap();
     let mut offsets = Vec::new();
-    while let Next::Some(event) = reader.next_event().unwrap() {
+    while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
         offsets.push((event.offset, event.raw.event_type()));
     }
     offsets
@@ -33,24 +33,24 @@ fn damage_of(log: &[u8], whole: &[u8], index: usize, size: u32) -> (u64, Option<
     let start = offsets(whole)[index].0 as usize;
     let mut log = log.to_vec();
     log[start + 9..start + 13].copy_from_slice(&size.to_le_bytes());
-    let logs = Logs::new();
+    let logs = LogDirectory::new();
     logs.write(&log);
     let mut reader = LogReader::open(logs.folder.path().join("binlog.000001")).unwrap();
     let stopped = loop {
         match reader.next_chunk(1) {
-            Ok(Next::Some(_)) => {}
-            Ok(Next::End(_)) => break reader.position(),
-            Err(Error::Corrupt { offset, .. }) => break offset,
+            Ok(ReadOutcome::Some(_)) => {}
+            Ok(ReadOutcome::End(_)) => break reader.position(),
+            Err(LogError::Corrupt { offset, .. }) => break offset,
             Err(error) => panic!("{error}"),
         }
     };
     let resumed = reader.resume_at(|event_type| event_type == EventType::Gtid).unwrap();
     if let Some(resumed) = resumed {
         match reader.next_event().unwrap() {
-            Next::Some(event) => {
+            ReadOutcome::Some(event) => {
                 assert_eq!((event.offset, event.raw.event_type()), (resumed, EventType::Gtid))
             }
-            Next::End(end) => panic!("{end:?}"),
+            ReadOutcome::End(end) => panic!("{end:?}"),
         }
     }
     (stopped, resumed)
@@ -70,7 +70,7 @@ fn reading_goes_on_at_the_next_transaction() {
 }
 
 #[test]
-fn behind_the_last_transaction_nothing_is_found() {
+fn resume_finds_nothing_after_the_last_transaction() {
     let log = sample();
     let last = offsets(&log).len() - 1;
     assert_eq!(damage(&log, last, 0).1, None);
@@ -79,7 +79,7 @@ fn behind_the_last_transaction_nothing_is_found() {
 /// The log has plausible headers with huge sizes everywhere: the search must not read and check an event for each of
 /// them.
 #[test]
-fn headers_everywhere_are_passed_over_in_one_go() {
+fn false_headers_are_skipped_in_linear_time() {
     let mut log = sample();
     let size = log.len() + (32 << 20);
     while log.len() < size {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use binlog::{Event, PayloadOpener};
-use logs::{End, LogReader, Next, Piece};
+use logs::{EndOfLog, LogPiece, LogReader, ReadOutcome};
 use tempfile::TempDir;
 
 /// Returns the paths of the unencrypted logs in the samples' directory and below.
@@ -27,13 +27,13 @@ fn samples() -> Vec<PathBuf> {
 }
 
 /// Reads a whole log in pieces. Returns its bytes, the events of its payloads, and its end.
-fn read(path: &Path, size: usize, large: usize) -> (Vec<u8>, Vec<u8>, End) {
+fn read(path: &Path, size: usize, large: usize) -> (Vec<u8>, Vec<u8>, EndOfLog) {
     let mut reader = LogReader::open(path).unwrap();
     let (mut opener, mut bytes, mut inner) = (PayloadOpener::new(), Vec::new(), Vec::new());
     loop {
         match reader.next_piece(size, large).unwrap() {
-            Next::End(end) => return (bytes, inner, end),
-            Next::Some(Piece::LargePayload(payload)) => {
+            ReadOutcome::End(end) => return (bytes, inner, end),
+            ReadOutcome::Some(LogPiece::LargePayload(payload)) => {
                 let (start, end) = (payload.offset() as usize, payload.end() as usize);
                 bytes.extend_from_slice(&fs::read(path).unwrap()[start..end]);
                 let mut events = payload.open(&mut opener).unwrap();
@@ -42,7 +42,7 @@ fn read(path: &Path, size: usize, large: usize) -> (Vec<u8>, Vec<u8>, End) {
                 assert_eq!((end.trailing, end.checksum), (0, Ok(())), "{}", path.display());
                 assert!(end.summary.is_claim_true());
             }
-            Next::Some(Piece::Chunk(chunk)) => {
+            ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
                 bytes.extend_from_slice(chunk.bytes());
                 for event in chunk.iter() {
                     event.raw.verify().unwrap();
@@ -58,13 +58,13 @@ fn read(path: &Path, size: usize, large: usize) -> (Vec<u8>, Vec<u8>, End) {
 }
 
 #[test]
-fn pieces_are_the_whole() {
+fn all_piece_sizes_give_the_same_bytes() {
     for path in samples() {
         let (bytes, inner, end) = read(&path, 1 << 20, usize::MAX);
         let whole = fs::read(&path).unwrap();
         assert!(whole[4..].starts_with(&bytes));
         match end {
-            End::Torn(torn) => assert_eq!(torn.offset as usize + torn.found, whole.len()),
+            EndOfLog::Torn(torn) => assert_eq!(torn.offset as usize + torn.found, whole.len()),
             _ => assert_eq!(bytes.len() + 4, whole.len(), "{}", path.display()),
         }
         for (size, large) in [(1, 0), (777, 100), (70_000, 0), (70_000, 2000)] {
@@ -76,7 +76,7 @@ fn pieces_are_the_whole() {
 
 /// A log that is truncated anywhere gives all of its whole events, and reports the torn one.
 #[test]
-fn cuts_are_told() {
+fn cut_logs_give_their_whole_events() {
     let folder = TempDir::new().unwrap();
     let cut_path = folder.path().join("cut");
     for path in samples() {
@@ -88,7 +88,7 @@ fn cuts_are_told() {
             let (bytes, _, end) = read(&cut_path, 5000, 3000);
             assert!(whole[4..].starts_with(&bytes));
             let torn = match end {
-                End::Torn(torn) => {
+                EndOfLog::Torn(torn) => {
                     assert_eq!(torn.offset as usize, bytes.len() + 4);
                     torn.found
                 }

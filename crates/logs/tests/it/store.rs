@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use logs::{Follower, Store};
+use logs::{Store, StoreFollower};
 use tempfile::TempDir;
 
-use crate::make::{IN_USE, QUERY, RELAY_LOG, ROTATE, STOP, event, format, log};
+use crate::log_builder::{IN_USE, QUERY, RELAY_LOG, ROTATE, STOP, event, format, log};
 
-struct Folder(TempDir);
+struct StoreFixture(TempDir);
 
-impl Folder {
+impl StoreFixture {
     fn new(files: &[(&str, &[u8])]) -> Self {
         let folder = Self(TempDir::new().unwrap());
         files.iter().for_each(|(name, bytes)| folder.write(name, bytes));
@@ -48,7 +48,7 @@ impl Folder {
 
 #[test]
 fn directories_and_indexes() {
-    let folder = Folder::new(&[
+    let folder = StoreFixture::new(&[
         ("data/binlog.index", b"./binlog.000009\n./binlog.000010\n\n./binlog.1000000\n"),
         ("data/binlog.000009", b""),
         ("data/binlog.000010", b""),
@@ -76,7 +76,7 @@ fn directories_without_an_index() {
     let names =
         ["d/b.1000000", "d/b.000002", "d/b.999999", "d/b.00003", "d/b.000004.gz", "d/.000005", "d/b.txt"];
     let files: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b""[..])).collect();
-    let folder = Folder::new(&files);
+    let folder = StoreFixture::new(&files);
     assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
     folder.write("d/positions.b.000002", b"what a rewritten log has beside it");
     assert_eq!(folder.list("d"), "d/b.000002 d/b.999999 d/b.1000000");
@@ -85,8 +85,8 @@ fn directories_without_an_index() {
 }
 
 #[test]
-fn what_is_no_store() {
-    let folder = Folder::new(&[("empty/x", b""), ("empty.index", b"\n"), ("bad.index", b"a\0b\n")]);
+fn invalid_stores_are_refused() {
+    let folder = StoreFixture::new(&[("empty/x", b""), ("empty.index", b"\n"), ("bad.index", b"a\0b\n")]);
     assert_eq!(folder.list("empty"), "empty has no logs");
     assert_eq!(folder.list("empty.index"), "empty.index has no logs");
     assert_eq!(
@@ -98,7 +98,7 @@ fn what_is_no_store() {
 }
 
 /// Reads all available events. Returns the log, type and offset of each.
-fn follow(follower: &mut Follower) -> Result<Vec<(String, u8, u64)>, String> {
+fn follow(follower: &mut StoreFollower) -> Result<Vec<(String, u8, u64)>, String> {
     let mut events = Vec::new();
     while let Some(chunk) = follower.next_chunk(1 << 20).map_err(|error| error.to_string())? {
         let name = follower.log().file_name().unwrap().to_string_lossy().into_owned();
@@ -111,15 +111,15 @@ fn at(name: &str, code: u8, offset: u64) -> (String, u8, u64) {
     (name.to_owned(), code, offset)
 }
 
-fn follower(folder: &Folder) -> Follower {
+fn follower(folder: &StoreFixture) -> StoreFollower {
     let store = Store::open(folder.0.path().join("b.index")).unwrap();
     let first: PathBuf = store.logs()[0].clone();
-    Follower::new(store, first, None).unwrap()
+    StoreFollower::new(store, first, None).unwrap()
 }
 
 #[test]
 fn follows_from_log_to_log() {
-    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(IN_USE)]))]);
+    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(IN_USE)]))]);
     let mut follower = follower(&folder);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
     assert_eq!(follow(&mut follower), Ok(vec![]));
@@ -151,7 +151,7 @@ fn follows_from_log_to_log() {
 #[test]
 fn torn_log_with_a_successor() {
     let torn = [log(&[format(IN_USE)]), event(QUERY, 0, b"one")[..20].to_vec()].concat();
-    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &torn)]);
+    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &torn)]);
     let mut follower = follower(&folder);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
     folder.write("b.000002", &log(&[format(0)]));
@@ -165,7 +165,7 @@ fn torn_log_with_a_successor() {
 
 #[test]
 fn relay_log_is_cut_back_to_whole_events() {
-    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(RELAY_LOG)]))]);
+    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &log(&[format(RELAY_LOG)]))]);
     let mut follower = follower(&folder);
     let query = event(QUERY, 0, b"one");
     folder.append("b.000001", &query[..21]);
@@ -180,9 +180,9 @@ fn relay_log_is_cut_back_to_whole_events() {
 }
 
 #[test]
-fn logs_that_go() {
+fn purged_and_removed_logs_are_errors() {
     let closed = log(&[format(0), event(STOP, 0, b"")]);
-    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &closed)]);
+    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &closed)]);
     let remove = |name: &str| fs::remove_file(folder.0.path().join(name)).unwrap();
     let mut first = follower(&folder);
     let mut second = follower(&folder);
@@ -218,7 +218,7 @@ fn logs_that_go() {
 fn a_log_that_comes_again_is_not_passed_over() {
     let head = log(&[format(0)]);
     let whole = log(&[format(0), event(QUERY, 0, b"one"), event(STOP, 0, b"")]);
-    let folder = Folder::new(&[("b.index", b"./b.000001\n"), ("b.000001", &head)]);
+    let folder = StoreFixture::new(&[("b.index", b"./b.000001\n"), ("b.000001", &head)]);
     let mut follower = follower(&folder);
     assert_eq!(follow(&mut follower), Ok(vec![at("b.000001", 15, 4)]));
     fs::remove_file(folder.0.path().join("b.000001")).unwrap();
@@ -233,7 +233,8 @@ fn a_log_that_comes_again_is_not_passed_over() {
 #[test]
 fn a_log_that_is_missing_is_named() {
     let closed = log(&[format(0), event(STOP, 0, b"")]);
-    let folder = Folder::new(&[("b.index", b"./b.000001\n./b.000002\n./b.000003\n"), ("b.000001", &closed)]);
+    let folder =
+        StoreFixture::new(&[("b.index", b"./b.000001\n./b.000002\n./b.000003\n"), ("b.000001", &closed)]);
     folder.write("b.000003", &closed);
     let message = folder.short(&follow(&mut follower(&folder)).unwrap_err());
     assert!(message.starts_with("b.000002 does not exist, but b.index names it: restore"), "{message}");
@@ -245,7 +246,7 @@ fn follows_samples_to_their_end() {
     for name in ["rotation", "relay", "relay-compressed", "gtids"] {
         let store = Store::open(samples.join(name)).unwrap();
         let logs = store.logs().to_owned();
-        let mut follower = Follower::new(store, logs[0].clone(), None).unwrap();
+        let mut follower = StoreFollower::new(store, logs[0].clone(), None).unwrap();
         let mut bytes = 0;
         while let Some(chunk) = follower.next_chunk(1000).unwrap() {
             bytes += chunk.bytes().len() as u64;
@@ -259,7 +260,7 @@ fn follows_samples_to_their_end() {
 /// exist.
 #[test]
 fn logs_beside_the_index_are_read_wherever_it_points() {
-    let folder = Folder::new(&[
+    let folder = StoreFixture::new(&[
         ("live/b.000001", b"original"),
         ("live/b.000002", b"original"),
         ("copy/b.000001", b"copy"),
@@ -268,7 +269,7 @@ fn logs_beside_the_index_are_read_wherever_it_points() {
     let root = folder.0.path().display().to_string();
     let remark = |path: &str| {
         let store = Store::open(folder.0.path().join(path)).unwrap();
-        store.elsewhere().map(|line| folder.short(&line.to_string()))
+        store.ignored_path().map(|line| folder.short(&line.to_string()))
     };
     let wanted = "copy/b.index: line 2 names live/b.000002; copy/b.000002 in the directory of the index is read \
                   instead";
@@ -294,8 +295,8 @@ fn logs_beside_the_index_are_read_wherever_it_points() {
 
 /// Opening a pipe would wait forever.
 #[test]
-fn what_is_no_regular_file_is_refused_at_once() {
-    let folder = Folder::new(&[("d/b.index", b"./b.000001\n./b.000002\n"), ("d/b.000001", b"")]);
+fn pipes_are_refused_without_waiting() {
+    let folder = StoreFixture::new(&[("d/b.index", b"./b.000001\n./b.000002\n"), ("d/b.000001", b"")]);
     let pipe = |name: &str| {
         let path = folder.0.path().join(name);
         let _ = fs::remove_file(&path);

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use logs::{Appended, AtRest, Keep, LogReader, Next, Store, StorePlace, StoreWriter};
+use logs::{
+    AppendOutcome, LogEncryption, LogReader, ReadOutcome, RetentionLimit, Store, StoreEnd, StoreWriter,
+};
 use tempfile::TempDir;
 
-use crate::make::{MAGIC, QUERY, ROTATE, event, format, log};
+use crate::log_builder::{MAGIC, QUERY, ROTATE, event, format, log};
 
 fn open(folder: &TempDir) -> StoreWriter {
-    StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap()
+    StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap()
 }
 
 /// Marks a directory as an existing store.
@@ -23,8 +25,8 @@ fn mark(folder: &TempDir) {
 /// Appends events at the end of the store.
 fn append(store: &mut StoreWriter, events: &[Vec<u8>]) {
     for event in events {
-        let position = store.place().unwrap().next;
-        assert_eq!(store.append(position, event).unwrap(), Appended::New);
+        let position = store.store_end().unwrap().next;
+        assert_eq!(store.append(position, event).unwrap(), AppendOutcome::New);
     }
 }
 
@@ -33,10 +35,10 @@ fn logs_are_written_as_a_server_has_them() {
     let folder = TempDir::new().unwrap();
     let events = [format(0), event(QUERY, 0, b"one"), event(ROTATE, 0, b"12345678b.000002")];
     let mut store = open(&folder);
-    assert_eq!(store.place(), None);
-    store.begin("b.000001", 4).unwrap();
+    assert_eq!(store.store_end(), None);
+    store.begin_log("b.000001", 4).unwrap();
     append(&mut store, &events);
-    store.begin("b.000002", 4).unwrap();
+    store.begin_log("b.000002", 4).unwrap();
     append(&mut store, &events[..2]);
     store.sync().unwrap();
     let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
@@ -67,11 +69,11 @@ fn a_torn_tail_is_cut_off() {
         let mut store = open(&folder);
         let end = ends.iter().rev().find(|end| **end <= size).copied().unwrap_or(4);
         let last = ends.iter().rev().find(|start| **start < end).copied().unwrap_or(4) as u64;
-        let place = StorePlace { log: "b.000001", series: None, last, next: end as u64 };
-        assert_eq!(store.place(), Some(place), "{size}");
-        assert_eq!(store.cut(), size.saturating_sub(end) as u64);
+        let place = StoreEnd { log: "b.000001", series: None, last, next: end as u64 };
+        assert_eq!(store.store_end(), Some(place), "{size}");
+        assert_eq!(store.cut_bytes(), size.saturating_sub(end) as u64);
         let done = ends.iter().position(|one| *one == end).unwrap();
-        store.begin("b.000001", end as u64).unwrap();
+        store.begin_log("b.000001", end as u64).unwrap();
         append(&mut store, &events[done..]);
         store.sync().unwrap();
         assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), whole, "{size}");
@@ -86,18 +88,18 @@ fn a_store_that_could_not_be_written_to_is_opened_again() {
     let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, b"another")];
     let path = folder.path().join("b.000001");
     let mut store = open(&folder);
-    assert_eq!((store.written(), store.reopen().unwrap()), (0, 0));
-    store.begin("b.000001", 4).unwrap();
+    assert_eq!((store.written_position(), store.reopen().unwrap()), (0, 0));
+    store.begin_log("b.000001", 4).unwrap();
     append(&mut store, &events[..1]);
     // The event is still in memory.
-    assert_eq!((store.written(), store.place().unwrap().next), (4, 4 + events[0].len() as u64));
+    assert_eq!((store.written_position(), store.store_end().unwrap().next), (4, 4 + events[0].len() as u64));
     append(&mut store, &events[1..]);
     store.sync().unwrap();
     let whole = log(&events);
-    assert_eq!(store.written(), whole.len() as u64);
+    assert_eq!(store.written_position(), whole.len() as u64);
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
     assert_eq!(store.reopen().unwrap(), events[2].len() as u64);
-    assert_eq!(store.place().unwrap().next, (whole.len() - events[2].len()) as u64);
+    assert_eq!(store.store_end().unwrap().next, (whole.len() - events[2].len()) as u64);
     append(&mut store, &events[2..]);
     assert_eq!(store.reopen().unwrap(), 0);
     assert_eq!(fs::read(&path).unwrap(), whole);
@@ -116,7 +118,7 @@ fn keyring(folder: &TempDir) -> PathBuf {
 }
 
 fn open_encrypted(folder: &TempDir) -> StoreWriter {
-    StoreWriter::open(folder.path(), AtRest::Encrypted { keyring: keyring(folder) }).unwrap()
+    StoreWriter::open(folder.path(), LogEncryption::Encrypted { keyring: keyring(folder) }).unwrap()
 }
 
 /// Returns the decrypted content of an encrypted log.
@@ -124,7 +126,7 @@ fn decrypted(folder: &TempDir, name: &str) -> Vec<u8> {
     let keys = logs::read_keyring(keyring(folder)).unwrap();
     let mut reader = LogReader::open(folder.path().join(name)).unwrap().with_keyring(Arc::new(keys));
     let mut bytes = MAGIC.to_vec();
-    while let Next::Some(event) = reader.next_event().unwrap() {
+    while let ReadOutcome::Some(event) = reader.next_event().unwrap() {
         bytes.extend_from_slice(event.raw.bytes());
     }
     assert!(reader.is_encrypted());
@@ -137,10 +139,10 @@ fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
     let events = [format(0), event(QUERY, 0, b"one"), event(QUERY, 0, &[b'x'; 1000])];
     let made = TempDir::new().unwrap();
     let mut store = open_encrypted(&made);
-    store.begin("b.000001", 4).unwrap();
+    store.begin_log("b.000001", 4).unwrap();
     append(&mut store, &events);
-    let last = store.place().unwrap().last;
-    assert_eq!(store.append(last, &events[2]).unwrap(), Appended::Again);
+    let last = store.store_end().unwrap().last;
+    assert_eq!(store.append(last, &events[2]).unwrap(), AppendOutcome::Repeated);
     assert!(
         store
             .append(last, &events[1])
@@ -166,8 +168,8 @@ fn a_torn_tail_of_an_encrypted_log_is_cut_off() {
         let mut store = open_encrypted(&folder);
         let done = ends.iter().rposition(|end| *end <= size).unwrap_or(0);
         let next = (ends[done] - 512) as u64;
-        assert_eq!(store.place().unwrap().next, next, "{size}");
-        assert_eq!(store.cut(), size.saturating_sub(ends[done]) as u64, "{size}");
+        assert_eq!(store.store_end().unwrap().next, next, "{size}");
+        assert_eq!(store.cut_bytes(), size.saturating_sub(ends[done]) as u64, "{size}");
         append(&mut store, &events[done..]);
         store.sync().unwrap();
         assert_eq!(decrypted(&folder, "b.000001"), log(&events), "{size}");
@@ -183,13 +185,14 @@ fn encrypted_logs_go_on_with_their_key_only() {
     let events = [format(0), event(QUERY, 0, b"one")];
     let path = folder.path().join("b.000001");
     let mut store = open_encrypted(&folder);
-    store.begin("b.000001", 4).unwrap();
+    store.begin_log("b.000001", 4).unwrap();
     append(&mut store, &events[..1]);
     store.sync().unwrap();
     drop(store);
     let whole = fs::read(&path).unwrap();
     let refused = |keyring: Option<PathBuf>, wanted: &str| {
-        let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring }).unwrap_err().to_string();
+        let error =
+            StoreWriter::open(folder.path(), LogEncryption::Plain { keyring }).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
         assert_eq!(fs::read(&path).unwrap(), whole);
     };
@@ -201,20 +204,20 @@ fn encrypted_logs_go_on_with_their_key_only() {
     fs::write(&other, text.replace("_3", "_4")).unwrap();
     refused(Some(other.clone()), &format!("the key {KEY_ID} is not in the keyring: it has"));
     fs::write(&other, r#"{"version":"1.0","elements":[]}"#).unwrap();
-    let error = StoreWriter::open(folder.path(), AtRest::Encrypted { keyring: other }).unwrap_err();
+    let error = StoreWriter::open(folder.path(), LogEncryption::Encrypted { keyring: other }).unwrap_err();
     assert!(
         error.to_string().ends_with("wanted is one called MySQLReplicationKey_UUID_1, of 32 bytes"),
         "{error}"
     );
     // The events behind a damaged header cannot be read.
     fs::write(&path, [&whole[..5], &[9], &whole[6..]].concat()).unwrap();
-    let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: Some(keyring(&folder)) });
+    let error = StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: Some(keyring(&folder)) });
     assert!(error.unwrap_err().to_string().contains("b.000001 at 0: "));
     fs::write(&path, &whole).unwrap();
-    let plain = AtRest::Plain { keyring: Some(keyring(&folder)) };
+    let plain = LogEncryption::Plain { keyring: Some(keyring(&folder)) };
     let mut store = StoreWriter::open(folder.path(), plain).unwrap();
     append(&mut store, &events[1..]);
-    store.begin("b.000002", 4).unwrap();
+    store.begin_log("b.000002", 4).unwrap();
     append(&mut store, &events);
     store.sync().unwrap();
     drop(store);
@@ -222,7 +225,7 @@ fn encrypted_logs_go_on_with_their_key_only() {
     assert_eq!(fs::read(folder.path().join("b.000002")).unwrap(), log(&events));
     let mut store = open_encrypted(&folder);
     append(&mut store, &events[1..]);
-    store.begin("b.000003", 4).unwrap();
+    store.begin_log("b.000003", 4).unwrap();
     append(&mut store, &events);
     store.sync().unwrap();
     assert!(fs::read(folder.path().join("b.000002")).unwrap().starts_with(MAGIC));
@@ -236,7 +239,7 @@ fn another_servers_logs_are_a_series_of_their_own() {
     let folder = TempDir::new().unwrap();
     let events = [format(0), event(QUERY, 0, b"one")];
     let mut store = open(&folder);
-    store.begin("b.000007", 4).unwrap();
+    store.begin_log("b.000007", 4).unwrap();
     append(&mut store, &events);
     for (name, other, is_new) in [
         ("b.000007", None, false),
@@ -245,14 +248,14 @@ fn another_servers_logs_are_a_series_of_their_own() {
         ("c.000003", None, true),
         ("b.000007", Some(UUID), true),
     ] {
-        assert_eq!(store.go_on_in(name, other).unwrap(), is_new, "{name}");
+        assert_eq!(store.continue_in(name, other).unwrap(), is_new, "{name}");
         store.append_next(&events[0]).unwrap();
     }
     for name in ["b.000006", "c.000008"] {
-        assert!(store.go_on_in(name, None).is_err(), "{name}");
+        assert!(store.continue_in(name, None).is_err(), "{name}");
     }
     for uuid in ["no UUID", "------------------------------------", "5ea5ca5e-0001-4000-8000-00000000000\n"] {
-        assert!(store.go_on_in("b.000008", Some(uuid)).is_err(), "{uuid}");
+        assert!(store.continue_in("b.000008", Some(uuid)).is_err(), "{uuid}");
     }
     store.sync().unwrap();
     drop(store);
@@ -265,15 +268,15 @@ fn another_servers_logs_are_a_series_of_their_own() {
     let index: String = names.iter().map(|name| format!("./{name}\n")).collect();
     assert_eq!(fs::read_to_string(folder.path().join("b.index")).unwrap(), index);
     let mut store = open(&folder);
-    let place = store.place().unwrap();
+    let place = store.store_end().unwrap();
     assert_eq!((place.log, place.series.unwrap().number, place.series.unwrap().uuid), ("b.000007", 3, UUID));
     // After a purge of the oldest logs, the successor of a purged log is still known.
     let size = fs::metadata(folder.path().join(&names[3])).unwrap().len();
-    assert_eq!(store.purge(Keep::Size(2 * size), SystemTime::now()).unwrap(), 2);
+    assert_eq!(store.purge(RetentionLimit::Size(2 * size), SystemTime::now()).unwrap(), 2);
     drop(store);
     let left = Store::open(folder.path()).unwrap();
-    assert!(left.after(&folder.path().join(&names[0])).unwrap_err().to_string().contains("were purged"));
-    let next = left.after(&folder.path().join(&names[1])).unwrap().unwrap();
+    assert!(left.log_after(&folder.path().join(&names[0])).unwrap_err().to_string().contains("were purged"));
+    let next = left.log_after(&folder.path().join(&names[1])).unwrap().unwrap();
     assert!(next.ends_with(&names[2]));
     // A log outside the index is removed only if an interrupted purge has listed it. Other files belong to other
     // programs.
@@ -300,48 +303,48 @@ fn a_store_goes_back_behind_the_last_whole_transaction() {
     let whole = [format(0), event(QUERY, 0, &query(b"create table t (a int)"))];
     let open_one = event(QUERY, 0, &query(b"BEGIN"));
     let mut store = open(&folder);
-    store.begin("b.000001", 4).unwrap();
+    store.begin_log("b.000001", 4).unwrap();
     append(&mut store, &whole);
     append(&mut store, std::slice::from_ref(&open_one));
     let contents = store.rewind().unwrap();
-    assert_eq!(contents.whole, log(&whole).len() as u64);
+    assert_eq!(contents.whole_end, log(&whole).len() as u64);
     assert!(contents.gtids.is_empty());
     let read = || fs::read(folder.path().join("b.000001")).unwrap();
     assert_eq!(read().len(), log(&whole).len() + open_one.len());
     append(&mut store, std::slice::from_ref(&open_one));
     store.rewind().unwrap();
-    store.begin("b.000002", 4).unwrap();
+    store.begin_log("b.000002", 4).unwrap();
     assert_eq!(read(), log(&whole));
 }
 
 /// A last log with only a format description does not list the transactions before it: it is removed, unless it is the
 /// only log.
 #[test]
-fn a_log_that_has_only_begun_goes() {
+fn a_last_log_without_head_is_removed() {
     const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000002";
     let events = [format(0), event(QUERY, 0, b"one")];
     for size in 0..events.len() {
         let folder = TempDir::new().unwrap();
         let mut store = open(&folder);
         assert!(store.has_head().unwrap());
-        store.begin("b.000007", 4).unwrap();
+        store.begin_log("b.000007", 4).unwrap();
         append(&mut store, &events[..size]);
         assert!(!store.has_head().unwrap());
-        store.drop_headless().unwrap();
-        assert_eq!(store.place().unwrap().log, "b.000007");
+        store.remove_headless_log().unwrap();
+        assert_eq!(store.store_end().unwrap().log, "b.000007");
         append(&mut store, &events[size..]);
-        store.go_on_in("b.000002", Some(UUID)).unwrap();
+        store.continue_in("b.000002", Some(UUID)).unwrap();
         append(&mut store, &events[..size]);
         store.sync().unwrap();
         drop(store);
         let mut store = open(&folder);
-        store.drop_headless().unwrap();
+        store.remove_headless_log().unwrap();
         let next = log(&events).len() as u64;
         let last = next - events[1].len() as u64;
-        assert_eq!(store.place(), Some(StorePlace { log: "b.000007", series: None, last, next }));
+        assert_eq!(store.store_end(), Some(StoreEnd { log: "b.000007", series: None, last, next }));
         assert_eq!(fs::read_to_string(folder.path().join("b.index")).unwrap(), "./b.000007\n");
         assert!(!folder.path().join(format!("b.2.{UUID}.000002")).exists());
-        assert!(store.go_on_in("b.000002", Some(UUID)).unwrap());
+        assert!(store.continue_in("b.000002", Some(UUID)).unwrap());
     }
 }
 
@@ -353,11 +356,11 @@ fn query(sql: &[u8]) -> Vec<u8> {
 
 /// Names from a server are not trusted.
 #[test]
-fn what_does_not_follow_is_refused() {
+fn wrong_names_and_positions_are_refused() {
     let folder = TempDir::new().unwrap();
     let mut store = open(&folder);
     let check = |store: &mut StoreWriter, name: &str, position: u64, wanted: &str| {
-        assert_eq!(store.begin(name, position).unwrap_err().to_string(), wanted);
+        assert_eq!(store.begin_log(name, position).unwrap_err().to_string(), wanted);
     };
     for name in [
         "../b.000001",
@@ -377,15 +380,16 @@ fn what_does_not_follow_is_refused() {
         check(&mut store, name, 4, &wanted);
     }
     check(&mut store, "b.000001", 5, "b.000001: an event starts at 5; expected 4");
-    store.begin("b.000001", 4).unwrap();
+    store.begin_log("b.000001", 4).unwrap();
     append(&mut store, &[format(0)]);
-    let end = store.place().unwrap().next;
+    let end = store.store_end().unwrap().next;
     let wanted = format!("b.000001: an event starts at 5; expected {end}");
     check(&mut store, "b.000001", 5, &wanted);
     let reset = "the source's logs were reset, or it is another server";
     check(&mut store, "b.000003", 4, &format!("b.000003 does not follow b.000001: {reset}"));
     check(&mut store, "c.000002", 4, &format!("c.000002 does not follow b.000001: {reset}"));
-    let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+    let error =
+        StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap_err().to_string();
     assert!(error.ends_with("is locked: another bintide process writes to it"), "{error}");
 }
 
@@ -395,12 +399,12 @@ fn the_last_event_may_come_again_if_it_is_the_same() {
     let folder = TempDir::new().unwrap();
     let (one, other) = (event(QUERY, 0, b"one"), event(QUERY, 0, b"two"));
     let mut store = open(&folder);
-    store.begin("b.000001", 4).unwrap();
+    store.begin_log("b.000001", 4).unwrap();
     append(&mut store, &[format(0), one.clone()]);
     for _ in 0..2 {
-        let last = store.place().unwrap().last;
-        store.begin("b.000001", last).unwrap();
-        assert_eq!(store.append(last, &one).unwrap(), Appended::Again);
+        let last = store.store_end().unwrap().last;
+        store.begin_log("b.000001", last).unwrap();
+        assert_eq!(store.append(last, &one).unwrap(), AppendOutcome::Repeated);
         let wanted = format!(
             "b.000001 at {last}: the source has another event at this position: its logs were reset, or it is \
              another server"
@@ -416,11 +420,11 @@ fn the_last_event_may_come_again_if_it_is_the_same() {
 }
 
 #[test]
-fn old_logs_go_and_the_last_stays() {
+fn purge_removes_old_logs_but_never_the_last() {
     let folder = TempDir::new().unwrap();
     let mut store = open(&folder);
     for name in ["b.000009", "b.000010", "b.000011"] {
-        store.begin(name, 4).unwrap();
+        store.begin_log(name, 4).unwrap();
         append(&mut store, &[format(0)]);
     }
     store.sync().unwrap();
@@ -435,17 +439,17 @@ fn old_logs_go_and_the_last_stays() {
             logs.filter(|log| log.as_ref().unwrap().file_name().to_str().unwrap().contains(".0")).count();
         assert_eq!(count, wanted.len());
     };
-    check(Keep::Size(3 * size), now, &["b.000009", "b.000010", "b.000011"]);
-    check(Keep::Size(3 * size - 1), now, &["b.000010", "b.000011"]);
-    check(Keep::Age(Duration::from_secs(60)), now, &["b.000010", "b.000011"]);
-    check(Keep::Age(Duration::from_secs(60)), now + Duration::from_secs(600), &["b.000011"]);
-    check(Keep::Size(0), now, &["b.000011"]);
+    check(RetentionLimit::Size(3 * size), now, &["b.000009", "b.000010", "b.000011"]);
+    check(RetentionLimit::Size(3 * size - 1), now, &["b.000010", "b.000011"]);
+    check(RetentionLimit::Age(Duration::from_secs(60)), now, &["b.000010", "b.000011"]);
+    check(RetentionLimit::Age(Duration::from_secs(60)), now + Duration::from_secs(600), &["b.000011"]);
+    check(RetentionLimit::Size(0), now, &["b.000011"]);
     drop(store);
     // The purge was interrupted after the index was written.
     fs::write(folder.path().join("b.000010"), b"left").unwrap();
     fs::write(folder.path().join("bintide.purged"), b"b.000010\n").unwrap();
     let store = open(&folder);
-    assert_eq!(store.place().unwrap().log, "b.000011");
+    assert_eq!(store.store_end().unwrap().log, "b.000011");
     assert!(!folder.path().join("b.000010").exists());
 }
 
@@ -454,18 +458,18 @@ fn logs_that_no_index_names_are_not_written_over() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("b.000001");
     fs::write(&path, b"the only copy").unwrap();
-    let error = open(&folder).begin("b.000001", 4).unwrap_err().to_string();
+    let error = open(&folder).begin_log("b.000001", 4).unwrap_err().to_string();
     assert!(error.contains("b.000001") && error.contains("the index does not name it"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"the only copy");
     // A crash can leave a log with only the magic number.
     fs::write(&path, binlog::MAGIC).unwrap();
-    open(&folder).begin("b.000001", 4).unwrap();
+    open(&folder).begin_log("b.000001", 4).unwrap();
     fs::remove_file(folder.path().join("b.index")).unwrap();
     fs::remove_file(&path).unwrap();
-    open_encrypted(&folder).begin("b.000001", 4).unwrap();
+    open_encrypted(&folder).begin_log("b.000001", 4).unwrap();
     fs::remove_file(folder.path().join("b.index")).unwrap();
     let mut store = open(&folder);
-    store.begin("b.000001", 4).unwrap();
+    store.begin_log("b.000001", 4).unwrap();
     append(&mut store, &[format(0)]);
     store.sync().unwrap();
     assert_eq!(fs::read(&path).unwrap(), log(&[format(0)]));
@@ -485,7 +489,7 @@ fn a_line_of_the_index_that_is_no_plain_name_is_refused() {
         fs::write(folder.path().join("b.index"), &index).unwrap();
         mark(&folder);
         let error =
-            StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+            StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap_err().to_string();
         let wanted = format!("b.index: line 2 is {line:?}, which is not the name of a log beside the index");
         assert!(error.contains(&wanted), "{error}");
         assert_eq!(fs::read(&live).unwrap(), torn);
@@ -507,7 +511,7 @@ fn a_symbolic_link_in_the_place_of_a_log_or_an_index_is_not_followed() {
         let text = fs::read(&target).unwrap();
         std::os::unix::fs::symlink(&target, folder.path().join(name)).unwrap();
         let error =
-            StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+            StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap_err().to_string();
         assert!(error.contains(name) || error.contains("did not write"), "{error}");
         assert_eq!(fs::read(&target).unwrap(), text, "{name}");
         fs::remove_file(folder.path().join(name)).unwrap();
@@ -525,7 +529,7 @@ fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
             fs::write(folder.path().join("b.index"), index).unwrap();
         }
         let error =
-            StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+            StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap_err().to_string();
         assert!(error.contains("which bintide receive did not write"), "{error}");
         assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), torn);
         assert!(!folder.path().join("bintide.lock").exists());
@@ -535,12 +539,12 @@ fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("b.000001"), binlog::MAGIC).unwrap();
         fs::write(folder.path().join("b.index"), text).unwrap();
-        open(&folder).begin("b.000001", 4).unwrap();
+        open(&folder).begin_log("b.000001", 4).unwrap();
     }
     // Files of other programs do not matter.
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("base.20260101"), b"a backup").unwrap();
-    open(&folder).begin("b.000001", 4).unwrap();
+    open(&folder).begin_log("b.000001", 4).unwrap();
 }
 
 /// The directory is locked, too, because the mark file can be removed.
@@ -548,9 +552,10 @@ fn a_folder_with_logs_that_was_not_begun_as_a_store_is_refused() {
 fn a_store_stays_locked_when_its_mark_is_removed() {
     let folder = TempDir::new().unwrap();
     let mut store = open(&folder);
-    store.begin("b.000001", 4).unwrap();
+    store.begin_log("b.000001", 4).unwrap();
     fs::remove_file(folder.path().join("bintide.lock")).unwrap();
-    let error = StoreWriter::open(folder.path(), AtRest::Plain { keyring: None }).unwrap_err().to_string();
+    let error =
+        StoreWriter::open(folder.path(), LogEncryption::Plain { keyring: None }).unwrap_err().to_string();
     assert!(error.ends_with("is locked: another bintide process writes to it"), "{error}");
 }
 
@@ -566,7 +571,7 @@ fn zeros_are_the_torn_beginning_of_a_log() {
                 fs::write(folder.path().join("b.index"), index).unwrap();
                 mark(&folder);
                 let mut store = if is_encrypted { open_encrypted(&folder) } else { open(&folder) };
-                store.begin("b.000001", 4).unwrap();
+                store.begin_log("b.000001", 4).unwrap();
                 append(&mut store, &[format(0)]);
                 store.sync().unwrap();
                 let found = if is_encrypted {
@@ -584,7 +589,7 @@ fn zeros_are_the_torn_beginning_of_a_log() {
         fs::write(folder.path().join("b.000001"), vec![byte; size]).unwrap();
         fs::write(folder.path().join("b.index"), "").unwrap();
         mark(&folder);
-        assert!(open(&folder).begin("b.000001", 4).is_err(), "{size} {byte}");
+        assert!(open(&folder).begin_log("b.000001", 4).is_err(), "{size} {byte}");
         assert_eq!(fs::read(folder.path().join("b.000001")).unwrap(), vec![byte; size]);
     }
 }

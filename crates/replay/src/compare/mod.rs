@@ -1,13 +1,13 @@
 //! Comparison of a target's rows with a server's.
 //!
 //! Two servers of the same flavour and release are compared by `CHECKSUM TABLE`. Its checksums depend on the release's
-//! row format. Otherwise all rows are read and compared by a digest of their values: see [`Means`].
+//! row format. Otherwise all rows are read and compared by a digest of their values: see [`ComparisonMethod`].
 
-mod digest;
-mod server;
+mod rows_digest;
+mod server_reader;
 #[cfg(feature = "sqlite")]
-mod sqlite;
-mod tables;
+mod sqlite_reader;
+mod table_pair;
 
 use std::ops::ControlFlow;
 #[cfg(feature = "sqlite")]
@@ -15,21 +15,21 @@ use std::path::Path;
 use std::thread;
 
 use binlog::gtid::GtidSet;
-use servers::Address;
+use servers::ServerAddress;
 
-use crate::compare::digest::{Column, Readings, Sum};
-use crate::compare::server::Server;
+use crate::compare::rows_digest::{ColumnPairs, ComparedColumn, RowsDigest};
+use crate::compare::server_reader::ServerReader;
 #[cfg(feature = "sqlite")]
-use crate::compare::sqlite::Sqlite;
-pub use crate::compare::tables::{Pair, tables};
-use crate::definition::TableName;
-use crate::error::{Error, Failure};
+use crate::compare::sqlite_reader::SqliteReader;
+pub use crate::compare::table_pair::{TablePair, collect_tables};
+use crate::error::{ReplayError, TargetFailure};
+use crate::target_table::TargetTableName;
 
 /// The target that is compared with a server.
 #[derive(Clone, Copy, Debug)]
-pub enum Target<'t> {
+pub enum ComparisonTarget<'t> {
     /// A server.
-    Server(&'t Address),
+    Server(&'t ServerAddress),
     /// A SQLite database that was a replay's target.
     #[cfg(feature = "sqlite")]
     Sqlite(&'t Path),
@@ -37,7 +37,7 @@ pub enum Target<'t> {
 
 /// The method of comparing tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum ComparisonMethod {
     /// `CHECKSUM TABLE … EXTENDED`: both servers have the same flavour and release.
     Checksum,
     /// The number of rows, and the sum of a hash of each row's values as text, in UTF-8 and UTC. All rows are sent to
@@ -47,7 +47,7 @@ pub enum Means {
 
 /// The result of comparing a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TableVerdict {
     /// The rows are equal.
     Equal,
     /// The rows or columns differ, as described.
@@ -57,51 +57,55 @@ pub enum Verdict {
     /// The server lacks the table.
     MissingOnServer,
     /// Both lack the table: it was dropped or temporary, or it is a view.
-    Gone,
+    MissingOnBoth,
 }
 
 /// A comparison of a server and a target. Each server is read in one consistent snapshot.
 #[derive(Debug)]
-pub struct Comparison {
-    server: Server,
-    target: Side,
-    means: Means,
+pub struct TargetComparison {
+    server: ServerReader,
+    target: TargetReader,
+    method: ComparisonMethod,
 }
 
 /// The target's reader.
 #[derive(Debug)]
-enum Side {
-    Server(Box<Server>),
+enum TargetReader {
+    Server(Box<ServerReader>),
     #[cfg(feature = "sqlite")]
-    Sqlite(Sqlite),
+    Sqlite(SqliteReader),
 }
 
-impl Comparison {
+impl TargetComparison {
     /// Connects to the server and the target.
     ///
     /// # Errors
     ///
     /// The server or the target cannot be reached or read.
-    pub fn open(server: &Address, target: Target<'_>) -> Result<Self, Error> {
-        let opened = || -> Result<Self, Failure> {
-            let server = Server::open(server)?;
+    pub fn open(server: &ServerAddress, target: ComparisonTarget<'_>) -> Result<Self, ReplayError> {
+        let opened = || -> Result<Self, TargetFailure> {
+            let server = ServerReader::open(server)?;
             let target = match target {
-                Target::Server(address) => Side::Server(Box::new(Server::open(address)?)),
+                ComparisonTarget::Server(address) => {
+                    TargetReader::Server(Box::new(ServerReader::open(address)?))
+                }
                 #[cfg(feature = "sqlite")]
-                Target::Sqlite(path) => Side::Sqlite(Sqlite::open(path)?),
+                ComparisonTarget::Sqlite(path) => TargetReader::Sqlite(SqliteReader::open(path)?),
             };
             let means = match &target {
-                Side::Server(target) if target.release() == server.release() => Means::Checksum,
-                _ => Means::Digest,
+                TargetReader::Server(target) if target.release() == server.release() => {
+                    ComparisonMethod::Checksum
+                }
+                _ => ComparisonMethod::Digest,
             };
-            Ok(Self { server, target, means })
+            Ok(Self { server, target, method: means })
         };
-        opened().map_err(|failure| failure.at("open the server and the target"))
+        opened().map_err(|failure| failure.into_error("open the server and the target"))
     }
 
     /// Returns the method of comparing tables.
-    pub const fn means(&self) -> Means {
-        self.means
+    pub const fn method(&self) -> ComparisonMethod {
+        self.method
     }
 
     /// Returns the GTIDs that the server has executed and `applied` lacks.
@@ -116,58 +120,59 @@ impl Comparison {
     /// The server or the target does not answer, or `go_on` stops the comparison.
     pub fn compare(
         &mut self,
-        pair: &Pair,
+        pair: &TablePair,
         go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
-    ) -> Result<Verdict, Error> {
-        let verdict = self.verdict(pair, go_on).map_err(|failure| failure.at("compare a table"))?;
-        if go_on().is_break() { Err(Error::Interrupted) } else { Ok(verdict) }
+    ) -> Result<TableVerdict, ReplayError> {
+        let verdict =
+            self.compare_pair(pair, go_on).map_err(|failure| failure.into_error("compare a table"))?;
+        if go_on().is_break() { Err(ReplayError::Interrupted) } else { Ok(verdict) }
     }
 
-    fn verdict(
+    fn compare_pair(
         &mut self,
-        pair: &Pair,
+        pair: &TablePair,
         go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<TableVerdict, TargetFailure> {
         let theirs = self.server.columns(&pair.source)?;
         let ours = self.target.columns(&pair.target)?;
         match (theirs.is_empty(), ours.is_empty()) {
-            (true, true) => return Ok(Verdict::Gone),
-            (true, false) => return Ok(Verdict::MissingOnServer),
-            (false, true) => return Ok(Verdict::MissingOnTarget),
+            (true, true) => return Ok(TableVerdict::MissingOnBoth),
+            (true, false) => return Ok(TableVerdict::MissingOnServer),
+            (false, true) => return Ok(TableVerdict::MissingOnTarget),
             (false, false) => {}
         }
-        let Some(readings) = Readings::of(&theirs, &ours) else {
-            let names = |columns: &[Column]| {
+        let Some(readings) = ColumnPairs::of(&theirs, &ours) else {
+            let names = |columns: &[ComparedColumn]| {
                 columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
             };
-            return Ok(Verdict::Differs(format!(
+            return Ok(TableVerdict::Differs(format!(
                 "the server has the columns {}, but the target {}",
                 names(&theirs),
                 names(&ours)
             )));
         };
-        let (theirs, ours) = match (self.means, &mut self.target) {
-            (Means::Checksum, Side::Server(target)) => {
+        let (theirs, ours) = match (self.method, &mut self.target) {
+            (ComparisonMethod::Checksum, TargetReader::Server(target)) => {
                 let server = &mut self.server;
-                both(|| server.checksum(&pair.source), || target.checksum(&pair.target))?
+                run_both(|| server.checksum(&pair.source), || target.checksum(&pair.target))?
             }
             (_, target) => {
                 let (server, readings) = (&mut self.server, &readings);
-                both(
+                run_both(
                     || server.sum(&pair.source, &readings.of_server(), go_on).map(|sum| sum.to_string()),
                     || target.sum(&pair.target, &readings.of_target(), go_on).map(|sum| sum.to_string()),
                 )?
             }
         };
         Ok(match theirs == ours {
-            true => Verdict::Equal,
-            false => Verdict::Differs(format!("the server has {theirs}, but the target {ours}")),
+            true => TableVerdict::Equal,
+            false => TableVerdict::Differs(format!("the server has {theirs}, but the target {ours}")),
         })
     }
 }
 
-impl Side {
-    fn columns(&mut self, table: &TableName) -> Result<Vec<Column>, Failure> {
+impl TargetReader {
+    fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
         match self {
             Self::Server(server) => server.columns(table),
             #[cfg(feature = "sqlite")]
@@ -177,10 +182,10 @@ impl Side {
 
     fn sum(
         &mut self,
-        table: &TableName,
-        readings: &[digest::Reading<'_>],
+        table: &TargetTableName,
+        readings: &[rows_digest::ColumnReading<'_>],
         go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
-    ) -> Result<Sum, Failure> {
+    ) -> Result<RowsDigest, TargetFailure> {
         match self {
             Self::Server(server) => server.sum(table, readings, go_on),
             #[cfg(feature = "sqlite")]
@@ -190,14 +195,15 @@ impl Side {
 }
 
 /// Runs two queries in parallel, mostly on different machines.
-fn both<T: Send>(
-    theirs: impl FnOnce() -> Result<T, Failure> + Send,
-    ours: impl FnOnce() -> Result<T, Failure> + Send,
-) -> Result<(T, T), Failure> {
+fn run_both<T: Send>(
+    theirs: impl FnOnce() -> Result<T, TargetFailure> + Send,
+    ours: impl FnOnce() -> Result<T, TargetFailure> + Send,
+) -> Result<(T, T), TargetFailure> {
     thread::scope(|scope| {
         let asked = scope.spawn(theirs);
         let ours = ours();
-        let theirs = asked.join().map_err(|_| Failure::refused("a thread of the comparison panicked"))?;
+        let theirs =
+            asked.join().map_err(|_| TargetFailure::refused("a thread of the comparison panicked"))?;
         Ok((theirs?, ours?))
     })
 }

@@ -1,36 +1,36 @@
 use std::sync::Arc;
 
 use binlog::events::{RowsFlags, RowsKind};
-use binlog::{ChecksumAlgorithm, Event, Flags, Flavour, Format, NextPosition, Origin};
-use filter::{Filter, Rule};
+use binlog::{ChecksumAlgorithm, Event, EventFlags, EventFormat, EventOrigin, Flavour, NextPosition};
+use filter::{FilterRule, ReplicationFilter};
 
-use super::Filtering;
-use crate::sample::{Sample, image, int};
-use crate::work::{RowEvents, Shape, Statement, Step, Work};
+use super::TransactionFilter;
+use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, SourceStatement, TransactionShape};
+use crate::sample_table::{SampleTable, image, int};
 
 /// Parses rules as on the command line: `do-db=d`, `rewrite-db=a->b`.
-fn filter(rules: &str) -> Filter {
+fn filter(rules: &str) -> ReplicationFilter {
     let rule = |word: &str| {
         let (name, value) = word.split_once('=').unwrap();
         let text = value.to_owned();
         match name {
-            "do-db" => Rule::DoDatabase(text),
-            "ignore-db" => Rule::IgnoreDatabase(text),
-            "do-table" => Rule::DoTable(text),
-            "ignore-table" => Rule::IgnoreTable(text),
-            "wild-do-table" => Rule::WildDoTable(text),
-            "wild-ignore-table" => Rule::WildIgnoreTable(text),
+            "do-db" => FilterRule::DoDatabase(text),
+            "ignore-db" => FilterRule::IgnoreDatabase(text),
+            "do-table" => FilterRule::DoTable(text),
+            "ignore-table" => FilterRule::IgnoreTable(text),
+            "wild-do-table" => FilterRule::WildDoTable(text),
+            "wild-ignore-table" => FilterRule::WildIgnoreTable(text),
             _ => {
                 let (from, to) = value.split_once("->").unwrap();
-                Rule::RewriteDatabase(from.into(), to.into())
+                FilterRule::RewriteDatabase(from.into(), to.into())
             }
         }
     };
-    Filter::new(rules.split_whitespace().map(rule)).unwrap()
+    ReplicationFilter::new(rules.split_whitespace().map(rule)).unwrap()
 }
 
-fn statement(database: &str, sql: &str) -> Work {
-    let statement = Statement {
+fn statement(database: &str, sql: &str) -> ApplyPlan {
+    let statement = SourceStatement {
         sql: sql.into(),
         database: database.into(),
         default_database: database.into(),
@@ -41,14 +41,18 @@ fn statement(database: &str, sql: &str) -> Work {
         load: None,
         error_code: 0,
     };
-    Work { shape: Shape::Statements, steps: vec![Step::Statement(Box::new(statement))], session: None }
+    ApplyPlan {
+        shape: TransactionShape::Statements,
+        steps: vec![ApplyStep::Statement(Box::new(statement))],
+        session: None,
+    }
 }
 
 /// Checks the remaining statement: its database and text, or `None`.
 fn check(rules: &str, database: &str, sql: &str, wanted: Option<(&str, &str)>) {
-    let left = Filtering(&filter(rules)).apply(statement(database, sql)).unwrap();
+    let left = TransactionFilter(&filter(rules)).apply(statement(database, sql)).unwrap();
     let left = left.steps.first().map(|step| match step {
-        Step::Statement(left) => {
+        ApplyStep::Statement(left) => {
             (str::from_utf8(&left.database).unwrap(), str::from_utf8(&left.sql).unwrap())
         }
         _ => panic!("rows"),
@@ -108,42 +112,49 @@ fn rewriting_comes_first_and_is_of_the_default_database() {
     check("rewrite-db=a->d rewrite-db=a->e", "a", "TRUNCATE t", Some(("d", "TRUNCATE t")));
 }
 
-fn format() -> Format {
+fn format() -> EventFormat {
     let mut post_header_sizes = vec![0; 40];
     post_header_sizes[18] = 8;
     post_header_sizes[29] = 10;
     let (server_version, checksum) = (b"9.7.4".to_vec(), ChecksumAlgorithm::Off);
-    Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
+    EventFormat { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
 }
 
 /// A row statement on three tables of the database `d`: `a`, `b`, `c`.
-fn three_tables() -> Work {
+fn three_tables() -> ApplyPlan {
     let format = format();
-    let origin = Origin { timestamp: 0, server_id: 1, flags: Flags(0) };
-    let tables: Vec<Sample> =
-        ["a", "b", "c"].into_iter().zip(1..).map(|(name, id)| Sample::new("int").named(name, id)).collect();
+    let origin = EventOrigin { timestamp: 0, server_id: 1, flags: EventFlags(0) };
+    let tables: Vec<SampleTable> = ["a", "b", "c"]
+        .into_iter()
+        .zip(1..)
+        .map(|(name, id)| SampleTable::new("int").named(name, id))
+        .collect();
     let mut bytes = Vec::new();
     for table in &tables {
-        Event::TableMap(table.map()).write(origin, NextPosition::Is(0), &format, &mut bytes).unwrap();
+        Event::TableMap(table.map()).write(origin, NextPosition::Fixed(0), &format, &mut bytes).unwrap();
     }
     let rows = image(&[int(7)]);
     for (number, table) in tables.iter().enumerate() {
         let mut rows = table.rows(RowsKind::Write, &rows);
         rows.flags = if number == 2 { RowsFlags::STATEMENT_END } else { RowsFlags::default() };
-        Event::WriteRows(rows).write(origin, NextPosition::Is(0), &format, &mut bytes).unwrap();
+        Event::WriteRows(rows).write(origin, NextPosition::Fixed(0), &format, &mut bytes).unwrap();
     }
     let rows = RowEvents { format: Arc::new(format), bytes };
-    Work { shape: Shape::Rows, steps: vec![Step::Rows(Arc::default(), rows)], session: None }
+    ApplyPlan {
+        shape: TransactionShape::Rows,
+        steps: vec![ApplyStep::Rows(Arc::default(), rows)],
+        session: None,
+    }
 }
 
 /// Checks the remaining events of three tables: `d.a` for a table map, the table's number for rows, with a `.` at the
 /// end of the statement.
 fn check_rows(rules: &str, wanted: &str) {
-    let left = Filtering(&filter(rules)).apply(three_tables()).unwrap();
-    assert_eq!(left.shape, Shape::Rows);
+    let left = TransactionFilter(&filter(rules)).apply(three_tables()).unwrap();
+    assert_eq!(left.shape, TransactionShape::Rows);
     let mut words = Vec::new();
     for step in &left.steps {
-        let Step::Rows(_, rows) = step else { panic!("a statement") };
+        let ApplyStep::Rows(_, rows) = step else { panic!("a statement") };
         for raw in rows.events() {
             let event = raw.decode(&rows.format).unwrap();
             words.push(match (&event, event.rows()) {

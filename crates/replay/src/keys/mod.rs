@@ -18,21 +18,21 @@
 //! it, directly or not, since the engine may change their rows, too. A row that references another table blocks such
 //! changes of that table, but no other rows.
 
-mod normal;
+mod key_normalizer;
 #[cfg(test)]
 mod tests;
-mod transaction;
+mod transaction_keys;
 mod weights;
 
 use binlog::events::Rows;
-use binlog::{DecodeError, Flavour, Image, KeyPart, Row, RowDecoder, Table};
+use binlog::{DecodeError, Flavour, KeyPart, RowChange, RowDecoder, RowImage, Table};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
-pub(crate) use self::normal::Normal;
-pub use self::normal::weights;
-pub use self::transaction::TransactionKeys;
-use crate::definition::{Definition, TableName, UniqueKey};
+pub(crate) use self::key_normalizer::KeyNormalizer;
+pub use self::key_normalizer::weights;
+pub use self::transaction_keys::TransactionKeys;
 use crate::schedule::KeySet;
+use crate::target_table::{TargetTableDefinition, TargetTableName, UniqueKey};
 
 /// Reader of the keys of one table's rows: prepared once, then used for each rows event.
 #[derive(Clone, Debug)]
@@ -44,29 +44,29 @@ pub struct KeyReader {
     /// Hashes of the tables that must not be changed as a whole meanwhile; always includes this one.
     kept: Vec<u64>,
     /// Unique keys; empty if the table is always changed as a whole.
-    keys: Vec<Key>,
+    keys: Vec<KeyHasher>,
     /// Columns of the keys, in ascending order.
     columns: Vec<usize>,
 }
 
 /// A unique key.
 #[derive(Clone, Debug)]
-struct Key {
+struct KeyHasher {
     seed: u64,
-    parts: Vec<Part>,
+    parts: Vec<KeyHashColumn>,
 }
 
 /// A column of a key.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct KeyHashColumn {
     /// Index into the reader's columns.
     slot: usize,
-    normal: Normal,
+    normal: KeyNormalizer,
 }
 
 /// A column's value in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot<'a> {
+enum ColumnSlot<'a> {
     /// Not in the image.
     Absent,
     Null,
@@ -75,8 +75,8 @@ enum Slot<'a> {
 
 impl KeyReader {
     /// Creates a reader for rows of this table. Without a definition, each change counts as one of the whole table.
-    pub fn new(table: &Table, definition: Option<&Definition>, flavour: Flavour) -> Self {
-        let own = || TableName { database: table.database.clone(), table: table.name.clone() };
+    pub fn new(table: &Table, definition: Option<&TargetTableDefinition>, flavour: Flavour) -> Self {
+        let own = || TargetTableName { database: table.database.clone(), table: table.name.clone() };
         let name = definition.map_or_else(own, |definition| definition.name.clone());
         let hash = table_hash(&name);
         let mut reader = Self {
@@ -87,11 +87,11 @@ impl KeyReader {
             columns: Vec::new(),
         };
         if let Some(definition) = definition {
-            let relatives = &definition.relatives;
+            let relatives = &definition.foreign_keys;
             reader.kept.extend(relatives.parents.iter().map(table_hash));
             reader.changed.extend(relatives.descendants.iter().map(table_hash));
         }
-        match definition.and_then(|definition| keys(table, definition, flavour, hash)) {
+        match definition.and_then(|definition| unique_keys(table, definition, flavour, hash)) {
             Some((keys, columns)) if reader.changed.is_empty() => {
                 (reader.keys, reader.columns) = (keys, columns)
             }
@@ -120,7 +120,7 @@ impl KeyReader {
         if !self.is_by_row() {
             return Ok(());
         }
-        let mut scratch = Scratch::default();
+        let mut scratch = RowScratch::default();
         for row in decoder.rows(rows) {
             if self.read_row(&row?, &mut scratch, out).is_none() {
                 push_new(&mut out.exclusive, self.table);
@@ -130,9 +130,14 @@ impl KeyReader {
     }
 
     /// Adds the keys of a row. `None` if the row counts as the whole table.
-    fn read_row<'a>(&self, row: &Row<'_, 'a>, scratch: &mut Scratch<'a>, out: &mut KeySet) -> Option<()> {
+    fn read_row<'a>(
+        &self,
+        row: &RowChange<'_, 'a>,
+        scratch: &mut RowScratch<'a>,
+        out: &mut KeySet,
+    ) -> Option<()> {
         scratch.slots.clear();
-        scratch.slots.resize(self.columns.len(), Slot::Absent);
+        scratch.slots.resize(self.columns.len(), ColumnSlot::Absent);
         scratch.before.clear();
         if let Some(before) = &row.before {
             self.fill(before, &mut scratch.slots);
@@ -154,7 +159,7 @@ impl KeyReader {
         Some(())
     }
 
-    fn fill<'a>(&self, image: &Image<'_, 'a>, slots: &mut [Slot<'a>]) {
+    fn fill<'a>(&self, image: &RowImage<'_, 'a>, slots: &mut [ColumnSlot<'a>]) {
         let mut columns = self.columns.iter().zip(slots);
         let mut next = columns.next();
         for field in image.fields() {
@@ -165,7 +170,7 @@ impl KeyReader {
             }
             let Some((column, slot)) = &mut next else { break };
             if **column == field.index() {
-                **slot = field.bytes().map_or(Slot::Null, Slot::Value);
+                **slot = field.bytes().map_or(ColumnSlot::Null, ColumnSlot::Value);
             }
         }
     }
@@ -173,30 +178,30 @@ impl KeyReader {
 
 /// Buffers for one row.
 #[derive(Debug, Default)]
-struct Scratch<'a> {
-    slots: Vec<Slot<'a>>,
+struct RowScratch<'a> {
+    slots: Vec<ColumnSlot<'a>>,
     bytes: Vec<u8>,
     /// Hash of each key in the before image.
     before: Vec<Option<u64>>,
 }
 
-impl Key {
+impl KeyHasher {
     /// Returns the key's hash. `Some(None)` if a column is NULL, so that no other row can be equal; `None` if a value
     /// is missing or cannot be normalised.
-    fn hash(&self, slots: &[Slot<'_>], bytes: &mut Vec<u8>) -> Option<Option<u64>> {
-        if let [Part { slot, normal }] = *self.parts.as_slice()
+    fn hash(&self, slots: &[ColumnSlot<'_>], bytes: &mut Vec<u8>) -> Option<Option<u64>> {
+        if let [KeyHashColumn { slot, normal }] = *self.parts.as_slice()
             && normal.is_raw()
-            && let Slot::Value(value) = slots[slot]
+            && let ColumnSlot::Value(value) = slots[slot]
         {
             return Some(Some(xxh3_64_with_seed(value, self.seed)));
         }
         bytes.clear();
-        for Part { slot, normal } in &self.parts {
+        for KeyHashColumn { slot, normal } in &self.parts {
             let start = bytes.len();
             match slots[*slot] {
-                Slot::Absent => return None,
-                Slot::Null => return Some(None),
-                Slot::Value(value) => normal.put(value, bytes)?,
+                ColumnSlot::Absent => return None,
+                ColumnSlot::Null => return Some(None),
+                ColumnSlot::Value(value) => normal.put(value, bytes)?,
             }
             if self.parts.len() > 1 {
                 let size = (bytes.len() - start) as u32;
@@ -208,12 +213,12 @@ impl Key {
 }
 
 /// Returns the table's unique keys and their columns; `None` if its rows cannot be distinguished.
-fn keys(
+fn unique_keys(
     table: &Table,
-    definition: &Definition,
+    definition: &TargetTableDefinition,
     flavour: Flavour,
     hash: u64,
-) -> Option<(Vec<Key>, Vec<usize>)> {
+) -> Option<(Vec<KeyHasher>, Vec<usize>)> {
     let mut all = vec![definition.primary_key.as_ref()?];
     for key in &definition.unique_keys {
         match key {
@@ -227,19 +232,19 @@ fn keys(
     let mut keys = Vec::new();
     for (parts, index) in all.into_iter().zip(1..) {
         let part = |part: &KeyPart| {
-            let normal = Normal::of(table.columns.get(part.column)?, part.prefix, flavour)?;
-            Some(Part { slot: columns.binary_search(&part.column).ok()?, normal })
+            let normal = KeyNormalizer::of(table.columns.get(part.column)?, part.prefix, flavour)?;
+            Some(KeyHashColumn { slot: columns.binary_search(&part.column).ok()?, normal })
         };
-        let parts = parts.iter().map(part).collect::<Option<Vec<Part>>>()?;
+        let parts = parts.iter().map(part).collect::<Option<Vec<KeyHashColumn>>>()?;
         if parts.is_empty() {
             return None;
         }
-        keys.push(Key { seed: xxh3_64_with_seed(&u64::to_le_bytes(index), hash), parts });
+        keys.push(KeyHasher { seed: xxh3_64_with_seed(&u64::to_le_bytes(index), hash), parts });
     }
     Some((keys, columns))
 }
 
-fn table_hash(name: &TableName) -> u64 {
+fn table_hash(name: &TargetTableName) -> u64 {
     let mut hasher = Xxh3::new();
     hasher.update(&name.database);
     hasher.update(&[0]);

@@ -7,11 +7,11 @@ use proptest::strategy::Strategy;
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::{KeyReader, table_hash};
-use crate::definition::{Definition, TableName};
-use crate::sample::{Sample, Stored, definition, image, int, text};
+use crate::sample_table::{SampleTable, StoredValue, definition, image, int, text};
 use crate::schedule::KeySet;
+use crate::target_table::{TargetTableDefinition, TargetTableName};
 
-fn read(sample: &Sample, definition: &Definition, kind: RowsKind, rows: &[u8]) -> KeySet {
+fn read(sample: &SampleTable, definition: &TargetTableDefinition, kind: RowsKind, rows: &[u8]) -> KeySet {
     let rows = sample.rows(kind, rows);
     let mut keys = KeySet::default();
     let reader = KeyReader::new(&sample.table(), Some(definition), Flavour::MySql);
@@ -19,40 +19,40 @@ fn read(sample: &Sample, definition: &Definition, kind: RowsKind, rows: &[u8]) -
     keys
 }
 
-fn meet(a: &KeySet, b: &KeySet) -> bool {
+fn do_conflict(a: &KeySet, b: &KeySet) -> bool {
     let has = |keys: &[u64], set: &KeySet| keys.iter().any(|key| set.exclusive.contains(key));
     has(&a.exclusive, b) || has(&a.shared, b) || has(&b.shared, a)
 }
 
 /// Checks whether inserts of these two rows conflict.
-fn check(columns: &str, keys: &str, a: &[Stored], b: &[Stored], wanted: bool) {
-    let (sample, definition) = (Sample::new(columns), definition(keys));
-    let insert = |row: &[Stored]| read(&sample, &definition, RowsKind::Write, &image(row));
-    assert_eq!(meet(&insert(a), &insert(b)), wanted, "{columns}, {keys}: {a:?} {b:?}");
+fn check(columns: &str, keys: &str, a: &[StoredValue], b: &[StoredValue], wanted: bool) {
+    let (sample, definition) = (SampleTable::new(columns), definition(keys));
+    let insert = |row: &[StoredValue]| read(&sample, &definition, RowsKind::Write, &image(row));
+    assert_eq!(do_conflict(&insert(a), &insert(b)), wanted, "{columns}, {keys}: {a:?} {b:?}");
 }
 
-const MEET: bool = true;
-const PASS: bool = false;
+const CONFLICT: bool = true;
+const NO_CONFLICT: bool = false;
 
 #[test]
 fn rows_with_equal_keys_meet() {
-    check("int int", "0", &[int(1), int(2)], &[int(1), int(3)], MEET);
-    check("int int", "0", &[int(1), int(2)], &[int(2), int(2)], PASS);
-    check("int int", "0;1", &[int(1), int(2)], &[int(2), int(2)], MEET);
-    check("int int", "0;1", &[int(1), int(2)], &[int(2), int(1)], PASS);
-    check("int int", "0 1", &[int(1), int(2)], &[int(1), int(3)], PASS);
-    check("int int", "1 0", &[int(1), int(2)], &[int(1), int(2)], MEET);
-    check("int int", "0;1", &[int(1), None], &[int(2), None], PASS);
-    check("int int int", "0;1 2", &[int(1), int(5), None], &[int(2), int(5), None], PASS);
+    check("int int", "0", &[int(1), int(2)], &[int(1), int(3)], CONFLICT);
+    check("int int", "0", &[int(1), int(2)], &[int(2), int(2)], NO_CONFLICT);
+    check("int int", "0;1", &[int(1), int(2)], &[int(2), int(2)], CONFLICT);
+    check("int int", "0;1", &[int(1), int(2)], &[int(2), int(1)], NO_CONFLICT);
+    check("int int", "0 1", &[int(1), int(2)], &[int(1), int(3)], NO_CONFLICT);
+    check("int int", "1 0", &[int(1), int(2)], &[int(1), int(2)], CONFLICT);
+    check("int int", "0;1", &[int(1), None], &[int(2), None], NO_CONFLICT);
+    check("int int int", "0;1 2", &[int(1), int(5), None], &[int(2), int(5), None], NO_CONFLICT);
 }
 
 #[test]
 fn tables_whose_rows_cannot_be_told_apart_meet_as_a_whole() {
-    check("int int", "", &[int(1), int(1)], &[int(2), int(2)], MEET);
-    check("int int", "0;?", &[int(1), int(1)], &[int(2), int(2)], MEET);
-    check("int varchar:8", "0;1", &[int(1), text("a")], &[int(2), text("b")], MEET);
-    check("int varchar:8", "0", &[int(1), text("a")], &[int(2), text("b")], PASS);
-    check("int int", "0;5", &[int(1), int(1)], &[int(2), int(2)], MEET);
+    check("int int", "", &[int(1), int(1)], &[int(2), int(2)], CONFLICT);
+    check("int int", "0;?", &[int(1), int(1)], &[int(2), int(2)], CONFLICT);
+    check("int varchar:8", "0;1", &[int(1), text("a")], &[int(2), text("b")], CONFLICT);
+    check("int varchar:8", "0", &[int(1), text("a")], &[int(2), text("b")], NO_CONFLICT);
+    check("int int", "0;5", &[int(1), int(1)], &[int(2), int(2)], CONFLICT);
 }
 
 #[test]
@@ -62,43 +62,44 @@ fn texts_meet_as_their_collation_has_it() {
         check(&columns, &format!("0;1{prefix}"), &[int(1), text(a)], &[int(2), text(b)], wanted);
     };
     let [ai_ci, bin, bin_0900, binary, utf16_bin] = ["255", "46", "309", "63", "55"];
-    texts(ai_ci, "", "Straße", "strasse", MEET);
-    texts(ai_ci, "", "a", "b", PASS);
-    texts(ai_ci, "", "a", "a ", PASS);
+    texts(ai_ci, "", "Straße", "strasse", CONFLICT);
+    texts(ai_ci, "", "a", "b", NO_CONFLICT);
+    texts(ai_ci, "", "a", "a ", NO_CONFLICT);
     // An unknown character conflicts with every text.
-    texts(ai_ci, "", "😀", "b", MEET);
-    texts(ai_ci, "(2)", "äbc", "abd", MEET);
-    texts(ai_ci, "(3)", "äbc", "abd", PASS);
-    texts(bin, "", "a", "a  ", MEET);
-    texts(bin, "", "a", "A", PASS);
-    texts(bin, "(2)", "abc", "abd", MEET);
-    texts(bin_0900, "", "a", "a  ", PASS);
-    texts(binary, "", "a", "a ", PASS);
-    texts(utf16_bin, "", "\0a", "\0a\0 ", MEET);
-    texts(utf16_bin, "", "\0a", "\0b", PASS);
-    texts(utf16_bin, "(1)", "\0a", "\0b", MEET);
-    check("char:255", "0", &[text("a")], &[text("A ")], MEET);
-    check("char:63", "0", &[text("a")], &[text("a\0")], MEET);
+    texts(ai_ci, "", "😀", "b", CONFLICT);
+    texts(ai_ci, "(2)", "äbc", "abd", CONFLICT);
+    texts(ai_ci, "(3)", "äbc", "abd", NO_CONFLICT);
+    texts(bin, "", "a", "a  ", CONFLICT);
+    texts(bin, "", "a", "A", NO_CONFLICT);
+    texts(bin, "(2)", "abc", "abd", CONFLICT);
+    texts(bin_0900, "", "a", "a  ", NO_CONFLICT);
+    texts(binary, "", "a", "a ", NO_CONFLICT);
+    texts(utf16_bin, "", "\0a", "\0a\0 ", CONFLICT);
+    texts(utf16_bin, "", "\0a", "\0b", NO_CONFLICT);
+    texts(utf16_bin, "(1)", "\0a", "\0b", CONFLICT);
+    check("char:255", "0", &[text("a")], &[text("A ")], CONFLICT);
+    check("char:63", "0", &[text("a")], &[text("a\0")], CONFLICT);
 }
 
 #[test]
 fn both_images_of_an_update_count() {
-    let (sample, definition) = (Sample::new("int int"), definition("0;1"));
+    let (sample, definition) = (SampleTable::new("int int"), definition("0;1"));
     let update = [image(&[int(1), int(10)]), image(&[int(2), int(10)])].concat();
     let update = read(&sample, &definition, RowsKind::Update, &update);
     // Two primary keys and one other key.
     assert_eq!(update.exclusive.len(), 3);
-    for (row, wanted) in [((1, 5), MEET), ((2, 5), MEET), ((3, 10), MEET), ((3, 5), PASS)] {
+    for (row, wanted) in [((1, 5), CONFLICT), ((2, 5), CONFLICT), ((3, 10), CONFLICT), ((3, 5), NO_CONFLICT)]
+    {
         let delete = image(&[int(row.0), int(row.1)]);
         let delete = read(&sample, &definition, RowsKind::Delete, &delete);
-        assert_eq!(meet(&update, &delete), wanted, "{row:?}");
+        assert_eq!(do_conflict(&update, &delete), wanted, "{row:?}");
     }
 }
 
 /// Images as with a `binlog_row_image` that omits columns.
 #[test]
 fn columns_left_out_of_an_update_are_as_they_were() {
-    let sample = Sample::new("int int");
+    let sample = SampleTable::new("int int");
     let check = |keys: &str, wanted: &[usize]| {
         let bytes = [vec![0, 1, 0, 0, 0], vec![0, 9, 0, 0, 0]].concat();
         let rows = Rows {
@@ -118,33 +119,38 @@ fn columns_left_out_of_an_update_are_as_they_were() {
 }
 
 #[test]
-fn foreign_keys_hold_parents_and_take_descendants() {
-    let name = |table: &str| TableName { database: b"d".as_slice().into(), table: table.as_bytes().into() };
-    let sample = Sample::new("int");
+fn changes_conflict_across_foreign_keys() {
+    let name =
+        |table: &str| TargetTableName { database: b"d".as_slice().into(), table: table.as_bytes().into() };
+    let sample = SampleTable::new("int");
     let keys = |table: &str, parents: &[&str], descendants: &[&str], row: i32| {
         let mut definition = definition("0");
         definition.name = name(table);
-        definition.relatives.parents = parents.iter().map(|table| name(table)).collect();
-        definition.relatives.descendants = descendants.iter().map(|table| name(table)).collect();
+        definition.foreign_keys.parents = parents.iter().map(|table| name(table)).collect();
+        definition.foreign_keys.descendants = descendants.iter().map(|table| name(table)).collect();
         read(&sample, &definition, RowsKind::Write, &image(&[int(row)]))
     };
     let parent = |row| keys("p", &[], &["c", "g"], row);
     let child = |row| keys("c", &["p"], &["g"], row);
     let grandchild = |row| keys("g", &["c"], &[], row);
     let sibling = |row| keys("s", &["p"], &[], row);
-    assert!(meet(&parent(1), &child(2)) && meet(&parent(1), &grandchild(2)) && meet(&parent(1), &parent(2)));
-    assert!(meet(&child(1), &grandchild(2)) && meet(&parent(1), &keys("p", &[], &["s"], 2)));
-    assert!(!meet(&grandchild(1), &grandchild(2)) && meet(&grandchild(1), &grandchild(1)));
-    assert!(!meet(&sibling(1), &sibling(2)) && !meet(&sibling(1), &child(2)));
+    assert!(
+        do_conflict(&parent(1), &child(2))
+            && do_conflict(&parent(1), &grandchild(2))
+            && do_conflict(&parent(1), &parent(2))
+    );
+    assert!(do_conflict(&child(1), &grandchild(2)) && do_conflict(&parent(1), &keys("p", &[], &["s"], 2)));
+    assert!(!do_conflict(&grandchild(1), &grandchild(2)) && do_conflict(&grandchild(1), &grandchild(1)));
+    assert!(!do_conflict(&sibling(1), &sibling(2)) && !do_conflict(&sibling(1), &child(2)));
 }
 
 #[test]
-fn names_are_the_targets() {
-    let (sample, mut one) = (Sample::new("int"), definition("0"));
+fn tables_are_known_by_their_target_names() {
+    let (sample, mut one) = (SampleTable::new("int"), definition("0"));
     let other = definition("0");
-    one.name = TableName { database: b"other".as_slice().into(), table: b"t".as_slice().into() };
+    one.name = TargetTableName { database: b"other".as_slice().into(), table: b"t".as_slice().into() };
     let keys = |definition| read(&sample, definition, RowsKind::Write, &image(&[int(1)]));
-    assert!(!meet(&keys(&one), &keys(&other)));
+    assert!(!do_conflict(&keys(&one), &keys(&other)));
     let reader = KeyReader::new(&sample.table(), None, Flavour::MySql);
     assert_eq!((reader.is_by_row(), reader.changed), (false, vec![table_hash(&other.name)]));
 }
@@ -166,7 +172,7 @@ proptest! {
         (a, b) in ((0..4_i32, word(), word()), (0..4_i32, word(), word())),
         nulls in any::<[bool; 2]>(),
     ) {
-        let (sample, definition) = (Sample::new("int varchar:255 varchar:46"), definition("0;1;2"));
+        let (sample, definition) = (SampleTable::new("int varchar:255 varchar:46"), definition("0;1;2"));
         let row = |(id, first, second): &(i32, String, String), is_null: bool| {
             let second = if is_null { None } else { text(second) };
             read(&sample, &definition, RowsKind::Write, &image(&[int(*id), text(first), second]))
@@ -174,12 +180,12 @@ proptest! {
         let equal = a.0 == b.0
             || folded(&a.1) == folded(&b.1)
             || nulls == [false; 2] && a.2.trim_end_matches(' ') == b.2.trim_end_matches(' ');
-        prop_assert_eq!(meet(&row(&a, nulls[0]), &row(&b, nulls[1])), equal);
+        prop_assert_eq!(do_conflict(&row(&a, nulls[0]), &row(&b, nulls[1])), equal);
     }
 
     #[test]
     fn rows_of_any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-        let (sample, definition) = (Sample::new("int varchar:255 decimal double"), definition("0 1(2);2;3"));
+        let (sample, definition) = (SampleTable::new("int varchar:255 decimal double"), definition("0 1(2);2;3"));
         let rows = sample.rows(RowsKind::Update, &bytes);
         let reader = KeyReader::new(&sample.table(), Some(&definition), Flavour::MySql);
         let decoder = sample.decoder(&rows);

@@ -1,16 +1,16 @@
 //! A hash of the definitions on a server, to tell whether a statement that changes them has run.
 
-use servers::Connection;
+use servers::SqlConnection;
 use servers::quote::{self, put_hex};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::Failure;
+use crate::error::TargetFailure;
 
 /// Replaces the fingerprint where the server records the statement's GTID atomically with the statement.
 pub(super) const BY_GTID: &str = "gtid";
 
 /// Queries about databases. Each ends in a condition on the database name.
-const OF_DATABASES: [&str; 11] = [
+const DATABASE_QUERIES: [&str; 11] = [
     "SELECT * FROM information_schema.schemata WHERE schema_name",
     "SELECT table_schema, table_name, table_type, engine, row_format, create_options, table_collation, table_comment,
        create_time FROM information_schema.tables WHERE table_schema",
@@ -30,7 +30,7 @@ const OF_DATABASES: [&str; 11] = [
 
 /// Queries about the whole server: ids that change with each table rebuild, and accounts. A query that the server
 /// refuses is left out.
-const OF_ALL: [&str; 8] = [
+const SERVER_QUERIES: [&str; 8] = [
     "SELECT name, table_id, space FROM information_schema.innodb_tables ORDER BY name",
     "SELECT * FROM information_schema.user_privileges ORDER BY 1, 2, 3, 4",
     "SELECT * FROM information_schema.schema_privileges ORDER BY 1, 2, 3, 4, 5",
@@ -42,17 +42,20 @@ const OF_ALL: [&str; 8] = [
 ];
 
 /// Computes the fingerprint of these databases, or of all if the list is empty.
-pub(super) fn take(connection: &mut Connection, databases: &[Vec<u8>]) -> Result<String, Failure> {
+pub(super) fn compute(
+    connection: &mut SqlConnection,
+    databases: &[Vec<u8>],
+) -> Result<String, TargetFailure> {
     let condition = condition(databases);
     let mut hash = Sha256::new();
-    for question in OF_DATABASES {
+    for question in DATABASE_QUERIES {
         let question = format!("{question} {condition}");
-        add(&mut hash, connection.rows(&question)?);
+        add_rows(&mut hash, connection.rows(&question)?);
     }
-    for question in OF_ALL {
+    for question in SERVER_QUERIES {
         match connection.rows(question) {
-            Ok(rows) => add(&mut hash, rows),
-            Err(servers::Error::Refused { .. }) => {}
+            Ok(rows) => add_rows(&mut hash, rows),
+            Err(servers::ConnectionError::Refused { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -65,12 +68,12 @@ fn condition(databases: &[Vec<u8>]) -> String {
     if databases.is_empty() {
         return "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema', 'bintide')".to_owned();
     }
-    let names: Vec<String> = databases.iter().map(|name| quote::value(name)).collect();
+    let names: Vec<String> = databases.iter().map(|name| quote::hex_value(name)).collect();
     format!("IN ({})", names.join(", "))
 }
 
 /// Adds rows in sorted order: a server returns them in any order.
-fn add(hash: &mut Sha256, mut rows: Vec<servers::Row>) {
+fn add_rows(hash: &mut Sha256, mut rows: Vec<servers::ResultRow>) {
     rows.sort();
     hash.update((rows.len() as u64).to_le_bytes());
     for value in rows.iter().flatten() {

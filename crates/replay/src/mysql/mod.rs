@@ -4,59 +4,59 @@
 //! types. Where the server or the account does not allow that, they go as statements with parameters. Nothing is
 //! written to the target's binary log if the account may set `sql_log_bin`.
 
-mod as_sql;
-mod binlog_text;
+mod binlog_statement;
+mod context_adapter;
 mod fingerprint;
-mod fit;
-mod heartbeat;
-mod preflight;
+mod lock_heartbeat;
+mod progress_sql;
+mod row_statements;
 mod session;
 mod session_state;
-mod sql;
-mod table;
+mod table_definition;
+mod target_inspector;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
-use servers::quote::{put_table, unhex};
-use servers::{Address, Connection, Facts, GTIDS_SINCE, GtidMode, Row, version_numbers};
+use servers::quote::{parse_hex, put_table};
+use servers::{GTIDS_SINCE, GtidMode, ResultRow, ServerAddress, ServerFacts, SqlConnection, version_numbers};
 
-use crate::definition::Definition;
-use crate::error::{Error, Failure};
-use crate::mysql::as_sql::CREATED;
-use crate::mysql::fit::{Fit, TargetCollations};
-use crate::mysql::heartbeat::{Heartbeat, lock};
-use crate::mysql::preflight::is_before_8;
+use crate::error::{ReplayError, TargetFailure};
+use crate::mysql::context_adapter::{ContextAdapter, TargetCollations};
+use crate::mysql::lock_heartbeat::{LockHeartbeat, acquire_lock};
+use crate::mysql::progress_sql::PROGRESS_TABLE;
+use crate::mysql::row_statements::CREATED_PREFIX;
 use crate::mysql::session::{MysqlSession, SessionParts, TableCreation};
-use crate::mysql::sql::PROGRESS_TABLE;
-use crate::progress::{Applied, Intent, Place, Progress};
-use crate::target::{Session, Settled, Target};
+use crate::mysql::target_inspector::is_before_8;
+use crate::progress::{AppliedState, ReplayProgress, SourcePosition, StatementIntent};
+use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
+use crate::target_table::TargetTableDefinition;
 
-pub use preflight::Look;
+pub use target_inspector::TargetInspector;
 
 /// Time that the sessions of a stopped replay may take to end: the server first finishes what they were running.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A MySQL or MariaDB server that transactions are applied to. Holds a lock that keeps other replays away.
 #[derive(Debug)]
 pub struct MysqlTarget {
-    address: Address,
+    address: ServerAddress,
     /// Declared before the connection that it uses, so that it is dropped first.
-    _heartbeat: Heartbeat,
-    control: Arc<Mutex<Connection>>,
-    facts: Facts,
-    sessions: AtomicU32,
+    _heartbeat: LockHeartbeat,
+    control: Arc<Mutex<SqlConnection>>,
+    facts: ServerFacts,
+    session_count: AtomicU32,
     /// Connection ids of the sessions.
-    connections: Mutex<Vec<u32>>,
-    as_sql: Option<WhySql>,
-    rights: Rights,
+    connection_ids: Mutex<Vec<u32>>,
+    sql_apply_reason: Option<SqlApplyReason>,
+    privileges: SessionPrivileges,
     /// True until the server refuses an addition to `gtid_purged`.
-    may_purge: AtomicBool,
+    may_set_gtid_purged: AtomicBool,
     /// Number of times that definitions may have changed.
-    definitions: Arc<AtomicU64>,
-    logging: Logging,
+    definition_version: Arc<AtomicU64>,
+    logging: TargetLogging,
     collations: TargetCollations,
 }
 
@@ -75,18 +75,18 @@ pub enum ApplyAs {
 /// The reason that row changes go as statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WhySql {
+pub enum SqlApplyReason {
     /// The caller asked for statements.
-    Asked,
+    Requested,
     /// The server is MariaDB.
     MariaDb,
     /// The account lacks the privilege to send events.
-    Account,
+    MissingPrivilege,
 }
 
 /// Privileges of the account beyond those of ordinary accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rights {
+struct SessionPrivileges {
     /// The account may set `sql_log_bin`.
     sql_log_bin: bool,
     /// The account may set `gtid_next`.
@@ -95,17 +95,17 @@ struct Rights {
 
 /// Logging of applied transactions in the target's own binary log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Logging {
-    No,
+pub(crate) enum TargetLogging {
+    Off,
     /// Under the source's GTIDs. The server records them in `gtid_executed`, so they also serve as progress.
     BySourceGtids,
 }
 
 /// Timeout for taking the lock: a server needs a moment to notice that a client is gone.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const TARGET_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Session settings. READ COMMITTED shows what other sessions commit.
-const SESSION: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31536000, \
+const SESSION_SETUP: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31536000, \
     @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
@@ -121,7 +121,7 @@ impl MysqlTarget {
     /// # Errors
     ///
     /// Same as [`MysqlTarget::open_as`].
-    pub fn open(address: Address) -> Result<Self, Error> {
+    pub fn open(address: ServerAddress) -> Result<Self, ReplayError> {
         Self::open_as(address, ApplyAs::Auto)
     }
 
@@ -131,46 +131,47 @@ impl MysqlTarget {
     /// # Errors
     ///
     /// The server cannot be reached, another replay uses it, or it lacks something that a replay needs.
-    pub fn open_as(address: Address, apply_as: ApplyAs) -> Result<Self, Error> {
-        let mut control = Connection::open(&address).map_err(|error| Failure::from(error).at("connect"))?;
-        let facts =
-            Facts::of(&mut control).map_err(|error| Failure::from(error).at("read the server's settings"))?;
-        facts.require(GTIDS_SINCE).map_err(|error| Error::Refused(error.to_string()))?;
+    pub fn open_as(address: ServerAddress, apply_as: ApplyAs) -> Result<Self, ReplayError> {
+        let mut control = SqlConnection::open(&address)
+            .map_err(|error| TargetFailure::from(error).into_error("connect"))?;
+        let facts = ServerFacts::query(&mut control)
+            .map_err(|error| TargetFailure::from(error).into_error("read the server's settings"))?;
+        facts.require_version(GTIDS_SINCE).map_err(|error| ReplayError::Refused(error.to_string()))?;
         if facts.super_read_only {
-            return Err(Error::Refused(
+            return Err(ReplayError::Refused(
                 "the target is super_read_only. Run SET GLOBAL super_read_only = 0".into(),
             ));
         }
         if is_replicating(&mut control, &facts)
-            .map_err(|error| Failure::from(error).at("read the replication state"))?
+            .map_err(|error| TargetFailure::from(error).into_error("read the replication state"))?
         {
-            return Err(Error::Refused(
+            return Err(ReplayError::Refused(
                 "the target is a replica whose applier is running. Run STOP REPLICA SQL_THREAD first".into(),
             ));
         }
-        let rights = Rights::of(&mut control, &facts)
-            .map_err(|error| Failure::from(error).at("check the account's privileges"))?;
-        let as_sql = why_sql(apply_as, &facts, &mut control)?;
+        let rights = SessionPrivileges::of(&mut control, &facts)
+            .map_err(|error| TargetFailure::from(error).into_error("check the account's privileges"))?;
+        let as_sql = find_sql_apply_reason(apply_as, &facts, &mut control)?;
         let collations = TargetCollations::ask(&mut control, &facts)
-            .map_err(|error| Failure::from(error).at("read the server's collations"))?;
+            .map_err(|error| TargetFailure::from(error).into_error("read the server's collations"))?;
         // Statements under way, of this replay or an earlier one, are waited for and reported even after Ctrl-C.
         control.ignore_cancel();
         let control = Arc::new(Mutex::new(control));
         let target = Self {
             address,
-            _heartbeat: Heartbeat::of(&control),
+            _heartbeat: LockHeartbeat::start(&control),
             control,
             facts,
-            sessions: AtomicU32::new(0),
-            connections: Mutex::default(),
-            logging: Logging::No,
+            session_count: AtomicU32::new(0),
+            connection_ids: Mutex::default(),
+            logging: TargetLogging::Off,
             collations,
-            as_sql,
-            rights,
-            may_purge: AtomicBool::new(true),
-            definitions: Arc::new(AtomicU64::new(1)),
+            sql_apply_reason: as_sql,
+            privileges: rights,
+            may_set_gtid_purged: AtomicBool::new(true),
+            definition_version: Arc::new(AtomicU64::new(1)),
         };
-        target.prepare().map_err(|failure| failure.at("prepare the target"))?;
+        target.prepare().map_err(|failure| failure.into_error("prepare the target"))?;
         Ok(target)
     }
 
@@ -180,43 +181,43 @@ impl MysqlTarget {
     /// # Errors
     ///
     /// The target has no binary log or no GTIDs, or the account may not set `gtid_next` and `sql_log_bin`.
-    pub fn logging(mut self) -> Result<Self, Error> {
+    pub fn with_source_gtids(mut self) -> Result<Self, ReplayError> {
         if !self.facts.log_bin || !self.has_gtids() {
-            return Err(Error::Refused(
+            return Err(ReplayError::Refused(
                 "cannot log under the source's GTIDs: the target needs log_bin and gtid_mode=ON".into(),
             ));
         }
-        if !self.rights.gtid_next || !self.rights.sql_log_bin {
-            return Err(Error::Refused(
+        if !self.privileges.gtid_next || !self.privileges.sql_log_bin {
+            return Err(ReplayError::Refused(
                 "cannot log under the source's GTIDs: the account needs REPLICATION_APPLIER and \
                  SYSTEM_VARIABLES_ADMIN"
                     .into(),
             ));
         }
-        self.logging = Logging::BySourceGtids;
+        self.logging = TargetLogging::BySourceGtids;
         Ok(self)
     }
 
     /// Returns the reason that row changes go as statements; `None` if they go as events.
-    pub const fn as_sql(&self) -> Option<WhySql> {
-        self.as_sql
+    pub const fn sql_apply_reason(&self) -> Option<SqlApplyReason> {
+        self.sql_apply_reason
     }
 
     /// Returns notes about unexpected behaviour, one line each.
     pub fn remarks(&self) -> Vec<String> {
-        let why = match self.as_sql {
-            Some(WhySql::MariaDb) => "rows were applied as SQL statements: the target is MariaDB",
-            Some(WhySql::Account) => {
+        let why = match self.sql_apply_reason {
+            Some(SqlApplyReason::MariaDb) => "rows were applied as SQL statements: the target is MariaDB",
+            Some(SqlApplyReason::MissingPrivilege) => {
                 "rows were applied as SQL statements: the account has neither REPLICATION_APPLIER nor BINLOG_ADMIN"
             }
-            Some(WhySql::Asked) | None => "",
+            Some(SqlApplyReason::Requested) | None => "",
         };
-        let is_logged = self.facts.log_bin && !self.rights.sql_log_bin;
+        let is_logged = self.facts.log_bin && !self.privileges.sql_log_bin;
         let logged = match is_logged {
             true => "the target wrote all changes to its own binary log: the account may not set sql_log_bin",
             false => "",
         };
-        let is_added_to = self.logging == Logging::BySourceGtids || !self.has_gtids();
+        let is_added_to = self.logging == TargetLogging::BySourceGtids || !self.has_gtids();
         let gtids = match is_before_8(&self.facts.version) && !is_added_to {
             true => {
                 "gtid_executed was not changed: MySQL before 8.0 cannot add to gtid_purged. The applied GTIDs are in \
@@ -233,10 +234,10 @@ impl MysqlTarget {
     /// # Errors
     ///
     /// The server refuses the statement.
-    pub fn set_source(&self, writer: u32) -> Result<(), Error> {
+    pub fn set_source(&self, writer: u32) -> Result<(), ReplayError> {
         let statement = format!("UPDATE {PROGRESS_TABLE} SET source = {writer} WHERE stream = 1");
         let result = self.control().and_then(|mut control| Ok(control.run(&statement)?));
-        result.map_err(|failure| failure.at("save the source's server_id"))
+        result.map_err(|failure| failure.into_error("save the source's server_id"))
     }
 
     /// Discards the progress: drops the database of the progress table.
@@ -244,56 +245,56 @@ impl MysqlTarget {
     /// # Errors
     ///
     /// The server refuses the statement.
-    pub fn forget(self) -> Result<(), Error> {
+    pub fn drop_progress(self) -> Result<(), ReplayError> {
         let result = self.control().and_then(|mut control| Ok(control.run("DROP DATABASE `bintide`")?));
-        result.map_err(|failure| failure.at("drop the progress table"))
+        result.map_err(|failure| failure.into_error("drop the progress table"))
     }
 
     /// Returns the connection ids of the sessions that apply transactions.
-    pub fn connections(&self) -> Vec<u32> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn connection_ids(&self) -> Vec<u32> {
+        self.connection_ids.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the server's facts.
-    pub const fn facts(&self) -> &Facts {
+    pub const fn facts(&self) -> &ServerFacts {
         &self.facts
     }
 
-    fn prepare(&self) -> Result<(), Failure> {
+    fn prepare(&self) -> Result<(), TargetFailure> {
         let mut control = self.control()?;
-        control.run(SESSION)?;
-        self.leave_log(&mut control)?;
-        lock(&mut control, "bintide.replay", LOCK_PATIENCE)?;
-        for statement in sql::PREPARE {
+        control.run(SESSION_SETUP)?;
+        self.disable_binlog(&mut control)?;
+        acquire_lock(&mut control, "bintide.replay", TARGET_LOCK_TIMEOUT)?;
+        for statement in progress_sql::CREATE_PROGRESS_TABLE {
             control.run(statement)?;
         }
-        control.run(&sql::new_stream(1))?;
+        control.run(&progress_sql::insert_stream_sql(1))?;
         // Statements of an earlier replay's sessions must have ended before its progress is read.
         let earlier = control.value(&format!("SELECT sessions FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
         for number in 0..earlier.and_then(|count| count.parse::<u32>().ok()).unwrap_or(0) {
             let name = session_lock(number);
-            lock(&mut control, &name, PATIENCE)?;
+            acquire_lock(&mut control, &name, SESSION_LOCK_TIMEOUT)?;
             control.run(&format!("DO RELEASE_LOCK('{name}')"))?;
         }
         control.run(&format!("UPDATE {PROGRESS_TABLE} SET sessions = 0 WHERE stream = 1"))?;
         let united = read_progress(&mut control)?.unwrap_or_default().progress;
-        control.run(&sql::unite(&united))?;
+        control.run(&progress_sql::unite_streams_sql(&united))?;
         Ok(())
     }
 
-    fn control(&self) -> Result<MutexGuard<'_, Connection>, Failure> {
-        self.control.lock().map_err(|_| Failure::refused("the control connection is lost"))
+    fn control(&self) -> Result<MutexGuard<'_, SqlConnection>, TargetFailure> {
+        self.control.lock().map_err(|_| TargetFailure::refused("the control connection is lost"))
     }
 
     /// Keeps a session's changes out of the binary log, if the account may do that.
-    fn leave_log(&self, connection: &mut Connection) -> Result<(), servers::Error> {
-        match self.facts.log_bin && self.rights.sql_log_bin {
+    fn disable_binlog(&self, connection: &mut SqlConnection) -> Result<(), servers::ConnectionError> {
+        match self.facts.log_bin && self.privileges.sql_log_bin {
             true => connection.run("SET @@session.sql_log_bin = 0"),
             false => Ok(()),
         }
     }
 
-    fn creations(&self) -> TableCreation {
+    fn table_creation(&self) -> TableCreation {
         const ATOMIC_SINCE: [u32; 3] = [8, 0, 21];
         let is_old = version_numbers(&self.facts.version).is_some_and(|version| version < ATOMIC_SINCE);
         match self.facts.is_mariadb || is_old {
@@ -309,113 +310,127 @@ impl MysqlTarget {
 
     /// Returns true if we may add to the target's `gtid_purged`. MySQL before 8.0 allows no addition. After a crash its
     /// `gtid_executed` may also lack what it ran, because its definitions are not atomic.
-    fn keeps_gtids(&self) -> bool {
-        self.has_gtids() && !is_before_8(&self.facts.version) && self.may_purge.load(Ordering::SeqCst)
+    fn can_add_gtids(&self) -> bool {
+        self.has_gtids()
+            && !is_before_8(&self.facts.version)
+            && self.may_set_gtid_purged.load(Ordering::SeqCst)
     }
 }
 
-impl Target for MysqlTarget {
-    fn applied(&self) -> Result<Applied, Failure> {
+impl ReplayTarget for MysqlTarget {
+    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure> {
         let mut control = self.control()?;
         let mut applied = read_progress(&mut control)?.unwrap_or_default();
-        applied.executed = executed(&mut control, self.facts.is_mariadb)?;
+        applied.executed = read_executed(&mut control, self.facts.is_mariadb)?;
         Ok(applied)
     }
 
-    fn session(&self) -> Result<Box<dyn Session>, Failure> {
-        let mut connection = Connection::open(&self.address)?;
-        connection.run(SESSION)?;
-        self.leave_log(&mut connection)?;
-        no_generated_keys(&mut connection)?;
-        let number = self.sessions.fetch_add(1, Ordering::SeqCst);
-        lock(&mut connection, &session_lock(number), PATIENCE)?;
+    fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure> {
+        let mut connection = SqlConnection::open(&self.address)?;
+        connection.run(SESSION_SETUP)?;
+        self.disable_binlog(&mut connection)?;
+        disable_generated_keys(&mut connection)?;
+        let number = self.session_count.fetch_add(1, Ordering::SeqCst);
+        acquire_lock(&mut connection, &session_lock(number), SESSION_LOCK_TIMEOUT)?;
         connection.ignore_cancel();
         connection.set_packet_max(self.facts.packet_max);
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection.id());
+        self.connection_ids.lock().unwrap_or_else(PoisonError::into_inner).push(connection.id());
         connection.run(&format!(
             "UPDATE {PROGRESS_TABLE} SET sessions = GREATEST(sessions, {}) WHERE stream = 1",
             number + 1
         ))?;
-        if self.logging == Logging::BySourceGtids {
+        if self.logging == TargetLogging::BySourceGtids {
             connection.run("SET @@session.sql_log_bin = 1")?;
         }
-        let names_gtids = self.keeps_gtids() && !self.facts.log_bin && self.rights.gtid_next;
-        let fit = Fit::new(&mut connection, &self.facts, &self.collations)?;
+        let names_gtids = self.can_add_gtids() && !self.facts.log_bin && self.privileges.gtid_next;
+        let fit = ContextAdapter::new(&mut connection, &self.facts, &self.collations)?;
         Ok(Box::new(MysqlSession::new(SessionParts {
             connection,
             packet_max: self.facts.packet_max,
             names_gtids,
-            as_sql: self.as_sql.is_some(),
-            creations: self.creations(),
+            as_sql: self.sql_apply_reason.is_some(),
+            creations: self.table_creation(),
             fit,
             logging: self.logging,
-            definitions: Arc::clone(&self.definitions),
+            definitions: Arc::clone(&self.definition_version),
         })))
     }
 
-    fn definition(&self, database: &[u8], name: &[u8]) -> Result<Option<Definition>, Failure> {
-        table::definition(&mut *self.control()?, database, name)
+    fn definition(
+        &self,
+        database: &[u8],
+        name: &[u8],
+    ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
+        table_definition::read_definition(&mut *self.control()?, database, name)
     }
 
-    fn settle(&self, intent: &Intent) -> Result<Settled, Failure> {
+    fn settle(&self, intent: &StatementIntent) -> Result<IntentOutcome, TargetFailure> {
         let mut control = self.control()?;
-        let now = fingerprint::take(&mut control, &intent.databases)?;
-        if let Some(created) = intent.before.strip_prefix(CREATED) {
-            return settle_created(&mut control, created, &now);
+        let now = fingerprint::compute(&mut control, &intent.databases)?;
+        if let Some(created) = intent.before.strip_prefix(CREATED_PREFIX) {
+            return settle_created_table(&mut control, created, &now);
         }
         Ok(match intent.before.as_str() {
             // A statement that ran would have put its GTID into `gtid_executed`.
-            fingerprint::BY_GTID => Settled::NotDone,
-            before if before == now => Settled::NotDone,
-            _ => Settled::Done,
+            fingerprint::BY_GTID => IntentOutcome::NotDone,
+            before if before == now => IntentOutcome::NotDone,
+            _ => IntentOutcome::Done,
         })
     }
 
-    fn save(&self, progress: &Progress) -> Result<(), Failure> {
+    fn save(&self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
         let mut text = String::new();
-        sql::put_progress(&mut text, progress, 1);
+        progress_sql::put_progress(&mut text, progress, 1);
         Ok(self.control()?.run(&text)?)
     }
 
-    fn checkpoint(&self, progress: &Progress) -> Result<Applied, Failure> {
+    fn checkpoint(&self, progress: &ReplayProgress) -> Result<AppliedState, TargetFailure> {
         let mut control = self.control()?;
-        let mut executed_now = executed(&mut control, self.facts.is_mariadb)?;
+        let mut executed_now = read_executed(&mut control, self.facts.is_mariadb)?;
         let missing = progress.gtids.difference(&executed_now);
-        if self.keeps_gtids() && !missing.is_empty() {
+        if self.can_add_gtids() && !missing.is_empty() {
             match control.run(&format!("SET GLOBAL gtid_purged = '+{missing}'")) {
                 Ok(()) => executed_now.add_all(&missing),
                 // The progress table then keeps all GTIDs.
                 Err(error) if error.code() == Some(ACCESS_DENIED) => {
-                    self.may_purge.store(false, Ordering::SeqCst);
+                    self.may_set_gtid_purged.store(false, Ordering::SeqCst);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Applied { progress: progress.clone(), executed: executed_now, intent: None })
+        Ok(AppliedState { progress: progress.clone(), executed: executed_now, intent: None })
     }
 }
 
 /// Settles a table that was created for rows which were not committed with it: drops it if it exists.
-fn settle_created(control: &mut Connection, created: &str, now: &str) -> Result<Settled, Failure> {
-    let odd = || Failure::refused("bintide.progress holds an intent that cannot be read");
+fn settle_created_table(
+    control: &mut SqlConnection,
+    created: &str,
+    now: &str,
+) -> Result<IntentOutcome, TargetFailure> {
+    let odd = || TargetFailure::refused("bintide.progress holds an intent that cannot be read");
     let mut words = created.split(' ');
-    let mut name = || words.next().and_then(unhex).ok_or_else(odd);
+    let mut name = || words.next().and_then(parse_hex).ok_or_else(odd);
     let (database, table) = (name()?, name()?);
     if words.next() != Some(now) {
         let mut sql = b"DROP TABLE IF EXISTS ".to_vec();
         put_table(&mut sql, &database, &table);
         control.run_bytes(&sql)?;
     }
-    Ok(Settled::NotDone)
+    Ok(IntentOutcome::NotDone)
 }
 
 /// Returns the reason that row changes must go as statements, if they must.
-fn why_sql(apply_as: ApplyAs, facts: &Facts, control: &mut Connection) -> Result<Option<WhySql>, Error> {
+fn find_sql_apply_reason(
+    apply_as: ApplyAs,
+    facts: &ServerFacts,
+    control: &mut SqlConnection,
+) -> Result<Option<SqlApplyReason>, ReplayError> {
     match apply_as {
-        ApplyAs::Sql => return Ok(Some(WhySql::Asked)),
-        ApplyAs::Auto if facts.is_mariadb => return Ok(Some(WhySql::MariaDb)),
+        ApplyAs::Sql => return Ok(Some(SqlApplyReason::Requested)),
+        ApplyAs::Auto if facts.is_mariadb => return Ok(Some(SqlApplyReason::MariaDb)),
         ApplyAs::Binlog if facts.is_mariadb => {
-            return Err(Error::Refused(
+            return Err(ReplayError::Refused(
                 "the target is MariaDB, which does not accept MySQL's row events. Use --apply-as sql".into(),
             ));
         }
@@ -423,19 +438,19 @@ fn why_sql(apply_as: ApplyAs, facts: &Facts, control: &mut Connection) -> Result
     }
     // An empty event applies nothing. The server answers with an error in any case; only its code matters.
     let may = is_allowed(control, "BINLOG ''")
-        .map_err(|error| Failure::from(error).at("check the account's privileges"))?;
+        .map_err(|error| TargetFailure::from(error).into_error("check the account's privileges"))?;
     match (may, apply_as) {
         (true, _) => Ok(None),
-        (false, ApplyAs::Auto) => Ok(Some(WhySql::Account)),
-        (false, _) => Err(Error::Refused(
+        (false, ApplyAs::Auto) => Ok(Some(SqlApplyReason::MissingPrivilege)),
+        (false, _) => Err(ReplayError::Refused(
             "the account may not send row events. GRANT it REPLICATION_APPLIER (or BINLOG_ADMIN), or use --apply-as sql"
                 .into(),
         )),
     }
 }
 
-impl Rights {
-    fn of(control: &mut Connection, facts: &Facts) -> Result<Self, servers::Error> {
+impl SessionPrivileges {
+    fn of(control: &mut SqlConnection, facts: &ServerFacts) -> Result<Self, servers::ConnectionError> {
         let sql_log_bin = is_allowed(control, "SET @@session.sql_log_bin = 1")?;
         let gtid_next = !facts.is_mariadb && is_allowed(control, "SET @@session.gtid_next = 'AUTOMATIC'")?;
         Ok(Self { sql_log_bin, gtid_next })
@@ -443,27 +458,30 @@ impl Rights {
 }
 
 /// Returns true unless the server denies the statement for lack of a privilege. Other errors count as allowed.
-fn is_allowed(control: &mut Connection, sql: &str) -> Result<bool, servers::Error> {
+fn is_allowed(control: &mut SqlConnection, sql: &str) -> Result<bool, servers::ConnectionError> {
     match control.run(sql) {
         Ok(()) => Ok(true),
         Err(error) if error.code() == Some(ACCESS_DENIED) => Ok(false),
-        Err(servers::Error::Refused { .. }) => Ok(true),
+        Err(servers::ConnectionError::Refused { .. }) => Ok(true),
         Err(error) => Err(error),
     }
 }
 
 /// Stops the session from generating invisible primary keys: where the source generated them, its log names them. Only
 /// servers since 8.0.30 have the variable, and not every account may set it.
-fn no_generated_keys(connection: &mut Connection) -> Result<(), servers::Error> {
+fn disable_generated_keys(connection: &mut SqlConnection) -> Result<(), servers::ConnectionError> {
     match connection.value("SELECT @@session.sql_generate_invisible_primary_key") {
         Ok(Some(on)) if on != "0" => connection.run("SET @@session.sql_generate_invisible_primary_key = 0"),
-        Ok(_) | Err(servers::Error::Refused { .. }) => Ok(()),
+        Ok(_) | Err(servers::ConnectionError::Refused { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
 /// Returns true if the server's own replication applier is running.
-fn is_replicating(control: &mut Connection, facts: &Facts) -> Result<bool, servers::Error> {
+fn is_replicating(
+    control: &mut SqlConnection,
+    facts: &ServerFacts,
+) -> Result<bool, servers::ConnectionError> {
     let question = match facts.is_mariadb {
         true => {
             "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Slaves_running'"
@@ -479,7 +497,7 @@ fn is_replicating(control: &mut Connection, facts: &Facts) -> Result<bool, serve
     match control.value(question) {
         Ok(count) => Ok(count.is_some_and(|count| count != "0")),
         // The account may not read the state.
-        Err(servers::Error::Refused { .. }) => Ok(false),
+        Err(servers::ConnectionError::Refused { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -489,16 +507,16 @@ fn session_lock(number: u32) -> String {
     format!("bintide.replay.{number}")
 }
 
-fn executed(connection: &mut Connection, is_mariadb: bool) -> Result<GtidSet, Failure> {
+fn read_executed(connection: &mut SqlConnection, is_mariadb: bool) -> Result<GtidSet, TargetFailure> {
     if is_mariadb {
         return Ok(GtidSet::new());
     }
     let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
-    set(&text)
+    parse_gtid_set(&text)
 }
 
 /// Reads the progress table; `None` if there is none.
-fn read_progress(connection: &mut Connection) -> Result<Option<Applied>, Failure> {
+fn read_progress(connection: &mut SqlConnection) -> Result<Option<AppliedState>, TargetFailure> {
     const NO_SUCH_TABLE: u16 = 1146;
     const UNKNOWN_DATABASE: u16 = 1049;
     const TABLE_DENIED: u16 = 1142;
@@ -507,7 +525,7 @@ fn read_progress(connection: &mut Connection) -> Result<Option<Applied>, Failure
         "SELECT gtids, HEX(log), position, beyond, intent, commits FROM {PROGRESS_TABLE} ORDER BY stream"
     );
     match connection.rows(&question) {
-        Ok(rows) => saved(rows).map(Some),
+        Ok(rows) => unite_progress_rows(rows).map(Some),
         Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
         // The account may not see the table, so it may not exist.
         Err(error) if matches!(error.code(), Some(TABLE_DENIED | DATABASE_DENIED)) => Ok(None),
@@ -516,7 +534,7 @@ fn read_progress(connection: &mut Connection) -> Result<Option<Applied>, Failure
 }
 
 /// Unites all rows of the progress table. Rows after the first hold GTIDs only.
-fn saved(rows: Vec<Row>) -> Result<Applied, Failure> {
+fn unite_progress_rows(rows: Vec<ResultRow>) -> Result<AppliedState, TargetFailure> {
     let mut rows = rows.into_iter().map(applied);
     let mut all = rows.next().transpose()?.unwrap_or_default();
     for row in rows {
@@ -526,36 +544,37 @@ fn saved(rows: Vec<Row>) -> Result<Applied, Failure> {
 }
 
 /// Reads the `server_id` of the server whose logs the progress refers to.
-fn read_source(connection: &mut Connection) -> Result<Option<u32>, Failure> {
+fn read_source(connection: &mut SqlConnection) -> Result<Option<u32>, TargetFailure> {
     let source = connection.value(&format!("SELECT source FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
     Ok(source.and_then(|number| number.parse().ok()))
 }
 
 /// Decodes one row of the progress table.
-fn applied(row: Row) -> Result<Applied, Failure> {
+fn applied(row: ResultRow) -> Result<AppliedState, TargetFailure> {
     let mut columns =
         row.into_iter().map(|value| value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
     let mut next = || columns.next().flatten();
-    let gtids = set(&next().unwrap_or_default())?;
+    let gtids = parse_gtid_set(&next().unwrap_or_default())?;
     let reached = match (next(), next()) {
-        (Some(log), Some(position)) => Some(place(&log, &position)?),
+        (Some(log), Some(position)) => Some(parse_place(&log, &position)?),
         _ => None,
     };
     let beyond = next().unwrap_or_default();
-    let beyond = beyond.lines().filter_map(|line| line.split_once(' ')).map(|(log, at)| place(log, at));
-    let intent = next().as_deref().and_then(sql::read_intent);
+    let beyond = beyond.lines().filter_map(|line| line.split_once(' ')).map(|(log, at)| parse_place(log, at));
+    let intent = next().as_deref().and_then(progress_sql::read_intent);
     let commits = next().and_then(|count| count.parse().ok());
     let beyond = beyond.collect::<Result<_, _>>()?;
-    let progress = Progress { gtids, place: reached, beyond, commits };
-    Ok(Applied { progress, executed: GtidSet::new(), intent })
+    let progress = ReplayProgress { gtids, place: reached, beyond, commits };
+    Ok(AppliedState { progress, executed: GtidSet::new(), intent })
 }
 
-fn place(log: &str, position: &str) -> Result<Place, Failure> {
-    let odd = || Failure::refused(format!("bintide.progress holds an invalid position: {log} {position}"));
-    let log = unhex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(odd)?;
-    Ok(Place { log, position: position.parse().map_err(|_| odd())? })
+fn parse_place(log: &str, position: &str) -> Result<SourcePosition, TargetFailure> {
+    let odd =
+        || TargetFailure::refused(format!("bintide.progress holds an invalid position: {log} {position}"));
+    let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(odd)?;
+    Ok(SourcePosition { log, position: position.parse().map_err(|_| odd())? })
 }
 
-fn set(text: &str) -> Result<GtidSet, Failure> {
-    text.parse().map_err(|_| Failure::refused(format!("invalid GTID set: {text}")))
+fn parse_gtid_set(text: &str) -> Result<GtidSet, TargetFailure> {
+    text.parse().map_err(|_| TargetFailure::refused(format!("invalid GTID set: {text}")))
 }

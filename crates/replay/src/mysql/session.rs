@@ -5,30 +5,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use binlog::gtid::Gtid;
-use binlog::{Flavour, Format};
+use binlog::{EventFormat, Flavour};
 use servers::quote::put_name;
-use servers::{Connection, Parameter};
+use servers::{SqlConnection, StatementParameter};
 
-use crate::context::Context;
-use crate::error::Failure;
-use crate::mysql::Logging;
-use crate::mysql::binlog_text::{
-    PACKET_MARGIN, Part, events_size_max, format_description, put_binlog, row_too_large, split,
+use crate::apply_plan::{LoadDataFile, RowEvents, SourceStatement, StatementInput};
+use crate::error::TargetFailure;
+use crate::mysql::TargetLogging;
+use crate::mysql::binlog_statement::{
+    EventPart, PACKET_MARGIN, events_size_max, format_description, put_binlog, row_too_large_message, split,
 };
+use crate::mysql::context_adapter::ContextAdapter;
 use crate::mysql::fingerprint::{self, BY_GTID};
-use crate::mysql::fit::Fit;
+use crate::mysql::progress_sql::{self, PROGRESS_OUT_OF_ORDER, put_progress, put_variable};
 use crate::mysql::session_state::SessionState;
-use crate::mysql::sql::{self, NOT_NEXT, put_progress, put_variable};
-use crate::progress::{Intent, Progress};
-use crate::sql::{Settings, Writer};
-use crate::target::Session;
-use crate::work::{Load, RowEvents, Statement, Variable};
+use crate::progress::{ReplayProgress, StatementIntent};
+use crate::session_variables::SessionVariables;
+use crate::sql::{RowSessionSettings, StatementWriter};
+use crate::target::TargetSession;
 
 /// Buffered bytes at which statements are sent.
-const SEND_SIZE: usize = 1 << 20;
+const FLUSH_SIZE: usize = 1 << 20;
 
 pub(super) struct MysqlSession {
-    pub(super) connection: Connection,
+    pub(super) connection: SqlConnection,
     pub(super) packet_max: usize,
     /// True if statements that commit implicitly run under their own GTIDs.
     names_gtids: bool,
@@ -37,39 +37,39 @@ pub(super) struct MysqlSession {
     /// The server's support for `CREATE TABLE … SELECT`.
     pub(super) creations: TableCreation,
     /// Converts row changes to statements; created on first use.
-    pub(super) writer: Option<Writer>,
-    pub(super) fit: Fit,
+    pub(super) writer: Option<StatementWriter>,
+    pub(super) fit: ContextAdapter,
     /// Session settings after the last row change that went as a statement; `None` after anything else.
-    pub(super) settings: Option<Settings>,
+    pub(super) settings: Option<RowSessionSettings>,
     /// True if the announced statement creates a table whose rows follow as statements.
     pub(super) rows_follow: bool,
     /// Number of times that definitions may have changed, in all sessions, and its value when the writer last checked.
     definitions: Arc<AtomicU64>,
-    pub(super) definitions_known: u64,
+    pub(super) writer_definition_version: u64,
     /// The known values of session variables.
     pub(super) variables: SessionState,
-    format: Option<Arc<Format>>,
+    format: Option<Arc<EventFormat>>,
     /// SQL that is not sent yet.
     pub(super) sql: String,
     /// Row events that are not yet in `sql`.
     rows: Vec<u8>,
-    pub(super) state: State,
+    pub(super) state: TransactionState,
     /// This session's row of the progress table.
-    stream: usize,
-    pub(super) logging: Logging,
+    progress_row: usize,
+    pub(super) logging: TargetLogging,
     /// GTIDs of the transaction. It is logged under the last one; empty if it is not logged.
     gtids: Vec<Gtid>,
 }
 
 /// The parts of a session.
 pub(super) struct SessionParts {
-    pub(super) connection: Connection,
+    pub(super) connection: SqlConnection,
     pub(super) packet_max: usize,
     pub(super) names_gtids: bool,
     pub(super) as_sql: bool,
     pub(super) creations: TableCreation,
-    pub(super) fit: Fit,
-    pub(super) logging: Logging,
+    pub(super) fit: ContextAdapter,
+    pub(super) logging: TargetLogging,
     pub(super) definitions: Arc<AtomicU64>,
 }
 
@@ -83,15 +83,15 @@ pub(super) enum TableCreation {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum TransactionState {
     /// Nothing is open.
     Idle,
     /// The next change begins a transaction.
-    ToBegin,
+    BeginPending,
     /// A transaction is open.
-    Begun,
+    Open,
     /// A statement that commits implicitly was announced; its GTID, if it runs under it.
-    Alone(Option<String>),
+    ImplicitCommit(Option<String>),
 }
 
 impl MysqlSession {
@@ -118,20 +118,20 @@ impl MysqlSession {
             settings: None,
             rows_follow: false,
             definitions,
-            definitions_known: 0,
+            writer_definition_version: 0,
             variables: SessionState::default(),
             format: None,
             sql,
             rows,
-            state: State::Idle,
-            stream: 1,
+            state: TransactionState::Idle,
+            progress_row: 1,
             logging,
             gtids: Vec::new(),
         }
     }
 
     /// Sends all buffered statements and row events.
-    pub(super) fn send(&mut self) -> Result<(), Failure> {
+    pub(super) fn send(&mut self) -> Result<(), TargetFailure> {
         let has_rows = !self.rows.is_empty();
         if has_rows {
             put_binlog(&mut self.sql, &self.rows);
@@ -143,46 +143,48 @@ impl MysqlSession {
         let result = self.connection.run(&self.sql);
         self.sql.clear();
         result.map_err(|error| match error.code() {
-            Some(UNKNOWN_ERROR) if has_rows => unconverted(&error),
+            Some(UNKNOWN_ERROR) if has_rows => conversion_failure(&error),
             _ => error.into(),
         })
     }
 
     /// Sends the row events. They must end a packet: after them, the server does not announce further results.
-    fn send_rows(&mut self) -> Result<(), Failure> {
+    fn send_rows(&mut self) -> Result<(), TargetFailure> {
         if self.rows.is_empty() { Ok(()) } else { self.send() }
     }
 
     pub(super) fn begin_if_due(&mut self) {
-        if self.state == State::ToBegin {
-            self.name_next();
+        if self.state == TransactionState::BeginPending {
+            self.put_gtid_next();
             self.sql.push_str("BEGIN;");
-            self.state = State::Begun;
+            self.state = TransactionState::Open;
         }
     }
 
     /// Begins a separate transaction for the rows of a new table, if the server cannot commit both as one.
-    pub(super) fn begin_behind_creation(&mut self) {
-        if matches!(self.state, State::Alone(_)) && self.creations == TableCreation::InParts {
-            self.state = State::ToBegin;
+    pub(super) fn begin_after_creation(&mut self) {
+        if matches!(self.state, TransactionState::ImplicitCommit(_))
+            && self.creations == TableCreation::InParts
+        {
+            self.state = TransactionState::BeginPending;
         }
     }
 
     /// Sets the GTID that the next transaction is logged under.
-    fn name_next(&mut self) {
+    fn put_gtid_next(&mut self) {
         if let Some(gtid) = self.gtids.last() {
             let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
         }
     }
 
     /// Commits a logged transaction. `gtid_executed` is its progress.
-    fn commit_logged(&mut self, placed: &mut dyn FnMut()) -> Result<(), Failure> {
-        if !matches!(self.state, State::Begun | State::Alone(_)) {
-            self.name_next();
+    fn commit_logged(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        if !matches!(self.state, TransactionState::Open | TransactionState::ImplicitCommit(_)) {
+            self.put_gtid_next();
             self.sql.push_str("BEGIN;");
             self.send()?;
         }
-        self.state = State::Idle;
+        self.state = TransactionState::Idle;
         // One request: the server completes it even if this process ends.
         let mut sql = String::from("COMMIT;");
         // GTIDs of an XA transaction's preparation. All its changes have just been logged.
@@ -190,30 +192,34 @@ impl MysqlSession {
             let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
         }
         sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC'");
-        Ok(self.connection.run_and(&sql, placed)?)
+        Ok(self.connection.run_then(&sql, placed)?)
     }
 
     /// Saves progress and commits.
-    fn commit_saved(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), servers::Error> {
+    fn commit_with_progress(
+        &mut self,
+        progress: &ReplayProgress,
+        placed: &mut dyn FnMut(),
+    ) -> Result<(), servers::ConnectionError> {
         let mut sql = String::new();
-        match std::mem::replace(&mut self.state, State::Idle) {
-            State::Alone(gtid) => {
+        match std::mem::replace(&mut self.state, TransactionState::Idle) {
+            TransactionState::ImplicitCommit(gtid) => {
                 self.definitions.fetch_add(1, Ordering::SeqCst);
                 sql.push_str("COMMIT;");
                 if gtid.is_some() {
                     sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
                 }
-                put_progress(&mut sql, progress, self.stream);
+                put_progress(&mut sql, progress, self.progress_row);
                 self.connection.run(&sql)?;
                 placed();
             }
-            State::Begun => {
-                put_progress(&mut sql, progress, self.stream);
+            TransactionState::Open => {
+                put_progress(&mut sql, progress, self.progress_row);
                 sql.push_str("COMMIT");
-                self.connection.run_and(&sql, placed)?;
+                self.connection.run_then(&sql, placed)?;
             }
-            State::Idle | State::ToBegin => {
-                put_progress(&mut sql, progress, self.stream);
+            TransactionState::Idle | TransactionState::BeginPending => {
+                put_progress(&mut sql, progress, self.progress_row);
                 self.connection.run(&sql)?;
                 placed();
             }
@@ -222,7 +228,7 @@ impl MysqlSession {
     }
 
     /// Changes the session's variables to this context.
-    pub(super) fn adopt(&mut self, context: &Context) -> Result<(), Failure> {
+    pub(super) fn adopt(&mut self, context: &SessionVariables) -> Result<(), TargetFailure> {
         let context = self.fit.fit(context);
         let changes = self.variables.adopt(&context);
         if !changes.is_empty() {
@@ -233,15 +239,16 @@ impl MysqlSession {
     }
 
     /// Sends the format of the events that follow.
-    fn adopt_format(&mut self, format: &Arc<Format>) -> Result<(), Failure> {
+    fn adopt_format(&mut self, format: &Arc<EventFormat>) -> Result<(), TargetFailure> {
         if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format) || known == format) {
             self.format = Some(Arc::clone(format));
             return Ok(());
         }
-        if self.state == State::Begun {
-            return Err(Failure::refused("one transaction has row events of two formats"));
+        if self.state == TransactionState::Open {
+            return Err(TargetFailure::refused("one transaction has row events of two formats"));
         }
-        let description = format_description(format).map_err(|error| Failure::refused(error.to_string()))?;
+        let description =
+            format_description(format).map_err(|error| TargetFailure::refused(error.to_string()))?;
         put_binlog(&mut self.sql, &description);
         // A format description makes the server expect anonymous transactions.
         self.sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
@@ -251,59 +258,64 @@ impl MysqlSession {
 
     /// Sends row events that are together too large for one statement. A row that is too large by itself goes as a
     /// statement with parameters, which can be sent in pieces.
-    fn rows_in_parts(&mut self, context: &Context, rows: &RowEvents, size_max: usize) -> Result<(), Failure> {
+    fn apply_in_parts(
+        &mut self,
+        context: &SessionVariables,
+        rows: &RowEvents,
+        size_max: usize,
+    ) -> Result<(), TargetFailure> {
         let mut result = Ok(());
         let whole = split(rows, size_max, &mut |part| {
             if result.is_ok() {
-                result = self.part(context, &rows.format, part, size_max);
+                result = self.apply_part(context, &rows.format, part, size_max);
             }
         });
         result?;
-        whole.map_err(|error| Failure::refused(error.to_string()))
+        whole.map_err(|error| TargetFailure::refused(error.to_string()))
     }
 
-    fn part(
+    fn apply_part(
         &mut self,
-        context: &Context,
-        format: &Arc<Format>,
-        part: Part<'_>,
+        context: &SessionVariables,
+        format: &Arc<EventFormat>,
+        part: EventPart<'_>,
         size_max: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), TargetFailure> {
         match part {
-            Part::Run(run) => {
+            EventPart::Run(run) => {
                 self.adopt(context)?;
                 self.settings = None;
                 self.rows.extend_from_slice(run);
                 self.send()
             }
             // Only row events may follow the statement that created their table.
-            Part::Row(row) if matches!(self.state, State::Alone(_)) => {
-                Err(Failure::refused(row_too_large(row.len(), size_max)))
+            EventPart::Row(row) if matches!(self.state, TransactionState::ImplicitCommit(_)) => {
+                Err(TargetFailure::refused(row_too_large_message(row.len(), size_max)))
             }
-            Part::Row(row) => {
+            EventPart::Row(row) => {
                 let row = RowEvents { format: Arc::clone(format), bytes: row.to_vec() };
-                self.rows_as_sql(&row)
+                self.write_rows_as_sql(&row)
             }
         }
     }
 
     /// Returns true if row changes of this format go as statements. MariaDB's always do: no MySQL since 8.4 accepts its
     /// events, and its JSON columns are text. So do formats with temporal types from before MySQL 5.6.4.
-    fn makes_statements(&self, format: &Format) -> bool {
+    fn makes_statements(&self, format: &EventFormat) -> bool {
         self.as_sql || format.flavour == Flavour::MariaDb || format.has_old_temporals()
     }
 
     /// Returns the number of times that definitions may have changed.
-    pub(super) fn definitions(&self) -> u64 {
+    pub(super) fn definition_version(&self) -> u64 {
         self.definitions.load(Ordering::SeqCst)
     }
 
     /// Sets user variables whose text may be invalid in its character set, as the source's client did.
-    fn set_odd_texts(&mut self, statement: &Statement) -> Result<(), Failure> {
+    fn set_odd_texts(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         let source = statement.context.flavour();
         let fit = self.fit.clone();
-        let collations = |id| fit.own_collation(id, source);
-        let odd = |variable| sql::odd_text(variable, &collations);
+        let collations = |id| fit.target_collation(id, source);
+        let odd = |variable| progress_sql::unverified_text(variable, &collations);
         for (name, collation, text) in statement.variables.iter().filter_map(odd) {
             self.send()?;
             let (charset, collation) = (collation.charset().name(), collation.name());
@@ -311,7 +323,7 @@ impl MysqlSession {
             // A prepared statement keeps the collation of its preparation. The comment makes the text differ for each
             // collation.
             let assignment = format!("SET @bintide_value := ? /* {collation} */");
-            self.connection.execute(&assignment, vec![Parameter::Bytes(text.to_vec())])?;
+            self.connection.execute(&assignment, vec![StatementParameter::Bytes(text.to_vec())])?;
             let mut set = Vec::new();
             self.put_names_charset(&mut set);
             set.extend_from_slice(b"SET @");
@@ -330,11 +342,11 @@ impl MysqlSession {
 
     /// Returns true if the server accepts only row events after this statement, not even a SET. The statement itself
     /// cannot change a variable.
-    fn takes_only_rows(&self, statement: &Statement, creation: Option<&[u8]>) -> bool {
-        creation.is_none() && crate::work::creation(&statement.sql).is_some()
+    fn takes_only_rows(&self, statement: &SourceStatement, creation: Option<&[u8]>) -> bool {
+        creation.is_none() && crate::apply_plan::creation(&statement.sql).is_some()
     }
 
-    fn run(&mut self, statement: &Statement, sql: &[u8]) -> Result<(), Failure> {
+    fn run(&mut self, statement: &SourceStatement, sql: &[u8]) -> Result<(), TargetFailure> {
         let result = match &statement.load {
             None => self.connection.run_bytes(sql),
             Some(load) => self.connection.load(&load_sql(&statement.sql, load)?, load.file.clone()),
@@ -343,8 +355,8 @@ impl MysqlSession {
             (Ok(()), 0) => Ok(()),
             (Err(error), code) if code != 0 && error.code() == Some(code) => Ok(()),
             (Err(error), _) => Err(error.into()),
-            (Ok(()), code) if is_chance(code) => Ok(()),
-            (Ok(()), code) => Err(Failure::refused(format!(
+            (Ok(()), code) if is_transient_error(code) => Ok(()),
+            (Ok(()), code) => Err(TargetFailure::refused(format!(
                 "the statement failed with error {code} on the source, but succeeded on the target"
             ))),
         }
@@ -352,7 +364,7 @@ impl MysqlSession {
 }
 
 /// Returns true for errors that depend on timing: the statement was killed, or waited for a lock or other sessions.
-fn is_chance(code: u16) -> bool {
+fn is_transient_error(code: u16) -> bool {
     const INTERRUPTED: u16 = 1317;
     const SERVER_SHUTDOWN: u16 = 1053;
     const LOCK_WAIT_TIMEOUT: u16 = 1205;
@@ -362,37 +374,41 @@ fn is_chance(code: u16) -> bool {
     [INTERRUPTED, SERVER_SHUTDOWN, LOCK_WAIT_TIMEOUT, DEADLOCK, TIMEOUT, NEW_ABORTING].contains(&code)
 }
 
-impl Session for MysqlSession {
-    fn keep_apart(&mut self, part: usize) -> Result<(), Failure> {
-        self.stream = 1 + part;
-        Ok(self.connection.run(&sql::new_stream(self.stream))?)
+impl TargetSession for MysqlSession {
+    fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
+        self.progress_row = 1 + part;
+        Ok(self.connection.run(&progress_sql::insert_stream_sql(self.progress_row))?)
     }
 
-    fn name(&mut self, gtids: &[Gtid]) -> Result<(), Failure> {
+    fn set_gtids(&mut self, gtids: &[Gtid]) -> Result<(), TargetFailure> {
         self.gtids.clear();
         match self.logging {
-            Logging::No => {}
-            Logging::BySourceGtids if gtids.is_empty() => {
-                return Err(Failure::refused("the transaction has no GTID to be logged under"));
+            TargetLogging::Off => {}
+            TargetLogging::BySourceGtids if gtids.is_empty() => {
+                return Err(TargetFailure::refused("the transaction has no GTID to be logged under"));
             }
-            Logging::BySourceGtids => self.gtids.extend_from_slice(gtids),
+            TargetLogging::BySourceGtids => self.gtids.extend_from_slice(gtids),
         }
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<(), Failure> {
-        self.state = State::ToBegin;
+    fn begin(&mut self) -> Result<(), TargetFailure> {
+        self.state = TransactionState::BeginPending;
         Ok(())
     }
 
-    fn expect(&mut self, format: &Arc<Format>) -> Result<(), Failure> {
+    fn expect_rows(&mut self, format: &Arc<EventFormat>) -> Result<(), TargetFailure> {
         match self.makes_statements(format) {
             true => Ok(()),
             false => self.adopt_format(format),
         }
     }
 
-    fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure> {
+    fn announce(
+        &mut self,
+        intent: StatementIntent,
+        format: Option<&Arc<EventFormat>>,
+    ) -> Result<(), TargetFailure> {
         self.definitions.fetch_add(1, Ordering::SeqCst);
         if let Some(format) = format
             && !self.makes_statements(format)
@@ -406,13 +422,13 @@ impl Session for MysqlSession {
             .is_some_and(|format| self.makes_statements(format) || self.creations == TableCreation::InParts);
         if let Some(gtid) = self.gtids.last() {
             if is_in_parts {
-                return Err(Failure::refused(
+                return Err(TargetFailure::refused(
                     "CREATE TABLE … SELECT takes two transactions before MySQL 8.0.21, and wherever rows are applied as SQL; \
                      one GTID cannot log both. Use --apply-as binlog, or a newer target",
                 ));
             }
             // The server's `gtid_executed` shows whether the statement ran.
-            self.state = State::Alone(Some(gtid.to_string()));
+            self.state = TransactionState::ImplicitCommit(Some(gtid.to_string()));
             return Ok(());
         }
         // Only the name of a unit with a GTID parses as one: log names have a dot before the number, not a colon.
@@ -421,38 +437,38 @@ impl Session for MysqlSession {
         self.rows_follow = is_in_parts;
         let before = match &gtid {
             Some(_) => BY_GTID.to_owned(),
-            None => fingerprint::take(&mut self.connection, &intent.databases)?,
+            None => fingerprint::compute(&mut self.connection, &intent.databases)?,
         };
-        self.connection.run(&sql::intent(&Intent { before, ..intent }))?;
-        self.state = State::Alone(gtid);
+        self.connection.run(&progress_sql::save_intent_sql(&StatementIntent { before, ..intent }))?;
+        self.state = TransactionState::ImplicitCommit(gtid);
         Ok(())
     }
 
-    fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure> {
+    fn apply_rows(&mut self, context: &SessionVariables, rows: &RowEvents) -> Result<(), TargetFailure> {
         if self.makes_statements(&rows.format) {
-            return self.rows_as_sql(rows);
+            return self.write_rows_as_sql(rows);
         }
         self.adopt_format(&rows.format)?;
-        self.begin_behind_creation();
+        self.begin_after_creation();
         self.begin_if_due();
         self.adopt(context)?;
         self.settings = None;
-        let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(SEND_SIZE * 16);
+        let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(FLUSH_SIZE * 16);
         if self.rows.len() + rows.bytes.len() <= size_max {
             self.rows.extend_from_slice(&rows.bytes);
         } else {
             self.send_rows()?;
-            self.rows_in_parts(context, rows, size_max)?;
+            self.apply_in_parts(context, rows, size_max)?;
         }
         match self.sql.len() + self.rows.len() {
-            size if size > SEND_SIZE => self.send(),
+            size if size > FLUSH_SIZE => self.send(),
             _ => Ok(()),
         }
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
-        self.fit.check(statement)?;
-        let creation = self.creation(statement)?;
+    fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        self.fit.check_statement(statement)?;
+        let creation = self.table_creation_sql(statement)?;
         self.settings = None;
         self.begin_if_due();
         self.send_rows()?;
@@ -462,8 +478,9 @@ impl Session for MysqlSession {
         // User variables come first: their values do not depend on the other variables.
         let mut variables = Vec::new();
         let source = statement.context.flavour();
-        let collations = |id| self.fit.own_collation(id, source);
-        let is_plain = |variable: &&Variable| sql::odd_text(variable, &collations).is_none();
+        let collations = |id| self.fit.target_collation(id, source);
+        let is_plain =
+            |variable: &&StatementInput| progress_sql::unverified_text(variable, &collations).is_none();
         for variable in statement.variables.iter().filter(is_plain) {
             put_variable(&mut variables, variable, &collations)?;
         }
@@ -489,7 +506,7 @@ impl Session for MysqlSession {
             let _ = write!(self.sql, ",@@session.pseudo_thread_id={thread_id}");
         }
         self.sql.push(';');
-        if let State::Alone(Some(gtid)) = &self.state {
+        if let TransactionState::ImplicitCommit(Some(gtid)) = &self.state {
             let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
         }
         self.send()?;
@@ -500,19 +517,19 @@ impl Session for MysqlSession {
         result
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    fn flush(&mut self) -> Result<(), TargetFailure> {
         self.send()
     }
 
-    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
+    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
         self.send()?;
-        if self.logging == Logging::BySourceGtids {
+        if self.logging == TargetLogging::BySourceGtids {
             return self.commit_logged(placed);
         }
-        self.commit_saved(progress, placed).map_err(|error| match error.code() {
-            Some(NOT_NEXT) => Failure {
-                code: Some(NOT_NEXT),
-                ..Failure::refused(
+        self.commit_with_progress(progress, placed).map_err(|error| match error.code() {
+            Some(PROGRESS_OUT_OF_ORDER) => TargetFailure {
+                code: Some(PROGRESS_OUT_OF_ORDER),
+                ..TargetFailure::refused(
                     "the previous transaction was not committed, or bintide.progress was changed",
                 )
             },
@@ -520,15 +537,15 @@ impl Session for MysqlSession {
         })
     }
 
-    fn rollback(&mut self) -> Result<(), Failure> {
+    fn rollback(&mut self) -> Result<(), TargetFailure> {
         self.rows.clear();
         self.sql.clear();
         // Pending assignments may not have run.
         self.variables.forget();
-        (self.format, self.state) = (None, State::Idle);
+        (self.format, self.state) = (None, TransactionState::Idle);
         self.settings = None;
         self.connection.run("ROLLBACK")?;
-        if self.logging == Logging::BySourceGtids {
+        if self.logging == TargetLogging::BySourceGtids {
             self.connection.run("SET @@SESSION.GTID_NEXT='AUTOMATIC'")?;
         }
         Ok(())
@@ -539,13 +556,13 @@ impl Session for MysqlSession {
 const UNKNOWN_ERROR: u16 = 1105;
 
 /// Explains that error: the server puts its own explanation into its error log at most.
-fn unconverted(error: &servers::Error) -> Failure {
+fn conversion_failure(error: &servers::ConnectionError) -> TargetFailure {
     let message = format!(
         "{error}: probably a column in the log differs from the target's in type, length or character set. Make the \
          table as it was on the source, let the server convert with SET GLOBAL replica_type_conversions = \
          'ALL_NON_LOSSY', or use --apply-as sql"
     );
-    Failure { code: Some(UNKNOWN_ERROR), ..Failure::refused(message) }
+    TargetFailure { code: Some(UNKNOWN_ERROR), ..TargetFailure::refused(message) }
 }
 
 /// Appends the statement that makes this the default database. Non-ASCII names are sent as utf8mb4.
@@ -564,8 +581,8 @@ fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState
 }
 
 /// Returns the `LOAD DATA` statement with a local file instead of the source's.
-fn load_sql(sql: &[u8], load: &Load) -> Result<Vec<u8>, Failure> {
-    let odd = || Failure::refused("LOAD DATA: the event states a wrong position of the file name");
+fn load_sql(sql: &[u8], load: &LoadDataFile) -> Result<Vec<u8>, TargetFailure> {
+    let odd = || TargetFailure::refused("LOAD DATA: the event states a wrong position of the file name");
     let (start, end) = load.name;
     let (before, after) = (sql.get(..start).ok_or_else(odd)?, sql.get(end..).ok_or_else(odd)?);
     let mut out = before.to_vec();

@@ -4,9 +4,9 @@
 //!
 //! | variable | changed by, besides our own `SET` | consequence |
 //! |---|---|---|
-//! | `collation_database`, `character_set_database` | `USE`; `CREATE`, `ALTER` and `DROP DATABASE` of the default database | discarded by [`SessionState::use_database`], and after each statement |
+//! | `collation_database`, `character_set_database` | `USE`; `CREATE_CATALOGUE_TABLE`, `ALTER` and `DROP DATABASE` of the default database | discarded by [`SessionState::use_database`], and after each statement |
 //! | `character_set_client`, `collation_connection` | our own `SET NAMES`, for non-ASCII names and unverified texts | discarded by [`SessionState::set_names`] |
-//! | all of [`Context`] | functions and triggers of a statement: what they set stays set, except `sql_mode`, which the server restores | discarded after each statement |
+//! | all of [`SessionVariables`] | functions and triggers of a statement: what they set stays set, except `sql_mode`, which the server restores | discarded after each statement |
 //! | `sql_require_primary_key`, `default_table_encryption`, `enable_cascade_triggers`, where the account may not set them | functions whose definer may set them | none: the account cannot set them back |
 //! | `foreign_key_checks`, `unique_checks` | flags of row events | none: the server restores them at the end of `BINLOG` |
 //! | `gtid_next` | a format description in `BINLOG`; `COMMIT` | set to `AUTOMATIC` after each |
@@ -17,25 +17,25 @@
 //! | `transaction_isolation`, `innodb_lock_wait_timeout`, other settings that are not logged | functions that set them, as on a replica | none: they do not change stored values |
 //! | all | the rollback of a failed transaction, any part of which may have run | discarded by [`SessionState::forget`] |
 
-use crate::context::Context;
+use crate::session_variables::SessionVariables;
 
 /// The known values of a session's variables. Unknown ones are set anew.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionState {
-    known: Option<Context>,
+    known: Option<SessionVariables>,
 }
 
 impl SessionState {
     /// Returns the assignments that change the session to `wanted`, separated by commas, and records them as made.
     /// Empty if nothing changes.
-    pub(super) fn adopt(&mut self, wanted: &Context) -> String {
+    pub(super) fn adopt(&mut self, wanted: &SessionVariables) -> String {
         let mut assignments = String::new();
         if self.known.as_ref() == Some(wanted) {
             return assignments;
         }
-        wanted.put_changes(self.known.as_ref(), &mut assignments);
+        wanted.append_assignments(self.known.as_ref(), &mut assignments);
         assignments.pop();
-        self.known = Some(wanted.over(self.known.as_ref()));
+        self.known = Some(wanted.merged_over(self.known.as_ref()));
         assignments
     }
 
@@ -72,12 +72,12 @@ mod tests {
     use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 
     use super::SessionState;
-    use crate::context::Context;
+    use crate::session_variables::SessionVariables;
 
     /// An action in a session.
     #[derive(Clone, Debug)]
     enum Step {
-        Adopt(Context),
+        Adopt(SessionVariables),
         UseDatabase,
         SetNames,
         /// A statement of the log whose functions and triggers set every variable to this value.
@@ -135,14 +135,14 @@ mod tests {
         }
     }
 
-    fn contexts() -> impl Strategy<Value = Context> {
+    fn contexts() -> impl Strategy<Value = SessionVariables> {
         let one = || proptest::option::of(0..2_u8);
         let charset = proptest::option::of([8..10_u16, 8..10, 8..10]);
         let zone = proptest::option::of(prop_oneof![Just(b"UTC".to_vec()), Just(b"SYSTEM".to_vec())]);
         let numbers = (0..2_u16, proptest::option::of(8..10_u16), 0..2_u16);
         ((any::<bool>(), one(), one(), one(), one()), charset, zone, numbers).prop_map(
             |((checks, mode, explicit, key, encryption), charset, zone, (names, database, utf8mb4))| {
-                Context {
+                SessionVariables {
                     flags2: Some(if checks { 0x0c00_0000 } else { 0 }),
                     sql_mode: mode.map(u64::from),
                     explicit_timestamp: explicit,
@@ -181,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_used_takes_its_collation_along() {
-        let context = Context { database_collation: Some(8), ..Context::default() };
+    fn using_a_database_forgets_its_collation() {
+        let context = SessionVariables { database_collation: Some(8), ..SessionVariables::default() };
         let mut state = SessionState::default();
         state.adopt(&context);
         assert_eq!(state.adopt(&context), "");

@@ -1,15 +1,15 @@
 //! Conditions under which the net change provably has the same result as all changes one by one.
 
 use binlog::events::{Rows, RowsFlags, RowsKind};
-use binlog::{Column, ColumnType, Flavour, Image, Table};
+use binlog::{Column, ColumnType, Flavour, RowImage, Table};
 
-use crate::definition::{Definition, Engine};
-use crate::keys::Normal;
+use crate::keys::KeyNormalizer;
+use crate::target_table::{StorageEngine, TargetTableDefinition};
 
 /// Reason why rows cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum FoldRefusal {
     /// The target gives no definition of the table.
     #[error("the table's definition is not known")]
     Undefined,
@@ -57,7 +57,7 @@ pub enum Refusal {
     Unnamed,
 }
 
-impl Refusal {
+impl FoldRefusal {
     /// Returns whether the refusal holds for the table, whatever its rows are. Then its changes can be applied beside
     /// the net change of other tables; otherwise, the changes folded so far must be applied first.
     pub const fn is_of_table(self) -> bool {
@@ -78,29 +78,29 @@ impl Refusal {
 #[derive(Clone, Debug)]
 pub(super) struct PrimaryKey {
     /// Key columns, in the order of the table's columns.
-    parts: Vec<Part>,
+    parts: Vec<PrimaryKeyPart>,
     /// The key is one column, and its bytes are the key.
     is_plain: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct PrimaryKeyPart {
     column: usize,
-    normal: Normal,
+    normal: KeyNormalizer,
     /// Set for the AUTO_INCREMENT column.
-    counts: Option<Counts>,
+    counts: Option<CounterSign>,
 }
 
 /// Signedness of an AUTO_INCREMENT column, stored with the low byte first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counts {
+enum CounterSign {
     Unsigned,
     Signed,
 }
 
 /// Primary key of a row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key<'k> {
+pub(super) struct RowKey<'k> {
     pub(super) bytes: &'k [u8],
     /// Value of its AUTO_INCREMENT column; 0 if it has none.
     pub(super) count: u64,
@@ -110,33 +110,33 @@ impl PrimaryKey {
     /// Returns the table's primary key, or the reason why its rows cannot be folded.
     pub(super) fn of(
         table: &Table,
-        definition: Option<&Definition>,
+        definition: Option<&TargetTableDefinition>,
         flavour: Flavour,
-    ) -> Result<Self, Refusal> {
-        let definition = definition.ok_or(Refusal::Undefined)?;
-        if definition.engine != Engine::InnoDb {
-            return Err(Refusal::Engine);
+    ) -> Result<Self, FoldRefusal> {
+        let definition = definition.ok_or(FoldRefusal::Undefined)?;
+        if definition.engine != StorageEngine::InnoDb {
+            return Err(FoldRefusal::Engine);
         }
-        if !definition.relatives.is_empty() {
-            return Err(Refusal::ForeignKey);
+        if !definition.foreign_keys.is_empty() {
+            return Err(FoldRefusal::ForeignKey);
         }
         if !definition.unique_keys.is_empty() {
-            return Err(Refusal::UniqueKey);
+            return Err(FoldRefusal::UniqueKey);
         }
         let key = definition.primary_key.as_ref().filter(|key| !key.is_empty());
         let mut parts = Vec::new();
-        for part in key.ok_or(Refusal::NoPrimaryKey)? {
-            let column = table.columns.get(part.column).ok_or(Refusal::Columns)?;
-            let normal = Normal::of(column, part.prefix, flavour).filter(|normal| normal.is_exact());
-            let normal = normal.ok_or(Refusal::InexactKey)?;
+        for part in key.ok_or(FoldRefusal::NoPrimaryKey)? {
+            let column = table.columns.get(part.column).ok_or(FoldRefusal::Columns)?;
+            let normal = KeyNormalizer::of(column, part.prefix, flavour).filter(|normal| normal.is_exact());
+            let normal = normal.ok_or(FoldRefusal::InexactKey)?;
             let counts = match definition.auto_increment {
-                Some(counting) if counting == part.column => Some(counts(column)?),
+                Some(counting) if counting == part.column => Some(counter_sign(column)?),
                 _ => None,
             };
-            parts.push(Part { column: part.column, normal, counts });
+            parts.push(PrimaryKeyPart { column: part.column, normal, counts });
         }
         if definition.auto_increment.is_some() && parts.iter().all(|part| part.counts.is_none()) {
-            return Err(Refusal::AutoIncrement);
+            return Err(FoldRefusal::AutoIncrement);
         }
         parts.sort_unstable_by_key(|part| part.column);
         let is_plain = matches!(parts.as_slice(), [part] if part.normal.is_raw());
@@ -145,11 +145,11 @@ impl PrimaryKey {
 
     /// Returns the key of a row that has all columns; `None` if a part is NULL.
     #[inline]
-    pub(super) fn find<'k>(&self, image: &Image<'_, 'k>, space: &'k mut Vec<u8>) -> Option<Key<'k>> {
+    pub(super) fn find<'k>(&self, image: &RowImage<'_, 'k>, space: &'k mut Vec<u8>) -> Option<RowKey<'k>> {
         if self.is_plain {
             let part = self.parts.first()?;
             let bytes = image.fields().nth(part.column)?.bytes()?;
-            return Some(Key { bytes, count: part.count(bytes) });
+            return Some(RowKey { bytes, count: part.count(bytes) });
         }
         space.clear();
         let mut count = 0;
@@ -164,42 +164,42 @@ impl PrimaryKey {
             space.extend_from_slice(&size.to_le_bytes());
             count = count.max(part.count(bytes));
         }
-        Some(Key { bytes: space, count })
+        Some(RowKey { bytes: space, count })
     }
 }
 
-impl Part {
+impl PrimaryKeyPart {
     fn count(&self, bytes: &[u8]) -> u64 {
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
         match (self.counts, bytes.last()) {
             (None, _) => 0,
             // Negative numbers do not move the counter.
-            (Some(Counts::Signed), Some(0x80..)) => 0,
+            (Some(CounterSign::Signed), Some(0x80..)) => 0,
             (Some(_), _) => number(bytes),
         }
     }
 }
 
 /// Returns the signedness of an AUTO_INCREMENT column, which must be an integer.
-fn counts(column: &Column) -> Result<Counts, Refusal> {
+fn counter_sign(column: &Column) -> Result<CounterSign, FoldRefusal> {
     match column.column_type {
         ColumnType::TinyInt
         | ColumnType::SmallInt
         | ColumnType::MediumInt
         | ColumnType::Int
         | ColumnType::BigInt => Ok(match column.unsigned {
-            Some(false) => Counts::Signed,
+            Some(false) => CounterSign::Signed,
             // Unknown: a negative number counts as a high one, and causes one needless insert.
-            Some(true) | None => Counts::Unsigned,
+            Some(true) | None => CounterSign::Unsigned,
         }),
-        _ => Err(Refusal::AutoIncrement),
+        _ => Err(FoldRefusal::AutoIncrement),
     }
 }
 
 /// Checks that the event's rows have all columns.
-pub(super) fn check_event(rows: &Rows<'_>) -> Result<(), Refusal> {
+pub(super) fn check_event(rows: &Rows<'_>) -> Result<(), FoldRefusal> {
     if rows.kind == RowsKind::PartialUpdate {
-        return Err(Refusal::PartialImage);
+        return Err(FoldRefusal::PartialImage);
     }
     let is_all = |bits: &[u8]| {
         let mut columns = 0..rows.column_count as usize;
@@ -207,12 +207,12 @@ pub(super) fn check_event(rows: &Rows<'_>) -> Result<(), Refusal> {
     };
     let after = rows.columns_after.is_none_or(|columns| is_all(columns.bits));
     if !after || !is_all(rows.columns.bits) {
-        return Err(Refusal::PartialImage);
+        return Err(FoldRefusal::PartialImage);
     }
     match rows.extra {
         // The target finds the partition itself.
         None | Some([] | [PARTITION, ..]) => Ok(()),
-        Some(_) => Err(Refusal::Extra),
+        Some(_) => Err(FoldRefusal::Extra),
     }
 }
 
@@ -220,6 +220,6 @@ pub(super) fn check_event(rows: &Rows<'_>) -> Result<(), Refusal> {
 const PARTITION: u8 = 1;
 
 /// Returns the flags without the end of statement: those that say how to apply rows.
-pub(super) fn manner(flags: RowsFlags) -> RowsFlags {
+pub(super) fn apply_flags(flags: RowsFlags) -> RowsFlags {
     RowsFlags(flags.0 & !RowsFlags::STATEMENT_END.0)
 }

@@ -10,7 +10,7 @@
 //! | any sequence that restores the row | | nothing |
 //!
 //! An update that changes the primary key is a delete and an insert. If the net change does not provably have the same
-//! result as all changes one by one, a [`Refusal`] gives the reason: tables without a primary key, with one that does
+//! result as all changes one by one, a [`FoldRefusal`] gives the reason: tables without a primary key, with one that does
 //! not compare byte by byte, with another unique key, a foreign key or another engine; images without all columns; rows
 //! that are not as earlier changes left them.
 //!
@@ -20,44 +20,44 @@
 //! An insert leaves one trace in every case: the AUTO_INCREMENT counter continues from it. So the inserted row with the
 //! highest number is inserted at the end, too, and deleted again if it is gone.
 
-mod changes;
-#[cfg(test)]
-mod changes_tests;
 mod eligible;
+mod group_changes;
+#[cfg(test)]
+mod group_changes_tests;
 #[cfg(test)]
 mod tests;
 mod write;
 
 use binlog::events::{Rows, RowsFlags, RowsKind, TableMap};
-use binlog::{DecodeError, Flavour, Row, RowDecoder, Tables};
+use binlog::{DecodeError, Flavour, RowChange, RowDecoder, TableRegistry};
 use hashbrown::{HashMap, HashTable};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use self::changes::{Changes, ChangesError, ChangesReport};
-pub use self::eligible::Refusal;
-use self::eligible::{Key, PrimaryKey, check_event, manner};
+pub use self::eligible::FoldRefusal;
+use self::eligible::{PrimaryKey, RowKey, apply_flags, check_event};
+pub use self::group_changes::{ChangesError, ChangesReport, GroupChanges};
 pub use self::write::{NetForm, NetRows};
-use crate::definition::{Definition, TableName};
+use crate::target_table::{TargetTableDefinition, TargetTableName};
 
 /// Folds the row changes of transactions, and then writes the net change.
 ///
-/// Takes one transaction at a time: [`Net::map`] and [`Net::rows`] for each of its events, in order, then
-/// [`Net::keep`]. After a refusal, [`Net::undo`] takes back the folded part of the transaction.
+/// Takes one transaction at a time: [`NetChanges::map`] and [`NetChanges::rows`] for each of its events, in order, then
+/// [`NetChanges::commit_transaction`]. After a refusal, [`NetChanges::undo`] takes back the folded part of the transaction.
 #[derive(Debug)]
-pub struct Net {
+pub struct NetChanges {
     flavour: Flavour,
     /// Decoders for the rows.
-    readers: Tables,
+    readers: TableRegistry,
     /// Table of each number in the open transaction, or the reason why it cannot be folded.
-    numbers: HashMap<u64, Result<usize, Refusal>>,
-    names: HashMap<TableName, usize>,
+    numbers: HashMap<u64, Result<usize, FoldRefusal>>,
+    names: HashMap<TargetTableName, usize>,
     /// Last table of each number: mostly the same in the next transaction.
     known: HashMap<u64, usize>,
-    tables: Vec<Folded>,
+    tables: Vec<FoldedTable>,
     /// Bytes of images and keys.
     arena: Vec<u8>,
     /// Changes of the open transaction.
-    undo: Vec<Undo>,
+    undo: Vec<UndoEntry>,
     /// Size of `arena` before the open transaction.
     kept: usize,
     space: Vec<u8>,
@@ -65,14 +65,14 @@ pub struct Net {
 }
 
 /// Maximum bytes held for each byte of an event: images as they are, and keys with the sizes of their parts.
-const HELD_MAX: usize = 6;
+const HELD_RATIO_MAX: usize = 6;
 
 /// Reason why an event was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetError {
     /// It cannot be folded.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] FoldRefusal),
     /// It cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
@@ -80,55 +80,55 @@ pub enum NetError {
 
 /// A table and its rows.
 #[derive(Debug)]
-struct Folded {
-    map: OwnedMap,
+struct FoldedTable {
+    map: OwnedTableMap,
     flags: Option<RowsFlags>,
     primary_key: PrimaryKey,
     /// Indexes of entries, by key.
     index: HashTable<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<RowEntry>,
     /// Highest number inserted into the AUTO_INCREMENT column.
-    highest: Highest,
+    highest: HighestAutoIncrement,
     /// The same, at the end of the last transaction that was kept.
-    kept_highest: Highest,
+    kept_highest: HighestAutoIncrement,
 }
 
 /// A row that changed.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RowEntry {
     hash: u64,
-    key: Span,
+    key: ArenaSpan,
     /// Image before all changes; `None` if the row did not exist.
-    before: Option<Span>,
+    before: Option<ArenaSpan>,
     /// Present image; `None` if the row does not exist.
-    after: Option<Span>,
+    after: Option<ArenaSpan>,
 }
 
 /// A range of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
+struct ArenaSpan {
     start: u32,
     size: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Highest {
+struct HighestAutoIncrement {
     count: u64,
     /// The row with this number, and its image when it was inserted.
-    row: Option<(u32, Span)>,
+    row: Option<(u32, ArenaSpan)>,
 }
 
 /// Information to take back one change.
 #[derive(Clone, Copy, Debug)]
-struct Undo {
+struct UndoEntry {
     table: u32,
     /// The entry's index and its image before; `None` if the entry is new, and the last.
-    was: Option<(u32, Option<Span>)>,
+    was: Option<(u32, Option<ArenaSpan>)>,
 }
 
 /// A table map that owns its bytes.
 #[derive(Clone, Debug)]
-struct OwnedMap {
+struct OwnedTableMap {
     flags: u16,
     database: Box<[u8]>,
     table: Box<[u8]>,
@@ -139,7 +139,7 @@ struct OwnedMap {
     flavour: Flavour,
 }
 
-impl Net {
+impl NetChanges {
     /// Maximum bytes of images and keys. Bounds memory, together with about as much for the index.
     pub const BYTES_MAX: usize = 1 << 30;
 
@@ -147,7 +147,7 @@ impl Net {
     pub fn new(flavour: Flavour) -> Self {
         Self {
             flavour,
-            readers: Tables::new(),
+            readers: TableRegistry::new(),
             numbers: HashMap::default(),
             names: HashMap::default(),
             known: HashMap::default(),
@@ -163,7 +163,7 @@ impl Net {
     /// Returns the bytes that the rows take.
     pub fn size(&self) -> usize {
         let entries: usize = self.tables.iter().map(|table| table.entries.len()).sum();
-        self.arena.len() + entries * (size_of::<Entry>() + size_of::<u32>())
+        self.arena.len() + entries * (size_of::<RowEntry>() + size_of::<u32>())
     }
 
     /// Takes a table map: rows with its number belong to this table until the transaction's end.
@@ -172,24 +172,28 @@ impl Net {
     ///
     /// When the map cannot be decoded, or the table's rows cannot be folded. Rows with its number are then refused for
     /// the same reason.
-    pub fn map(&mut self, map: &TableMap<'_>, definition: Option<&Definition>) -> Result<(), NetError> {
-        let table = self.readers.map(map)?;
+    pub fn add_map(
+        &mut self,
+        map: &TableMap<'_>,
+        definition: Option<&TargetTableDefinition>,
+    ) -> Result<(), NetError> {
+        let table = self.readers.register(map)?;
         if let Some(&index) = self.known.get(&map.table_id)
-            && self.tables[index].map.says(map)
+            && self.tables[index].map.matches(map)
         {
             self.numbers.insert(map.table_id, Ok(index));
             return Ok(());
         }
         // Two tables of the log may be one on the target.
-        let own = || TableName { database: table.database.clone(), table: table.name.clone() };
+        let own = || TargetTableName { database: table.database.clone(), table: table.name.clone() };
         let name = definition.map_or_else(own, |definition| definition.name.clone());
         let found = self.names.get(&name).copied();
         let index = match found {
-            Some(index) if self.tables[index].map.says(map) => Ok(index),
-            Some(_) => Err(Refusal::Changed),
+            Some(index) if self.tables[index].map.matches(map) => Ok(index),
+            Some(_) => Err(FoldRefusal::Changed),
             None => PrimaryKey::of(&table, definition, self.flavour).map(|primary_key| {
                 self.names.insert(name, self.tables.len());
-                self.tables.push(Folded::new(map, primary_key));
+                self.tables.push(FoldedTable::new(map, primary_key));
                 self.tables.len() - 1
             }),
         };
@@ -204,24 +208,24 @@ impl Net {
     ///
     /// # Errors
     ///
-    /// When they cannot be folded or decoded. Then [`Net::undo`] must follow, unless the refusal is for the table: in
+    /// When they cannot be folded or decoded. Then [`NetChanges::undo`] must follow, unless the refusal is for the table: in
     /// that case the event has changed nothing.
     pub fn rows(&mut self, rows: &Rows<'_>) -> Result<(), NetError> {
         if rows.column_count == 0 {
             return Ok(()); // Only ends the statement.
         }
-        let index = self.numbers.get(&rows.table_id).copied().unwrap_or(Err(Refusal::Unnamed))?;
+        let index = self.numbers.get(&rows.table_id).copied().unwrap_or(Err(FoldRefusal::Unnamed))?;
         check_event(rows)?;
         let decoder = self.readers.decoder(rows)?;
         let table = &mut self.tables[index];
-        let flags = manner(rows.flags);
+        let flags = apply_flags(rows.flags);
         if *table.flags.get_or_insert(flags) != flags {
-            return Err(Refusal::Changed.into());
+            return Err(FoldRefusal::Changed.into());
         }
-        if self.arena.len() + HELD_MAX * rows.rows.len() > Self::BYTES_MAX {
-            return Err(Refusal::TooLarge.into());
+        if self.arena.len() + HELD_RATIO_MAX * rows.rows.len() > Self::BYTES_MAX {
+            return Err(FoldRefusal::TooLarge.into());
         }
-        let mut fold = Fold {
+        let mut fold = TableFold {
             table,
             number: index as u32,
             arena: &mut self.arena,
@@ -233,7 +237,7 @@ impl Net {
     }
 
     /// Ends the transaction and keeps its changes.
-    pub fn keep(&mut self) {
+    pub fn commit_transaction(&mut self) {
         for undo in self.undo.drain(..) {
             let table = &mut self.tables[undo.table as usize];
             table.kept_highest = table.highest;
@@ -271,16 +275,16 @@ impl Net {
     }
 }
 
-impl Folded {
+impl FoldedTable {
     fn new(map: &TableMap<'_>, primary_key: PrimaryKey) -> Self {
         Self {
-            map: OwnedMap::new(map),
+            map: OwnedTableMap::new(map),
             flags: None,
             primary_key,
             index: HashTable::new(),
             entries: Vec::new(),
-            highest: Highest::default(),
-            kept_highest: Highest::default(),
+            highest: HighestAutoIncrement::default(),
+            kept_highest: HighestAutoIncrement::default(),
         }
     }
 
@@ -295,16 +299,16 @@ impl Folded {
 }
 
 /// Folds rows of one table.
-struct Fold<'n> {
-    table: &'n mut Folded,
+struct TableFold<'n> {
+    table: &'n mut FoldedTable,
     number: u32,
     arena: &'n mut Vec<u8>,
-    undo: &'n mut Vec<Undo>,
+    undo: &'n mut Vec<UndoEntry>,
     space: &'n mut Vec<u8>,
     other_space: &'n mut Vec<u8>,
 }
 
-impl Fold<'_> {
+impl TableFold<'_> {
     fn rows(&mut self, rows: &Rows<'_>, decoder: &RowDecoder) -> Result<(), NetError> {
         let rows_of = decoder.rows(rows);
         match rows.kind {
@@ -317,16 +321,16 @@ impl Fold<'_> {
     #[inline]
     fn each<'d, 'a>(
         &mut self,
-        rows: impl Iterator<Item = Result<Row<'d, 'a>, DecodeError>>,
-        fold: impl Fn(&mut Self, &Row<'d, 'a>) -> Option<()>,
+        rows: impl Iterator<Item = Result<RowChange<'d, 'a>, DecodeError>>,
+        fold: impl Fn(&mut Self, &RowChange<'d, 'a>) -> Option<()>,
     ) -> Result<(), NetError> {
         for row in rows {
-            fold(self, &row?).ok_or(Refusal::Unexplained)?;
+            fold(self, &row?).ok_or(FoldRefusal::Unexplained)?;
         }
         Ok(())
     }
 
-    fn write(&mut self, row: &Row<'_, '_>) -> Option<()> {
+    fn write(&mut self, row: &RowChange<'_, '_>) -> Option<()> {
         let after = row.after.as_ref()?;
         let mut space = std::mem::take(self.space);
         let key = self.table.primary_key.find(after, &mut space);
@@ -335,7 +339,7 @@ impl Fold<'_> {
         done
     }
 
-    fn delete(&mut self, row: &Row<'_, '_>) -> Option<()> {
+    fn delete(&mut self, row: &RowChange<'_, '_>) -> Option<()> {
         let before = row.before.as_ref()?;
         let mut space = std::mem::take(self.space);
         let key = self.table.primary_key.find(before, &mut space);
@@ -344,7 +348,7 @@ impl Fold<'_> {
         done
     }
 
-    fn update(&mut self, row: &Row<'_, '_>) -> Option<()> {
+    fn update(&mut self, row: &RowChange<'_, '_>) -> Option<()> {
         let (before, after) = (row.before.as_ref()?, row.after.as_ref()?);
         let (mut space, mut other) = (std::mem::take(self.space), std::mem::take(self.other_space));
         let old = self.table.primary_key.find(before, &mut space);
@@ -357,42 +361,42 @@ impl Fold<'_> {
         done
     }
 
-    fn insert(&mut self, key: Key<'_>, image: &[u8]) -> Option<()> {
+    fn insert(&mut self, key: RowKey<'_>, image: &[u8]) -> Option<()> {
         let (entry, is_there) = self.find(key);
         if is_there == Some(true) {
             return None;
         }
-        let after = self.hold(image);
+        let after = self.store(image);
         let entry = self.set(entry, key, None, Some(after));
         if key.count > self.table.highest.count {
-            self.table.highest = Highest { count: key.count, row: Some((entry, after)) };
+            self.table.highest = HighestAutoIncrement { count: key.count, row: Some((entry, after)) };
         }
         Some(())
     }
 
-    fn remove(&mut self, key: Key<'_>, image: &[u8]) -> Option<()> {
+    fn remove(&mut self, key: RowKey<'_>, image: &[u8]) -> Option<()> {
         let (entry, is_there) = self.find(key);
         match is_there {
             Some(false) => return None,
             Some(true) => self.set(entry, key, None, None),
             None => {
-                let before = self.hold(image);
+                let before = self.store(image);
                 self.set(entry, key, Some(before), None)
             }
         };
         Some(())
     }
 
-    fn replace(&mut self, key: Key<'_>, before: &[u8], after: &[u8]) -> Option<()> {
+    fn replace(&mut self, key: RowKey<'_>, before: &[u8], after: &[u8]) -> Option<()> {
         let (entry, is_there) = self.find(key);
         match is_there {
             Some(false) => return None,
             Some(true) => {
-                let after = self.hold(after);
+                let after = self.store(after);
                 self.set(entry, key, None, Some(after))
             }
             None => {
-                let (before, after) = (self.hold(before), self.hold(after));
+                let (before, after) = (self.store(before), self.store(after));
                 self.set(entry, key, Some(before), Some(after))
             }
         };
@@ -401,9 +405,9 @@ impl Fold<'_> {
 
     /// Returns the row's entry, or the hash of its key, and whether the row exists, if that is known.
     #[inline]
-    fn find(&self, key: Key<'_>) -> (Result<u32, u64>, Option<bool>) {
+    fn find(&self, key: RowKey<'_>) -> (Result<u32, u64>, Option<bool>) {
         let hash = xxh3_64(key.bytes);
-        let Folded { index, entries, .. } = &*self.table;
+        let FoldedTable { index, entries, .. } = &*self.table;
         let is_it = |number: &u32| {
             let entry = &entries[*number as usize];
             entry.hash == hash && entry.key.of(self.arena) == key.bytes
@@ -419,44 +423,44 @@ impl Fold<'_> {
     fn set(
         &mut self,
         entry: Result<u32, u64>,
-        key: Key<'_>,
-        before: Option<Span>,
-        after: Option<Span>,
+        key: RowKey<'_>,
+        before: Option<ArenaSpan>,
+        after: Option<ArenaSpan>,
     ) -> u32 {
         let table = self.number;
         match entry {
             Ok(number) => {
                 let entry = &mut self.table.entries[number as usize];
-                self.undo.push(Undo { table, was: Some((number, entry.after)) });
+                self.undo.push(UndoEntry { table, was: Some((number, entry.after)) });
                 entry.after = after;
                 number
             }
             Err(hash) => {
-                let key = self.hold(key.bytes);
-                self.undo.push(Undo { table, was: None });
-                let Folded { index, entries, .. } = &mut *self.table;
+                let key = self.store(key.bytes);
+                self.undo.push(UndoEntry { table, was: None });
+                let FoldedTable { index, entries, .. } = &mut *self.table;
                 let number = entries.len() as u32;
-                entries.push(Entry { hash, key, before, after });
+                entries.push(RowEntry { hash, key, before, after });
                 index.insert_unique(hash, number, |number| entries[*number as usize].hash);
                 number
             }
         }
     }
 
-    fn hold(&mut self, bytes: &[u8]) -> Span {
-        let span = Span { start: self.arena.len() as u32, size: bytes.len() as u32 };
+    fn store(&mut self, bytes: &[u8]) -> ArenaSpan {
+        let span = ArenaSpan { start: self.arena.len() as u32, size: bytes.len() as u32 };
         self.arena.extend_from_slice(bytes);
         span
     }
 }
 
-impl Span {
+impl ArenaSpan {
     fn of(self, arena: &[u8]) -> &[u8] {
         &arena[self.start as usize..][..self.size as usize]
     }
 }
 
-impl OwnedMap {
+impl OwnedTableMap {
     fn new(map: &TableMap<'_>) -> Self {
         Self {
             flags: map.flags,
@@ -485,7 +489,7 @@ impl OwnedMap {
     }
 
     /// Returns whether both maps are equal, apart from the table number.
-    fn says(&self, map: &TableMap<'_>) -> bool {
+    fn matches(&self, map: &TableMap<'_>) -> bool {
         self.with_id(map.table_id) == *map
     }
 }

@@ -5,26 +5,27 @@ use std::fmt::Write as _;
 
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind};
 use binlog::{
-    Checksum, ChecksumAlgorithm, Event, Flags, Flavour, Format, Origin, RawEvent, RowDecoder, Tables,
+    ChecksumAlgorithm, Event, EventChecksum, EventFlags, EventFormat, EventOrigin, Flavour, RawEvent,
+    RowDecoder, TableRegistry,
 };
 use proptest::collection::vec;
 use proptest::prelude::{any, proptest};
 use proptest::prop_assert_eq;
 use proptest::strategy::Strategy;
 
-use super::{Net, NetError, NetForm, NetRows, Refusal};
-use crate::definition::{Definition, Engine, Relatives, UniqueKey};
-use crate::sample::{Sample, Stored, definition, image, int, text};
+use super::{FoldRefusal, NetChanges, NetError, NetForm, NetRows};
+use crate::sample_table::{SampleTable, StoredValue, definition, image, int, text};
+use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, UniqueKey};
 
-pub(super) const ORIGIN: Origin = Origin { timestamp: 1, server_id: 2, flags: Flags(0) };
+pub(super) const ORIGIN: EventOrigin = EventOrigin { timestamp: 1, server_id: 2, flags: EventFlags(0) };
 
-pub(super) fn format() -> Format {
+pub(super) fn format() -> EventFormat {
     let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());
     let checksum = ChecksumAlgorithm::Off;
-    Format { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
+    EventFormat { server_version, post_header_sizes, checksum, flavour: Flavour::MySql }
 }
 
-fn write(net: &Net, rows_size_max: usize) -> (Vec<u8>, NetRows) {
+fn write(net: &NetChanges, rows_size_max: usize) -> (Vec<u8>, NetRows) {
     let mut out = Vec::new();
     let rows = net.write(&NetForm { origin: ORIGIN, format: format(), rows_size_max }, &mut out).unwrap();
     (out, rows)
@@ -35,16 +36,21 @@ pub(super) fn each(mut bytes: &[u8], mut see: impl FnMut(&Event<'_>)) {
     while !bytes.is_empty() {
         let size = u32::from_le_bytes(bytes[9..13].try_into().unwrap()) as usize;
         let (event, rest) = bytes.split_at(size);
-        see(&RawEvent::new(event, Checksum::Absent).unwrap().decode(&format()).unwrap());
+        see(&RawEvent::new(event, EventChecksum::Absent).unwrap().decode(&format()).unwrap());
         bytes = rest;
     }
 }
 
 /// Folds rows with an INT key and an INT: `+1=5` inserts, `-1=5` deletes, `1=5>1=6` updates; `;` separates
 /// transactions.
-fn take(net: &mut Net, sample: &Sample, definition: &Definition, script: &str) -> Result<(), NetError> {
+fn take(
+    net: &mut NetChanges,
+    sample: &SampleTable,
+    definition: &TargetTableDefinition,
+    script: &str,
+) -> Result<(), NetError> {
     for transaction in script.split(';') {
-        net.map(&sample.map(), Some(definition))?;
+        net.add_map(&sample.map(), Some(definition))?;
         for word in transaction.split_whitespace() {
             let (kind, images) = match word.split_at(1) {
                 ("+", row) => (RowsKind::Write, row_of(row)),
@@ -56,7 +62,7 @@ fn take(net: &mut Net, sample: &Sample, definition: &Definition, script: &str) -
             };
             net.rows(&sample.rows(kind, &images))?;
         }
-        net.keep();
+        net.commit_transaction();
     }
     Ok(())
 }
@@ -69,9 +75,9 @@ fn row_of(text: &str) -> Vec<u8> {
 /// Returns the events of [`write`] in the notation of [`take`]; `|` follows each event, `.` the end of a statement.
 fn shown(bytes: &[u8]) -> String {
     let mut shown = String::new();
-    let mut tables = Tables::new();
+    let mut tables = TableRegistry::new();
     each(bytes, |event| match event {
-        Event::TableMap(map) => drop(tables.map(map).unwrap()),
+        Event::TableMap(map) => drop(tables.register(map).unwrap()),
         event => {
             let rows = event.rows().unwrap();
             let number = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().unwrap());
@@ -99,8 +105,8 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 fn check(script: &str, wanted: &str) {
-    let (sample, definition) = (Sample::new("int int"), definition("0"));
-    let mut net = Net::new(Flavour::MySql);
+    let (sample, definition) = (SampleTable::new("int int"), definition("0"));
+    let mut net = NetChanges::new(Flavour::MySql);
     take(&mut net, &sample, &definition, script).unwrap();
     assert_eq!(shown(&write(&net, 1000).0), wanted, "{script}");
 }
@@ -126,18 +132,18 @@ fn changes_of_a_row_become_one() {
 
 #[test]
 fn rows_that_are_not_as_they_were_left_are_refused() {
-    let (sample, definition) = (Sample::new("int int"), definition("0"));
+    let (sample, definition) = (SampleTable::new("int int"), definition("0"));
     for script in ["+1=5; +1=6", "-1=5; -1=5", "-1=5; 1=5>1=6", "+1=5 2=5>1=5", "2=2>1=1 2=2>3=3"] {
-        let mut net = Net::new(Flavour::MySql);
+        let mut net = NetChanges::new(Flavour::MySql);
         let result = take(&mut net, &sample, &definition, script);
-        assert_eq!(result, Err(NetError::Refused(Refusal::Unexplained)), "{script}");
+        assert_eq!(result, Err(NetError::Refused(FoldRefusal::Unexplained)), "{script}");
     }
 }
 
 #[test]
 fn a_transaction_can_be_taken_back() {
-    let (sample, definition) = (Sample::new("int int"), definition("0"));
-    let mut net = Net::new(Flavour::MySql);
+    let (sample, definition) = (SampleTable::new("int int"), definition("0"));
+    let mut net = NetChanges::new(Flavour::MySql);
     take(&mut net, &sample, &definition, "+1=5 2=5>2=6").unwrap();
     let (before, size) = (write(&net, 1000), net.size());
     let result = take(&mut net, &sample, &definition, "1=5>1=6 -2=6 +3=7 1=6>4=6 +2=2 +5=5 -9=9 -9=9");
@@ -151,11 +157,11 @@ fn a_transaction_can_be_taken_back() {
 }
 
 #[test]
-fn the_highest_row_that_came_and_went_is_counted() {
-    let (sample, mut definition) = (Sample::new("int int"), definition("0"));
+fn highest_auto_increment_is_inserted_even_if_deleted() {
+    let (sample, mut definition) = (SampleTable::new("int int"), definition("0"));
     definition.auto_increment = Some(0);
     let check = |script: &str, wanted: &str| {
-        let mut net = Net::new(Flavour::MySql);
+        let mut net = NetChanges::new(Flavour::MySql);
         take(&mut net, &sample, &definition, script).unwrap();
         assert_eq!(shown(&write(&net, 1000).0), wanted, "{script}");
     };
@@ -169,7 +175,7 @@ fn the_highest_row_that_came_and_went_is_counted() {
     check("5=5>9=5; -9=5", "-5=5 |+9=5 |-9=5 .");
     check("+9=1; -9=1; +9=2", "+9=2 .");
     // Changes that were taken back do not count.
-    let mut net = Net::new(Flavour::MySql);
+    let mut net = NetChanges::new(Flavour::MySql);
     take(&mut net, &sample, &definition, "+3=1; -3=1").unwrap();
     take(&mut net, &sample, &definition, "+9=1 -9=1 -9=1").unwrap_err();
     net.undo();
@@ -178,57 +184,70 @@ fn the_highest_row_that_came_and_went_is_counted() {
 
 #[test]
 fn events_are_of_bounded_size() {
-    let (sample, definition) = (Sample::new("int int"), definition("0"));
-    let mut net = Net::new(Flavour::MySql);
+    let (sample, definition) = (SampleTable::new("int int"), definition("0"));
+    let mut net = NetChanges::new(Flavour::MySql);
     take(&mut net, &sample, &definition, "+1=1 +2=2 +3=3 4=4>4=5 6=6>6=7").unwrap();
     assert_eq!(shown(&write(&net, 18).0), "4=4>4=5 |6=6>6=7 |+1=1 +2=2 |+3=3 .");
     assert_eq!(shown(&write(&net, 0).0), "4=4>4=5 |6=6>6=7 |+1=1 |+2=2 |+3=3 .");
 }
 
 #[test]
-fn what_is_not_provably_the_same_is_refused() {
-    let map = |columns: &str, change: &dyn Fn(&mut Definition), keys: &str| {
+fn tables_that_cannot_be_folded_are_refused() {
+    let map = |columns: &str, change: &dyn Fn(&mut TargetTableDefinition), keys: &str| {
         let mut definition = definition(keys);
         change(&mut definition);
-        Net::new(Flavour::MySql).map(&Sample::new(columns).map(), Some(&definition))
+        NetChanges::new(Flavour::MySql).add_map(&SampleTable::new(columns).map(), Some(&definition))
     };
-    let check = |columns: &str, keys: &str, change: &dyn Fn(&mut Definition), wanted: Option<Refusal>| {
+    let check = |columns: &str,
+                 keys: &str,
+                 change: &dyn Fn(&mut TargetTableDefinition),
+                 wanted: Option<FoldRefusal>| {
         let refused = map(columns, change, keys).err();
         assert_eq!(refused, wanted.map(NetError::Refused), "{columns}, {keys}");
-        assert!(wanted.is_none_or(Refusal::is_of_table));
+        assert!(wanted.is_none_or(FoldRefusal::is_of_table));
     };
-    let as_it_is = |_: &mut Definition| {};
+    let as_it_is = |_: &mut TargetTableDefinition| {};
     check("int int", "0", &as_it_is, None);
     check("int int", "1 0", &as_it_is, None);
     check("varchar:63 decimal double", "0 1 2", &as_it_is, None);
     check("varchar:309 varchar:46 char:46", "0 1 2", &as_it_is, None);
-    check("int int", "", &as_it_is, Some(Refusal::NoPrimaryKey));
-    check("int int", "7", &as_it_is, Some(Refusal::Columns));
-    check("int int", "0;1", &as_it_is, Some(Refusal::UniqueKey));
-    check("int int", "0;?", &as_it_is, Some(Refusal::UniqueKey));
-    check("varchar:255", "0", &as_it_is, Some(Refusal::InexactKey));
-    check("varchar:8", "0", &as_it_is, Some(Refusal::InexactKey));
-    check("varchar:63", "0(3)", &as_it_is, Some(Refusal::InexactKey));
-    check("int", "0", &|definition| definition.engine = Engine::Other, Some(Refusal::Engine));
-    let parent = Relatives { parents: vec![definition("0").name], descendants: Vec::new() };
-    check("int", "0", &|definition| definition.relatives = parent.clone(), Some(Refusal::ForeignKey));
+    check("int int", "", &as_it_is, Some(FoldRefusal::NoPrimaryKey));
+    check("int int", "7", &as_it_is, Some(FoldRefusal::Columns));
+    check("int int", "0;1", &as_it_is, Some(FoldRefusal::UniqueKey));
+    check("int int", "0;?", &as_it_is, Some(FoldRefusal::UniqueKey));
+    check("varchar:255", "0", &as_it_is, Some(FoldRefusal::InexactKey));
+    check("varchar:8", "0", &as_it_is, Some(FoldRefusal::InexactKey));
+    check("varchar:63", "0(3)", &as_it_is, Some(FoldRefusal::InexactKey));
+    check("int", "0", &|definition| definition.engine = StorageEngine::Other, Some(FoldRefusal::Engine));
+    let parent = ForeignKeys { parents: vec![definition("0").name], descendants: Vec::new() };
+    check("int", "0", &|definition| definition.foreign_keys = parent.clone(), Some(FoldRefusal::ForeignKey));
     check("int int", "0", &|definition| definition.auto_increment = Some(0), None);
-    check("int int", "0", &|definition| definition.auto_increment = Some(1), Some(Refusal::AutoIncrement));
-    check("double", "0", &|definition| definition.auto_increment = Some(0), Some(Refusal::AutoIncrement));
-    check("int", "0", &|definition| definition.unique_keys.push(UniqueKey::Other), Some(Refusal::UniqueKey));
-    let unknown = Net::new(Flavour::MySql).map(&Sample::new("int").map(), None);
-    assert_eq!(unknown, Err(NetError::Refused(Refusal::Undefined)));
+    check(
+        "int int",
+        "0",
+        &|definition| definition.auto_increment = Some(1),
+        Some(FoldRefusal::AutoIncrement),
+    );
+    check("double", "0", &|definition| definition.auto_increment = Some(0), Some(FoldRefusal::AutoIncrement));
+    check(
+        "int",
+        "0",
+        &|definition| definition.unique_keys.push(UniqueKey::Other),
+        Some(FoldRefusal::UniqueKey),
+    );
+    let unknown = NetChanges::new(Flavour::MySql).add_map(&SampleTable::new("int").map(), None);
+    assert_eq!(unknown, Err(NetError::Refused(FoldRefusal::Undefined)));
 }
 
 #[test]
 fn events_that_differ_are_refused() {
-    let (sample, definition) = (Sample::new("int int"), definition("0"));
+    let (sample, definition) = (SampleTable::new("int int"), definition("0"));
     let row = image(&[int(1), int(2)]);
     let both = [row.clone(), row.clone()].concat();
-    let check = |rows: &Rows<'_>, wanted: Refusal| {
-        let mut net = Net::new(Flavour::MySql);
+    let check = |rows: &Rows<'_>, wanted: FoldRefusal| {
+        let mut net = NetChanges::new(Flavour::MySql);
         take(&mut net, &sample, &definition, "+5=5").unwrap();
-        net.map(&sample.map(), Some(&definition)).unwrap();
+        net.add_map(&sample.map(), Some(&definition)).unwrap();
         assert_eq!(net.rows(rows), Err(NetError::Refused(wanted)));
         assert!(!wanted.is_of_table());
         net.undo();
@@ -237,74 +256,74 @@ fn events_that_differ_are_refused() {
     let insert = sample.rows(RowsKind::Write, &row);
     let update = sample.rows(RowsKind::Update, &both);
     let some = ColumnSet { bits: &[1] };
-    check(&Rows { columns: some, ..insert }, Refusal::PartialImage);
-    check(&Rows { columns_after: Some(some), ..update }, Refusal::PartialImage);
-    check(&Rows { kind: RowsKind::PartialUpdate, ..update }, Refusal::PartialImage);
-    check(&Rows { extra: Some(&[0, 3, 0]), ..insert }, Refusal::Extra);
-    check(&Rows { flags: RowsFlags::NO_FOREIGN_KEY_CHECKS, ..insert }, Refusal::Changed);
-    check(&Rows { table_id: 8, ..insert }, Refusal::Unnamed);
-    let mut net = Net::new(Flavour::MySql);
+    check(&Rows { columns: some, ..insert }, FoldRefusal::PartialImage);
+    check(&Rows { columns_after: Some(some), ..update }, FoldRefusal::PartialImage);
+    check(&Rows { kind: RowsKind::PartialUpdate, ..update }, FoldRefusal::PartialImage);
+    check(&Rows { extra: Some(&[0, 3, 0]), ..insert }, FoldRefusal::Extra);
+    check(&Rows { flags: RowsFlags::NO_FOREIGN_KEY_CHECKS, ..insert }, FoldRefusal::Changed);
+    check(&Rows { table_id: 8, ..insert }, FoldRefusal::Unnamed);
+    let mut net = NetChanges::new(Flavour::MySql);
     take(&mut net, &sample, &definition, "+5=5").unwrap();
-    let other = Sample::new("int bigint");
-    assert_eq!(net.map(&other.map(), Some(&definition)), Err(NetError::Refused(Refusal::Changed)));
+    let other = SampleTable::new("int bigint");
+    assert_eq!(net.add_map(&other.map(), Some(&definition)), Err(NetError::Refused(FoldRefusal::Changed)));
     // Table numbers are valid until the transaction's end.
-    net.keep();
-    assert_eq!(net.rows(&insert), Err(NetError::Refused(Refusal::Unnamed)));
+    net.commit_transaction();
+    assert_eq!(net.rows(&insert), Err(NetError::Refused(FoldRefusal::Unnamed)));
 }
 
 /// A table: its rows by key, and its AUTO_INCREMENT counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Model {
+struct NetModel {
     rows: BTreeMap<Vec<Vec<u8>>, Vec<u8>>,
     highest: i32,
 }
 
 /// A change of a row. The key has two columns, and may be written in several ways.
 #[derive(Clone, Debug)]
-struct Change {
+struct RandomRowChange {
     key: (i32, u8),
     new_key: (i32, u8),
     spaces: usize,
     value: i32,
     moves: bool,
-    ends: End,
+    ends: TransactionEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum TransactionEnd {
     GoesOn,
     Kept,
     TakenBack,
 }
 
-fn changes() -> impl Strategy<Value = Vec<Change>> {
+fn changes() -> impl Strategy<Value = Vec<RandomRowChange>> {
     let key = || (0..4_i32, 0..2_u8);
     let change = (key(), key(), 0..2_usize, 0..3_i32, any::<bool>(), 0..6_u8);
     let change = change.prop_map(|(key, new_key, spaces, value, moves, end)| {
         let ends = match end {
-            0 => End::Kept,
-            1 => End::TakenBack,
-            _ => End::GoesOn,
+            0 => TransactionEnd::Kept,
+            1 => TransactionEnd::TakenBack,
+            _ => TransactionEnd::GoesOn,
         };
-        Change { key, new_key, spaces, value, moves, ends }
+        RandomRowChange { key, new_key, spaces, value, moves, ends }
     });
     vec(change, 0..60)
 }
 
-impl Model {
+impl NetModel {
     fn key(key: (i32, u8)) -> Vec<Vec<u8>> {
         vec![key.0.to_le_bytes().to_vec(), vec![key.1]]
     }
 
     /// Returns a row whose key text ends in `spaces` spaces, which do not count.
     fn row(key: (i32, u8), spaces: usize, value: i32) -> Vec<u8> {
-        let name: Stored = text(&format!("{}{}", key.1, " ".repeat(spaces)));
+        let name: StoredValue = text(&format!("{}{}", key.1, " ".repeat(spaces)));
         image(&[name, int(value), int(key.0)])
     }
 
     /// Applies a change as far as it is possible. Returns the event's kind and rows.
-    fn change(&mut self, change: &Change) -> Option<(RowsKind, Vec<u8>)> {
-        let Change { key, new_key, spaces, value, moves, .. } = *change;
+    fn change(&mut self, change: &RandomRowChange) -> Option<(RowsKind, Vec<u8>)> {
+        let RandomRowChange { key, new_key, spaces, value, moves, .. } = *change;
         let new_key = if moves { new_key } else { key };
         let row = Self::row(new_key, spaces, value);
         let Some(before) = self.rows.remove(&Self::key(key)) else {
@@ -350,7 +369,7 @@ impl Model {
         }
     }
 
-    fn key_in(image: &binlog::Image<'_, '_>) -> Vec<Vec<u8>> {
+    fn key_in(image: &binlog::RowImage<'_, '_>) -> Vec<Vec<u8>> {
         let bytes = |column| image.field(column).unwrap().bytes().unwrap().to_vec();
         let name = String::from_utf8(bytes(0)).unwrap();
         vec![bytes(2), vec![name.trim_end().parse().unwrap()]]
@@ -361,41 +380,41 @@ proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 2000, ..Default::default() })]
 
     #[test]
-    fn the_net_change_is_as_good_as_all_changes(
+    fn net_change_has_the_result_of_all_changes(
         (first, changes) in (changes(), changes()),
         rows_size_max in 1..100_usize,
     ) {
-        let sample = Sample::new("varchar:46 int int");
+        let sample = SampleTable::new("varchar:46 int int");
         let mut definition = definition("2 0");
         definition.auto_increment = Some(2);
-        let mut start = Model::default();
+        let mut start = NetModel::default();
         for change in &first {
             start.change(change);
         }
         // As if the existing rows had not been counted.
         start.highest = 0;
         // All changes one by one.
-        let mut net = Net::new(Flavour::MySql);
+        let mut net = NetChanges::new(Flavour::MySql);
         let (mut kept, mut now) = (start.clone(), start.clone());
-        net.map(&sample.map(), Some(&definition)).unwrap();
+        net.add_map(&sample.map(), Some(&definition)).unwrap();
         for change in &changes {
             if let Some((kind, rows)) = now.change(change) {
                 net.rows(&sample.rows(kind, &rows)).unwrap();
             }
             match change.ends {
-                End::GoesOn => continue,
-                End::Kept => { net.keep(); kept = now.clone() }
-                End::TakenBack => { net.undo(); now = kept.clone() }
+                TransactionEnd::GoesOn => continue,
+                TransactionEnd::Kept => { net.commit_transaction(); kept = now.clone() }
+                TransactionEnd::TakenBack => { net.undo(); now = kept.clone() }
             }
-            net.map(&sample.map(), Some(&definition)).unwrap();
+            net.add_map(&sample.map(), Some(&definition)).unwrap();
         }
-        net.keep();
+        net.commit_transaction();
         // The net change.
         let (bytes, counts) = write(&net, rows_size_max);
-        let mut tables = Tables::new();
+        let mut tables = TableRegistry::new();
         let (mut target, mut ends, mut rows_seen) = (start, 0, 0);
         each(&bytes, |event| match event {
-            Event::TableMap(map) => drop(tables.map(map).unwrap()),
+            Event::TableMap(map) => drop(tables.register(map).unwrap()),
             event => {
                 let rows = event.rows().unwrap();
                 let decoder = tables.decoder(rows).unwrap();
@@ -415,12 +434,12 @@ proptest! {
 
     #[test]
     fn any_bytes_are_folded_or_refused(bytes: Vec<u8>, kind in 0..3_u8) {
-        let (sample, definition) = (Sample::new("varchar:46 int decimal"), definition("0 2"));
+        let (sample, definition) = (SampleTable::new("varchar:46 int decimal"), definition("0 2"));
         let kind = [RowsKind::Write, RowsKind::Delete, RowsKind::Update][usize::from(kind)];
-        let mut net = Net::new(Flavour::MySql);
-        net.map(&sample.map(), Some(&definition)).unwrap();
+        let mut net = NetChanges::new(Flavour::MySql);
+        net.add_map(&sample.map(), Some(&definition)).unwrap();
         match net.rows(&sample.rows(kind, &bytes)) {
-            Ok(()) => net.keep(),
+            Ok(()) => net.commit_transaction(),
             Err(_) => net.undo(),
         }
         let (written, _) = write(&net, 10);

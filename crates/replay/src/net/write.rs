@@ -1,17 +1,17 @@
 //! The net change as events: for each table a statement of one table map and rows events.
 
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind};
-use binlog::{EncodeError, Event, Format, NextPosition, Origin};
+use binlog::{EncodeError, Event, EventFormat, EventOrigin, NextPosition};
 
-use super::{Folded, Net, Span};
+use super::{ArenaSpan, FoldedTable, NetChanges};
 
 /// Form of the events.
 #[derive(Clone, Debug)]
 pub struct NetForm {
     /// Time and server for the event headers.
-    pub origin: Origin,
+    pub origin: EventOrigin,
     /// Format to encode for.
-    pub format: Format,
+    pub format: EventFormat,
     /// Maximum bytes of the rows of an event; a single larger row makes a larger event.
     pub rows_size_max: usize,
 }
@@ -29,7 +29,7 @@ pub struct NetRows {
     pub counted: u64,
 }
 
-impl Net {
+impl NetChanges {
     /// Appends events with the net change of all transactions that were kept. Each changed table has a statement: a
     /// table map comes first, and the last rows event ends it.
     ///
@@ -39,7 +39,7 @@ impl Net {
     pub fn write(&self, form: &NetForm, out: &mut Vec<u8>) -> Result<NetRows, EncodeError> {
         let mut total = NetRows::default();
         for (table, table_id) in self.tables.iter().zip(1..) {
-            let mut statement = Statement::new(self, table, table_id, form, out);
+            let mut statement = NetStatementWriter::new(self, table, table_id, form, out);
             statement.write(&mut total)?;
         }
         Ok(total)
@@ -47,9 +47,9 @@ impl Net {
 }
 
 /// Statement with the rows of one table, while it is written.
-struct Statement<'n> {
-    net: &'n Net,
-    table: &'n Folded,
+struct NetStatementWriter<'n> {
+    net: &'n NetChanges,
+    table: &'n FoldedTable,
     table_id: u64,
     form: &'n NetForm,
     out: &'n mut Vec<u8>,
@@ -60,8 +60,14 @@ struct Statement<'n> {
     rows: Vec<u8>,
 }
 
-impl<'n> Statement<'n> {
-    fn new(net: &'n Net, table: &'n Folded, table_id: u64, form: &'n NetForm, out: &'n mut Vec<u8>) -> Self {
+impl<'n> NetStatementWriter<'n> {
+    fn new(
+        net: &'n NetChanges,
+        table: &'n FoldedTable,
+        table_id: u64,
+        form: &'n NetForm,
+        out: &'n mut Vec<u8>,
+    ) -> Self {
         let columns = vec![0xff; table.map.column_types.len().div_ceil(8)];
         Self { net, table, table_id, form, out, columns, kind: None, is_mapped: false, rows: Vec::new() }
     }
@@ -107,7 +113,7 @@ impl<'n> Statement<'n> {
         self.event(RowsFlags::STATEMENT_END)
     }
 
-    fn row(&mut self, kind: RowsKind, images: &[Span]) -> Result<(), EncodeError> {
+    fn row(&mut self, kind: RowsKind, images: &[ArenaSpan]) -> Result<(), EncodeError> {
         let size: usize = images.iter().map(|image| image.size as usize).sum();
         let is_full = self.rows.len() + size > self.form.rows_size_max && !self.rows.is_empty();
         if self.kind != Some(kind) || is_full {
@@ -152,6 +158,6 @@ impl<'n> Statement<'n> {
     }
 
     fn put(&mut self, event: &Event<'_>) -> Result<(), EncodeError> {
-        event.write(self.form.origin, NextPosition::Is(0), &self.form.format, self.out)
+        event.write(self.form.origin, NextPosition::Fixed(0), &self.form.format, self.out)
     }
 }

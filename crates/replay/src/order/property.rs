@@ -6,11 +6,11 @@ use proptest::prop_assert;
 use proptest::strategy::{Just, Strategy};
 use proptest::{prop_assert_eq, prop_oneof};
 
-use super::{CommitOrder, Gate, Turn, Verdict};
+use super::{CommitDecision, CommitGate, CommitOrder, RetryDecision};
 
 /// Activity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
+enum WorkerActivity {
     Applying,
     Waiting,
     Committing,
@@ -18,98 +18,106 @@ enum Doing {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Choice {
+struct RandomStep {
     who: u8,
-    luck: Luck,
+    luck: InjectedResult,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Luck {
+enum InjectedResult {
     Fine,
     Locked,
     Conflict,
     Hard,
 }
 
-fn choice() -> impl Strategy<Value = Choice> {
+fn choice() -> impl Strategy<Value = RandomStep> {
     let luck = prop_oneof![
-        20 => Just(Luck::Fine),
-        3 => Just(Luck::Locked),
-        3 => Just(Luck::Conflict),
-        1 => Just(Luck::Hard),
+        20 => Just(InjectedResult::Fine),
+        3 => Just(InjectedResult::Locked),
+        3 => Just(InjectedResult::Conflict),
+        1 => Just(InjectedResult::Hard),
     ];
-    (0..4_u8, luck).prop_map(|(who, luck)| Choice { who, luck })
+    (0..4_u8, luck).prop_map(|(who, luck)| RandomStep { who, luck })
 }
 
-struct Run {
-    gate: Gate,
-    workers: Vec<Option<(u64, Doing)>>,
+struct GateSimulation {
+    gate: CommitGate,
+    workers: Vec<Option<(u64, WorkerActivity)>>,
     next: u64,
     committed: Vec<u64>,
     /// Consecutive failures of the first open group.
     unlucky: u32,
 }
 
-impl Run {
+impl GateSimulation {
     /// Makes one worker do one step.
-    fn step(&mut self, Choice { who, luck }: Choice, end: u64) {
+    fn step(&mut self, RandomStep { who, luck }: RandomStep, end: u64) {
         let who = usize::from(who);
         let Some((number, doing)) = self.workers[who] else {
             if self.next < end && self.gate.failed().is_none() {
                 self.gate.begin(self.next);
-                self.workers[who] = Some((self.next, Doing::Applying));
+                self.workers[who] = Some((self.next, WorkerActivity::Applying));
                 self.next += 1;
             }
             return;
         };
         // Limited: after more failures the first open group would be given up.
-        let is_first = number == self.gate.first();
-        let luck = if is_first && luck == Luck::Locked && self.unlucky >= 10 { Luck::Fine } else { luck };
+        let is_first = number == self.gate.first_uncommitted();
+        let luck = if is_first && luck == InjectedResult::Locked && self.unlucky >= 10 {
+            InjectedResult::Fine
+        } else {
+            luck
+        };
         let doing = match (doing, luck) {
-            (Doing::Ended, _) => Doing::Ended,
-            (Doing::Applying | Doing::Committing, Luck::Locked) => self.fail(number, 1205),
-            (Doing::Applying | Doing::Committing, Luck::Hard) => self.fail(number, 1062),
-            (Doing::Applying, Luck::Conflict) => {
+            (WorkerActivity::Ended, _) => WorkerActivity::Ended,
+            (WorkerActivity::Applying | WorkerActivity::Committing, InjectedResult::Locked) => {
+                self.fail(number, 1205)
+            }
+            (WorkerActivity::Applying | WorkerActivity::Committing, InjectedResult::Hard) => {
+                self.fail(number, 1062)
+            }
+            (WorkerActivity::Applying, InjectedResult::Conflict) => {
                 for other in self.workers.iter().flatten() {
-                    self.gate.conflict(number, other.0.max(number));
+                    self.gate.resolve_conflict(number, other.0.max(number));
                 }
-                Doing::Applying
+                WorkerActivity::Applying
             }
-            (Doing::Applying, Luck::Fine) => {
-                self.gate.applied(number);
-                Doing::Waiting
+            (WorkerActivity::Applying, InjectedResult::Fine) => {
+                self.gate.mark_applied(number);
+                WorkerActivity::Waiting
             }
-            (Doing::Committing, _) => {
-                self.gate.committed(number);
+            (WorkerActivity::Committing, _) => {
+                self.gate.mark_committed(number);
                 self.committed.push(number);
                 self.unlucky = 0;
-                Doing::Ended
+                WorkerActivity::Ended
             }
-            (Doing::Waiting, _) => self.turn(number),
+            (WorkerActivity::Waiting, _) => self.turn(number),
         };
-        self.workers[who] = if doing == Doing::Ended { None } else { Some((number, doing)) };
+        self.workers[who] = if doing == WorkerActivity::Ended { None } else { Some((number, doing)) };
     }
 
-    fn fail(&mut self, number: u64, code: u16) -> Doing {
-        self.unlucky += u32::from(number == self.gate.first());
+    fn fail(&mut self, number: u64, code: u16) -> WorkerActivity {
+        self.unlucky += u32::from(number == self.gate.first_uncommitted());
         match self.gate.fail(number, code) {
-            Verdict::Retry { .. } => Doing::Waiting,
-            Verdict::Stop => Doing::Ended,
+            RetryDecision::Retry { .. } => WorkerActivity::Waiting,
+            RetryDecision::Stop => WorkerActivity::Ended,
         }
     }
 
-    fn turn(&mut self, number: u64) -> Doing {
-        match self.gate.turn(number) {
-            Turn::Wait => Doing::Waiting,
-            Turn::Commit => Doing::Committing,
-            Turn::Abandon => Doing::Ended,
-            Turn::RollBack => {
-                self.gate.rolled_back(number);
-                Doing::Waiting
+    fn turn(&mut self, number: u64) -> WorkerActivity {
+        match self.gate.decide(number) {
+            CommitDecision::Wait => WorkerActivity::Waiting,
+            CommitDecision::Commit => WorkerActivity::Committing,
+            CommitDecision::Abandon => WorkerActivity::Ended,
+            CommitDecision::RollBack => {
+                self.gate.mark_rolled_back(number);
+                WorkerActivity::Waiting
             }
-            Turn::Apply => {
+            CommitDecision::Apply => {
                 self.gate.begin(number);
-                Doing::Applying
+                WorkerActivity::Applying
             }
         }
     }
@@ -122,14 +130,14 @@ proptest! {
         choices in vec(choice(), 0..400),
         end in 1..20_u64,
     ) {
-        let (gate, workers) = (Gate::new(order), vec![None; 4]);
-        let mut run = Run { gate, workers, next: 0, committed: Vec::new(), unlucky: 0 };
+        let (gate, workers) = (CommitGate::new(order), vec![None; 4]);
+        let mut run = GateSimulation { gate, workers, next: 0, committed: Vec::new(), unlucky: 0 };
         for choice in choices {
             run.step(choice, end);
         }
         // From here on nothing fails, and all workers must finish.
         for turn in 0..400_u16 {
-            run.step(Choice { who: (turn % 4) as u8, luck: Luck::Fine }, end);
+            run.step(RandomStep { who: (turn % 4) as u8, luck: InjectedResult::Fine }, end);
         }
         prop_assert!(run.workers.iter().all(Option::is_none), "a worker waits forever");
         let failed = run.gate.failed();

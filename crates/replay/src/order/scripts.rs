@@ -8,12 +8,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{CommitOrder, Gate, Turn, Verdict};
+use super::{CommitDecision, CommitGate, CommitOrder, RetryDecision};
 
 #[test]
 fn scripts() {
     datadriven::walk("src/order/scripts", |file| {
-        let mut gate = Gate::new(CommitOrder::Any);
+        let mut gate = CommitGate::new(CommitOrder::Any);
         let mut open = BTreeSet::new();
         file.run(|case| match case.directive.as_str() {
             "gate" => {
@@ -24,7 +24,7 @@ fn scripts() {
                     "any" => CommitOrder::Any,
                     other => panic!("{other} is no order"),
                 };
-                gate = Gate::new(order);
+                gate = CommitGate::new(order);
                 open.clear();
                 String::new()
             }
@@ -34,7 +34,7 @@ fn scripts() {
     });
 }
 
-fn step(gate: &mut Gate, open: &mut BTreeSet<u64>, line: &str) -> String {
+fn step(gate: &mut CommitGate, open: &mut BTreeSet<u64>, line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let number = words.get(1).map_or(0, |word| word.parse().unwrap());
     let mut answer = String::new();
@@ -43,26 +43,26 @@ fn step(gate: &mut Gate, open: &mut BTreeSet<u64>, line: &str) -> String {
             gate.begin(number);
             open.insert(number);
         }
-        "applied" => gate.applied(number),
-        "placed" => gate.placed(number),
+        "applied" => gate.mark_applied(number),
+        "placed" => gate.mark_placed(number),
         "committed" => {
-            gate.committed(number);
+            gate.mark_committed(number);
             open.remove(&number);
         }
-        "rolled-back" => gate.rolled_back(number),
-        "conflict" => gate.conflict(number, words[2].parse().unwrap()),
+        "rolled-back" => gate.mark_rolled_back(number),
+        "conflict" => gate.resolve_conflict(number, words[2].parse().unwrap()),
         "fail" => {
             answer = match gate.fail(number, words[2].parse().unwrap()) {
-                Verdict::Retry { after } => format!(" retry after {after:?};"),
-                Verdict::Stop => " stop;".to_owned(),
+                RetryDecision::Retry { after } => format!(" retry after {after:?};"),
+                RetryDecision::Stop => " stop;".to_owned(),
             };
         }
         "turns" => {}
         other => panic!("{other} is no step"),
     }
     for number in open.iter() {
-        match gate.turn(*number) {
-            Turn::Wait => {}
+        match gate.decide(*number) {
+            CommitDecision::Wait => {}
             turn => write!(answer, " {number} {turn:?}").unwrap(),
         }
     }

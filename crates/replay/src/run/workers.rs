@@ -7,22 +7,22 @@ use std::thread;
 
 use logs::ThreadPanic;
 
-use crate::error::{Error, Failure};
-use crate::order::{CommitOrder, Gate, Turn, Verdict};
-use crate::progress::Progress;
-use crate::run::apply::{RowCounter, Tally, can_be_undone, name_failed_member, put};
-use crate::run::flow::{Flow, Message};
-use crate::run::form::Group;
-use crate::run::{Options, PAUSE, Watcher, now_us};
+use crate::apply_plan::TransactionShape;
+use crate::error::{ReplayError, TargetFailure};
+use crate::order::{CommitDecision, CommitGate, CommitOrder, RetryDecision};
+use crate::progress::ReplayProgress;
+use crate::run::group_applier::{ApplyTotals, RowCounter, apply_group, can_be_undone, name_failed_member};
+use crate::run::group_builder::CommitGroup;
+use crate::run::group_queue::{ApplierMessage, GroupQueue};
+use crate::run::{POLL_INTERVAL, ReplayMonitor, ReplayOptions, now_us};
 use crate::schedule::Schedule;
-use crate::target::{Session, Target};
-use crate::work::Shape;
+use crate::target::{ReplayTarget, TargetSession};
 
 /// State shared by the workers. With hundreds of commits per second, each condition variable wakes only the threads
 /// waiting for that condition.
-struct Shop<'f> {
-    flow: &'f Flow,
-    state: Mutex<State>,
+struct WorkerShared<'f> {
+    flow: &'f GroupQueue,
+    state: Mutex<WorkerState>,
     /// A group may be ready to start, or nothing more follows.
     offered: Condvar,
     /// For each worker: its group has a turn.
@@ -31,30 +31,30 @@ struct Shop<'f> {
     done: Condvar,
 }
 
-struct State {
+struct WorkerState {
     schedule: Schedule,
-    gate: Gate,
+    gate: CommitGate,
     /// For each worker: the number of the group whose turn it waits for.
     awaited: Vec<Option<u64>>,
     /// Groups offered and not committed, by number.
-    groups: HashMap<u64, Arc<Group>>,
+    groups: HashMap<u64, Arc<CommitGroup>>,
     /// A group for the first worker only: it may need state of that session, such as temporary tables.
     for_first: Option<u64>,
     /// All groups have been offered.
     is_over: bool,
     /// Nothing more may start or wait.
     is_stopped: bool,
-    failure: Option<Error>,
+    failure: Option<ReplayError>,
     /// Groups committed since the last report, with the time in microseconds since 1970.
-    done: Vec<(Arc<Group>, u64)>,
-    tally: Tally,
+    done: Vec<(Arc<CommitGroup>, u64)>,
+    tally: ApplyTotals,
     /// All committed transactions, if commits come in any order.
-    committed: Option<Progress>,
+    committed: Option<ReplayProgress>,
 }
 
 /// Condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
+enum WaitUntil {
     /// None: do not wait.
     Now,
     /// All groups are committed.
@@ -67,26 +67,26 @@ enum Until {
 ///
 /// The first failure in commit order.
 pub(super) fn run(
-    target: &dyn Target,
-    options: &Options,
-    base: &Progress,
-    groups: &Receiver<Message>,
-    flow: &Flow,
-    watcher: &mut Watcher<'_>,
-) -> Result<(), Error> {
+    target: &dyn ReplayTarget,
+    options: &ReplayOptions,
+    base: &ReplayProgress,
+    groups: &Receiver<ApplierMessage>,
+    flow: &GroupQueue,
+    watcher: &mut ReplayMonitor<'_>,
+) -> Result<(), ReplayError> {
     let mut sessions = Vec::new();
     for number in 0..options.workers.get() {
-        let mut session = target.session().map_err(|failure| failure.at("open a session"))?;
+        let mut session = target.session().map_err(|failure| failure.into_error("open a session"))?;
         if options.order == CommitOrder::Any && number > 0 {
             session
-                .keep_apart(number)
-                .map_err(|failure| failure.at("save progress separately in each session"))?;
+                .save_apart(number)
+                .map_err(|failure| failure.into_error("save progress separately in each session"))?;
         }
         sessions.push(session);
     }
-    let state = State {
+    let state = WorkerState {
         schedule: Schedule::new(sessions.len()),
-        gate: Gate::new(options.order),
+        gate: CommitGate::new(options.order),
         awaited: vec![None; sessions.len()],
         groups: HashMap::new(),
         for_first: None,
@@ -94,18 +94,19 @@ pub(super) fn run(
         is_stopped: false,
         failure: None,
         done: Vec::new(),
-        tally: Tally::default(),
-        committed: (options.order == CommitOrder::Any).then(|| Progress { commits: None, ..base.clone() }),
+        tally: ApplyTotals::default(),
+        committed: (options.order == CommitOrder::Any)
+            .then(|| ReplayProgress { commits: None, ..base.clone() }),
     };
     let turns = sessions.iter().map(|_| Condvar::new()).collect();
     let (offered, done) = (Condvar::new(), Condvar::new());
-    let shop = Shop { flow, state: Mutex::new(state), offered, turns, done };
+    let shop = WorkerShared { flow, state: Mutex::new(state), offered, turns, done };
     let result = thread::scope(|scope| {
         for (number, session) in sessions.into_iter().enumerate() {
             let shop = &shop;
             let counter = RowCounter::default();
             scope.spawn(move || {
-                let worker = Worker { shop, session, counter, index: number };
+                let worker = ApplyWorker { shop, session, counter, index: number };
                 if let Err(panic) = ThreadPanic::catch("applies transactions", || worker.run()) {
                     shop.fail(panic.into());
                 }
@@ -120,46 +121,50 @@ pub(super) fn run(
         result
     });
     // Reports groups that were being committed when the last worker was stopped.
-    let rest = shop.take_done(watcher, Until::Now);
+    let rest = shop.report_done(watcher, WaitUntil::Now);
     result.and(rest)
 }
 
-fn feed(shop: &Shop<'_>, groups: &Receiver<Message>, watcher: &mut Watcher<'_>) -> Result<(), Error> {
+fn feed(
+    shop: &WorkerShared<'_>,
+    groups: &Receiver<ApplierMessage>,
+    watcher: &mut ReplayMonitor<'_>,
+) -> Result<(), ReplayError> {
     let mut ended = None;
     while ended.is_none() {
-        let message = match groups.recv_timeout(PAUSE) {
+        let message = match groups.recv_timeout(POLL_INTERVAL) {
             Ok(message) => message,
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                shop.take_done(watcher, Until::Now)?;
-                watcher.look()?;
+                shop.report_done(watcher, WaitUntil::Now)?;
+                watcher.report_status()?;
                 continue;
             }
         };
         match message {
-            Message::Group(group) => shop.offer(*group),
-            Message::Read(so_far) => watcher.read(so_far),
-            Message::Over { undecided } => {
-                watcher.over(undecided);
+            ApplierMessage::Group(group) => shop.offer(*group),
+            ApplierMessage::Read(so_far) => watcher.add_read(so_far),
+            ApplierMessage::Over { undecided } => {
+                watcher.set_undecided(undecided);
                 ended = Some(Ok(()));
             }
-            Message::Failed(error) => ended = Some(Err(error)),
+            ApplierMessage::Failed(error) => ended = Some(Err(error)),
         }
-        shop.take_done(watcher, Until::Now)?;
-        watcher.look()?;
+        shop.report_done(watcher, WaitUntil::Now)?;
+        watcher.report_status()?;
     }
     // Groups that were offered are completed, whatever follows them.
-    shop.take_done(watcher, Until::Idle)?;
+    shop.report_done(watcher, WaitUntil::Idle)?;
     ended.unwrap_or(Ok(()))
 }
 
-impl Shop<'_> {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl WorkerShared<'_> {
+    fn state(&self) -> MutexGuard<'_, WorkerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stops all workers: nothing more is started or waited for.
-    fn fail(&self, error: Error) {
+    fn fail(&self, error: ReplayError) {
         let mut state = self.state();
         state.failure.get_or_insert(error);
         state.is_stopped = true;
@@ -174,18 +179,18 @@ impl Shop<'_> {
     }
 
     /// Wakes the workers whose groups have a turn now.
-    fn wake_turns(&self, state: &State) {
+    fn wake_turns(&self, state: &WorkerState) {
         for (number, bell) in state.awaited.iter().zip(&self.turns) {
-            if number.is_some_and(|number| state.gate.outlook(number) != Turn::Wait) {
+            if number.is_some_and(|number| state.gate.peek(number) != CommitDecision::Wait) {
                 bell.notify_one();
             }
         }
     }
 
-    fn offer(&self, group: Group) {
+    fn offer(&self, group: CommitGroup) {
         let mut state = self.state();
         while !state.schedule.has_room() && state.failure.is_none() {
-            state = wait(&self.done, state);
+            state = wait_on(&self.done, state);
         }
         if state.failure.is_none() {
             let number = state.schedule.offer(group.claim.clone());
@@ -197,76 +202,76 @@ impl Shop<'_> {
 
     /// Returns the progress to save with a group. If commits come in any order, it has everything known to be
     /// committed.
-    fn progress(&self, group: &Group) -> Progress {
+    fn progress(&self, group: &CommitGroup) -> ReplayProgress {
         match &self.state().committed {
             None => group.progress.clone(),
             Some(committed) => {
                 let mut progress = committed.clone();
-                progress.count(&group.gtids);
+                progress.add_gtids(&group.gtids);
                 progress
             }
         }
     }
 
     /// Reports finished groups to the monitor.
-    fn take_done(&self, watcher: &mut Watcher<'_>, until: Until) -> Result<(), Error> {
+    fn report_done(&self, watcher: &mut ReplayMonitor<'_>, until: WaitUntil) -> Result<(), ReplayError> {
         loop {
             let mut state = self.state();
             let done = std::mem::take(&mut state.done);
-            let (failure, is_idle) = (state.failure.take(), state.schedule.open() == 0);
+            let (failure, is_idle) = (state.failure.take(), state.schedule.open_count() == 0);
             let tally = state.tally;
-            watcher.busy = state.schedule.running() as u64;
+            watcher.busy = state.schedule.running_count() as u64;
             if let Some(committed) = &state.committed
                 && !done.is_empty()
             {
-                watcher.saved(committed.clone());
+                watcher.set_saved(committed.clone());
             }
             drop(state);
             for (group, at_us) in &done {
-                watcher.done(group, *at_us, tally)?;
+                watcher.add_applied(group, *at_us, tally)?;
             }
             if let Some(failure) = failure {
                 return Err(failure);
             }
-            if until == Until::Now || is_idle {
+            if until == WaitUntil::Now || is_idle {
                 return Ok(());
             }
-            watcher.look()?;
+            watcher.report_status()?;
             let state = self.state();
-            if state.done.is_empty() && state.failure.is_none() && state.schedule.open() > 0 {
-                drop(self.done.wait_timeout(state, PAUSE));
+            if state.done.is_empty() && state.failure.is_none() && state.schedule.open_count() > 0 {
+                drop(self.done.wait_timeout(state, POLL_INTERVAL));
             }
         }
     }
 }
 
-fn wait<'s>(bell: &Condvar, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+fn wait_on<'s>(bell: &Condvar, state: MutexGuard<'s, WorkerState>) -> MutexGuard<'s, WorkerState> {
     bell.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Worker<'s, 'f> {
-    shop: &'s Shop<'f>,
-    session: Box<dyn Session>,
+struct ApplyWorker<'s, 'f> {
+    shop: &'s WorkerShared<'f>,
+    session: Box<dyn TargetSession>,
     counter: RowCounter,
     index: usize,
 }
 
-impl Worker<'_, '_> {
+impl ApplyWorker<'_, '_> {
     fn run(mut self) {
-        while let Some((number, group)) = self.next() {
-            if self.finish(number, &group).is_none() {
+        while let Some((number, group)) = self.next_group() {
+            if self.commit_group(number, &group).is_none() {
                 return;
             }
         }
     }
 
     /// Returns the next group; `None` if no more follows.
-    fn next(&self) -> Option<(u64, Arc<Group>)> {
+    fn next_group(&self) -> Option<(u64, Arc<CommitGroup>)> {
         let mut state = self.shop.state();
         loop {
             if state.is_stopped
                 || state.gate.failed().is_some()
-                || state.is_over && state.schedule.open() == 0
+                || state.is_over && state.schedule.open_count() == 0
             {
                 return None;
             }
@@ -274,13 +279,13 @@ impl Worker<'_, '_> {
             let mine = if is_first { state.for_first.take() } else { None };
             if let Some(number) = mine.or_else(|| state.schedule.start()) {
                 let group = Arc::clone(state.groups.get(&number)?);
-                if is_first || group.work.shape == Shape::Rows {
+                if is_first || group.work.shape == TransactionShape::Rows {
                     state.gate.begin(number);
-                    state.tally.at_once = state.tally.at_once.max(state.schedule.running() as u64);
+                    state.tally.at_once = state.tally.at_once.max(state.schedule.running_count() as u64);
                     if state.schedule.can_start() {
                         self.shop.offered.notify_one();
                     }
-                    self.shop.flow.started();
+                    self.shop.flow.mark_started();
                     return Some((number, group));
                 }
                 state.for_first = Some(number);
@@ -288,22 +293,24 @@ impl Worker<'_, '_> {
                 self.shop.offered.notify_all();
                 continue;
             }
-            state = wait(&self.shop.offered, state);
+            state = wait_on(&self.shop.offered, state);
         }
     }
 
     /// Applies and commits a group that has begun at the gate; `None` if the replay stops.
-    fn finish(&mut self, number: u64, group: &Group) -> Option<()> {
+    fn commit_group(&mut self, number: u64, group: &CommitGroup) -> Option<()> {
         loop {
-            let applied = put(&mut *self.session, group, &mut self.counter);
-            if self.step(number, group, applied, |gate| gate.applied(number))? == Next::Again {
+            let applied = apply_group(&mut *self.session, group, &mut self.counter);
+            if self.step(number, group, applied, |gate| gate.mark_applied(number))? == StepOutcome::Again {
                 continue;
             }
-            match self.turn(number) {
-                Turn::Commit => {}
-                Turn::RollBack => {
+            match self.wait_for_decision(number) {
+                CommitDecision::Commit => {}
+                CommitDecision::RollBack => {
                     let result = self.session.rollback();
-                    if self.step(number, group, result, |gate| gate.rolled_back(number))? == Next::On {
+                    if self.step(number, group, result, |gate| gate.mark_rolled_back(number))?
+                        == StepOutcome::On
+                    {
                         self.begin_again(number)?;
                     }
                     continue;
@@ -316,25 +323,25 @@ impl Worker<'_, '_> {
             let shop = self.shop;
             let mut placed = || {
                 let mut state = shop.state();
-                state.gate.placed(number);
+                state.gate.mark_placed(number);
                 shop.wake_turns(&state);
             };
             let committed = self.session.commit(&shop.progress(group), &mut placed);
-            if self.step(number, group, committed, |gate| gate.committed(number))? == Next::On {
+            if self.step(number, group, committed, |gate| gate.mark_committed(number))? == StepOutcome::On {
                 break;
             }
         }
         let at_us = now_us();
         let mut state = self.shop.state();
         state.tally.rows += self.counter.rows;
-        state.schedule.committed(number);
+        state.schedule.mark_committed(number);
         if let Some(committed) = &mut state.committed {
-            committed.count(&group.gtids);
+            committed.add_gtids(&group.gtids);
         }
         let done = state.groups.remove(&number);
         state.done.extend(done.map(|group| (group, at_us)));
         drop(state);
-        self.shop.flow.applied(group);
+        self.shop.flow.mark_applied(group);
         self.shop.done.notify_one();
         Some(())
     }
@@ -343,16 +350,16 @@ impl Worker<'_, '_> {
     fn step(
         &mut self,
         number: u64,
-        group: &Group,
-        result: Result<(), Failure>,
-        tell: impl FnOnce(&mut Gate),
-    ) -> Option<Next> {
+        group: &CommitGroup,
+        result: Result<(), TargetFailure>,
+        tell: impl FnOnce(&mut CommitGate),
+    ) -> Option<StepOutcome> {
         let failure = match result {
             Ok(()) => {
                 let mut state = self.shop.state();
                 tell(&mut state.gate);
                 self.shop.wake_turns(&state);
-                return Some(Next::On);
+                return Some(StepOutcome::On);
             }
             Err(failure) => failure,
         };
@@ -365,7 +372,7 @@ impl Worker<'_, '_> {
         self.shop.wake_all();
         let is_lost = self.session.rollback().is_err();
         let after = match verdict {
-            Verdict::Retry { after } if !is_lost => after,
+            RetryDecision::Retry { after } if !is_lost => after,
             _ => {
                 let error = name_failed_member(&mut *self.session, group, failure);
                 self.shop.state().failure.get_or_insert(error);
@@ -375,7 +382,7 @@ impl Worker<'_, '_> {
         };
         thread::sleep(after);
         self.begin_again(number)?;
-        Some(Next::Again)
+        Some(StepOutcome::Again)
     }
 
     /// Waits until the group may be applied again; `None` if the replay stops.
@@ -383,8 +390,8 @@ impl Worker<'_, '_> {
         if self.shop.state().is_stopped {
             return None;
         }
-        match self.turn(number) {
-            Turn::Apply => {
+        match self.wait_for_decision(number) {
+            CommitDecision::Apply => {
                 self.shop.state().gate.begin(number);
                 Some(())
             }
@@ -393,16 +400,16 @@ impl Worker<'_, '_> {
     }
 
     /// Waits for the next turn of a group.
-    fn turn(&self, number: u64) -> Turn {
+    fn wait_for_decision(&self, number: u64) -> CommitDecision {
         let mut state = self.shop.state();
         loop {
-            let turn = match state.gate.turn(number) {
-                Turn::Wait if !state.is_stopped => {
+            let turn = match state.gate.decide(number) {
+                CommitDecision::Wait if !state.is_stopped => {
                     state.awaited[self.index] = Some(number);
-                    state = wait(&self.shop.turns[self.index], state);
+                    state = wait_on(&self.shop.turns[self.index], state);
                     continue;
                 }
-                Turn::Wait => Turn::Abandon,
+                CommitDecision::Wait => CommitDecision::Abandon,
                 turn => turn,
             };
             state.awaited[self.index] = None;
@@ -413,7 +420,7 @@ impl Worker<'_, '_> {
 
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum StepOutcome {
     On,
     /// It failed, was rolled back, and has begun again.
     Again,

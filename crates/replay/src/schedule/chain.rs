@@ -4,23 +4,23 @@ use std::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
 
-use super::{Claim, Unhashed, Wait};
+use super::{IdentityHasher, ScheduleClaim, WaitRule};
 
 /// Finds the longest chain of groups that wait for each other, as if a schedule had room for all of them. The number of
 /// groups divided by its length is the average parallelism.
 #[derive(Clone, Debug, Default)]
-pub struct Chain {
+pub struct DependencyChain {
     /// For each group: the number of its first transaction, and the longest chain up to it, including those of other
     /// groups.
     works: Vec<(u64, u64)>,
     /// Every later group comes after a chain of this length.
     floor: u64,
-    holders: HashMap<u64, Holder, BuildHasherDefault<Unhashed>>,
+    holders: HashMap<u64, ChainHolder, BuildHasherDefault<IdentityHasher>>,
 }
 
 /// Longest chains that end at a key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Holder {
+struct ChainHolder {
     exclusive: u64,
     /// Longest chain up to the last group that shares the key, including those of other groups: the groups that share
     /// it are not tracked one by one.
@@ -31,17 +31,17 @@ struct Holder {
 /// Bounds memory, and can only make chains longer.
 const KEYS_MAX: usize = 1 << 22;
 
-impl Chain {
+impl DependencyChain {
     /// Takes the next group. Claims come in the order of their transactions.
-    pub fn add(&mut self, claim: &Claim) {
+    pub fn add(&mut self, claim: &ScheduleClaim) {
         let longest = self.longest();
         if self.holders.len() > KEYS_MAX {
             self.holders.clear();
             self.floor = longest;
         }
         let waits_for = match claim.wait {
-            Wait::ForAll => longest,
-            Wait::Below(unit) => self.up_to(unit),
+            WaitRule::ForAll => longest,
+            WaitRule::Below(unit) => self.longest_before(unit),
         };
         let mut behind = waits_for.max(self.floor);
         for key in &claim.keys.exclusive {
@@ -57,9 +57,9 @@ impl Chain {
             holder.shared = longest.max(length);
         }
         for key in &claim.keys.exclusive {
-            self.holders.insert(*key, Holder { exclusive: length, shared: 0 });
+            self.holders.insert(*key, ChainHolder { exclusive: length, shared: 0 });
         }
-        if claim.wait == Wait::ForAll {
+        if claim.wait == WaitRule::ForAll {
             self.floor = length;
         }
         self.works.push((claim.units.start, longest.max(length)));
@@ -76,7 +76,7 @@ impl Chain {
     }
 
     /// Returns the longest chain of the groups that start before a transaction.
-    fn up_to(&self, unit: u64) -> u64 {
+    fn longest_before(&self, unit: u64) -> u64 {
         let count = self.works.partition_point(|(start, _)| *start < unit);
         count.checked_sub(1).map_or(0, |last| self.works[last].1)
     }
@@ -87,19 +87,22 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
-    use super::Chain;
-    use crate::schedule::{Claim, Claims, Company, Footprint, KeySet, Keys, Mode, Schedule};
+    use super::DependencyChain;
+    use crate::schedule::{
+        ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode, Schedule, ScheduleClaim,
+        TransactionFootprint,
+    };
 
     /// Returns the number of steps with unlimited workers; in each step all groups that can start run.
-    fn steps(claims: Vec<Claim>) -> u64 {
+    fn steps(claims: Vec<ScheduleClaim>) -> u64 {
         let mut schedule = Schedule::new(usize::MAX);
         for claim in claims {
             schedule.offer(claim);
         }
         let mut steps = 0;
-        while schedule.open() > 0 {
+        while schedule.open_count() > 0 {
             let started: Vec<u64> = std::iter::from_fn(|| schedule.start()).collect();
-            started.into_iter().for_each(|number| schedule.committed(number));
+            started.into_iter().for_each(|number| schedule.mark_committed(number));
             steps += 1;
         }
         steps
@@ -109,12 +112,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
         #[test]
         fn a_chain_is_as_long_as_a_schedule_takes(works in vec((vec(0..6_u64, 0..3), vec(0..6_u64, 0..2), 0..20_u8, any::<bool>()), 0..40)) {
-            let mut claims = Claims::new(Mode::Writeset);
-            let (mut chain, mut all) = (Chain::default(), Vec::<Claim>::new());
+            let mut claims = ClaimBuilder::new(ParallelMode::Writeset);
+            let (mut chain, mut all) = (DependencyChain::default(), Vec::<ScheduleClaim>::new());
             for (number, (exclusive, shared, alone, joins)) in (0..).zip(works) {
-                let company = if alone == 0 { Company::Alone } else { Company::Allowed };
-                let keys = Keys::Known(KeySet { exclusive, shared });
-                let claim = claims.claim(number, &Footprint { company, keys, ..Footprint::default() }).unwrap();
+                let exclusivity = if alone == 0 { Exclusivity::Exclusive } else { Exclusivity::Shared };
+                let keys = ChangedKeys::Known(KeySet { exclusive, shared });
+                let claim = claims.claim(number, &TransactionFootprint { exclusivity, keys, ..TransactionFootprint::default() }).unwrap();
                 match all.last_mut() {
                     Some(last) if joins => last.join(claim),
                     _ => all.push(claim),

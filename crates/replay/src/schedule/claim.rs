@@ -5,12 +5,12 @@ use std::ops::Range;
 use binlog::events::LogicalClock;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::Wait;
+use super::WaitRule;
 use super::clock::{ClockError, ClockReader};
 
 /// Rule for transactions that may run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum ParallelMode {
     /// None.
     None,
     /// Transactions that change different databases.
@@ -26,35 +26,35 @@ pub enum Mode {
 
 /// Properties of a transaction that a schedule may use. Each mode uses its own field only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Footprint {
+pub struct TransactionFootprint {
     /// Exclusivity in any mode.
-    pub company: Company,
+    pub exclusivity: Exclusivity,
     /// Number of the source's log that it is in: the clock starts again in each.
     pub log: u64,
-    /// For [`Mode::LogicalClock`]; `None` if the source did not log it.
+    /// For [`ParallelMode::LogicalClock`]; `None` if the source did not log it.
     pub clock: Option<LogicalClock>,
-    /// For [`Mode::Database`].
-    pub databases: Databases,
-    /// For [`Mode::Writeset`] and [`Mode::WritesetSession`].
-    pub keys: Keys,
-    /// For [`Mode::WritesetSession`]: its thread on the source; `None` if unknown.
+    /// For [`ParallelMode::Database`].
+    pub databases: ChangedDatabases,
+    /// For [`ParallelMode::Writeset`] and [`ParallelMode::WritesetSession`].
+    pub keys: ChangedKeys,
+    /// For [`ParallelMode::WritesetSession`]: its thread on the source; `None` if unknown.
     pub session: Option<u64>,
 }
 
 /// Permission for other transactions to run at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Company {
+pub enum Exclusivity {
     /// As the mode allows.
     #[default]
-    Allowed,
+    Shared,
     /// No others: it waits for all before it, and all after it wait for it.
-    Alone,
+    Exclusive,
 }
 
 /// Databases that a transaction changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Databases {
-    /// Any database: a statement that names more than [`Databases::MAX`] or whose log does not list them (code 254), a
+pub enum ChangedDatabases {
+    /// Any database: a statement that names more than [`ChangedDatabases::MAX`] or whose log does not list them (code 254), a
     /// table with a foreign key into another database, the end of an XA transaction.
     #[default]
     Unknown,
@@ -62,14 +62,14 @@ pub enum Databases {
     Known(Vec<Box<[u8]>>),
 }
 
-impl Databases {
+impl ChangedDatabases {
     /// Maximum number of databases that a statement's log lists.
     pub const MAX: usize = 16;
 }
 
 /// Keys that a transaction changes, as hashes: different keys may have the same hash, never the converse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Keys {
+pub enum ChangedKeys {
     /// Any keys.
     #[default]
     Unknown,
@@ -91,23 +91,23 @@ pub const CLAIM_KEYS_MAX: usize = 1 << 18;
 
 /// Dependencies of one or several consecutive transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ScheduleClaim {
     /// Numbers of the transactions.
     pub(super) units: Range<u64>,
-    pub(super) wait: Wait,
+    pub(super) wait: WaitRule,
     pub(super) keys: KeySet,
 }
 
 /// Turns footprints into claims, one transaction after the other.
 #[derive(Clone, Debug)]
-pub struct Claims {
-    mode: Mode,
+pub struct ClaimBuilder {
+    mode: ParallelMode,
     clock: ClockReader,
 }
 
-impl Claims {
+impl ClaimBuilder {
     /// Creates a converter that has seen no transaction.
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: ParallelMode) -> Self {
         Self { mode, clock: ClockReader::default() }
     }
 
@@ -117,34 +117,41 @@ impl Claims {
     /// # Errors
     ///
     /// When the mode uses the logical clock, and the clock is inconsistent.
-    pub fn claim(&mut self, number: u64, footprint: &Footprint) -> Result<Claim, ClockError> {
-        let mut claim = Claim { units: number..number + 1, wait: Wait::Below(0), keys: KeySet::default() };
+    pub fn claim(
+        &mut self,
+        number: u64,
+        footprint: &TransactionFootprint,
+    ) -> Result<ScheduleClaim, ClockError> {
+        let mut claim =
+            ScheduleClaim { units: number..number + 1, wait: WaitRule::Below(0), keys: KeySet::default() };
         match (self.mode, footprint.session) {
-            (Mode::None, _) | (Mode::WritesetSession, None) => claim.wait = Wait::ForAll,
-            (Mode::LogicalClock, _) => {
+            (ParallelMode::None, _) | (ParallelMode::WritesetSession, None) => claim.wait = WaitRule::ForAll,
+            (ParallelMode::LogicalClock, _) => {
                 claim.wait = self.clock.read(number, footprint.log, footprint.clock)?;
             }
-            (Mode::WritesetSession, Some(session)) => claim.keys.exclusive.push(session_key(session)),
-            (Mode::Database | Mode::Writeset, _) => {}
+            (ParallelMode::WritesetSession, Some(session)) => claim.keys.exclusive.push(session_key(session)),
+            (ParallelMode::Database | ParallelMode::Writeset, _) => {}
         }
-        if footprint.company == Company::Alone {
-            claim.wait = Wait::ForAll;
+        if footprint.exclusivity == Exclusivity::Exclusive {
+            claim.wait = WaitRule::ForAll;
         }
         self.add(&mut claim, footprint.databases.clone(), footprint.keys.clone());
         Ok(claim)
     }
 
     /// Adds the changes of a claim's transactions. After joining, one call with the changes of all is enough.
-    pub fn add(&self, claim: &mut Claim, databases: Databases, keys: Keys) {
+    pub fn add(&self, claim: &mut ScheduleClaim, databases: ChangedDatabases, keys: ChangedKeys) {
         let keys = match self.mode {
-            Mode::None | Mode::LogicalClock => return claim.bound(),
-            Mode::Database => match databases {
-                Databases::Known(names) if names.len() <= Databases::MAX => Some(database_keys(&names)),
+            ParallelMode::None | ParallelMode::LogicalClock => return claim.enforce_limit(),
+            ParallelMode::Database => match databases {
+                ChangedDatabases::Known(names) if names.len() <= ChangedDatabases::MAX => {
+                    Some(database_keys(&names))
+                }
                 _ => None,
             },
-            Mode::Writeset | Mode::WritesetSession => match keys {
-                Keys::Known(keys) => Some(keys),
-                Keys::Unknown => None,
+            ParallelMode::Writeset | ParallelMode::WritesetSession => match keys {
+                ChangedKeys::Known(keys) => Some(keys),
+                ChangedKeys::Unknown => None,
             },
         };
         match keys {
@@ -152,13 +159,13 @@ impl Claims {
                 claim.keys.exclusive.append(&mut keys.exclusive);
                 claim.keys.shared.append(&mut keys.shared);
             }
-            None => claim.wait = Wait::ForAll,
+            None => claim.wait = WaitRule::ForAll,
         }
-        claim.bound();
+        claim.enforce_limit();
     }
 }
 
-impl Claim {
+impl ScheduleClaim {
     /// Returns the numbers of the claim's transactions.
     pub fn units(&self) -> Range<u64> {
         self.units.clone()
@@ -166,7 +173,7 @@ impl Claim {
 
     /// Returns whether it must run alone.
     pub fn is_alone(&self) -> bool {
-        self.wait == Wait::ForAll
+        self.wait == WaitRule::ForAll
     }
 
     /// Joins the claim of the next transactions: both are then applied as one.
@@ -179,23 +186,25 @@ impl Claim {
         self.units.end = next.units.end;
         self.wait = match (self.wait, next.wait) {
             // A dependency within the group is met: its transactions run in order.
-            (Wait::Below(ours), Wait::Below(theirs)) => Wait::Below(ours.max(theirs.min(self.units.start))),
-            _ => Wait::ForAll,
+            (WaitRule::Below(ours), WaitRule::Below(theirs)) => {
+                WaitRule::Below(ours.max(theirs.min(self.units.start)))
+            }
+            _ => WaitRule::ForAll,
         };
         self.keys.exclusive.extend(next.keys.exclusive);
         self.keys.shared.extend(next.keys.shared);
-        self.bound();
+        self.enforce_limit();
     }
 
-    fn bound(&mut self) {
+    fn enforce_limit(&mut self) {
         if self.keys.len() > CLAIM_KEYS_MAX {
-            self.keys.thin();
+            self.keys.dedup();
             // With less slack, later additions would deduplicate again and again.
             if self.keys.len() > CLAIM_KEYS_MAX / 2 {
-                self.wait = Wait::ForAll;
+                self.wait = WaitRule::ForAll;
             }
         }
-        if self.wait == Wait::ForAll {
+        if self.wait == WaitRule::ForAll {
             self.keys = KeySet::default(); // It runs alone anyway.
         }
     }
@@ -208,7 +217,7 @@ impl KeySet {
     }
 
     /// Removes duplicates.
-    fn thin(&mut self) {
+    fn dedup(&mut self) {
         for keys in [&mut self.exclusive, &mut self.shared] {
             keys.sort_unstable();
             keys.dedup();

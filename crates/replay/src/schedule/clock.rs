@@ -5,14 +5,14 @@
 
 use binlog::events::LogicalClock;
 
-use super::Wait;
+use super::WaitRule;
 
 /// Reads the logical clocks of one source's transactions, in order.
 ///
 /// Identifies transactions by their numbers here, not by the clock, which starts again in each log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClockReader {
-    last: Option<Last>,
+    last: Option<PreviousClock>,
     /// The last transaction that waited for all before it. The server counts from there: a dependency on an earlier one
     /// becomes a dependency on this one.
     group_start: u64,
@@ -20,7 +20,7 @@ pub(super) struct ClockReader {
 
 /// The previous transaction.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct PreviousClock {
     log: u64,
     /// 0: no clock.
     sequence_number: i64,
@@ -67,7 +67,7 @@ impl ClockReader {
         number: u64,
         log: u64,
         clock: Option<LogicalClock>,
-    ) -> Result<Wait, ClockError> {
+    ) -> Result<WaitRule, ClockError> {
         let unknown = LogicalClock { last_committed: 0, sequence_number: 0 };
         let LogicalClock { last_committed, sequence_number } = clock.unwrap_or(unknown);
         if last_committed < 0 || sequence_number < 0 {
@@ -82,7 +82,7 @@ impl ClockReader {
                 return Err(ClockError::NotAfter { sequence_number, previous });
             }
         }
-        self.last = Some(Last { log, sequence_number });
+        self.last = Some(PreviousClock { log, sequence_number });
         let starts_group = match last {
             // The first of all or of a log, or after one without a clock.
             None | Some(0) => true,
@@ -91,10 +91,10 @@ impl ClockReader {
         };
         if starts_group {
             self.group_start = number;
-            return Ok(Wait::ForAll);
+            return Ok(WaitRule::ForAll);
         }
         // Within a group the clock and our numbers advance alike.
         let distance = (sequence_number - last_committed).unsigned_abs();
-        Ok(Wait::Below(number.saturating_sub(distance).max(self.group_start) + 1))
+        Ok(WaitRule::Below(number.saturating_sub(distance).max(self.group_start) + 1))
     }
 }

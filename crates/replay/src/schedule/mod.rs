@@ -1,6 +1,6 @@
 //! The schedule: decides which commit groups may run at the same time.
 //!
-//! Transactions arrive in source order as [`Footprint`]s. A [`Mode`] turns each into a [`Claim`]. Claims of
+//! Transactions arrive in source order as [`TransactionFootprint`]s. A [`ParallelMode`] turns each into a [`ScheduleClaim`]. Claims of
 //! transactions that are committed as one are joined. The [`Schedule`] takes claims and says which may start.
 //!
 //! | mode | waits for |
@@ -32,13 +32,16 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-pub use self::chain::Chain;
-pub use self::claim::{CLAIM_KEYS_MAX, Claim, Claims, Company, Databases, Footprint, KeySet, Keys, Mode};
+pub use self::chain::DependencyChain;
+pub use self::claim::{
+    CLAIM_KEYS_MAX, ChangedDatabases, ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode,
+    ScheduleClaim, TransactionFootprint,
+};
 pub use self::clock::ClockError;
 
 /// Transactions to wait for, besides those with the same keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+enum WaitRule {
     /// All before it; and all after it wait for it.
     ForAll,
     /// All with lower numbers than this.
@@ -66,7 +69,7 @@ enum Wait {
 pub struct Schedule {
     workers: usize,
     /// Items from the first that is not committed on.
-    items: VecDeque<Item>,
+    items: VecDeque<ScheduleItem>,
     /// Number of the first item.
     first: u64,
     /// All later groups wait for all with numbers below this.
@@ -77,13 +80,13 @@ pub struct Schedule {
     ready: BinaryHeap<Reverse<u64>>,
     /// Groups that wait for all below a number, as (that number, own number).
     waiting: BinaryHeap<Reverse<(u64, u64)>>,
-    holders: HashMap<u64, Holder, BuildHasherDefault<Unhashed>>,
+    holders: HashMap<u64, KeyHolder, BuildHasherDefault<IdentityHasher>>,
     keys: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Item {
-    phase: Phase,
+struct ScheduleItem {
+    phase: ItemPhase,
     /// Numbers of its transactions.
     units: Range<u64>,
     /// Number of dependencies that are not committed.
@@ -94,7 +97,7 @@ struct Item {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ItemPhase {
     Waiting,
     Started,
     Committed,
@@ -102,7 +105,7 @@ enum Phase {
 
 /// Groups that have a key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Holder {
+struct KeyHolder {
     /// The last that has it exclusively.
     exclusive: Option<u64>,
     /// The last that has shared it since then.
@@ -142,12 +145,12 @@ impl Schedule {
     }
 
     /// Returns the number of groups offered and not committed.
-    pub fn open(&self) -> usize {
+    pub fn open_count(&self) -> usize {
         self.items.len()
     }
 
     /// Returns the number of groups started and not committed.
-    pub fn running(&self) -> usize {
+    pub fn running_count(&self) -> usize {
         self.running
     }
 
@@ -156,18 +159,18 @@ impl Schedule {
     /// # Panics
     ///
     /// When [`Schedule::has_room`] is false, or the claim's transactions do not follow those offered before.
-    pub fn offer(&mut self, claim: Claim) -> u64 {
+    pub fn offer(&mut self, claim: ScheduleClaim) -> u64 {
         assert!(self.has_room(), "ours: callers check has_room first");
-        let Claim { units, wait, keys } = claim;
+        let ScheduleClaim { units, wait, keys } = claim;
         let last_end = self.items.back().map_or(0, |item| item.units.end);
         assert!(last_end <= units.start, "ours: work is offered in order");
         let number = self.end();
         let below = match wait {
-            Wait::ForAll => number,
-            Wait::Below(below) => self.first_from(below),
+            WaitRule::ForAll => number,
+            WaitRule::Below(below) => self.first_from(below),
         };
         let mut below = below.max(self.floor);
-        if wait == Wait::ForAll {
+        if wait == WaitRule::ForAll {
             self.floor = number + 1;
         }
         let mut blockers = 0;
@@ -193,7 +196,13 @@ impl Schedule {
             self.ready.push(Reverse(number));
         }
         self.keys += keys.len();
-        self.items.push_back(Item { phase: Phase::Waiting, units, blockers, dependents: Vec::new(), keys });
+        self.items.push_back(ScheduleItem {
+            phase: ItemPhase::Waiting,
+            units,
+            blockers,
+            dependents: Vec::new(),
+            keys,
+        });
         number
     }
 
@@ -216,7 +225,7 @@ impl Schedule {
             return None;
         }
         let Reverse(number) = self.ready.pop()?;
-        self.item(number).phase = Phase::Started;
+        self.item(number).phase = ItemPhase::Started;
         self.running += 1;
         Some(number)
     }
@@ -231,25 +240,25 @@ impl Schedule {
     /// # Panics
     ///
     /// When it has not started, or was committed before.
-    pub fn committed(&mut self, number: u64) {
+    pub fn mark_committed(&mut self, number: u64) {
         let item = self.item(number);
-        assert_eq!(item.phase, Phase::Started, "ours: what commits has started");
-        item.phase = Phase::Committed;
+        assert_eq!(item.phase, ItemPhase::Started, "ours: what commits has started");
+        item.phase = ItemPhase::Committed;
         let dependents = std::mem::take(&mut item.dependents);
         self.running -= 1;
         for dependent in dependents {
             self.release(dependent);
         }
-        self.pass();
+        self.advance();
     }
 
     /// Removes committed groups from the front.
-    fn pass(&mut self) {
-        while self.items.front().is_some_and(|item| item.phase == Phase::Committed) {
+    fn advance(&mut self) {
+        while self.items.front().is_some_and(|item| item.phase == ItemPhase::Committed) {
             let Some(item) = self.items.pop_front() else { break };
             self.keys -= item.keys.len();
             for key in item.keys.exclusive.iter().chain(&item.keys.shared) {
-                self.forget(*key, self.first);
+                self.forget_key(*key, self.first);
             }
             self.first += 1;
         }
@@ -262,7 +271,7 @@ impl Schedule {
     }
 
     /// Removes a key that no group after `number`, which has just been removed, has.
-    fn forget(&mut self, key: u64, number: u64) {
+    fn forget_key(&mut self, key: u64, number: u64) {
         if let Some(holder) = self.holders.get(&key)
             && holder.exclusive.is_none_or(|last| last <= number)
             && holder.shared.is_none_or(|last| last <= number)
@@ -279,7 +288,7 @@ impl Schedule {
         }
     }
 
-    fn item(&mut self, number: u64) -> &mut Item {
+    fn item(&mut self, number: u64) -> &mut ScheduleItem {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let item = index.and_then(|index| self.items.get_mut(index));
         item.expect("ours: only numbers that were given out and are not committed come back")
@@ -288,11 +297,11 @@ impl Schedule {
 
 /// Makes `number` wait for `holder`, unless that is committed or `number` itself. Returns the number of added
 /// dependencies.
-fn wait_for(items: &mut VecDeque<Item>, first: u64, holder: Option<u64>, number: u64) -> u32 {
+fn wait_for(items: &mut VecDeque<ScheduleItem>, first: u64, holder: Option<u64>, number: u64) -> u32 {
     let Some(index) = holder.and_then(|holder| holder.checked_sub(first)) else { return 0 };
     // The holder is `number`, which is not in `items` yet.
     let Some(item) = items.get_mut(index as usize) else { return 0 };
-    if item.phase == Phase::Committed || item.dependents.last() == Some(&number) {
+    if item.phase == ItemPhase::Committed || item.dependents.last() == Some(&number) {
         return 0;
     }
     item.dependents.push(number);
@@ -301,9 +310,9 @@ fn wait_for(items: &mut VecDeque<Item>, first: u64, holder: Option<u64>, number:
 
 /// Hasher for keys, which are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
-struct Unhashed(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Unhashed {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -321,16 +330,21 @@ impl Hasher for Unhashed {
 
 #[cfg(test)]
 mod tests {
-    use super::{CLAIM_KEYS_MAX, Claims, Footprint, KeySet, Keys, Mode, Schedule};
+    use super::{
+        CLAIM_KEYS_MAX, ChangedKeys, ClaimBuilder, KeySet, ParallelMode, Schedule, TransactionFootprint,
+    };
 
-    fn footprint(keys: std::ops::Range<u64>) -> Footprint {
+    fn footprint(keys: std::ops::Range<u64>) -> TransactionFootprint {
         let (shared, exclusive) = (vec![u64::MAX], keys.collect());
-        Footprint { keys: Keys::Known(KeySet { exclusive, shared }), ..Footprint::default() }
+        TransactionFootprint {
+            keys: ChangedKeys::Known(KeySet { exclusive, shared }),
+            ..TransactionFootprint::default()
+        }
     }
 
     /// Offers groups with `keys` keys of their own until there is no room.
     fn fill(schedule: &mut Schedule, keys: u64) -> usize {
-        let mut claims = Claims::new(Mode::Writeset);
+        let mut claims = ClaimBuilder::new(ParallelMode::Writeset);
         let mut number = 0;
         while schedule.has_room() {
             let claim = claims.claim(number, &footprint(number * keys..(number + 1) * keys)).unwrap();
@@ -344,10 +358,10 @@ mod tests {
 
     fn drain(schedule: &mut Schedule) {
         while let Some(number) = schedule.start() {
-            schedule.committed(number);
+            schedule.mark_committed(number);
         }
         assert_eq!(
-            (schedule.open(), schedule.running(), schedule.keys, schedule.holders.len()),
+            (schedule.open_count(), schedule.running_count(), schedule.keys, schedule.holders.len()),
             (0, 0, 0, 0)
         );
         assert!(schedule.ready.is_empty() && schedule.waiting.is_empty());
@@ -365,7 +379,7 @@ mod tests {
 
     #[test]
     fn too_many_keys_run_alone() {
-        let mut claims = Claims::new(Mode::Writeset);
+        let mut claims = ClaimBuilder::new(ParallelMode::Writeset);
         let half = CLAIM_KEYS_MAX as u64 / 2;
         let mut claim = claims.claim(0, &footprint(0..half)).unwrap();
         claim.join(claims.claim(1, &footprint(half..half + 10)).unwrap());

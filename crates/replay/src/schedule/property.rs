@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Claim, Claims, Company, Databases, Footprint, KeySet, Keys, Mode, Schedule};
+use super::{
+    ChangedDatabases, ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode, Schedule, ScheduleClaim,
+    TransactionFootprint,
+};
 use binlog::events::LogicalClock;
 use proptest::collection::vec;
 use proptest::prelude::any;
@@ -15,7 +18,7 @@ use proptest::test_runner::{Config, TestRunner};
 use proptest::{prop_assert, prop_assert_eq, prop_oneof};
 
 #[derive(Clone, Debug)]
-struct Transaction {
+struct RandomTransaction {
     writes: Vec<u8>,
     reads: Vec<u8>,
     /// `true` for the first transaction of another log.
@@ -31,11 +34,11 @@ struct Transaction {
 }
 
 #[derive(Clone, Debug)]
-struct Case {
-    mode: Mode,
+struct ScheduleCase {
+    mode: ParallelMode,
     workers: usize,
     in_order: bool,
-    transactions: Vec<Transaction>,
+    transactions: Vec<RandomTransaction>,
     seed: u64,
 }
 
@@ -64,13 +67,13 @@ fn any_schedule_is_as_good_as_a_serial_run() {
     }
 }
 
-fn case() -> impl Strategy<Value = Case> {
+fn case() -> impl Strategy<Value = ScheduleCase> {
     let mode = prop_oneof![
-        Just(Mode::None),
-        Just(Mode::Database),
-        Just(Mode::LogicalClock),
-        Just(Mode::Writeset),
-        Just(Mode::WritesetSession),
+        Just(ParallelMode::None),
+        Just(ParallelMode::Database),
+        Just(ParallelMode::LogicalClock),
+        Just(ParallelMode::Writeset),
+        Just(ParallelMode::WritesetSession),
     ];
     let key = || 0..6_u8;
     let transaction = (
@@ -79,10 +82,10 @@ fn case() -> impl Strategy<Value = Case> {
     );
     let transaction = transaction.prop_map(|((writes, reads, log, out), (later, alone, session, joined))| {
         let (starts_log, left_out, alone) = (log == 0, out == 0, alone == 0);
-        Transaction { writes, reads, starts_log, left_out, later, alone, session, joined }
+        RandomTransaction { writes, reads, starts_log, left_out, later, alone, session, joined }
     });
     let parts = (mode, 1..6_usize, any::<bool>(), vec(transaction, 1..40), any::<u64>());
-    parts.prop_map(|(mode, workers, in_order, transactions, seed)| Case {
+    parts.prop_map(|(mode, workers, in_order, transactions, seed)| ScheduleCase {
         mode,
         workers,
         in_order,
@@ -92,7 +95,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 /// Final value of each key.
-type Model = BTreeMap<u8, u64>;
+type KeyValues = BTreeMap<u8, u64>;
 
 fn mix(old: u64, new: u64) -> u64 {
     (old ^ new.wrapping_mul(0x9e37_79b9_7f4a_7c15)).rotate_left(23).wrapping_mul(0xd6e8_feb8_6659_fd93)
@@ -100,20 +103,20 @@ fn mix(old: u64, new: u64) -> u64 {
 
 /// A transaction that runs.
 #[derive(Debug)]
-struct Work<'a> {
-    transaction: &'a Transaction,
+struct RunningTransaction<'a> {
+    transaction: &'a RandomTransaction,
     seen: u64,
     next: usize,
 }
 
-impl<'a> Work<'a> {
-    fn new(index: usize, transaction: &'a Transaction) -> Self {
+impl<'a> RunningTransaction<'a> {
+    fn new(index: usize, transaction: &'a RandomTransaction) -> Self {
         Self { transaction, seen: index as u64 + 1, next: 0 }
     }
 
     /// Reads or writes one key; false if nothing is left.
-    fn step(&mut self, model: &mut Model) -> bool {
-        let Transaction { reads, writes, .. } = self.transaction;
+    fn step(&mut self, model: &mut KeyValues) -> bool {
+        let RandomTransaction { reads, writes, .. } = self.transaction;
         if let Some(key) = reads.get(self.next) {
             self.seen = mix(self.seen, model.get(key).copied().unwrap_or_default());
         } else if let Some(key) = writes.get(self.next - reads.len()) {
@@ -127,11 +130,11 @@ impl<'a> Work<'a> {
     }
 }
 
-fn serial(case: &Case) -> Model {
-    let mut model = Model::new();
+fn serial(case: &ScheduleCase) -> KeyValues {
+    let mut model = KeyValues::new();
     for (index, transaction) in case.transactions.iter().enumerate() {
         if !transaction.left_out {
-            let mut work = Work::new(index, transaction);
+            let mut work = RunningTransaction::new(index, transaction);
             while work.step(&mut model) {}
         }
     }
@@ -139,14 +142,14 @@ fn serial(case: &Case) -> Model {
 }
 
 /// Returns the clocks that a source would have logged: each transaction depends at least on the last conflicting one.
-fn clocks(transactions: &[Transaction]) -> Vec<(u64, LogicalClock)> {
+fn clocks(transactions: &[RandomTransaction]) -> Vec<(u64, LogicalClock)> {
     let (mut log, mut start) = (0, 0);
     let mut clocks = Vec::new();
     for (index, transaction) in transactions.iter().enumerate() {
         if transaction.starts_log {
             (log, start) = (log + 1, index);
         }
-        let conflicts = |other: &Transaction| {
+        let conflicts = |other: &RandomTransaction| {
             let touches = |key: &u8| transaction.writes.contains(key) || transaction.reads.contains(key);
             other.writes.iter().any(touches) || other.reads.iter().any(|key| transaction.writes.contains(key))
         };
@@ -159,16 +162,16 @@ fn clocks(transactions: &[Transaction]) -> Vec<(u64, LogicalClock)> {
     clocks
 }
 
-fn footprint(transaction: &Transaction, (log, clock): (u64, LogicalClock)) -> Footprint {
+fn footprint(transaction: &RandomTransaction, (log, clock): (u64, LogicalClock)) -> TransactionFootprint {
     let hashes = |keys: &[u8]| keys.iter().map(|key| mix(7, u64::from(*key))).collect();
     let databases =
         transaction.writes.iter().chain(&transaction.reads).map(|key| Box::from([*key])).collect();
-    Footprint {
-        company: if transaction.alone { Company::Alone } else { Company::Allowed },
+    TransactionFootprint {
+        exclusivity: if transaction.alone { Exclusivity::Exclusive } else { Exclusivity::Shared },
         log,
         clock: Some(clock),
-        databases: Databases::Known(databases),
-        keys: Keys::Known(KeySet {
+        databases: ChangedDatabases::Known(databases),
+        keys: ChangedKeys::Known(KeySet {
             exclusive: hashes(&transaction.writes),
             shared: hashes(&transaction.reads),
         }),
@@ -177,10 +180,10 @@ fn footprint(transaction: &Transaction, (log, clock): (u64, LogicalClock)) -> Fo
 }
 
 /// Returns groups: the transactions of each, and its claim.
-fn pieces(case: &Case) -> Vec<(Vec<usize>, Claim)> {
-    let mut claims = Claims::new(case.mode);
+fn pieces(case: &ScheduleCase) -> Vec<(Vec<usize>, ScheduleClaim)> {
+    let mut claims = ClaimBuilder::new(case.mode);
     let clocks = clocks(&case.transactions);
-    let mut pieces: Vec<(Vec<usize>, Claim)> = Vec::new();
+    let mut pieces: Vec<(Vec<usize>, ScheduleClaim)> = Vec::new();
     for (index, transaction) in case.transactions.iter().enumerate() {
         if transaction.left_out {
             continue;
@@ -197,22 +200,22 @@ fn pieces(case: &Case) -> Vec<(Vec<usize>, Claim)> {
     pieces
 }
 
-fn run(case: &Case, seed: u64) -> Result<(Model, u64), proptest::test_runner::TestCaseError> {
+fn run(case: &ScheduleCase, seed: u64) -> Result<(KeyValues, u64), proptest::test_runner::TestCaseError> {
     let mut schedule = Schedule::new(case.workers);
     let pieces = pieces(case);
     let mut offered = 0;
     let mut chance = mix(case.seed, seed);
-    let (mut model, mut first) = (Model::new(), 0);
-    let mut active: Vec<(u64, Vec<Work<'_>>)> = Vec::new();
+    let (mut model, mut first) = (KeyValues::new(), 0);
+    let mut active: Vec<(u64, Vec<RunningTransaction<'_>>)> = Vec::new();
     let mut done = vec![false; pieces.len()];
     let mut steps = 0;
     loop {
         while let Some(number) = schedule.start() {
             let members = pieces[number as usize].0.iter().rev();
-            let works = members.map(|index| Work::new(*index, &case.transactions[*index]));
+            let works = members.map(|index| RunningTransaction::new(*index, &case.transactions[*index]));
             active.push((number, works.collect()));
         }
-        prop_assert_eq!(active.len(), schedule.running());
+        prop_assert_eq!(active.len(), schedule.running_count());
         prop_assert!(active.len() <= case.workers);
         if first == pieces.len() {
             break;
@@ -236,7 +239,7 @@ fn run(case: &Case, seed: u64) -> Result<(Model, u64), proptest::test_runner::Te
         }
         let may_commit = !case.in_order || *number == first as u64;
         if works.is_empty() && may_commit {
-            schedule.committed(*number);
+            schedule.mark_committed(*number);
             done[*number as usize] = true;
             active.swap_remove(choice);
             while done.get(first) == Some(&true) {
@@ -244,6 +247,6 @@ fn run(case: &Case, seed: u64) -> Result<(Model, u64), proptest::test_runner::Te
             }
         }
     }
-    prop_assert_eq!(schedule.open(), 0);
+    prop_assert_eq!(schedule.open_count(), 0);
     Ok((model, steps))
 }

@@ -17,11 +17,14 @@ use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
-use super::{Claim, Claims, ClockError, Company, Databases, Footprint, KeySet, Keys, Mode, Schedule};
+use super::{
+    ChangedDatabases, ChangedKeys, ClaimBuilder, ClockError, Exclusivity, KeySet, ParallelMode, Schedule,
+    ScheduleClaim, TransactionFootprint,
+};
 use binlog::events::LogicalClock;
 
-struct Script {
-    claims: Claims,
+struct ScheduleScript {
+    claims: ClaimBuilder,
     schedule: Schedule,
     next: u64,
 }
@@ -29,34 +32,34 @@ struct Script {
 #[test]
 fn scripts() {
     datadriven::walk("src/schedule/scripts", |file| {
-        let mut script = Script::new("none", 1);
+        let mut script = ScheduleScript::new("none", 1);
         file.run(|case| {
             let input = case.input.as_str();
             match case.directive.as_str() {
                 "schedule" => {
                     let mode: String = case.take_arg("mode").unwrap();
-                    script = Script::new(&mode, case.take_arg("workers").unwrap());
+                    script = ScheduleScript::new(&mode, case.take_arg("workers").unwrap());
                     String::new()
                 }
-                "offer" => script.lines(input, Script::offer),
-                "commit" => script.lines(input, Script::commit),
+                "offer" => script.lines(input, ScheduleScript::offer),
+                "commit" => script.lines(input, ScheduleScript::commit),
                 other => panic!("{other} is no directive"),
             }
         });
     });
 }
 
-impl Script {
+impl ScheduleScript {
     fn new(mode: &str, workers: usize) -> Self {
         let mode = match mode {
-            "none" => Mode::None,
-            "database" => Mode::Database,
-            "logical-clock" => Mode::LogicalClock,
-            "writeset" => Mode::Writeset,
-            "writeset-session" => Mode::WritesetSession,
+            "none" => ParallelMode::None,
+            "database" => ParallelMode::Database,
+            "logical-clock" => ParallelMode::LogicalClock,
+            "writeset" => ParallelMode::Writeset,
+            "writeset-session" => ParallelMode::WritesetSession,
             other => panic!("{other} is no mode"),
         };
-        Self { claims: Claims::new(mode), schedule: Schedule::new(workers), next: 0 }
+        Self { claims: ClaimBuilder::new(mode), schedule: Schedule::new(workers), next: 0 }
     }
 
     fn lines(
@@ -79,12 +82,12 @@ impl Script {
     }
 
     fn commit(&mut self, line: &str) -> Result<(), ClockError> {
-        self.schedule.committed(line.parse().unwrap());
+        self.schedule.mark_committed(line.parse().unwrap());
         Ok(())
     }
 
     fn offer(&mut self, line: &str) -> Result<(), ClockError> {
-        let mut joined: Option<Claim> = None;
+        let mut joined: Option<ScheduleClaim> = None;
         for words in line.split('+') {
             let claim = self.claims.claim(self.next, &footprint(words))?;
             self.next += 1;
@@ -98,21 +101,21 @@ impl Script {
     }
 }
 
-fn footprint(words: &str) -> Footprint {
-    let mut footprint = Footprint { log: 1, ..Footprint::default() };
+fn footprint(words: &str) -> TransactionFootprint {
+    let mut footprint = TransactionFootprint { log: 1, ..TransactionFootprint::default() };
     let mut keys: Option<KeySet> = None;
     for word in words.split_whitespace() {
         match word.split_once('=') {
             Some(("log", log)) => footprint.log = log.parse().unwrap(),
             Some(("db", names)) => {
                 footprint.databases =
-                    Databases::Known(names.split(',').map(|name| name.as_bytes().into()).collect());
+                    ChangedDatabases::Known(names.split(',').map(|name| name.as_bytes().into()).collect());
             }
             Some(("key", names)) => keys.get_or_insert_default().exclusive = hashes(names),
             Some(("share", names)) => keys.get_or_insert_default().shared = hashes(names),
             Some(("session", number)) => footprint.session = Some(number.parse().unwrap()),
             Some(other) => panic!("{other:?}"),
-            None if word == "alone" => footprint.company = Company::Alone,
+            None if word == "alone" => footprint.exclusivity = Exclusivity::Exclusive,
             None if word == "none" => {}
             None => {
                 let (last_committed, sequence_number) = word.split_once('/').unwrap();
@@ -122,7 +125,7 @@ fn footprint(words: &str) -> Footprint {
             }
         }
     }
-    footprint.keys = keys.map_or(Keys::Unknown, Keys::Known);
+    footprint.keys = keys.map_or(ChangedKeys::Unknown, ChangedKeys::Known);
     footprint
 }
 

@@ -5,37 +5,37 @@
 //! bytes of the source. A row is found by a unique key that is never NULL, otherwise by all its columns in the log. A
 //! change that matches another number of rows than in the log is an error, as on a replica.
 
-mod json;
-mod plan;
-mod table;
-mod value;
+mod json_expression;
+mod parameter;
+mod statement_plan;
+mod target_table;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use binlog::events::{RowsFlags, RowsKind};
-use binlog::{Flavour, Image, Json, Row, Value};
-use servers::{Connection, Parameter};
+use binlog::{Flavour, JsonDocument, RowChange, RowImage, Value};
+use servers::{SqlConnection, StatementParameter};
 
-use crate::changes::{EventRows, RowReader};
-use crate::context::Context;
-use crate::error::Failure;
-use crate::sql::json::ChangeCondition;
-use crate::sql::plan::{Place, Plan, Ways};
-use crate::sql::table::TargetTable;
-pub(crate) use crate::sql::table::without_transactions;
-use crate::work::RowEvents;
+use crate::apply_plan::RowEvents;
+use crate::error::TargetFailure;
+use crate::row_reader::{EventRows, RowReader};
+use crate::session_variables::SessionVariables;
+use crate::sql::json_expression::ChangeCondition;
+use crate::sql::statement_plan::{ColumnMapping, ReplayFlavours, StatementPlan};
+use crate::sql::target_table::TargetTable;
+pub(crate) use crate::sql::target_table::nontransactional_engine;
 
 /// Session settings that a row change needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct RowSessionSettings {
     /// Disabled checks, as flags of a Query event.
     options: u32,
     /// True if a value needs a non-strict SQL mode: ENUM's error value, or an omitted column without a default.
     is_lax: bool,
 }
 
-impl Settings {
+impl RowSessionSettings {
     /// Returns the settings for row events with these flags. Foreign keys are off where the log contains the cascaded
     /// changes.
     const fn new(flags: RowsFlags, is_lax: bool) -> Self {
@@ -52,40 +52,40 @@ impl Settings {
 
     /// Returns the session variables for these settings. `server` is `collation_server`, which no row change depends
     /// on.
-    pub(crate) fn context(self, server: u16) -> Context {
+    pub(crate) fn context(self, server: u16) -> SessionVariables {
         const NO_AUTO_VALUE_ON_ZERO: u64 = 1 << 19;
         const STRICT: u64 = 3 << 21;
         const ALLOW_INVALID_DATES: u64 = 1 << 25;
         const BINARY: u16 = 63;
         const UTF8MB4_GENERAL_CI: u16 = 45;
         let mode = NO_AUTO_VALUE_ON_ZERO | ALLOW_INVALID_DATES;
-        Context {
+        SessionVariables {
             flags2: Some(self.options),
             sql_mode: Some(if self.is_lax { mode } else { mode | STRICT }),
             // `collation_connection` is a text collation: MySQL 5.7 decodes literals in generated columns by it, and
             // cannot make a JSON path from bytes.
             charset: Some([BINARY, UTF8MB4_GENERAL_CI, server]),
             time_zone: Some(b"+00:00".to_vec()),
-            ..Context::default()
+            ..SessionVariables::default()
         }
     }
 }
 
 /// Converts row events to statements and runs them.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct StatementWriter {
     target: Flavour,
     reader: RowReader,
-    tables: HashMap<Name, Arc<TargetTable>>,
-    plans: HashMap<PlanKey, Arc<Plan>>,
+    tables: HashMap<RawTableName, Arc<TargetTable>>,
+    plans: HashMap<StatementPlanKey, Arc<StatementPlan>>,
 }
 
 /// Names of a database and of a table in it.
-type Name = (Box<[u8]>, Box<[u8]>);
+type RawTableName = (Box<[u8]>, Box<[u8]>);
 
 /// The table, the kind of change and the columns that a plan is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct PlanKey {
+struct StatementPlanKey {
     database: Box<[u8]>,
     table: Box<[u8]>,
     kind: RowsKind,
@@ -96,13 +96,13 @@ struct PlanKey {
 /// Maximum number of cached plans; beyond it the cache is cleared. Bounds memory.
 const PLANS_MAX: usize = 4096;
 /// Maximum number of rows in one statement.
-const ROWS_MAX: usize = 128;
+const STATEMENT_ROWS_MAX: usize = 128;
 /// Maximum number of parameters in one statement: the protocol counts them in two bytes.
-const PARAMETERS_MAX: usize = 16_384;
+const STATEMENT_PARAMETERS_MAX: usize = 16_384;
 /// Approximate maximum size of one statement's parameters, in bytes. A larger row goes by itself.
-const SIZE_MAX: usize = 256 << 10;
+const STATEMENT_SIZE_MAX: usize = 256 << 10;
 
-impl Writer {
+impl StatementWriter {
     /// Creates a writer for a server of this flavour.
     pub(crate) fn new(target: Flavour) -> Self {
         Self { target, reader: RowReader::new(), tables: HashMap::new(), plans: HashMap::new() }
@@ -115,22 +115,26 @@ impl Writer {
     }
 
     /// Runs the statements for these row changes, in order.
-    pub(crate) fn write(&mut self, rows: &RowEvents, session: &mut dyn Runner) -> Result<(), Failure> {
+    pub(crate) fn write(
+        &mut self,
+        rows: &RowEvents,
+        session: &mut dyn StatementRunner,
+    ) -> Result<(), TargetFailure> {
         let mut reader = std::mem::take(&mut self.reader);
         let source = rows.format.flavour;
-        let result = reader.read(rows, &mut |event| self.event(event, source, session));
+        let result = reader.read(rows, &mut |event| self.write_event(event, source, session));
         self.reader = reader;
         result
     }
 
-    fn event(
+    fn write_event(
         &mut self,
         event: &EventRows<'_>,
         source: Flavour,
-        session: &mut dyn Runner,
-    ) -> Result<(), Failure> {
+        session: &mut dyn StatementRunner,
+    ) -> Result<(), TargetFailure> {
         let plan = self.plan(event, source, session)?;
-        let mut batch = Batch::new(&plan, event.kind, event.flags);
+        let mut batch = StatementBatch::new(&plan, event.kind, event.flags);
         for row in event.rows() {
             let row = row?;
             match event.kind {
@@ -149,9 +153,9 @@ impl Writer {
         &mut self,
         event: &EventRows<'_>,
         source: Flavour,
-        session: &mut dyn Runner,
-    ) -> Result<Arc<Plan>, Failure> {
-        let key = PlanKey {
+        session: &mut dyn StatementRunner,
+    ) -> Result<Arc<StatementPlan>, TargetFailure> {
+        let key = StatementPlanKey {
             database: event.table.database.clone(),
             table: event.table.name.clone(),
             kind: event.kind,
@@ -165,15 +169,15 @@ impl Writer {
         }
         let table = self.table(&key, session)?;
         refuse_triggers(&table, event.kind)?;
-        if let (Some(engine), true) = (&table.untransactional, session.must_be_undone()) {
-            return Err(Failure::refused(format!(
+        if let (Some(engine), true) = (&table.nontransactional_engine, session.must_be_undone()) {
+            return Err(TargetFailure::refused(format!(
                 "{} uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would become \
                  several in the target's binary log. Use --apply-as binlog, or convert the table to InnoDB",
                 table.name
             )));
         }
-        let ways = Ways { source, target: self.target };
-        let plan = Arc::new(Plan::new(event, table, ways)?);
+        let ways = ReplayFlavours { source, target: self.target };
+        let plan = Arc::new(StatementPlan::new(event, table, ways)?);
         if self.plans.len() >= PLANS_MAX {
             self.forget();
         }
@@ -181,32 +185,41 @@ impl Writer {
         Ok(plan)
     }
 
-    fn table(&mut self, key: &PlanKey, session: &mut dyn Runner) -> Result<Arc<TargetTable>, Failure> {
+    fn table(
+        &mut self,
+        key: &StatementPlanKey,
+        session: &mut dyn StatementRunner,
+    ) -> Result<Arc<TargetTable>, TargetFailure> {
         let name = (key.database.clone(), key.table.clone());
         if let Some(table) = self.tables.get(&name) {
             return Ok(Arc::clone(table));
         }
-        let table = Arc::new(table::load(session.connection()?, &key.database, &key.table)?);
+        let table = Arc::new(target_table::load(session.connection()?, &key.database, &key.table)?);
         self.tables.insert(name, Arc::clone(&table));
         Ok(table)
     }
 }
 
 /// A session that runs statements.
-pub(crate) trait Runner {
+pub(crate) trait StatementRunner {
     /// Returns a connection for queries about tables, after sending everything that is buffered.
-    fn connection(&mut self) -> Result<&mut Connection, Failure>;
+    fn connection(&mut self) -> Result<&mut SqlConnection, TargetFailure>;
 
     /// Returns true if all changes must be able to roll back with their transaction, because it is logged as one.
     fn must_be_undone(&self) -> bool;
 
     /// Runs a statement and returns the number of matched rows.
-    fn run(&mut self, settings: Settings, sql: &str, parameters: Vec<Parameter>) -> Result<u64, Failure>;
+    fn run(
+        &mut self,
+        settings: RowSessionSettings,
+        sql: &str,
+        parameters: Vec<StatementParameter>,
+    ) -> Result<u64, TargetFailure>;
 }
 
 /// Refuses tables with a trigger for this change. The log contains the trigger's changes, so they would be made twice,
 /// and nothing stops a statement from firing the trigger.
-fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), Failure> {
+fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
     let event = match kind {
         RowsKind::Write => "INSERT",
         RowsKind::Delete => "DELETE",
@@ -214,7 +227,7 @@ fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), Failure> {
     };
     match table.triggers.iter().find(|(fires_at, _)| fires_at == event) {
         None => Ok(()),
-        Some((_, trigger)) => Err(Failure::refused(format!(
+        Some((_, trigger)) => Err(TargetFailure::refused(format!(
             "{} has the trigger {trigger}: {event} statements would fire it, but the log already contains its changes. \
              Use --apply-as binlog, or drop the trigger during the replay",
             table.name
@@ -223,8 +236,8 @@ fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), Failure> {
 }
 
 /// Row changes that may be merged into one statement.
-struct Batch<'p> {
-    plan: &'p Plan,
+struct StatementBatch<'p> {
+    plan: &'p StatementPlan,
     kind: RowsKind,
     flags: RowsFlags,
     rows: Vec<RowSql>,
@@ -235,51 +248,53 @@ struct Batch<'p> {
 struct RowSql {
     /// Text that differs from the plan's, if any.
     sql: Option<String>,
-    parameters: Vec<Parameter>,
+    parameters: Vec<StatementParameter>,
     is_lax: bool,
 }
 
-impl<'p> Batch<'p> {
-    fn new(plan: &'p Plan, kind: RowsKind, flags: RowsFlags) -> Self {
+impl<'p> StatementBatch<'p> {
+    fn new(plan: &'p StatementPlan, kind: RowsKind, flags: RowsFlags) -> Self {
         Self { plan, kind, flags, rows: Vec::new(), size: 0 }
     }
 
     fn is_full(&self) -> bool {
         let each = self.rows.last().map_or(0, |row| row.parameters.len());
-        self.rows.len() >= ROWS_MAX || (self.rows.len() + 1) * each > PARAMETERS_MAX || self.size > SIZE_MAX
+        self.rows.len() >= STATEMENT_ROWS_MAX
+            || (self.rows.len() + 1) * each > STATEMENT_PARAMETERS_MAX
+            || self.size > STATEMENT_SIZE_MAX
     }
 
     fn put(&mut self, row: RowSql) {
-        self.size += row.parameters.iter().map(Parameter::size).sum::<usize>();
+        self.size += row.parameters.iter().map(StatementParameter::size).sum::<usize>();
         self.rows.push(row);
     }
 
-    fn insert(&mut self, row: &Row<'_, '_>) -> Result<(), Failure> {
-        let written = self.written(row)?;
+    fn insert(&mut self, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {
+        let written = self.row_values(row)?;
         let values: Vec<&str> = written.pieces.iter().map(String::as_str).collect();
         let sql = written.is_own.then(|| format!("({})", values.join(",")));
-        let is_lax = written.is_lax || self.plan.is_short;
+        let is_lax = written.is_lax || self.plan.omits_columns;
         self.put(RowSql { sql, parameters: written.parameters, is_lax });
         Ok(())
     }
 
-    fn delete(&mut self, row: &Row<'_, '_>) -> Result<(), Failure> {
-        let (condition, parameters) = self.found(row)?;
+    fn delete(&mut self, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {
+        let (condition, parameters) = self.row_condition(row)?;
         self.put(RowSql { sql: condition, parameters, is_lax: false });
         Ok(())
     }
 
-    fn update(&mut self, row: &Row<'_, '_>) -> Result<(), Failure> {
-        let written = self.written(row)?;
+    fn update(&mut self, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {
+        let written = self.row_values(row)?;
         if written.pieces.is_empty() {
             return Ok(()); // Only generated columns have changed.
         }
-        let (condition, found) = self.found(row)?;
+        let (condition, found) = self.row_condition(row)?;
         let mut parameters = written.parameters;
         parameters.extend(found);
-        let places = self.plan.written.iter().zip(&written.pieces);
+        let places = self.plan.written_columns.iter().zip(&written.pieces);
         let assigned = places.map(|(place, sql)| format!("{}={sql}", self.plan.target(place).name));
-        let kept = self.plan.kept.iter().map(|target| {
+        let kept = self.plan.preserved_columns.iter().map(|target| {
             let name = &self.plan.table.columns[*target].name;
             format!("{name}={name}")
         });
@@ -290,31 +305,34 @@ impl<'p> Batch<'p> {
             condition = format!("{condition} AND {}", more.sql);
             parameters.extend(more.parameters);
         }
-        let sql = format!("UPDATE {name} SET {} WHERE {condition}{}", assignments.join(","), self.limit());
+        let sql =
+            format!("UPDATE {name} SET {} WHERE {condition}{}", assignments.join(","), self.limit_clause());
         self.put(RowSql { sql: Some(sql), parameters, is_lax: written.is_lax });
         Ok(())
     }
 
     /// Returns the values that are written for a row.
-    fn written(&self, row: &Row<'_, '_>) -> Result<Written, Failure> {
-        let mut written = Written::default();
+    fn row_values(&self, row: &RowChange<'_, '_>) -> Result<RowValues, TargetFailure> {
+        let mut written = RowValues::default();
         let Some(after) = &row.after else { return Ok(written) };
         let mut fields = after.fields();
-        for place in &self.plan.written {
+        for place in &self.plan.written_columns {
             let Some(field) = fields.find(|field| field.index() == place.log) else { continue };
             let target = self.plan.target(place);
             let document = if field.is_partial() { row.document_after(place.log)? } else { None };
             let value = match &document {
-                Some(document) => Value::Json(Json::new(document)),
+                Some(document) => Value::Json(JsonDocument::new(document)),
                 None => field.value()?,
             };
             written.is_lax |= value == Value::Enum(0);
             let expression = match value {
-                Value::Json(document) if target.data_type == "json" => json::exact(document)?,
-                Value::JsonChanges(changes) if target.data_type == "json" => {
-                    Some(json::changed(&target.name, changes, &mut written.condition)?)
+                Value::Json(document) if target.data_type == "json" => {
+                    json_expression::exact_expression(document)?
                 }
-                Value::JsonChanges(_) => return Err(lacking(&target.name)),
+                Value::JsonChanges(changes) if target.data_type == "json" => {
+                    Some(json_expression::patch_expression(&target.name, changes, &mut written.condition)?)
+                }
+                Value::JsonChanges(_) => return Err(missing_document(&target.name)),
                 _ => None,
             };
             match expression {
@@ -325,7 +343,7 @@ impl<'p> Batch<'p> {
                 }
                 None => {
                     written.pieces.push(place.sql.clone());
-                    written.parameters.push(value::parameter(value, field.column(), target)?);
+                    written.parameters.push(parameter::parameter(value, field.column(), target)?);
                 }
             }
         }
@@ -333,16 +351,21 @@ impl<'p> Batch<'p> {
     }
 
     /// Returns what finds a row: its own condition, if the plan's does not fit, and the parameters.
-    fn found(&self, row: &Row<'_, '_>) -> Result<(Option<String>, Vec<Parameter>), Failure> {
+    fn row_condition(
+        &self,
+        row: &RowChange<'_, '_>,
+    ) -> Result<(Option<String>, Vec<StatementParameter>), TargetFailure> {
         let Some(before) = &row.before else { return Ok((None, Vec::new())) };
         let mut parameters = Vec::new();
         let mut conditions = Vec::new();
         let mut is_own = false;
-        for place in &self.plan.found {
+        for place in &self.plan.condition_columns {
             let target = self.plan.target(place);
             let value = value_of(before, place)?;
             let expression = match value {
-                Value::Json(document) if target.data_type == "json" => json::exact(document)?,
+                Value::Json(document) if target.data_type == "json" => {
+                    json_expression::exact_expression(document)?
+                }
                 _ => None,
             };
             match expression {
@@ -353,7 +376,7 @@ impl<'p> Batch<'p> {
                 }
                 None => {
                     conditions.push(place.sql.clone());
-                    parameters.push(value::parameter(value, &self.plan.log[place.log], target)?);
+                    parameters.push(parameter::parameter(value, &self.plan.log[place.log], target)?);
                 }
             }
         }
@@ -362,27 +385,28 @@ impl<'p> Batch<'p> {
 
     /// Returns the plan's condition.
     fn condition(&self) -> String {
-        let conditions: Vec<&str> = self.plan.found.iter().map(|place| place.sql.as_str()).collect();
+        let conditions: Vec<&str> =
+            self.plan.condition_columns.iter().map(|place| place.sql.as_str()).collect();
         if conditions.is_empty() { "TRUE".to_owned() } else { conditions.join(" AND ") }
     }
 
-    const fn limit(&self) -> &'static str {
-        if self.plan.is_loose { " LIMIT 1" } else { "" }
+    const fn limit_clause(&self) -> &'static str {
+        if self.plan.may_match_many { " LIMIT 1" } else { "" }
     }
 
     /// Runs the statements of all rows in the batch.
-    fn run(&mut self, session: &mut dyn Runner) -> Result<(), Failure> {
+    fn run(&mut self, session: &mut dyn StatementRunner) -> Result<(), TargetFailure> {
         let rows = std::mem::take(&mut self.rows);
         self.size = 0;
         let can_join = match self.kind {
             RowsKind::Write => true,
-            RowsKind::Delete => !self.plan.is_loose,
+            RowsKind::Delete => !self.plan.may_match_many,
             RowsKind::Update | RowsKind::PartialUpdate => false,
         };
         let mut rows = rows.into_iter().peekable();
         while let Some(first) = rows.next() {
             let mut together = vec![first];
-            while can_join && together.len() < joined(rows.len() + together.len()) {
+            while can_join && together.len() < batch_size(rows.len() + together.len()) {
                 let alike = |next: &RowSql| next.sql == together[0].sql && next.is_lax == together[0].is_lax;
                 match rows.next_if(alike) {
                     Some(next) => together.push(next),
@@ -394,8 +418,12 @@ impl<'p> Batch<'p> {
         Ok(())
     }
 
-    fn run_together(&self, rows: Vec<RowSql>, session: &mut dyn Runner) -> Result<(), Failure> {
-        let settings = Settings::new(self.flags, rows.iter().any(|row| row.is_lax));
+    fn run_together(
+        &self,
+        rows: Vec<RowSql>,
+        session: &mut dyn StatementRunner,
+    ) -> Result<(), TargetFailure> {
+        let settings = RowSessionSettings::new(self.flags, rows.iter().any(|row| row.is_lax));
         let count = rows.len();
         let own = rows.first().and_then(|row| row.sql.clone());
         let sql = match self.kind {
@@ -403,7 +431,7 @@ impl<'p> Batch<'p> {
             RowsKind::Delete => {
                 let condition = own.unwrap_or_else(|| self.condition());
                 let conditions = vec![format!("({condition})"); count].join(" OR ");
-                format!("DELETE FROM {} WHERE {conditions}{}", self.plan.table.name, self.limit())
+                format!("DELETE FROM {} WHERE {conditions}{}", self.plan.table.name, self.limit_clause())
             }
             RowsKind::Update | RowsKind::PartialUpdate => own.unwrap_or_default(),
         };
@@ -411,15 +439,16 @@ impl<'p> Batch<'p> {
         let met = session.run(settings, &sql, parameters)?;
         match met == count as u64 {
             true => Ok(()),
-            false => Err(self.missed(met, count as u64)),
+            false => Err(self.row_count_mismatch(met, count as u64)),
         }
     }
 
     fn insert_sql(&self, own: Option<String>, count: usize) -> String {
         let names: Vec<&str> =
-            self.plan.written.iter().map(|place| self.plan.target(place).name.as_str()).collect();
+            self.plan.written_columns.iter().map(|place| self.plan.target(place).name.as_str()).collect();
         let values = own.unwrap_or_else(|| {
-            let values: Vec<&str> = self.plan.written.iter().map(|place| place.sql.as_str()).collect();
+            let values: Vec<&str> =
+                self.plan.written_columns.iter().map(|place| place.sql.as_str()).collect();
             format!("({})", values.join(","))
         });
         let values = vec![values; count].join(",");
@@ -427,7 +456,7 @@ impl<'p> Batch<'p> {
     }
 
     /// Returns ER_KEY_NOT_FOUND (1032), the error of a replica in the same situation.
-    fn missed(&self, met: u64, wanted: u64) -> Failure {
+    fn row_count_mismatch(&self, met: u64, wanted: u64) -> TargetFailure {
         const KEY_NOT_FOUND: u16 = 1032;
         let verb = match self.kind {
             RowsKind::Write => "an INSERT",
@@ -438,16 +467,16 @@ impl<'p> Batch<'p> {
             "{verb} in {} matched {met} rows, but {wanted} on the source: the target's rows differ from the source's",
             self.plan.table.name
         );
-        Failure { code: Some(KEY_NOT_FOUND), ..Failure::refused(message) }
+        TargetFailure { code: Some(KEY_NOT_FOUND), ..TargetFailure::refused(message) }
     }
 }
 
 /// Values that are written for a row.
 #[derive(Default)]
-struct Written {
+struct RowValues {
     /// SQL expression of each value.
     pieces: Vec<String>,
-    parameters: Vec<Parameter>,
+    parameters: Vec<StatementParameter>,
     /// Additional condition on the row.
     condition: ChangeCondition,
     /// True if an expression differs from the plan's.
@@ -457,22 +486,22 @@ struct Written {
 
 /// Returns the number of rows that go into one statement: the largest power of two, so that there are few different
 /// statements.
-const fn joined(rows: usize) -> usize {
+const fn batch_size(rows: usize) -> usize {
     match rows.checked_ilog2() {
         Some(power) => 1 << power,
         None => 1,
     }
 }
 
-fn value_of<'a>(image: &Image<'_, 'a>, place: &Place) -> Result<Value<'a>, Failure> {
+fn value_of<'a>(image: &RowImage<'_, 'a>, place: &ColumnMapping) -> Result<Value<'a>, TargetFailure> {
     match image.field(place.log) {
         Some(field) => Ok(field.value()?),
         None => Ok(Value::Null),
     }
 }
 
-fn lacking(column: &str) -> Failure {
-    Failure::refused(format!(
+fn missing_document(column: &str) -> TargetFailure {
+    TargetFailure::refused(format!(
         "{column} has partial JSON updates, but the log lacks the original document: only a MySQL server can apply them"
     ))
 }

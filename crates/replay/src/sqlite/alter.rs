@@ -5,49 +5,49 @@ use std::sync::Arc;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 
-use crate::error::Failure;
+use crate::apply_plan::SourceStatement;
+use crate::error::TargetFailure;
+use crate::sqlite::catalogue_table::{CatalogueColumn, CatalogueTable, SourceEngine};
 use crate::sqlite::convert::convert;
-use crate::sqlite::ddl::{Body, Change, Name, Place, default_of};
-use crate::sqlite::define::{Bench, create_sql, drop_key, quoted};
-use crate::sqlite::definition::{Column, Engine, Table};
-use crate::sqlite::literal::{Default, fractioned, sql, zero};
-use crate::sqlite::types::Type;
-use crate::work::Statement;
+use crate::sqlite::ddl::{ColumnPosition, QualifiedName, TableBody, TableChange, default_of};
+use crate::sqlite::default_value::{DefaultValue, implicit_default, rescale_fraction, sql_literal};
+use crate::sqlite::mysql_type::MysqlType;
+use crate::sqlite::schema_editor::{SchemaEditor, create_sql, drop_key, quoted};
 
 /// The state of a table during ALTER TABLE.
-struct Altered {
-    table: Table,
+struct TableAlteration {
+    table: CatalogueTable,
     /// Index of each column in the old table; `None` for new columns.
     sources: Vec<Option<usize>>,
     /// Old and new names of renamed columns.
     renamed: Vec<(String, String)>,
-    name: Option<Name>,
+    name: Option<QualifiedName>,
     /// The clause that removes rows without row events, if any.
     rows_lost: Option<String>,
 }
 
 /// Executes an ALTER TABLE.
 pub(super) fn alter(
-    bench: &mut Bench<'_>,
-    name: &Name,
-    changes: &[Change],
-    statement: &Statement,
-) -> Result<(), Failure> {
+    bench: &mut SchemaEditor<'_>,
+    name: &QualifiedName,
+    changes: &[TableChange],
+    statement: &SourceStatement,
+) -> Result<(), TargetFailure> {
     let Some((name, old)) = bench.catalogue.find(name) else {
-        bench.remarks.passed_over("ALTER TABLE of a table that the logs did not create");
+        bench.remarks.count_passed_over("ALTER TABLE of a table that the logs did not create");
         return Ok(());
     };
     let (name, old) = (name.clone(), Arc::clone(old));
-    let mut altered = Altered {
-        table: Table::clone(&old),
+    let mut altered = TableAlteration {
+        table: CatalogueTable::clone(&old),
         sources: (0..old.columns.len()).map(Some).collect(),
         renamed: Vec::new(),
         name: None,
         rows_lost: None,
     };
     for change in changes {
-        altered.take(change).ok_or_else(|| {
-            Failure::refused(format!(
+        altered.apply_change(change).ok_or_else(|| {
+            TargetFailure::refused(format!(
                 "ALTER TABLE {}.{} changes a column that does not exist",
                 name.0, name.1
             ))
@@ -56,23 +56,23 @@ pub(super) fn alter(
     altered.close_primary_key();
     let is_empty = is_empty(bench, &old)?;
     if let Some(what) = altered.rows_lost.take().filter(|_| !is_empty) {
-        return Err(Failure::refused(format!(
+        return Err(TargetFailure::refused(format!(
             "ALTER TABLE {}.{} … {what} removes rows, and the log does not contain which",
             name.0, name.1
         )));
     }
-    let Altered { mut table, sources, renamed, name: new_name, .. } = altered;
+    let TableAlteration { mut table, sources, renamed, name: new_name, .. } = altered;
     if is_same_shape(&old, &table, &sources) {
-        bench.follow_keys(&old, &mut table)?;
+        bench.update_indexes(&old, &mut table)?;
     } else {
-        let fills = fills(&table, &sources, &name, is_empty, statement)?;
-        match appends(&old, &table, &sources) {
+        let fills = fill_values(&table, &sources, &name, is_empty, statement)?;
+        match only_appends(&old, &table, &sources) {
             true => append(bench, &old, &mut table, &fills)?,
             false => rebuild(bench, &old, &mut table, &sources, &fills)?,
         }
     }
     bench.catalogue.put(bench.connection, name.clone(), table)?;
-    bench.change_children(&name, |_, columns| {
+    bench.update_references(&name, |_, columns| {
         for column in columns {
             if let Some((_, new)) = renamed.iter().find(|(old, _)| old.eq_ignore_ascii_case(column)) {
                 column.clone_from(new);
@@ -82,18 +82,18 @@ pub(super) fn alter(
     new_name.map_or(Ok(()), |new| bench.rename(&name, new))
 }
 
-impl Altered {
-    fn take(&mut self, change: &Change) -> Option<()> {
+impl TableAlteration {
+    fn apply_change(&mut self, change: &TableChange) -> Option<()> {
         match change {
-            Change::Add(column, place, body) => {
-                self.insert(Column::clone(column), None, self.table.columns.len(), place)?;
+            TableChange::Add(column, place, body) => {
+                self.insert(CatalogueColumn::clone(column), None, self.table.columns.len(), place)?;
                 self.add_keys(body);
             }
-            Change::Modify(old, column, place, body) => {
+            TableChange::Modify(old, column, place, body) => {
                 let at = self.table.column(old)?;
                 let source = self.sources.remove(at);
-                let mut new = Column::clone(column);
-                if let (Type::Text { charset: charset @ None }, table) = (&mut new.kind, &self.table) {
+                let mut new = CatalogueColumn::clone(column);
+                if let (MysqlType::Text { charset: charset @ None }, table) = (&mut new.kind, &self.table) {
                     charset.clone_from(&table.charset);
                 }
                 self.table.columns.remove(at);
@@ -101,43 +101,49 @@ impl Altered {
                 self.rename_column(old, &column.name);
                 self.add_keys(body);
             }
-            Change::Drop(name) => self.drop_column(name)?,
-            Change::SetDefault(name, words) => {
+            TableChange::Drop(name) => self.drop_column(name)?,
+            TableChange::SetDefault(name, words) => {
                 let at = self.table.column(name)?;
                 let column = &mut self.table.columns[at];
                 column.default = default_of(words, column);
             }
-            Change::RenameColumn(old, new) => {
+            TableChange::RenameColumn(old, new) => {
                 let at = self.table.column(old)?;
                 self.table.columns[at].name.clone_from(new);
                 self.rename_column(old, new);
             }
-            Change::AddKeys(body) => self.add_keys(body),
-            Change::DropKey(name) => drop_key(&mut self.table, name),
-            Change::DropPrimaryKey => self.table.primary_key = None,
-            Change::DropForeignKey(name) => self.drop_foreign_key(name),
-            Change::DropConstraint(name) => {
+            TableChange::AddKeys(body) => self.add_keys(body),
+            TableChange::DropKey(name) => drop_key(&mut self.table, name),
+            TableChange::DropPrimaryKey => self.table.primary_key = None,
+            TableChange::DropForeignKey(name) => self.drop_foreign_key(name),
+            TableChange::DropConstraint(name) => {
                 self.drop_foreign_key(name);
                 drop_key(&mut self.table, name);
             }
-            Change::RenameKey(old, new) => {
+            TableChange::RenameKey(old, new) => {
                 for key in self.table.keys.iter_mut().filter(|key| key.name.eq_ignore_ascii_case(old)) {
                     key.name.clone_from(new);
                 }
             }
-            Change::Rename(name) => self.name = Some(name.clone()),
-            Change::Engine(engine) => self.table.engine = Engine::of(Some(engine)),
-            Change::Rows(what) => self.rows_lost = Some(what.clone()),
+            TableChange::Rename(name) => self.name = Some(name.clone()),
+            TableChange::Engine(engine) => self.table.engine = SourceEngine::of(Some(engine)),
+            TableChange::Rows(what) => self.rows_lost = Some(what.clone()),
         }
         Some(())
     }
 
     /// Inserts a column at its position; `there` if none is given.
-    fn insert(&mut self, column: Column, source: Option<usize>, there: usize, place: &Place) -> Option<()> {
+    fn insert(
+        &mut self,
+        column: CatalogueColumn,
+        source: Option<usize>,
+        there: usize,
+        place: &ColumnPosition,
+    ) -> Option<()> {
         let at = match place {
-            Place::Same => there,
-            Place::First => 0,
-            Place::After(name) => self.table.column(name)? + 1,
+            ColumnPosition::Same => there,
+            ColumnPosition::First => 0,
+            ColumnPosition::After(name) => self.table.column(name)? + 1,
         };
         self.table.columns.insert(at, column);
         self.sources.insert(at, source);
@@ -168,13 +174,15 @@ impl Altered {
         Some(())
     }
 
-    fn add_keys(&mut self, body: &Body) {
+    fn add_keys(&mut self, body: &TableBody) {
         if body.primary_key.is_some() {
             self.table.primary_key.clone_from(&body.primary_key);
         }
         for key in &body.keys {
             let is_taken = |keys: &[_], name: &str| {
-                keys.iter().any(|key: &crate::sqlite::definition::Key| key.name.eq_ignore_ascii_case(name))
+                keys.iter().any(|key: &crate::sqlite::catalogue_table::SecondaryKey| {
+                    key.name.eq_ignore_ascii_case(name)
+                })
             };
             let mut key = key.clone();
             let base = key.name.clone();
@@ -204,13 +212,13 @@ impl Altered {
     }
 }
 
-fn is_empty(bench: &Bench<'_>, table: &Table) -> Result<bool, Failure> {
+fn is_empty(bench: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<bool, TargetFailure> {
     let mut statement = bench.connection.prepare(&format!("SELECT 1 FROM {}", quoted(&table.name)))?;
     Ok(!statement.exists([])?)
 }
 
 /// Returns true if SQLite's columns and primary key stay unchanged.
-fn is_same_shape(old: &Table, new: &Table, sources: &[Option<usize>]) -> bool {
+fn is_same_shape(old: &CatalogueTable, new: &CatalogueTable, sources: &[Option<usize>]) -> bool {
     let all = old.columns.len() == new.columns.len();
     all && sources.iter().enumerate().all(|(at, source)| *source == Some(at))
         && create_sql(old, "") == create_sql(new, "")
@@ -218,17 +226,17 @@ fn is_same_shape(old: &Table, new: &Table, sources: &[Option<usize>]) -> bool {
 }
 
 /// Returns true if values of one type are also values of the other, unchanged.
-fn is_same_kind(old: &Type, new: &Type) -> bool {
+fn is_same_kind(old: &MysqlType, new: &MysqlType) -> bool {
     match (old, new) {
-        (Type::Text { .. }, Type::Text { .. }) => true,
+        (MysqlType::Text { .. }, MysqlType::Text { .. }) => true,
         (old, new) => old == new,
     }
 }
 
 /// Returns true if the only change is new columns at the end.
-fn appends(old: &Table, new: &Table, sources: &[Option<usize>]) -> bool {
+fn only_appends(old: &CatalogueTable, new: &CatalogueTable, sources: &[Option<usize>]) -> bool {
     let (kept, added) = sources.split_at(old.columns.len().min(sources.len()));
-    let head = Table { columns: new.columns[..kept.len()].to_vec(), ..new.clone() };
+    let head = CatalogueTable { columns: new.columns[..kept.len()].to_vec(), ..new.clone() };
     added.iter().all(Option::is_none)
         && old.columns.len() == kept.len()
         && is_same_shape(old, &head, kept)
@@ -237,10 +245,15 @@ fn appends(old: &Table, new: &Table, sources: &[Option<usize>]) -> bool {
             .all(|column| column.default.value(&column.kind, column.nullable).is_some())
 }
 
-fn append(bench: &mut Bench<'_>, old: &Table, new: &mut Table, _: &[Value]) -> Result<(), Failure> {
+fn append(
+    bench: &mut SchemaEditor<'_>,
+    old: &CatalogueTable,
+    new: &mut CatalogueTable,
+    _: &[Value],
+) -> Result<(), TargetFailure> {
     let count = old.columns.len();
     for column in &new.columns[count..] {
-        let one = Table { columns: vec![column.clone()], primary_key: None, ..new.clone() };
+        let one = CatalogueTable { columns: vec![column.clone()], primary_key: None, ..new.clone() };
         let sql = create_sql(&one, "");
         let definition =
             sql.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map_or("", |(inner, _)| inner);
@@ -248,23 +261,23 @@ fn append(bench: &mut Bench<'_>, old: &Table, new: &mut Table, _: &[Value]) -> R
             .connection
             .execute_batch(&format!("ALTER TABLE {} ADD COLUMN {definition}", quoted(&old.name)))?;
     }
-    bench.follow_keys(old, new)
+    bench.update_indexes(old, new)
 }
 
 /// Returns the values of new columns in existing rows.
-fn fills(
-    table: &Table,
+fn fill_values(
+    table: &CatalogueTable,
     sources: &[Option<usize>],
-    name: &Name,
+    name: &QualifiedName,
     is_empty: bool,
-    statement: &Statement,
-) -> Result<Vec<Value>, Failure> {
-    let fill = |(column, source): (&Column, &Option<usize>)| {
+    statement: &SourceStatement,
+) -> Result<Vec<Value>, TargetFailure> {
+    let fill = |(column, source): (&CatalogueColumn, &Option<usize>)| {
         match source {
         Some(_) => Ok(Value::Null),
-        None if is_empty => Ok(zero(&column.kind)),
-        None => fill(column, statement).ok_or_else(|| {
-            Failure::refused(format!(
+        None if is_empty => Ok(implicit_default(&column.kind)),
+        None => fill_value(column, statement).ok_or_else(|| {
+            TargetFailure::refused(format!(
                 "the values of the new column {2} in existing rows of {0}.{1} are unknown: the server computes them",
                 name.0, name.1, column.name
             ))
@@ -274,31 +287,31 @@ fn fills(
     table.columns.iter().zip(sources).map(fill).collect()
 }
 
-fn fill(column: &Column, statement: &Statement) -> Option<Value> {
+fn fill_value(column: &CatalogueColumn, statement: &SourceStatement) -> Option<Value> {
     if column.generated {
         return None;
     }
     match (&column.default, &column.kind) {
-        (Default::Now, Type::Timestamp { fraction }) => {
+        (DefaultValue::Now, MysqlType::Timestamp { fraction }) => {
             let (seconds, micros) = statement.timestamp;
             let now = binlog::Timestamp { seconds, micros: micros.unwrap_or(0), fraction: *fraction };
             let mut text = Vec::new();
             now.to_utc().write(&mut text);
             String::from_utf8(text).ok().map(Value::Text)
         }
-        (Default::Now, _) => None,
+        (DefaultValue::Now, _) => None,
         (default, kind) => default.value(kind, column.nullable),
     }
 }
 
 /// Creates the table again and copies its rows.
 fn rebuild(
-    bench: &mut Bench<'_>,
-    old: &Table,
-    new: &mut Table,
+    bench: &mut SchemaEditor<'_>,
+    old: &CatalogueTable,
+    new: &mut CatalogueTable,
     sources: &[Option<usize>],
     fills: &[Value],
-) -> Result<(), Failure> {
+) -> Result<(), TargetFailure> {
     const REBUILT: &str = "bintide.rebuilt";
     let mut kinds = Vec::new();
     let expressions: Vec<String> = new
@@ -307,7 +320,7 @@ fn rebuild(
         .zip(sources)
         .zip(fills)
         .map(|((column, source), fill)| {
-            let Some(source) = source.map(|source| &old.columns[source]) else { return sql(fill) };
+            let Some(source) = source.map(|source| &old.columns[source]) else { return sql_literal(fill) };
             let own = quoted(&source.name);
             let value = match is_same_kind(&source.kind, &column.kind) {
                 true => own,
@@ -317,7 +330,7 @@ fn rebuild(
                 }
             };
             match source.nullable && !column.nullable {
-                true => format!("COALESCE({value}, {})", sql(&zero(&column.kind))),
+                true => format!("COALESCE({value}, {})", sql_literal(&implicit_default(&column.kind))),
                 false => value,
             }
         })
@@ -329,7 +342,7 @@ fn rebuild(
         let kinds = kinds.get(at);
         let converted = kinds.and_then(|(from, to)| convert(value.clone(), from, to));
         converted.ok_or_else(|| {
-            let message = format!("the value {} cannot be converted as on the server", sql(&value));
+            let message = format!("the value {} cannot be converted as on the server", sql_literal(&value));
             rusqlite::Error::UserFunctionError(message.into())
         })
     })?;
@@ -341,10 +354,10 @@ fn rebuild(
     for key in &mut new.keys {
         key.index.clear();
     }
-    bench.make_indexes(new)
+    bench.create_indexes(new)
 }
 
 /// Returns a date and time with this number of fractional digits.
-pub(super) fn moment(text: &str, fraction: u8) -> Option<String> {
-    fractioned(text, "dddd-dd-dd dd:dd:dd", fraction)
+pub(super) fn rescale_datetime(text: &str, fraction: u8) -> Option<String> {
+    rescale_fraction(text, "dddd-dd-dd dd:dd:dd", fraction)
 }

@@ -2,42 +2,44 @@
 
 use rusqlite::types::Value;
 
-use crate::sqlite::alter::moment;
-use crate::sqlite::literal::{filled, scaled};
-use crate::sqlite::types::Type;
+use crate::sqlite::alter::rescale_datetime;
+use crate::sqlite::default_value::{rescale_decimal, zero_filled};
+use crate::sqlite::mysql_type::MysqlType;
 
 /// Returns the value as the server converts it; `None` if the result depends on more than the value.
-pub(super) fn convert(value: Value, from: &Type, to: &Type) -> Option<Value> {
+pub(super) fn convert(value: Value, from: &MysqlType, to: &MysqlType) -> Option<Value> {
     if value == Value::Null {
         return Some(value);
     }
     match (from, to) {
-        (Type::Integer { .. } | Type::Year | Type::Bit { .. }, _) => of_integer(value, from, to),
-        (Type::Float, Type::Double) => Some(value),
-        (Type::Double, Type::Float) => match value {
+        (MysqlType::Integer { .. } | MysqlType::Year | MysqlType::Bit { .. }, _) => {
+            convert_integer(value, from, to)
+        }
+        (MysqlType::Float, MysqlType::Double) => Some(value),
+        (MysqlType::Double, MysqlType::Float) => match value {
             Value::Real(number) => Some(Value::Real(f64::from(number as f32))),
             _ => None,
         },
-        (Type::Bytes { .. }, Type::Bytes { size }) => match value {
-            Value::Blob(bytes) => Some(Value::Blob(filled(bytes, *size))),
+        (MysqlType::Bytes { .. }, MysqlType::Bytes { size }) => match value {
+            Value::Blob(bytes) => Some(Value::Blob(zero_filled(bytes, *size))),
             _ => None,
         },
-        (Type::Bytes { .. }, _) => None,
+        (MysqlType::Bytes { .. }, _) => None,
         (_, _) => match value {
-            Value::Text(text) => of_text(text, from, to).map(Value::Text),
+            Value::Text(text) => convert_text(text, from, to).map(Value::Text),
             _ => None,
         },
     }
 }
 
-fn of_integer(value: Value, from: &Type, to: &Type) -> Option<Value> {
+fn convert_integer(value: Value, from: &MysqlType, to: &MysqlType) -> Option<Value> {
     let number: i128 = match &value {
         Value::Integer(number) => (*number).into(),
         Value::Text(text) => text.parse().ok()?,
         _ => return None,
     };
     match to {
-        Type::Integer { bits, unsigned } => {
+        MysqlType::Integer { bits, unsigned } => {
             let bits = u32::from(*bits);
             let range = match unsigned {
                 true => 0..1i128 << bits,
@@ -45,11 +47,13 @@ fn of_integer(value: Value, from: &Type, to: &Type) -> Option<Value> {
             };
             range.contains(&number).then(|| integer(number))
         }
-        Type::Bit { bits } => (0..1i128 << bits).contains(&number).then(|| integer(number)),
-        Type::Decimal { scale } => scaled(&number.to_string(), *scale).map(Value::Text),
-        Type::Double => Some(Value::Real(number as f64)),
+        MysqlType::Bit { bits } => (0..1i128 << bits).contains(&number).then(|| integer(number)),
+        MysqlType::Decimal { scale } => rescale_decimal(&number.to_string(), *scale).map(Value::Text),
+        MysqlType::Double => Some(Value::Real(number as f64)),
         // The server would convert a BIT value to bytes.
-        Type::Text { .. } if !matches!(from, Type::Bit { .. }) => Some(Value::Text(number.to_string())),
+        MysqlType::Text { .. } if !matches!(from, MysqlType::Bit { .. }) => {
+            Some(Value::Text(number.to_string()))
+        }
         _ => None,
     }
 }
@@ -58,13 +62,17 @@ fn integer(number: i128) -> Value {
     i64::try_from(number).map_or_else(|_| Value::Text(number.to_string()), Value::Integer)
 }
 
-fn of_text(text: String, from: &Type, to: &Type) -> Option<String> {
+fn convert_text(text: String, from: &MysqlType, to: &MysqlType) -> Option<String> {
     match (from, to) {
-        (Type::Decimal { .. }, Type::Decimal { scale }) => scaled(&text, *scale),
-        (Type::Date, Type::DateTime { fraction }) => moment(&format!("{text} 00:00:00"), *fraction),
-        (Type::DateTime { .. }, Type::DateTime { fraction })
-        | (Type::Timestamp { .. }, Type::Timestamp { fraction }) => moment(&text, *fraction),
-        (Type::Time { .. }, Type::Time { fraction }) => {
+        (MysqlType::Decimal { .. }, MysqlType::Decimal { scale }) => rescale_decimal(&text, *scale),
+        (MysqlType::Date, MysqlType::DateTime { fraction }) => {
+            rescale_datetime(&format!("{text} 00:00:00"), *fraction)
+        }
+        (MysqlType::DateTime { .. }, MysqlType::DateTime { fraction })
+        | (MysqlType::Timestamp { .. }, MysqlType::Timestamp { fraction }) => {
+            rescale_datetime(&text, *fraction)
+        }
+        (MysqlType::Time { .. }, MysqlType::Time { fraction }) => {
             let (whole, digits) = text.split_once('.').unwrap_or((&text, ""));
             let fraction = usize::from(*fraction);
             let (kept, cut) = digits.split_at_checked(digits.len().min(fraction))?;
@@ -72,10 +80,10 @@ fn of_text(text: String, from: &Type, to: &Type) -> Option<String> {
             is_whole
                 .then(|| if fraction > 0 { format!("{whole}.{kept:0<fraction$}") } else { whole.to_owned() })
         }
-        (Type::Text { .. } | Type::Enum { .. }, Type::Enum { texts }) => {
+        (MysqlType::Text { .. } | MysqlType::Enum { .. }, MysqlType::Enum { texts }) => {
             texts.contains(&text).then_some(text)
         }
-        (Type::Set { .. }, Type::Set { texts }) => {
+        (MysqlType::Set { .. }, MysqlType::Set { texts }) => {
             let mut members = text.split(',').filter(|member| !member.is_empty());
             let places: Option<Vec<usize>> =
                 members.by_ref().map(|member| texts.iter().position(|text| text == member)).collect();
@@ -84,15 +92,15 @@ fn of_text(text: String, from: &Type, to: &Type) -> Option<String> {
             Some(places.iter().map(|place| texts[*place].clone()).collect::<Vec<_>>().join(","))
         }
         (
-            Type::Text { .. }
-            | Type::Enum { .. }
-            | Type::Set { .. }
-            | Type::Decimal { .. }
-            | Type::Date
-            | Type::Time { .. }
-            | Type::DateTime { .. }
-            | Type::Json,
-            Type::Text { .. },
+            MysqlType::Text { .. }
+            | MysqlType::Enum { .. }
+            | MysqlType::Set { .. }
+            | MysqlType::Decimal { .. }
+            | MysqlType::Date
+            | MysqlType::Time { .. }
+            | MysqlType::DateTime { .. }
+            | MysqlType::Json,
+            MysqlType::Text { .. },
         ) => Some(text),
         _ => None,
     }
@@ -103,42 +111,47 @@ mod tests {
     use rusqlite::types::Value;
 
     use super::convert;
-    use crate::sqlite::types::Type;
+    use crate::sqlite::mysql_type::MysqlType;
 
-    const INT: Type = Type::Integer { bits: 32, unsigned: false };
-    const BIGINT_UNSIGNED: Type = Type::Integer { bits: 64, unsigned: true };
+    const INT: MysqlType = MysqlType::Integer { bits: 32, unsigned: false };
+    const BIGINT_UNSIGNED: MysqlType = MysqlType::Integer { bits: 64, unsigned: true };
 
     #[test]
     fn conversions_have_one_outcome_or_none() {
         let text = |text: &str| Value::Text(text.to_owned());
-        let check = |value: Value, from: Type, to: Type, wanted: Option<Value>| {
+        let check = |value: Value, from: MysqlType, to: MysqlType, wanted: Option<Value>| {
             assert_eq!(convert(value.clone(), &from, &to), wanted, "{value:?} {from:?} {to:?}");
         };
         check(Value::Integer(-1), INT, BIGINT_UNSIGNED, None);
         check(text("18446744073709551615"), BIGINT_UNSIGNED, INT, None);
-        check(Value::Integer(7), INT, Type::Decimal { scale: 2 }, Some(text("7.00")));
-        check(Value::Integer(7), INT, Type::Text { charset: None }, Some(text("7")));
-        check(Value::Integer(7), Type::Bit { bits: 3 }, Type::Text { charset: None }, None);
-        check(text("1.5"), Type::Decimal { scale: 1 }, Type::Decimal { scale: 0 }, None);
+        check(Value::Integer(7), INT, MysqlType::Decimal { scale: 2 }, Some(text("7.00")));
+        check(Value::Integer(7), INT, MysqlType::Text { charset: None }, Some(text("7")));
+        check(Value::Integer(7), MysqlType::Bit { bits: 3 }, MysqlType::Text { charset: None }, None);
+        check(text("1.5"), MysqlType::Decimal { scale: 1 }, MysqlType::Decimal { scale: 0 }, None);
         check(
             text("2026-01-02"),
-            Type::Date,
-            Type::DateTime { fraction: 1 },
+            MysqlType::Date,
+            MysqlType::DateTime { fraction: 1 },
             Some(text("2026-01-02 00:00:00.0")),
         );
         check(
             text("-01:02:03.50"),
-            Type::Time { fraction: 2 },
-            Type::Time { fraction: 1 },
+            MysqlType::Time { fraction: 2 },
+            MysqlType::Time { fraction: 1 },
             Some(text("-01:02:03.5")),
         );
-        check(text("a"), Type::Text { charset: None }, Type::Enum { texts: vec!["b".to_owned()] }, None);
+        check(
+            text("a"),
+            MysqlType::Text { charset: None },
+            MysqlType::Enum { texts: vec!["b".to_owned()] },
+            None,
+        );
         check(
             Value::Blob(vec![1]),
-            Type::Bytes { size: None },
-            Type::Bytes { size: Some(2) },
+            MysqlType::Bytes { size: None },
+            MysqlType::Bytes { size: Some(2) },
             Some(Value::Blob(vec![1, 0])),
         );
-        check(Value::Null, INT, Type::Json, Some(Value::Null));
+        check(Value::Null, INT, MysqlType::Json, Some(Value::Null));
     }
 }

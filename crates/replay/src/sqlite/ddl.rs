@@ -1,49 +1,49 @@
 //! Parser of definitions in the log, as far as tables depend on them.
 
-mod alter;
-mod create;
+mod table_body;
+mod table_change;
 
-use filter::Words;
+use filter::SqlWords;
 
-use self::alter::changes;
-pub(super) use self::alter::{Change, Place, default_of};
-pub(super) use self::create::Body;
-use self::create::{body, key_parts};
-use crate::sqlite::definition::Part;
-use crate::sqlite::words::words;
-use crate::work::Statement;
+pub(super) use self::table_body::TableBody;
+use self::table_body::{parse_body, parse_key_parts};
+use self::table_change::parse_changes;
+pub(super) use self::table_change::{ColumnPosition, TableChange, default_of};
+use crate::apply_plan::SourceStatement;
+use crate::sqlite::catalogue_table::KeyColumn;
+use crate::sqlite::statement_words::statement_words;
 
 /// Names of a table's database and of the table.
-pub(super) type Name = (String, String);
+pub(super) type QualifiedName = (String, String);
 
 /// A statement that defines something.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Ddl {
+pub(super) enum DdlStatement {
     CreateTable {
-        name: Name,
-        exists: Exists,
-        body: Body,
+        name: QualifiedName,
+        exists: ExistingTablePolicy,
+        body: TableBody,
     },
     CreateLike {
-        name: Name,
-        exists: Exists,
-        model: Name,
+        name: QualifiedName,
+        exists: ExistingTablePolicy,
+        model: QualifiedName,
     },
-    DropTables(Vec<Name>),
+    DropTables(Vec<QualifiedName>),
     AlterTable {
-        name: Name,
-        changes: Vec<Change>,
+        name: QualifiedName,
+        changes: Vec<TableChange>,
     },
-    RenameTables(Vec<(Name, Name)>),
-    Truncate(Name),
+    RenameTables(Vec<(QualifiedName, QualifiedName)>),
+    Truncate(QualifiedName),
     CreateIndex {
-        table: Name,
+        table: QualifiedName,
         name: String,
         unique: bool,
-        parts: Option<Vec<Part>>,
+        parts: Option<Vec<KeyColumn>>,
     },
     DropIndex {
-        table: Name,
+        table: QualifiedName,
         name: String,
     },
     DropDatabase(String),
@@ -61,7 +61,7 @@ pub(super) enum Ddl {
 
 /// Treatment of a table that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exists {
+pub(super) enum ExistingTablePolicy {
     Keep,
     Replace,
     Refuse,
@@ -72,7 +72,7 @@ const ROW_VERBS: [&str; 9] =
     ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "IMPORT", "HANDLER"];
 
 /// Verbs of statements that change neither tables nor rows.
-const OTHER_VERBS: [&str; 17] = [
+const IGNORED_VERBS: [&str; 17] = [
     "GRANT",
     "REVOKE",
     "SET",
@@ -93,7 +93,7 @@ const OTHER_VERBS: [&str; 17] = [
 ];
 
 /// Objects after CREATE, ALTER and DROP that hold no rows.
-const OTHER_THINGS: [&str; 14] = [
+const IGNORED_OBJECTS: [&str; 14] = [
     "VIEW",
     "TRIGGER",
     "PROCEDURE",
@@ -110,32 +110,32 @@ const OTHER_THINGS: [&str; 14] = [
     "INSTANCE",
 ];
 
-impl Ddl {
+impl DdlStatement {
     /// Parses a statement.
-    pub(super) fn of(statement: &Statement) -> Self {
-        let Some(mut words) = words(statement) else {
+    pub(super) fn parse(statement: &SourceStatement) -> Self {
+        let Some(mut words) = statement_words(statement) else {
             let head: String = String::from_utf8_lossy(&statement.sql).chars().take(40).collect();
             return Self::Unknown(head);
         };
         let whole = words.clone();
         let database = String::from_utf8_lossy(&statement.database).into_owned();
-        let read = read(&mut words, &Naming { database });
-        read.unwrap_or_else(|| Self::Unknown(whole.head(3)))
+        let read = read(&mut words, &NameResolver { database });
+        read.unwrap_or_else(|| Self::Unknown(whole.keywords_ahead(3)))
     }
 }
 
 /// Adds the default database to unqualified names.
-pub(super) struct Naming {
+pub(super) struct NameResolver {
     database: String,
 }
 
-impl Naming {
-    fn table(&self, words: &mut Words) -> Option<Name> {
-        let (database, table) = words.table()?;
+impl NameResolver {
+    fn table(&self, words: &mut SqlWords) -> Option<QualifiedName> {
+        let (database, table) = words.take_table()?;
         Some((database.unwrap_or_else(|| self.database.clone()), table))
     }
 
-    fn tables(&self, words: &mut Words) -> Option<Vec<Name>> {
+    fn tables(&self, words: &mut SqlWords) -> Option<Vec<QualifiedName>> {
         let mut names = vec![self.table(words)?];
         while words.take_sign(",") {
             names.push(self.table(words)?);
@@ -144,19 +144,19 @@ impl Naming {
     }
 }
 
-fn read(words: &mut Words, naming: &Naming) -> Option<Ddl> {
-    if ROW_VERBS.iter().any(|verb| words.is(verb)) {
-        return Some(Ddl::Rows(words.head(1)));
+fn read(words: &mut SqlWords, naming: &NameResolver) -> Option<DdlStatement> {
+    if ROW_VERBS.iter().any(|verb| words.is_next(verb)) {
+        return Some(DdlStatement::Rows(words.keywords_ahead(1)));
     }
     let what = words.clone();
     if words.take("CREATE") {
-        return create(words, naming);
+        return parse_create(words, naming);
     }
     if words.take("ALTER") {
-        return alter(words, naming);
+        return parse_alter(words, naming);
     }
     if words.take("DROP") {
-        return drop(words, naming);
+        return parse_drop(words, naming);
     }
     if words.take_any(&["RENAME TABLE", "RENAME TABLES"]) {
         let mut pairs = Vec::new();
@@ -165,138 +165,139 @@ fn read(words: &mut Words, naming: &Naming) -> Option<Ddl> {
             words.take("TO").then_some(())?;
             pairs.push((old, naming.table(words)?));
             if !words.take_sign(",") {
-                return Some(Ddl::RenameTables(pairs));
+                return Some(DdlStatement::RenameTables(pairs));
             }
         }
     }
     if words.take("TRUNCATE") {
         words.take("TABLE");
-        return naming.table(words).map(Ddl::Truncate);
+        return naming.table(words).map(DdlStatement::Truncate);
     }
     if words.take("SAVEPOINT") {
-        return Some(Ddl::Savepoint("SAVEPOINT", words.name()?));
+        return Some(DdlStatement::Savepoint("SAVEPOINT", words.take_name()?));
     }
     if words.take("ROLLBACK") {
         words.take("WORK");
         words.take("TO").then_some(())?;
         words.take("SAVEPOINT");
-        return Some(Ddl::Savepoint("ROLLBACK TO", words.name()?));
+        return Some(DdlStatement::Savepoint("ROLLBACK TO", words.take_name()?));
     }
     if words.take("RELEASE SAVEPOINT") {
-        return Some(Ddl::Savepoint("RELEASE", words.name()?));
+        return Some(DdlStatement::Savepoint("RELEASE", words.take_name()?));
     }
-    let is_other = OTHER_VERBS.iter().any(|verb| what.is(verb));
-    (is_other || what.is("RENAME")).then(|| Ddl::PassedOver(what.head(if what.is("RENAME") { 2 } else { 1 })))
+    let is_other = IGNORED_VERBS.iter().any(|verb| what.is_next(verb));
+    (is_other || what.is_next("RENAME"))
+        .then(|| DdlStatement::PassedOver(what.keywords_ahead(if what.is_next("RENAME") { 2 } else { 1 })))
 }
 
 /// Finds an object without rows, after words like DEFINER.
-fn other(verb: &str, words: &Words) -> Option<Ddl> {
+fn ignored_object(verb: &str, words: &SqlWords) -> Option<DdlStatement> {
     let mut rest = words.clone();
-    while !rest.is_over() {
-        if let Some(thing) = OTHER_THINGS.iter().find(|thing| rest.is(thing)) {
-            return Some(Ddl::PassedOver(format!("{verb} {thing}")));
+    while !rest.is_at_end() {
+        if let Some(thing) = IGNORED_OBJECTS.iter().find(|thing| rest.is_next(thing)) {
+            return Some(DdlStatement::PassedOver(format!("{verb} {thing}")));
         }
         rest.skip();
     }
     None
 }
 
-fn create(words: &mut Words, naming: &Naming) -> Option<Ddl> {
+fn parse_create(words: &mut SqlWords, naming: &NameResolver) -> Option<DdlStatement> {
     if words.take_any(&["DATABASE", "SCHEMA"]) {
-        return Some(Ddl::Nothing);
+        return Some(DdlStatement::Nothing);
     }
     if words.take("TEMPORARY TABLE") {
-        return Some(Ddl::PassedOver("CREATE TEMPORARY TABLE".to_owned()));
+        return Some(DdlStatement::PassedOver("CREATE TEMPORARY TABLE".to_owned()));
     }
     // MariaDB's syntax.
     let replaces = words.take("OR REPLACE");
     if words.take("TABLE") {
         let exists = match (words.take("IF NOT EXISTS"), replaces) {
-            (true, _) => Exists::Keep,
-            (false, true) => Exists::Replace,
-            (false, false) => Exists::Refuse,
+            (true, _) => ExistingTablePolicy::Keep,
+            (false, true) => ExistingTablePolicy::Replace,
+            (false, false) => ExistingTablePolicy::Refuse,
         };
         let name = naming.table(words)?;
-        let mut inner = words.clone().group().unwrap_or_else(|| words.clone());
+        let mut inner = words.clone().take_group().unwrap_or_else(|| words.clone());
         if inner.take("LIKE") {
-            return Some(Ddl::CreateLike { name, exists, model: naming.table(&mut inner)? });
+            return Some(DdlStatement::CreateLike { name, exists, model: naming.table(&mut inner)? });
         }
-        let Some(columns) = words.group() else {
-            return Some(Ddl::Rows("CREATE TABLE … SELECT".to_owned()));
+        let Some(columns) = words.take_group() else {
+            return Some(DdlStatement::Rows("CREATE TABLE … SELECT".to_owned()));
         };
-        let is_from_query = words.holds(&["SELECT", "AS", "WITH", "VALUES", "TABLE"]);
+        let is_from_query = words.has_ahead(&["SELECT", "AS", "WITH", "VALUES", "TABLE"]);
         if is_from_query {
-            return Some(Ddl::Rows("CREATE TABLE … SELECT".to_owned()));
+            return Some(DdlStatement::Rows("CREATE TABLE … SELECT".to_owned()));
         }
-        let body = body(columns, words, &name)?;
-        return Some(Ddl::CreateTable { name, exists, body });
+        let body = parse_body(columns, words, &name)?;
+        return Some(DdlStatement::CreateTable { name, exists, body });
     }
     let unique = words.take("UNIQUE");
-    if unique || words.is("INDEX") {
+    if unique || words.is_next("INDEX") {
         words.take("INDEX").then_some(())?;
-        return index(words, naming, unique);
+        return parse_create_index(words, naming, unique);
     }
     let mut special = words.clone();
     if special.take_any(&["FULLTEXT INDEX", "SPATIAL INDEX"]) {
-        let name = special.name()?;
+        let name = special.take_name()?;
         special.take("ON").then_some(())?;
         let table = naming.table(&mut special)?;
-        return Some(Ddl::CreateIndex { table, name, unique: false, parts: None });
+        return Some(DdlStatement::CreateIndex { table, name, unique: false, parts: None });
     }
-    other("CREATE", words)
+    ignored_object("CREATE", words)
 }
 
-fn index(words: &mut Words, naming: &Naming, unique: bool) -> Option<Ddl> {
-    let name = words.name()?;
+fn parse_create_index(words: &mut SqlWords, naming: &NameResolver, unique: bool) -> Option<DdlStatement> {
+    let name = words.take_name()?;
     if words.take("USING") {
         words.skip();
     }
     words.take("ON").then_some(())?;
     let table = naming.table(words)?;
-    Some(Ddl::CreateIndex { table, name, unique, parts: key_parts(words.group()?) })
+    Some(DdlStatement::CreateIndex { table, name, unique, parts: parse_key_parts(words.take_group()?) })
 }
 
-fn alter(words: &mut Words, naming: &Naming) -> Option<Ddl> {
+fn parse_alter(words: &mut SqlWords, naming: &NameResolver) -> Option<DdlStatement> {
     if words.take_any(&["DATABASE", "SCHEMA"]) {
-        return Some(Ddl::Nothing);
+        return Some(DdlStatement::Nothing);
     }
     if words.take("TABLE") {
         let name = naming.table(words)?;
-        let changes = changes(words, &name, naming)?;
-        return Some(Ddl::AlterTable { name, changes });
+        let changes = parse_changes(words, &name, naming)?;
+        return Some(DdlStatement::AlterTable { name, changes });
     }
-    other("ALTER", words)
+    ignored_object("ALTER", words)
 }
 
-fn drop(words: &mut Words, naming: &Naming) -> Option<Ddl> {
+fn parse_drop(words: &mut SqlWords, naming: &NameResolver) -> Option<DdlStatement> {
     if words.take_any(&["DATABASE", "SCHEMA"]) {
         words.take("IF EXISTS");
-        return words.name().map(Ddl::DropDatabase);
+        return words.take_name().map(DdlStatement::DropDatabase);
     }
     if words.take_any(&["TEMPORARY TABLE", "TEMPORARY TABLES"]) {
-        return Some(Ddl::PassedOver("DROP TEMPORARY TABLE".to_owned()));
+        return Some(DdlStatement::PassedOver("DROP TEMPORARY TABLE".to_owned()));
     }
     if words.take_any(&["TABLE", "TABLES"]) {
         words.take("IF EXISTS");
-        return naming.tables(words).map(Ddl::DropTables);
+        return naming.tables(words).map(DdlStatement::DropTables);
     }
     if words.take("INDEX") {
-        let name = words.name()?;
+        let name = words.take_name()?;
         words.take("ON").then_some(())?;
-        return Some(Ddl::DropIndex { table: naming.table(words)?, name });
+        return Some(DdlStatement::DropIndex { table: naming.table(words)?, name });
     }
-    other("DROP", words)
+    ignored_object("DROP", words)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Ddl;
-    use crate::sqlite::define::create_sql;
-    use crate::sqlite::definition::{Engine, Table};
-    use crate::work::Statement;
+    use super::DdlStatement;
+    use crate::apply_plan::SourceStatement;
+    use crate::sqlite::catalogue_table::{CatalogueTable, SourceEngine};
+    use crate::sqlite::schema_editor::create_sql;
 
-    fn read(sql: &str) -> Ddl {
-        let statement = Statement {
+    fn read(sql: &str) -> DdlStatement {
+        let statement = SourceStatement {
             sql: sql.as_bytes().to_vec(),
             database: b"d".to_vec(),
             default_database: Vec::new(),
@@ -307,20 +308,22 @@ mod tests {
             load: None,
             error_code: 0,
         };
-        Ddl::of(&statement)
+        DdlStatement::parse(&statement)
     }
 
     /// Checks the SQLite columns of `CREATE TABLE d.t (…)`, its keys and its foreign keys.
     fn check_table(sql: &str, wanted: &str) {
-        let Ddl::CreateTable { name, body, .. } = read(sql) else { panic!("{sql}: {:?}", read(sql)) };
+        let DdlStatement::CreateTable { name, body, .. } = read(sql) else {
+            panic!("{sql}: {:?}", read(sql))
+        };
         assert_eq!((name.0.as_str(), name.1.as_str()), ("d", "t"), "{sql}");
-        let table = Table {
+        let table = CatalogueTable {
             name: String::new(),
             columns: body.columns,
             primary_key: body.primary_key,
             keys: body.keys,
             foreign_keys: body.foreign_keys,
-            engine: Engine::Transactional,
+            engine: SourceEngine::Transactional,
             charset: None,
         };
         let created = create_sql(&table, "t");

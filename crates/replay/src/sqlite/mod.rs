@@ -5,21 +5,21 @@
 //! and states which.
 
 mod alter;
-mod cascade;
-mod catalogue;
+mod catalogue_table;
 mod convert;
 mod ddl;
-mod define;
-mod definition;
-mod draft;
-mod literal;
-mod patch;
-mod remarks;
-mod rows;
+mod default_value;
+mod foreign_key_cascade;
+mod json_patch;
+mod mysql_type;
+mod row_writer;
+mod schema_draft;
+mod schema_editor;
 mod session;
-mod types;
-mod value;
-mod words;
+mod sqlite_remarks;
+mod sqlite_value;
+mod statement_words;
+mod table_catalogue;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -30,26 +30,26 @@ use std::time::Duration;
 use binlog::gtid::GtidSet;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
-use crate::definition::Definition;
-use crate::error::{Error, Failure, FailureKind};
-use crate::progress::{Applied, Intent, Place, Progress};
-use crate::sqlite::catalogue::{CREATE as CREATE_CATALOGUE, Catalogue};
-pub(crate) use crate::sqlite::define::quoted;
-pub(crate) use crate::sqlite::draft::Draft;
-pub use crate::sqlite::remarks::Remarks;
-use crate::sqlite::session::{NamedSession, SqliteSession, named};
-use crate::sqlite::types::{Storage, Type};
-use crate::target::{RollbackTraces, Session, Settled, Target};
+use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
+use crate::progress::{AppliedState, ReplayProgress, SourcePosition, StatementIntent};
+use crate::sqlite::mysql_type::{MysqlType, StrictType};
+pub(crate) use crate::sqlite::schema_draft::SchemaDraft;
+pub(crate) use crate::sqlite::schema_editor::quoted;
+use crate::sqlite::session::{PathReportingSession, SqliteSession, with_path};
+pub use crate::sqlite::sqlite_remarks::SqliteRemarks;
+use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE as CREATE_CATALOGUE, TableCatalogue};
+use crate::target::{IntentOutcome, ReplayTarget, RollbackTraces, TargetSession};
+use crate::target_table::TargetTableDefinition;
 
 /// Timeout for other writers of the database.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of cached prepared statements.
-const STATEMENTS_KEPT: usize = 512;
+const PREPARED_STATEMENTS_MAX: usize = 512;
 
 /// Connection settings. Readers see whole transactions while another is written, and a commit is on disk when it
 /// returns. Foreign keys are executed by our own code, where the log requires it.
-const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; \
+const CONNECTION_PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; \
      PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000; PRAGMA recursive_triggers = OFF";
 
 const CREATE_PROGRESS: &str = "CREATE TABLE IF NOT EXISTS \"bintide.progress\" (\"stream\" INTEGER PRIMARY KEY, \
@@ -57,7 +57,7 @@ const CREATE_PROGRESS: &str = "CREATE TABLE IF NOT EXISTS \"bintide.progress\" (
      \"run\" INTEGER NOT NULL DEFAULT 0) STRICT";
 
 /// SQLITE_READONLY: the database cannot be written.
-const READONLY: u16 = 8;
+const SQLITE_READONLY: u16 = 8;
 
 /// A SQLite database that transactions are applied to.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ pub struct SqliteTarget {
     path: PathBuf,
     control: Mutex<Connection>,
     /// Number of this replay on the database. A later replay takes over; this one then cannot commit any more.
-    run: i64,
-    remarks: Arc<Mutex<Remarks>>,
+    run_number: i64,
+    remarks: Arc<Mutex<SqliteRemarks>>,
 }
 
 impl SqliteTarget {
@@ -75,10 +75,15 @@ impl SqliteTarget {
     /// # Errors
     ///
     /// The database cannot be opened or written, or holds tables of another application.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let (control, run) =
-            prepare(path).map_err(|failure| named(failure, path).at("open the SQLite database"))?;
-        Ok(Self { path: path.to_owned(), control: Mutex::new(control), run, remarks: Arc::default() })
+    pub fn open(path: &Path) -> Result<Self, ReplayError> {
+        let (control, run) = prepare(path)
+            .map_err(|failure| with_path(failure, path).into_error("open the SQLite database"))?;
+        Ok(Self {
+            path: path.to_owned(),
+            control: Mutex::new(control),
+            run_number: run,
+            remarks: Arc::default(),
+        })
     }
 
     /// Reads what was applied to a database, without changing it; `None` if there is no file, or no progress in it.
@@ -86,29 +91,29 @@ impl SqliteTarget {
     /// # Errors
     ///
     /// The database cannot be read, or holds tables of another application.
-    pub fn look(path: &Path) -> Result<Option<Applied>, Error> {
-        let look = |flags| -> Result<Option<Applied>, Failure> {
+    pub fn read_applied(path: &Path) -> Result<Option<AppliedState>, ReplayError> {
+        let look = |flags| -> Result<Option<AppliedState>, TargetFailure> {
             if !path.exists() {
                 return Ok(None);
             }
             let file = Connection::open_with_flags(path, flags)?;
-            check_own(&file)?;
+            check_ownership(&file)?;
             let is_empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress')";
             if file.query_row(is_empty, [], |row| row.get(0))? {
                 return Ok(None);
             }
-            Ok(Some(Applied { progress: read_progress_of(&file)?, ..Applied::default() }))
+            Ok(Some(AppliedState { progress: read_progress_of(&file)?, ..AppliedState::default() }))
         };
         let looked = match look(OpenFlags::SQLITE_OPEN_READ_ONLY) {
             // A crash left a journal, which SQLite must first write back.
-            Err(Failure { code: Some(READONLY), .. }) => look(OpenFlags::SQLITE_OPEN_READ_WRITE),
+            Err(TargetFailure { code: Some(SQLITE_READONLY), .. }) => look(OpenFlags::SQLITE_OPEN_READ_WRITE),
             looked => looked,
         };
-        looked.map_err(|failure| named(failure, path).at("read the SQLite database"))
+        looked.map_err(|failure| with_path(failure, path).into_error("read the SQLite database"))
     }
 
     /// Returns what was done differently than on a server, so far.
-    pub fn remarks(&self) -> Remarks {
+    pub fn remarks(&self) -> SqliteRemarks {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -116,14 +121,14 @@ impl SqliteTarget {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn progress(&self) -> Result<Progress, Failure> {
+    fn progress(&self) -> Result<ReplayProgress, TargetFailure> {
         read_progress_of(&self.control())
     }
 }
 
 /// A table in a SQLite database.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct StoredTable {
     /// Database and name on the source.
     pub(crate) source: (String, String),
     /// Name in SQLite.
@@ -133,31 +138,31 @@ pub(crate) struct Held {
 }
 
 /// Returns the tables of a database that was a target.
-pub(crate) fn held_tables(connection: &Connection) -> Result<Vec<Held>, Failure> {
-    check_own(connection)?;
-    let has_numbers = |kind: &Type| match kind {
-        Type::Enum { .. } | Type::Set { .. } => kind.storage() != Storage::Text,
+pub(crate) fn read_stored_tables(connection: &Connection) -> Result<Vec<StoredTable>, TargetFailure> {
+    check_ownership(connection)?;
+    let has_numbers = |kind: &MysqlType| match kind {
+        MysqlType::Enum { .. } | MysqlType::Set { .. } => kind.strict_type() != StrictType::Text,
         _ => false,
     };
-    let tables = Catalogue::load(connection)?.into_tables().map(|(source, table)| {
+    let tables = TableCatalogue::load(connection)?.into_tables().map(|(source, table)| {
         let columns = table.columns.iter().map(|column| (column.name.clone(), has_numbers(&column.kind)));
-        Held { source, columns: columns.collect(), name: table.name }
+        StoredTable { source, columns: columns.collect(), name: table.name }
     });
     Ok(tables.collect())
 }
 
-fn read_progress_of(connection: &Connection) -> Result<Progress, Failure> {
+fn read_progress_of(connection: &Connection) -> Result<ReplayProgress, TargetFailure> {
     let sql =
         "SELECT \"gtids\", \"log\", \"position\", \"beyond\" FROM \"bintide.progress\" WHERE \"stream\" = 1";
     let row = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
     read_progress(row?)
 }
 
-fn connect(path: &Path) -> Result<Connection, Failure> {
+fn connect(path: &Path) -> Result<Connection, TargetFailure> {
     let connection = Connection::open(path)?;
-    connection.busy_timeout(PATIENCE)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
-    connection.execute_batch(SETTINGS)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS_MAX);
+    connection.execute_batch(CONNECTION_PRAGMAS)?;
     Ok(connection)
 }
 
@@ -171,10 +176,10 @@ fn make_private(path: &Path) {
     }
 }
 
-fn prepare(path: &Path) -> Result<(Connection, i64), Failure> {
+fn prepare(path: &Path) -> Result<(Connection, i64), TargetFailure> {
     make_private(path);
     // A database of another application stays unchanged, including its journal mode.
-    check_own(&Connection::open(path)?)?;
+    check_ownership(&Connection::open(path)?)?;
     let connection = connect(path)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
     connection.execute_batch(CREATE_PROGRESS)?;
@@ -187,12 +192,12 @@ fn prepare(path: &Path) -> Result<(Connection, i64), Failure> {
 }
 
 /// Checks that the database is empty or a replay's target.
-fn check_own(connection: &Connection) -> Result<(), Failure> {
+fn check_ownership(connection: &Connection) -> Result<(), TargetFailure> {
     let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND NOT EXISTS \
                     (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress') LIMIT 1";
     let foreign: Option<String> = connection.query_row(question, [], |row| row.get(0)).optional()?;
     if let Some(table) = foreign {
-        return Err(Failure::refused(format!(
+        return Err(TargetFailure::refused(format!(
             "it contains the table {table} but no progress of a replay. Give a file that does not exist yet"
         )));
     }
@@ -201,32 +206,34 @@ fn check_own(connection: &Connection) -> Result<(), Failure> {
 
 type ProgressRow = (String, Option<String>, Option<i64>, String);
 
-fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<Progress, Failure> {
-    let odd = |what: &str| Failure::refused(format!("bintide.progress holds invalid progress: {what}"));
+fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<ReplayProgress, TargetFailure> {
+    let odd = |what: &str| TargetFailure::refused(format!("bintide.progress holds invalid progress: {what}"));
     let gtids: GtidSet = gtids.parse().map_err(|_| odd(&gtids))?;
-    let place = log.zip(position).map(|(log, position)| Place { log, position: position.cast_unsigned() });
+    let place =
+        log.zip(position).map(|(log, position)| SourcePosition { log, position: position.cast_unsigned() });
     let beyond = beyond.lines().map(|line| {
         let (position, log) = line.split_once(' ').ok_or_else(|| odd(line))?;
-        Ok(Place { log: log.to_owned(), position: position.parse().map_err(|_| odd(line))? })
+        Ok(SourcePosition { log: log.to_owned(), position: position.parse().map_err(|_| odd(line))? })
     });
-    Ok(Progress { gtids, place, beyond: beyond.collect::<Result<_, Failure>>()?, commits: None })
+    Ok(ReplayProgress { gtids, place, beyond: beyond.collect::<Result<_, TargetFailure>>()?, commits: None })
 }
 
-impl Target for SqliteTarget {
-    fn applied(&self) -> Result<Applied, Failure> {
-        Ok(Applied { progress: self.progress()?, ..Applied::default() })
+impl ReplayTarget for SqliteTarget {
+    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure> {
+        Ok(AppliedState { progress: self.progress()?, ..AppliedState::default() })
     }
 
-    fn session(&self) -> Result<Box<dyn Session>, Failure> {
+    fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure> {
         let path = self.path.clone();
-        let opened = connect(&path)
-            .and_then(|connection| SqliteSession::new(connection, self.run, Arc::clone(&self.remarks)));
-        let session = opened.map_err(|failure| named(failure, &path))?;
-        Ok(Box::new(NamedSession { session, path }))
+        let opened = connect(&path).and_then(|connection| {
+            SqliteSession::new(connection, self.run_number, Arc::clone(&self.remarks))
+        });
+        let session = opened.map_err(|failure| with_path(failure, &path))?;
+        Ok(Box::new(PathReportingSession { session, path }))
     }
 
     // Row changes are not merged: each costs little here.
-    fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<Definition>, Failure> {
+    fn definition(&self, _: &[u8], _: &[u8]) -> Result<Option<TargetTableDefinition>, TargetFailure> {
         Ok(None)
     }
 
@@ -235,23 +242,23 @@ impl Target for SqliteTarget {
     }
 
     // No statement commits implicitly, so there is nothing to settle.
-    fn settle(&self, _: &Intent) -> Result<Settled, Failure> {
-        Ok(Settled::NotDone)
+    fn settle(&self, _: &StatementIntent) -> Result<IntentOutcome, TargetFailure> {
+        Ok(IntentOutcome::NotDone)
     }
 
-    fn save(&self, _: &Progress) -> Result<(), Failure> {
+    fn save(&self, _: &ReplayProgress) -> Result<(), TargetFailure> {
         Ok(())
     }
 
-    fn checkpoint(&self, _: &Progress) -> Result<Applied, Failure> {
-        self.applied()
+    fn checkpoint(&self, _: &ReplayProgress) -> Result<AppliedState, TargetFailure> {
+        self.parse_progress_row()
     }
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for TargetFailure {
     fn from(error: rusqlite::Error) -> Self {
         let is_busy = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
-        let kind = if is_busy { FailureKind::Locked } else { FailureKind::Refused };
+        let kind = if is_busy { TargetFailureKind::Locked } else { TargetFailureKind::Refused };
         let code = error.sqlite_error().and_then(|error| u16::try_from(error.extended_code & 0xff).ok());
         Self { message: error.to_string(), kind, code }
     }

@@ -3,31 +3,31 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use binlog::Format;
+use binlog::EventFormat;
 use rusqlite::{Connection, params};
 
-use crate::context::Context;
-use crate::error::Failure;
-use crate::progress::{Intent, Progress};
-use crate::sqlite::catalogue::Catalogue;
-use crate::sqlite::define::Bench;
-use crate::sqlite::remarks::Remarks;
-use crate::sqlite::rows::RowWriter;
-use crate::target::Session;
-use crate::work::{RowEvents, Statement};
+use crate::apply_plan::{RowEvents, SourceStatement};
+use crate::error::TargetFailure;
+use crate::progress::{ReplayProgress, StatementIntent};
+use crate::session_variables::SessionVariables;
+use crate::sqlite::row_writer::RowWriter;
+use crate::sqlite::schema_editor::SchemaEditor;
+use crate::sqlite::sqlite_remarks::SqliteRemarks;
+use crate::sqlite::table_catalogue::TableCatalogue;
+use crate::target::TargetSession;
 
 /// ER_BAD_TABLE_ERROR: a DROP TABLE of several tables dropped those that existed.
 const UNKNOWN_TABLE: u16 = 1051;
 
 pub(super) struct SqliteSession {
     connection: Connection,
-    catalogue: Catalogue,
+    catalogue: TableCatalogue,
     rows: RowWriter,
     /// Remarks of the open transaction.
-    remarks: Remarks,
-    all_remarks: Arc<Mutex<Remarks>>,
+    remarks: SqliteRemarks,
+    all_remarks: Arc<Mutex<SqliteRemarks>>,
     /// Number of this replay on the database.
-    run: i64,
+    run_number: i64,
     is_flushed: bool,
 }
 
@@ -35,107 +35,114 @@ impl SqliteSession {
     pub(super) fn new(
         connection: Connection,
         run: i64,
-        all_remarks: Arc<Mutex<Remarks>>,
-    ) -> Result<Self, Failure> {
-        let catalogue = Catalogue::load(&connection)?;
-        let (rows, remarks) = (RowWriter::default(), Remarks::default());
-        Ok(Self { connection, catalogue, rows, remarks, all_remarks, run, is_flushed: false })
+        all_remarks: Arc<Mutex<SqliteRemarks>>,
+    ) -> Result<Self, TargetFailure> {
+        let catalogue = TableCatalogue::load(&connection)?;
+        let (rows, remarks) = (RowWriter::default(), SqliteRemarks::default());
+        Ok(Self { connection, catalogue, rows, remarks, all_remarks, run_number: run, is_flushed: false })
     }
 
-    fn bench(&mut self) -> (Bench<'_>, &mut RowWriter) {
+    fn editor(&mut self) -> (SchemaEditor<'_>, &mut RowWriter) {
         let Self { connection, catalogue, remarks, rows, .. } = self;
-        (Bench { connection, catalogue, remarks }, rows)
+        (SchemaEditor { connection, catalogue, remarks }, rows)
     }
 }
 
 /// A session that adds the database's path to errors that the disk may have caused.
-pub(super) struct NamedSession {
+pub(super) struct PathReportingSession {
     pub(super) session: SqliteSession,
     pub(super) path: PathBuf,
 }
 
-impl NamedSession {
-    fn named(&mut self, work: impl FnOnce(&mut SqliteSession) -> Result<(), Failure>) -> Result<(), Failure> {
-        work(&mut self.session).map_err(|failure| named(failure, &self.path))
+impl PathReportingSession {
+    fn run_with_path(
+        &mut self,
+        work: impl FnOnce(&mut SqliteSession) -> Result<(), TargetFailure>,
+    ) -> Result<(), TargetFailure> {
+        work(&mut self.session).map_err(|failure| with_path(failure, &self.path))
     }
 }
 
 /// Adds the database's path to an error that the disk may have caused.
-pub(super) fn named(failure: Failure, path: &Path) -> Failure {
+pub(super) fn with_path(failure: TargetFailure, path: &Path) -> TargetFailure {
     // SQLite's READONLY, IOERR, CORRUPT, FULL, CANTOPEN and NOTADB. MySQL's error codes are above 1000.
     match failure.code {
         Some(8 | 10 | 11 | 13 | 14 | 26) => {
-            Failure { message: format!("{}: {}", path.display(), failure.message), ..failure }
+            TargetFailure { message: format!("{}: {}", path.display(), failure.message), ..failure }
         }
         _ => failure,
     }
 }
 
-impl Session for NamedSession {
-    fn begin(&mut self) -> Result<(), Failure> {
-        self.named(SqliteSession::begin)
+impl TargetSession for PathReportingSession {
+    fn begin(&mut self) -> Result<(), TargetFailure> {
+        self.run_with_path(SqliteSession::begin)
     }
 
-    fn announce(&mut self, intent: Intent, format: Option<&Arc<Format>>) -> Result<(), Failure> {
-        self.named(|session| session.announce(intent, format))
+    fn announce(
+        &mut self,
+        intent: StatementIntent,
+        format: Option<&Arc<EventFormat>>,
+    ) -> Result<(), TargetFailure> {
+        self.run_with_path(|session| session.announce(intent, format))
     }
 
-    fn rows(&mut self, context: &Context, rows: &RowEvents) -> Result<(), Failure> {
-        self.named(|session| session.rows(context, rows))
+    fn apply_rows(&mut self, context: &SessionVariables, rows: &RowEvents) -> Result<(), TargetFailure> {
+        self.run_with_path(|session| session.apply_rows(context, rows))
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
-        self.named(|session| session.statement(statement))
+    fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        self.run_with_path(|session| session.run_statement(statement))
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
-        self.named(SqliteSession::flush)
+    fn flush(&mut self) -> Result<(), TargetFailure> {
+        self.run_with_path(SqliteSession::flush)
     }
 
-    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
-        self.named(|session| session.commit(progress, placed))
+    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        self.run_with_path(|session| session.commit(progress, placed))
     }
 
-    fn rollback(&mut self) -> Result<(), Failure> {
-        self.named(SqliteSession::rollback)
+    fn rollback(&mut self) -> Result<(), TargetFailure> {
+        self.run_with_path(SqliteSession::rollback)
     }
 }
 
-impl Session for SqliteSession {
-    fn begin(&mut self) -> Result<(), Failure> {
-        self.rows.touched_others = false;
+impl TargetSession for SqliteSession {
+    fn begin(&mut self) -> Result<(), TargetFailure> {
+        self.rows.touched_nontransactional = false;
         self.is_flushed = false;
         Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
     }
 
     // SQLite's DDL is transactional: nothing commits implicitly, so nothing needs an intent.
-    fn announce(&mut self, _: Intent, _: Option<&Arc<Format>>) -> Result<(), Failure> {
+    fn announce(&mut self, _: StatementIntent, _: Option<&Arc<EventFormat>>) -> Result<(), TargetFailure> {
         self.begin()
     }
 
-    fn rows(&mut self, _: &Context, rows: &RowEvents) -> Result<(), Failure> {
-        let (mut bench, writer) = self.bench();
+    fn apply_rows(&mut self, _: &SessionVariables, rows: &RowEvents) -> Result<(), TargetFailure> {
+        let (mut bench, writer) = self.editor();
         writer.write(&mut bench, rows)
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<(), Failure> {
+    fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         if !matches!(statement.error_code, 0 | UNKNOWN_TABLE) {
-            return Err(Failure::refused(format!(
+            return Err(TargetFailure::refused(format!(
                 "a statement failed with error {} on the source: only a MySQL server can repeat its partial effect",
                 statement.error_code
             )));
         }
-        let (mut bench, writer) = self.bench();
+        let (mut bench, writer) = self.editor();
         writer.forget();
-        bench.carry_out(statement)
+        bench.execute(statement)
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    fn flush(&mut self) -> Result<(), TargetFailure> {
         self.is_flushed = true;
         Ok(())
     }
 
-    fn commit(&mut self, progress: &Progress, placed: &mut dyn FnMut()) -> Result<(), Failure> {
+    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
         if self.connection.is_autocommit() {
             self.begin()?;
         }
@@ -148,28 +155,33 @@ impl Session for SqliteSession {
         let sql = "UPDATE \"bintide.progress\" SET \"gtids\" = ?1, \"log\" = ?2, \"position\" = ?3, \
                    \"beyond\" = ?4 WHERE \"stream\" = 1 AND \"run\" = ?5";
         let gtids = progress.gtids.to_string();
-        let saved =
-            self.connection.prepare_cached(sql)?.execute(params![gtids, log, position, beyond, self.run])?;
+        let saved = self.connection.prepare_cached(sql)?.execute(params![
+            gtids,
+            log,
+            position,
+            beyond,
+            self.run_number
+        ])?;
         if saved != 1 {
-            return Err(Failure::refused("another replay has taken over this database"));
+            return Err(TargetFailure::refused("another replay has taken over this database"));
         }
         self.connection.execute_batch("COMMIT")?;
         placed();
         let mut all = self.all_remarks.lock().unwrap_or_else(PoisonError::into_inner);
-        all.take(&mut self.remarks);
+        all.absorb(&mut self.remarks);
         Ok(())
     }
 
-    fn rollback(&mut self) -> Result<(), Failure> {
-        self.remarks = Remarks::default();
+    fn rollback(&mut self) -> Result<(), TargetFailure> {
+        self.remarks = SqliteRemarks::default();
         if !self.connection.is_autocommit() {
             self.connection.execute_batch("ROLLBACK")?;
         }
         self.rows.forget();
-        self.catalogue = Catalogue::load(&self.connection)?;
+        self.catalogue = TableCatalogue::load(&self.connection)?;
         // The source rolled back the whole transaction, except the changes of engines without transactions.
-        if self.is_flushed && self.rows.touched_others {
-            return Err(Failure::refused(
+        if self.is_flushed && self.rows.touched_nontransactional {
+            return Err(TargetFailure::refused(
                 "the source rolled back a transaction that had changed non-transactional tables (MyISAM, for example): \
                  the log does not show which changes remain",
             ));

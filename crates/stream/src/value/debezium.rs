@@ -1,22 +1,22 @@
 //! Values as Debezium's MySQL connector writes them with its default settings.
 
-use binlog::{Bit, Geometry, Timestamp, Value};
+use binlog::{BitValue, GeometryValue, Timestamp, Value};
 
-use crate::document::put_document;
-use crate::error::Fault;
-use crate::moment::{epoch_day, epoch_micros, micros_of};
-use crate::plan::ColumnPlan;
-use crate::text::{put_base64, put_digits, put_float, put_inside, put_integer};
-use crate::unscaled::unscaled;
-use crate::value::{Room, put_bytes, put_compressed, put_enum, put_text, set_texts};
+use crate::epoch::{epoch_day, epoch_micros, time_micros};
+use crate::error::CorruptEvent;
+use crate::json_document::put_document;
+use crate::json_writer::{put_base64, put_digits, put_escaped, put_float, put_integer};
+use crate::table_plan::ColumnPlan;
+use crate::unscaled_decimal::unscaled;
+use crate::value::{ValueBuffers, put_bytes, put_compressed, put_enum, put_text, set_texts};
 
 /// Appends a value.
 pub(crate) fn put(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
     value: &Value<'_>,
-    room: &mut Room,
-) -> Result<(), Fault> {
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Int(number) => put_integer(out, *number),
@@ -25,7 +25,7 @@ pub(crate) fn put(
         Value::Float(number) => put_float(out, *number),
         Value::Double(number) => put_float(out, *number),
         Value::Text(text) => put_text(out, column, text),
-        Value::Bytes(bytes) => put_bytes(out, is_told(column), bytes, room),
+        Value::Bytes(bytes) => put_bytes(out, is_binary(column), bytes, room),
         Value::Decimal(decimal) => put_base64(out, unscaled(decimal, &mut room.unscaled)),
         Value::Enum(number) => put_enum(out, column, *number)?,
         Value::Set(bits) => put_set(out, column, *bits)?,
@@ -35,10 +35,15 @@ pub(crate) fn put(
     Ok(())
 }
 
-fn put_rare(out: &mut Vec<u8>, column: &ColumnPlan, value: &Value<'_>, room: &mut Room) -> Result<(), Fault> {
+fn put_rare(
+    out: &mut Vec<u8>,
+    column: &ColumnPlan,
+    value: &Value<'_>,
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
     match value {
         Value::Date(date) => put_epoch(out, column, epoch_day(*date)),
-        Value::Time(time) => put_integer(out, micros_of(time)),
+        Value::Time(time) => put_integer(out, time_micros(time)),
         Value::DateTime(moment) => {
             let unit = if moment.fraction > 3 { 1 } else { 1000 };
             put_epoch(out, column, epoch_micros(moment).map(|micros| micros.div_euclid(unit)));
@@ -63,7 +68,7 @@ fn put_rare(out: &mut Vec<u8>, column: &ColumnPlan, value: &Value<'_>, room: &mu
     Ok(())
 }
 
-fn is_told(column: &ColumnPlan) -> bool {
+fn is_binary(column: &ColumnPlan) -> bool {
     column.charset == binlog::Charset::Binary
 }
 
@@ -96,7 +101,7 @@ fn put_zoned(out: &mut Vec<u8>, moment: &Timestamp) {
     out.extend_from_slice(b"Z\"");
 }
 
-fn put_bit(out: &mut Vec<u8>, bit: &Bit) {
+fn put_bit(out: &mut Vec<u8>, bit: &BitValue) {
     match (bit.bits, bit.value) {
         (1, 0) => out.extend_from_slice(b"false"),
         (1, _) => out.extend_from_slice(b"true"),
@@ -104,7 +109,7 @@ fn put_bit(out: &mut Vec<u8>, bit: &Bit) {
     }
 }
 
-fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Fault> {
+fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), CorruptEvent> {
     if column.texts.is_empty() {
         put_integer(out, bits);
         return Ok(());
@@ -122,13 +127,17 @@ fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Faul
 }
 
 /// Appends a document as a string that contains JSON.
-pub(crate) fn put_json(out: &mut Vec<u8>, document: &[u8], room: &mut Room) -> Result<(), Fault> {
+pub(crate) fn put_json(
+    out: &mut Vec<u8>,
+    document: &[u8],
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
     let mut text = std::mem::take(&mut room.text);
     text.clear();
     let put = put_document(&mut text, document, &mut room.bytes);
     if put.is_ok() {
         out.push(b'"');
-        put_inside(out, &text);
+        put_escaped(out, &text);
         out.push(b'"');
     }
     room.text = text;
@@ -140,7 +149,7 @@ pub(crate) fn put_json(out: &mut Vec<u8>, document: &[u8], room: &mut Room) -> R
 //    4  1: a point
 //    8  x
 //    8  y
-fn put_geometry(out: &mut Vec<u8>, column: &ColumnPlan, geometry: &Geometry<'_>) {
+fn put_geometry(out: &mut Vec<u8>, column: &ColumnPlan, geometry: &GeometryValue<'_>) {
     let wkb = geometry.wkb().unwrap_or_default();
     out.push(b'{');
     if column.is_point

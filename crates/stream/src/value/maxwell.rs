@@ -1,21 +1,21 @@
 //! Values as Maxwell writes them.
 
-use binlog::{DateTime, Geometry, Value};
+use binlog::{DateTime, GeometryValue, Value};
 
-use crate::document::put_document;
-use crate::error::Fault;
+use crate::error::CorruptEvent;
 use crate::geometry::put_wkt;
-use crate::plan::ColumnPlan;
-use crate::text::{put_base64, put_float, put_integer, put_quoted};
-use crate::value::{Room, put_bytes, put_compressed, put_enum, put_text, set_texts};
+use crate::json_document::put_document;
+use crate::json_writer::{put_base64, put_float, put_integer, put_quoted};
+use crate::table_plan::ColumnPlan;
+use crate::value::{ValueBuffers, put_bytes, put_compressed, put_enum, put_text, set_texts};
 
 /// Appends a value.
 pub(crate) fn put(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
     value: &Value<'_>,
-    room: &mut Room,
-) -> Result<(), Fault> {
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Int(number) => put_integer(out, *number),
@@ -35,7 +35,12 @@ pub(crate) fn put(
     Ok(())
 }
 
-fn put_rare(out: &mut Vec<u8>, column: &ColumnPlan, value: &Value<'_>, room: &mut Room) -> Result<(), Fault> {
+fn put_rare(
+    out: &mut Vec<u8>,
+    column: &ColumnPlan,
+    value: &Value<'_>,
+    room: &mut ValueBuffers,
+) -> Result<(), CorruptEvent> {
     match value {
         Value::Date(date) => put_quoted(out, |out| date.write(out)),
         Value::Time(time) => put_quoted(out, |out| time.write(out)),
@@ -55,7 +60,7 @@ fn put_moment(out: &mut Vec<u8>, moment: &DateTime) {
     put_quoted(out, |out| moment.write(out));
 }
 
-fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Fault> {
+fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), CorruptEvent> {
     if column.texts.is_empty() {
         put_integer(out, bits);
         return Ok(());
@@ -72,7 +77,7 @@ fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Faul
 }
 
 /// Appends a geometry as well-known text, or as base64 if it is malformed.
-fn put_geometry(out: &mut Vec<u8>, geometry: &Geometry<'_>) {
+fn put_geometry(out: &mut Vec<u8>, geometry: &GeometryValue<'_>) {
     let start = out.len();
     out.push(b'"');
     match geometry.wkb().and_then(|wkb| put_wkt(out, wkb)) {

@@ -32,7 +32,7 @@ mod tests {
     use super::without_comments;
 
     #[test]
-    fn the_first_word_is_behind_them() {
+    fn leading_comments_are_skipped() {
         let check = |sql: &str, wanted: &str| {
             let found = without_comments(sql.as_bytes());
             assert_eq!(String::from_utf8_lossy(found), wanted, "{sql}");

@@ -1,27 +1,27 @@
 //! Searches for statements in the log: an UPDATE or a DELETE reads the rows of its WHERE, an INSERT … SELECT those of
 //! its SELECT.
 //!
-//! [`cut`] extracts the clauses that determine which rows the statement reads, byte for byte. [`safe`] then checks the
+//! [`cut`] extracts the clauses that determine which rows the statement reads, byte for byte. [`read_check`] then checks the
 //! extracted text by itself: it becomes a SELECT only if every part is known to do nothing but read. So an error in the
 //! extraction affects only the benefit, not the safety.
 
 mod comment;
-mod cut;
-mod functions;
-mod safe;
-mod text;
+mod function_set;
+mod read_check;
+mod read_clauses;
+mod statement_text;
 
 use binlog::Charset;
 use servers::quote::put_name;
 
-use crate::definition::{Definition, IndexKind, quoted};
+use crate::replica_table::{IndexKind, ReplicaTable, quote_name};
 pub(crate) use crate::statement::comment::without_comments;
-pub use crate::statement::functions::Functions;
-use crate::statement::text::Text;
+pub use crate::statement::function_set::FunctionSet;
+use crate::statement::statement_text::StatementText;
 
 /// A statement in the log.
 #[derive(Clone, Copy, Debug)]
-pub struct Statement<'a> {
+pub struct LoggedStatement<'a> {
     /// SQL text.
     pub sql: &'a [u8],
     /// Bits of `sql_mode` that it was run with.
@@ -29,12 +29,12 @@ pub struct Statement<'a> {
     /// Character set of the text, `character_set_client`; `None` if unknown.
     pub charset: Option<Charset>,
     /// Built-in functions of the server that runs the searches.
-    pub functions: Functions,
+    pub functions: FunctionSet,
 }
 
 /// Reason why no search is made for a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Left {
+pub enum SkipReason {
     /// A statement that reads no rows, such as INSERT … VALUES or DDL.
     Kind,
     /// Too large to parse.
@@ -59,7 +59,7 @@ pub enum Left {
     Slow,
 }
 
-impl Left {
+impl SkipReason {
     /// Returns a short name for reports.
     pub const fn word(self) -> &'static str {
         match self {
@@ -80,38 +80,38 @@ impl Left {
 
 /// The tables and rows that a statement reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct ReadExtent {
     /// Tables whose rows are read.
-    pub tables: Vec<Named>,
+    pub tables: Vec<FromTable>,
     /// All tables that occur, including those in subqueries.
-    pub all: Vec<TableName>,
+    pub all: Vec<StatementTable>,
     /// Text to put after `SELECT … FROM`, byte for byte.
     rows: Vec<u8>,
     /// Presence of a LIMIT clause.
-    limit: Limit,
+    limit: RowLimit,
     /// True if the text is UTF-8. Otherwise the server would misread names that are not ASCII, or even the text after
     /// them.
     is_utf8: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
+enum RowLimit {
     Own,
     None,
 }
 
 /// A table in a statement, and its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct FromTable {
     /// Name of the table.
-    pub name: TableName,
+    pub name: StatementTable,
     /// Alias, if it has one.
     alias: Option<String>,
 }
 
 /// Name of a table in a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TableName {
+pub struct StatementTable {
     /// Database; `None` for the default database.
     pub database: Option<String>,
     /// Table, unquoted.
@@ -129,43 +129,44 @@ const ROWS_MAX: u64 = 4096;
 /// # Errors
 ///
 /// With the reason, if no search can be made for the statement.
-pub fn extent(statement: &Statement<'_>) -> Result<Extent, Left> {
+pub fn read_extent(statement: &LoggedStatement<'_>) -> Result<ReadExtent, SkipReason> {
     if statement.sql.len() > SIZE_MAX {
-        return Err(Left::Size);
+        return Err(SkipReason::Size);
     }
-    let cut = cut::cut(&Text::of(statement)?)?;
-    let rows = cut.rows(statement.sql);
-    let alone = Statement { sql: &rows, ..*statement };
-    let safe::Tables { tables, all } = safe::tables(&Text::of(&alone)?, statement.functions)?;
-    let limit = if cut.has_limit() { Limit::Own } else { Limit::None };
+    let cut = read_clauses::cut_clauses(&StatementText::from_statement(statement)?)?;
+    let rows = cut.to_sql(statement.sql);
+    let alone = LoggedStatement { sql: &rows, ..*statement };
+    let read_check::ReadTables { tables, all } =
+        read_check::check_tables(&StatementText::from_statement(&alone)?, statement.functions)?;
+    let limit = if cut.has_limit() { RowLimit::Own } else { RowLimit::None };
     let is_utf8 = matches!(statement.charset, Some(Charset::Utf8mb3 | Charset::Utf8mb4));
-    Ok(Extent { tables, all, rows, limit, is_utf8 })
+    Ok(ReadExtent { tables, all, rows, limit, is_utf8 })
 }
 
-impl Extent {
+impl ReadExtent {
     /// Returns a statement that reads the same rows, and returns only counts. `columns` has, for each of the tables,
     /// columns that no single secondary index covers.
     ///
     /// # Errors
     ///
     /// If a name cannot be written in the statement's character set.
-    pub fn sql(&self, columns: &[Vec<String>]) -> Result<Vec<u8>, Left> {
+    pub fn sql(&self, columns: &[Vec<String>]) -> Result<Vec<u8>, SkipReason> {
         let (mut counts, mut values) = (Vec::new(), Vec::new());
         for (table, columns) in self.tables.iter().zip(columns) {
             for column in columns {
                 let number = counts.len();
                 counts.push(format!("COUNT(warm.c{number})"));
-                values.push(format!("{}.{} AS c{number}", table.reference(), quoted(column)));
+                values.push(format!("{}.{} AS c{number}", table.reference(), quote_name(column)));
             }
         }
         let head =
             format!("SELECT /* bintide warm */ {} FROM (SELECT {} FROM ", counts.join(","), values.join(","));
         if !self.is_utf8 && !head.is_ascii() {
-            return Err(Left::Charset);
+            return Err(SkipReason::Charset);
         }
         let mut sql = head.into_bytes();
         sql.extend_from_slice(&self.rows);
-        if self.limit == Limit::None {
+        if self.limit == RowLimit::None {
             sql.extend_from_slice(format!(" LIMIT {ROWS_MAX}").as_bytes());
         }
         sql.extend_from_slice(b") AS warm");
@@ -173,16 +174,16 @@ impl Extent {
     }
 }
 
-impl Named {
+impl FromTable {
     fn reference(&self) -> String {
         match &self.alias {
-            Some(alias) => quoted(alias),
+            Some(alias) => quote_name(alias),
             None => self.name.reference(),
         }
     }
 }
 
-impl TableName {
+impl StatementTable {
     fn reference(&self) -> String {
         let mut out = Vec::new();
         for name in self.database.iter().chain([&self.table]) {
@@ -197,7 +198,7 @@ impl TableName {
 
 /// Returns columns that no single secondary index covers, so that a search that selects them reads the rows. `None` if
 /// there is no short column.
-pub fn columns_of_rows(definition: &Definition) -> Option<Vec<String>> {
+pub fn row_only_columns(definition: &ReplicaTable) -> Option<Vec<String>> {
     let clustered = definition.clustered()?;
     let is_short = |column: usize| {
         let column = &definition.columns[column];

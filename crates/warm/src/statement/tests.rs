@@ -1,15 +1,15 @@
 use binlog::Charset;
 
-use super::{Functions, Left, Statement, columns_of_rows, extent};
-use crate::definition::{Column, Definition, Index, IndexKind};
+use super::{FunctionSet, LoggedStatement, SkipReason, read_extent, row_only_columns};
+use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaIndex, ReplicaTable};
 
-fn statement(sql: &[u8]) -> Statement<'_> {
-    Statement { sql, sql_mode: 0, charset: Some(Charset::Utf8mb4), functions: Functions::All }
+fn statement(sql: &[u8]) -> LoggedStatement<'_> {
+    LoggedStatement { sql, sql_mode: 0, charset: Some(Charset::Utf8mb4), functions: FunctionSet::All }
 }
 
 /// Returns the search for a statement, which selects the column `c` of each table.
-fn turned(statement: &Statement<'_>) -> Result<String, Left> {
-    let extent = extent(statement)?;
+fn turned(statement: &LoggedStatement<'_>) -> Result<String, SkipReason> {
+    let extent = read_extent(statement)?;
     let columns = vec![vec!["c".to_owned()]; extent.tables.len()];
     Ok(String::from_utf8_lossy(&extent.sql(&columns)?).into_owned())
 }
@@ -109,14 +109,14 @@ fn rows_that_are_selected() {
 
 #[test]
 fn all_tables_are_known() {
-    let found = extent(&statement(b"delete from t where id in (select id from d.u)")).unwrap();
+    let found = read_extent(&statement(b"delete from t where id in (select id from d.u)")).unwrap();
     let names: Vec<(Option<&str>, &str)> =
         found.all.iter().map(|name| (name.database.as_deref(), name.table.as_str())).collect();
     assert_eq!(names, [(None, "t"), (Some("d"), "u")]);
 }
 
 #[test]
-fn what_may_do_more_than_read_is_left() {
+fn anything_but_plain_reads_is_skipped() {
     let check = |condition: &str, wanted| {
         let sql = format!("update t set a = 1 where {condition}");
         assert_eq!(turned(&statement(sql.as_bytes())), Err(wanted), "{sql}");
@@ -131,30 +131,30 @@ fn what_may_do_more_than_read_is_left() {
         "uuid()",
         "nextval(s)",
     ] {
-        check(&format!("id = {call}"), Left::Function);
+        check(&format!("id = {call}"), SkipReason::Function);
     }
-    check("id = max (1)", Left::Function);
-    check("id = `max`(1)", Left::Function);
-    check("id = d.max(1)", Left::Function);
-    check("id = load_file('/etc/passwd')", Left::Function);
-    check("id = @a", Left::Variable);
-    check("id = (@a := 3)", Left::Variable);
-    check("id = @@global.server_id", Left::Variable);
-    check("id = ?", Left::Variable);
-    check("id in (select id from u for update)", Left::Clause);
-    check("id in (select id from u lock in share mode)", Left::Clause);
-    check("id = 3 for update", Left::Clause);
-    check("id = 3 into outfile 'x'", Left::Clause);
-    check("id = next value for s", Left::Clause);
-    check("id /* x */ = 3", Left::Comment);
-    check("id = 3 /*!50000 and sleep(1) */", Left::Comment);
-    check("id = 3 and {fn now()}", Left::Unknown);
-    check("id in (1, 2", Left::Unknown);
-    check("id = 3) and (1", Left::Unknown);
+    check("id = max (1)", SkipReason::Function);
+    check("id = `max`(1)", SkipReason::Function);
+    check("id = d.max(1)", SkipReason::Function);
+    check("id = load_file('/etc/passwd')", SkipReason::Function);
+    check("id = @a", SkipReason::Variable);
+    check("id = (@a := 3)", SkipReason::Variable);
+    check("id = @@global.server_id", SkipReason::Variable);
+    check("id = ?", SkipReason::Variable);
+    check("id in (select id from u for update)", SkipReason::Clause);
+    check("id in (select id from u lock in share mode)", SkipReason::Clause);
+    check("id = 3 for update", SkipReason::Clause);
+    check("id = 3 into outfile 'x'", SkipReason::Clause);
+    check("id = next value for s", SkipReason::Clause);
+    check("id /* x */ = 3", SkipReason::Comment);
+    check("id = 3 /*!50000 and sleep(1) */", SkipReason::Comment);
+    check("id = 3 and {fn now()}", SkipReason::Unknown);
+    check("id in (1, 2", SkipReason::Unknown);
+    check("id = 3) and (1", SkipReason::Unknown);
 }
 
 #[test]
-fn what_reads_no_rows_is_left() {
+fn statements_that_read_no_rows_are_skipped() {
     for sql in [
         "insert into t values (1)",
         "create table a select * from t",
@@ -166,20 +166,20 @@ fn what_reads_no_rows_is_left() {
         "load data infile 'x' into table t",
         "select * from t",
     ] {
-        assert_eq!(turned(&statement(sql.as_bytes())), Err(Left::Kind), "{sql}");
+        assert_eq!(turned(&statement(sql.as_bytes())), Err(SkipReason::Kind), "{sql}");
     }
     let check = |sql: &str, wanted| assert_eq!(turned(&statement(sql.as_bytes())), Err(wanted), "{sql}");
-    check("insert into a select 1 from t union select 2 from u", Left::Clause);
-    check("insert into a select x as y from t order by y limit 3", Left::Clause);
-    check("insert into a select 1 from (select id from t) as d", Left::Table);
-    check(&format!("delete from t where id in ({})", "1,".repeat(40_000)), Left::Size);
-    check(&format!("delete from t where id = 1{}", " or id = 1".repeat(400)), Left::Size);
+    check("insert into a select 1 from t union select 2 from u", SkipReason::Clause);
+    check("insert into a select x as y from t order by y limit 3", SkipReason::Clause);
+    check("insert into a select 1 from (select id from t) as d", SkipReason::Table);
+    check(&format!("delete from t where id in ({})", "1,".repeat(40_000)), SkipReason::Size);
+    check(&format!("delete from t where id = 1{}", " or id = 1".repeat(400)), SkipReason::Size);
 }
 
 #[test]
 fn texts_are_read_in_their_character_set_and_mode() {
-    let check = |sql: &[u8], charset, sql_mode, wanted: Result<&[u8], Left>| {
-        let found = extent(&Statement { sql, sql_mode, charset, functions: Functions::All });
+    let check = |sql: &[u8], charset, sql_mode, wanted: Result<&[u8], SkipReason>| {
+        let found = read_extent(&LoggedStatement { sql, sql_mode, charset, functions: FunctionSet::All });
         let found = found.and_then(|extent| extent.sql(&[vec!["c".to_owned()]]));
         let wanted = wanted.map(|rows| {
             [
@@ -194,36 +194,37 @@ fn texts_are_read_in_their_character_set_and_mode() {
     let (utf8, latin1) = (Some(Charset::Utf8mb4), Some(Charset::Latin1));
     check("update t set a=1\nwhere ä = 'ö\n'".as_bytes(), utf8, 0, Ok("t where ä = 'ö\n'".as_bytes()));
     check(b"update t set a='\xe4' where \xe4 = '\xf6'", latin1, 0, Ok(b"t where \xe4 = '\xf6'"));
-    check(b"update t set a=1 where a = '\xf6'", utf8, 0, Err(Left::Charset));
-    check(b"update \xe4 set a=1 where a = 1", latin1, 0, Err(Left::Charset));
+    check(b"update t set a=1 where a = '\xf6'", utf8, 0, Err(SkipReason::Charset));
+    check(b"update \xe4 set a=1 where a = 1", latin1, 0, Err(SkipReason::Charset));
     // The second byte of this character has the code of a backslash, but is none.
     check(
         b"update t set a=1 where a = '\x95\\' or sleep(1) or ''",
         Some(Charset::Sjis),
         0,
-        Err(Left::Charset),
+        Err(SkipReason::Charset),
     );
     check(b"update t set a=1 where a = 'x'", Some(Charset::Sjis), 0, Ok(b"t where a = 'x'"));
-    check(b"update t set a=1 where a = 'x'", None, 0, Err(Left::Charset));
-    check(b"update t as \xe4 set a=1 where a = 1", latin1, 0, Err(Left::Charset));
-    check(b"update t set a=1 where a = d.\"f\"(1)", utf8, 4, Err(Left::Function));
-    check(b"update t set a=1 where a = max\xe4(1)", latin1, 0, Err(Left::Function));
-    check(b"update t set a=1 where a = '\\'", utf8, 1 << 20, Err(Left::Unknown));
-    check(b"update t set a=1 where a = \"\\\"\"", utf8, 0, Err(Left::Unknown));
+    check(b"update t set a=1 where a = 'x'", None, 0, Err(SkipReason::Charset));
+    check(b"update t as \xe4 set a=1 where a = 1", latin1, 0, Err(SkipReason::Charset));
+    check(b"update t set a=1 where a = d.\"f\"(1)", utf8, 4, Err(SkipReason::Function));
+    check(b"update t set a=1 where a = max\xe4(1)", latin1, 0, Err(SkipReason::Function));
+    check(b"update t set a=1 where a = '\\'", utf8, 1 << 20, Err(SkipReason::Unknown));
+    check(b"update t set a=1 where a = \"\\\"\"", utf8, 0, Err(SkipReason::Unknown));
     check(b"update t set a=1 where \"a\" = 1", utf8, 4, Ok(b"t where \"a\" = 1"));
-    check("update t set a=1 where a\u{a0}= 1".as_bytes(), utf8, 0, Err(Left::Charset));
-    check(b"update t set a=1 where a --\x01\n = 1", utf8, 0, Err(Left::Charset));
+    check("update t set a=1 where a\u{a0}= 1".as_bytes(), utf8, 0, Err(SkipReason::Charset));
+    check(b"update t set a=1 where a --\x01\n = 1", utf8, 0, Err(SkipReason::Charset));
 }
 
 #[test]
-fn names_are_read_as_they_are_or_not_at_all() {
+fn non_ascii_names_need_utf8() {
     // GBK reads the last byte of this name and the quote after it as one character: the rest would be a statement.
     let columns = [vec!["\u{4e2d}`;SET SESSION transaction_read_only=0;".to_owned()]];
     let check = |charset, is_told| {
-        let statement = Statement { charset: Some(charset), ..statement(b"delete from t where id = 1") };
-        let found = extent(&statement).unwrap().sql(&columns);
+        let statement =
+            LoggedStatement { charset: Some(charset), ..statement(b"delete from t where id = 1") };
+        let found = read_extent(&statement).unwrap().sql(&columns);
         assert_eq!(found.is_ok(), is_told, "{charset:?}");
-        assert!(is_told || found == Err(Left::Charset));
+        assert!(is_told || found == Err(SkipReason::Charset));
     };
     check(Charset::Utf8mb4, true);
     for charset in [Charset::Gbk, Charset::Sjis, Charset::Big5, Charset::Gb18030, Charset::Latin1] {
@@ -233,12 +234,12 @@ fn names_are_read_as_they_are_or_not_at_all() {
 
 #[test]
 fn columns_that_only_rows_have() {
-    let column = |(name, data_type): (&str, &str)| Column {
+    let column = |(name, data_type): (&str, &str)| ReplicaColumn {
         name: name.to_owned(),
         data_type: data_type.to_owned(),
-        ..Column::default()
+        ..ReplicaColumn::default()
     };
-    let index = |name: &str, kind, columns: &[usize]| Index {
+    let index = |name: &str, kind, columns: &[usize]| ReplicaIndex {
         name: name.to_owned(),
         kind,
         columns: columns.to_vec(),
@@ -247,14 +248,14 @@ fn columns_that_only_rows_have() {
     };
     let (int, blob) = ("int", "blob");
     let check = |columns: &[(&str, &str)], second: &[usize], wanted: Option<&[&str]>| {
-        let definition = Definition {
+        let definition = ReplicaTable {
             name: "`d`.`t`".to_owned(),
             columns: columns.iter().copied().map(column).collect(),
             indexes: vec![index("PRIMARY", IndexKind::Clustered, &[0]), index("k", IndexKind::Plain, second)],
-            parents: Vec::new(),
+            foreign_keys: Vec::new(),
         };
         let wanted = wanted.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-        assert_eq!(columns_of_rows(&definition), wanted);
+        assert_eq!(row_only_columns(&definition), wanted);
     };
     check(&[("a", int), ("b", int), ("c", blob), ("d", int)], &[1], Some(&["d"]));
     check(&[("a", int), ("b", int), ("c", blob)], &[1], Some(&["a", "b"]));

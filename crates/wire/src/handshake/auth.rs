@@ -12,7 +12,7 @@ use crate::error::WireError;
 
 /// Authentication plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plugin {
+pub(super) enum AuthPlugin {
     /// MySQL 8 and later: a hash of the password, or the password itself if the server has not cached the hash.
     CachingSha2,
     /// The password itself, encrypted.
@@ -26,15 +26,15 @@ pub(super) enum Plugin {
 }
 
 /// Supported plugins, with their names in the protocol.
-const PLUGINS: [(Plugin, &str); 5] = [
-    (Plugin::CachingSha2, "caching_sha2_password"),
-    (Plugin::Sha256, "sha256_password"),
-    (Plugin::Native, "mysql_native_password"),
-    (Plugin::Clear, "mysql_clear_password"),
-    (Plugin::Ed25519, "client_ed25519"),
+const PLUGINS: [(AuthPlugin, &str); 5] = [
+    (AuthPlugin::CachingSha2, "caching_sha2_password"),
+    (AuthPlugin::Sha256, "sha256_password"),
+    (AuthPlugin::Native, "mysql_native_password"),
+    (AuthPlugin::Clear, "mysql_clear_password"),
+    (AuthPlugin::Ed25519, "client_ed25519"),
 ];
 
-impl Plugin {
+impl AuthPlugin {
     pub(super) fn find(name: &[u8]) -> Result<Self, WireError> {
         let found = PLUGINS.iter().find(|(_, known)| known.as_bytes() == name);
         found.map(|(plugin, _)| *plugin).ok_or_else(|| WireError::UnknownPlugin {
@@ -102,7 +102,7 @@ pub(super) fn encrypted(
         RsaPublicKey::from_public_key_pem(pem).map_err(|_| unusable("not an RSA key in PEM form".into()))?;
     let mask = nonce.iter().cycle();
     let mixed: Vec<u8> = clear(password).iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect();
-    key.encrypt(&mut Padding(padding), Oaep::new::<Sha1>(), &mixed)
+    key.encrypt(&mut PaddingSource(padding), Oaep::new::<Sha1>(), &mixed)
         .map_err(|error| unusable(error.to_string()))
 }
 
@@ -110,9 +110,9 @@ pub(super) fn encrypted(
 pub(super) const PADDING_SIZE: usize = 20;
 
 /// Random number generator that returns the given bytes, which are as many as the encryption needs.
-struct Padding<'a>(&'a [u8; PADDING_SIZE]);
+struct PaddingSource<'a>(&'a [u8; PADDING_SIZE]);
 
-impl RngCore for Padding<'_> {
+impl RngCore for PaddingSource<'_> {
     fn next_u32(&mut self) -> u32 {
         let mut bytes = [0; 4];
         self.fill_bytes(&mut bytes);
@@ -137,7 +137,7 @@ impl RngCore for Padding<'_> {
     }
 }
 
-impl CryptoRng for Padding<'_> {}
+impl CryptoRng for PaddingSource<'_> {}
 
 fn xor(bytes: &[u8], mask: &[u8]) -> Vec<u8> {
     bytes.iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect()

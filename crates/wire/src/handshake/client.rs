@@ -4,15 +4,15 @@ use std::mem;
 
 use binlog::Flavour;
 
-use super::auth::{self, PADDING_SIZE, Plugin};
-use super::{AuthMoreData, AuthSwitchRequest, Greeting, LoginRequest, SslRequest};
-use crate::answer::{ErrPacket, OkPacket};
+use super::auth::{self, AuthPlugin, PADDING_SIZE};
+use super::{AuthMoreData, AuthSwitchRequest, LoginRequest, ServerGreeting, SslRequest};
 use crate::capability::Capabilities;
-use crate::compress::Compression;
+use crate::compress::PacketCompression;
 use crate::error::WireError;
+use crate::response::{ErrPacket, OkPacket};
 
 /// Capabilities that the client uses if the server has them.
-const WANTED: Capabilities = Capabilities(
+const WANTED_CAPABILITIES: Capabilities = Capabilities(
     Capabilities::LONG_PASSWORD.0
         | Capabilities::LONG_FLAG.0
         | Capabilities::PROTOCOL_41.0
@@ -24,7 +24,7 @@ const WANTED: Capabilities = Capabilities(
         | Capabilities::DEPRECATE_EOF.0,
 );
 /// Capabilities that the client requires; every server since MySQL 4.1 has them.
-const NEEDED: Capabilities = Capabilities(
+const REQUIRED_CAPABILITIES: Capabilities = Capabilities(
     Capabilities::PROTOCOL_41.0 | Capabilities::SECURE_CONNECTION.0 | Capabilities::PLUGIN_AUTH.0,
 );
 /// Number of utf8mb4_general_ci, the same in MySQL and MariaDB.
@@ -35,12 +35,12 @@ const PACKET_MAX: u32 = 1 << 30;
 const MARIADB_PREFIX: &str = "5.5.5-";
 
 /// caching_sha2_password: the server has cached the hash of the password.
-const CACHED: &[u8] = &[3];
+const FAST_AUTH_SUCCESS: &[u8] = &[3];
 /// caching_sha2_password: the hash is not cached; the server wants the password itself.
-const NOT_CACHED: &[u8] = &[4];
+const FULL_AUTHENTICATION: &[u8] = &[4];
 /// Request for the server's public key, of caching_sha2_password and of sha256_password.
-const KEY_WISH_CACHING: u8 = 2;
-const KEY_WISH_SHA256: u8 = 1;
+const KEY_REQUEST_CACHING_SHA2: u8 = 2;
+const KEY_REQUEST_SHA256: u8 = 1;
 
 /// Account and options of a client.
 #[derive(Clone)]
@@ -52,16 +52,16 @@ pub struct ClientOptions {
     /// Capabilities to use, besides the usual ones, if the server has them.
     pub capabilities: Capabilities,
     /// Use of TLS.
-    pub tls: TlsWish,
+    pub tls: TlsMode,
     /// Transport of the connection.
     pub transport: Transport,
     /// Source of the public key that encrypts passwords without TLS.
-    pub server_key: ServerKey,
+    pub server_key: ServerKeySource,
     /// Permission to send the password itself, as `mysql_clear_password` requires.
-    pub cleartext: Cleartext,
+    pub cleartext: CleartextPolicy,
     /// Compression methods in order of preference (`None` for no compression); the first one that the server supports
     /// is used.
-    pub compressions: Vec<Option<Compression>>,
+    pub compressions: Vec<Option<PacketCompression>>,
     /// Connection attributes: names and values, shown in the server's `performance_schema.session_connect_attrs`.
     pub attributes: Vec<(String, String)>,
     /// Random bytes for the encryption of the password, different for each connection.
@@ -70,7 +70,7 @@ pub struct ClientOptions {
 
 /// Use of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsWish {
+pub enum TlsMode {
     /// No TLS.
     Never,
     /// TLS if the server offers it. An attacker on the network can suppress this.
@@ -90,7 +90,7 @@ pub enum Transport {
 
 /// Source of the public key that encrypts passwords without TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerKey {
+pub enum ServerKeySource {
     /// No key: accounts that need one require TLS.
     Refuse,
     /// From the server. An attacker on the network can replace the key and read the password.
@@ -99,12 +99,12 @@ pub enum ServerKey {
     Known(Vec<u8>),
 }
 
-impl ServerKey {
+impl ServerKeySource {
     /// Creates the source for a key from the user, as PEM. Checks that the key can encrypt the password.
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::ServerKey`] if the key is invalid, or if the password is too long for it.
+    /// Returns [`WireError::ServerKeySource`] if the key is invalid, or if the password is too long for it.
     pub fn known(key: Vec<u8>, password: &[u8]) -> Result<Self, WireError> {
         auth::encrypted(password, &[0; PADDING_SIZE], &key, &[0; PADDING_SIZE])?;
         Ok(Self::Known(key))
@@ -113,7 +113,7 @@ impl ServerKey {
 
 /// Permission to send the password itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cleartext {
+pub enum CleartextPolicy {
     /// Never.
     Refuse,
     /// Only over TLS.
@@ -122,21 +122,21 @@ pub enum Cleartext {
 
 /// Next action of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum HandshakeStep {
     /// Send this payload, then read.
     Send(Vec<u8>),
-    /// Send this payload, start TLS, then call [`ClientHandshake::encrypted`]. No bytes may have been read beyond
+    /// Send this payload, start TLS, then call [`ClientHandshake::continue_over_tls`]. No bytes may have been read beyond
     /// this point.
     StartTls(Vec<u8>),
     /// Read the next packet.
     Wait,
     /// The login succeeded. Commands may follow, compressed if agreed.
-    Done(Session),
+    Done(ClientSession),
 }
 
 /// Result of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct ClientSession {
     /// Capabilities of both sides.
     pub capabilities: Capabilities,
     /// Version of the server, without a prefix: `9.7.4`, `10.11.6-MariaDB-log`.
@@ -146,7 +146,7 @@ pub struct Session {
     /// Server's number of this connection.
     pub connection_id: u32,
     /// Compression of all later packets.
-    pub compression: Option<Compression>,
+    pub compression: Option<PacketCompression>,
     /// Authentication plugin used.
     pub plugin: &'static str,
     /// True if the connection uses TLS.
@@ -156,32 +156,32 @@ pub struct Session {
 /// Client side of the handshake, as a state machine: packets in, actions out.
 pub struct ClientHandshake {
     options: ClientOptions,
-    phase: Phase,
+    phase: HandshakePhase,
 }
 
-enum Phase {
+enum HandshakePhase {
     /// Waiting for the greeting.
     Greeting,
     /// TLS was requested.
-    Tls(Exchange),
+    Tls(AuthExchange),
     /// Authentication data was sent.
-    Proving(Exchange),
+    Proving(AuthExchange),
     /// The server's public key was requested.
-    Key(Exchange),
+    Key(AuthExchange),
     /// Finished or failed.
     Over,
 }
 
-struct Exchange {
-    session: Session,
-    plugin: Plugin,
+struct AuthExchange {
+    session: ClientSession,
+    plugin: AuthPlugin,
     nonce: Vec<u8>,
 }
 
 impl ClientHandshake {
     /// Creates the state for a new connection, on which the server sends the first packet.
     pub fn new(options: ClientOptions) -> Self {
-        Self { options, phase: Phase::Greeting }
+        Self { options, phase: HandshakePhase::Greeting }
     }
 
     /// Handles a packet from the server.
@@ -190,32 +190,32 @@ impl ClientHandshake {
     ///
     /// Returns [`WireError::Refused`] if the server refuses. Fails if server and options are incompatible, or if the
     /// packet is not allowed at this point. The connection cannot be used after an error.
-    pub fn read(&mut self, payload: &[u8]) -> Result<Next, WireError> {
-        let phase = mem::replace(&mut self.phase, Phase::Over);
+    pub fn read(&mut self, payload: &[u8]) -> Result<HandshakeStep, WireError> {
+        let phase = mem::replace(&mut self.phase, HandshakePhase::Over);
         if ErrPacket::is(payload) {
             return Err(ErrPacket::decode(payload)?.to_error().into());
         }
         match phase {
-            Phase::Greeting => self.greeted(&Greeting::decode(payload)?),
-            Phase::Proving(exchange) if OkPacket::is(payload) => {
+            HandshakePhase::Greeting => self.read_greeting(&ServerGreeting::decode(payload)?),
+            HandshakePhase::Proving(exchange) if OkPacket::is(payload) => {
                 OkPacket::decode(payload, exchange.session.capabilities)?;
                 let plugin = exchange.plugin.name();
-                Ok(Next::Done(Session { plugin, ..exchange.session }))
+                Ok(HandshakeStep::Done(ClientSession { plugin, ..exchange.session }))
             }
-            Phase::Proving(exchange) if AuthSwitchRequest::is(payload) => {
-                self.switched(exchange, &AuthSwitchRequest::decode(payload)?)
+            HandshakePhase::Proving(exchange) if AuthSwitchRequest::is(payload) => {
+                self.switch_plugin(exchange, &AuthSwitchRequest::decode(payload)?)
             }
-            Phase::Proving(exchange) if AuthMoreData::is(payload) => {
-                self.told_more(exchange, AuthMoreData::decode(payload)?.data)
+            HandshakePhase::Proving(exchange) if AuthMoreData::is(payload) => {
+                self.read_more_data(exchange, AuthMoreData::decode(payload)?.data)
             }
-            Phase::Key(exchange) => {
+            HandshakePhase::Key(exchange) => {
                 let key = AuthMoreData::decode(payload)?.data;
                 let proof =
                     auth::encrypted(&self.options.password, &exchange.nonce, key, &self.options.padding)?;
-                self.prove(exchange, proof)
+                self.send_proof(exchange, proof)
             }
-            Phase::Proving(_) => Err(WireError::unexpected(payload, "an authentication packet")),
-            Phase::Tls(_) | Phase::Over => Err(WireError::unexpected(payload, "nothing")),
+            HandshakePhase::Proving(_) => Err(WireError::unexpected(payload, "an authentication packet")),
+            HandshakePhase::Tls(_) | HandshakePhase::Over => Err(WireError::unexpected(payload, "nothing")),
         }
     }
 
@@ -228,9 +228,9 @@ impl ClientHandshake {
     /// # Panics
     ///
     /// Panics if TLS was not requested.
-    pub fn encrypted(&mut self) -> Result<Next, WireError> {
-        match mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Tls(mut exchange) => {
+    pub fn continue_over_tls(&mut self) -> Result<HandshakeStep, WireError> {
+        match mem::replace(&mut self.phase, HandshakePhase::Over) {
+            HandshakePhase::Tls(mut exchange) => {
                 exchange.session.is_encrypted = true;
                 self.log_in(exchange)
             }
@@ -241,33 +241,33 @@ impl ClientHandshake {
     /// Returns the server's version between the request for TLS and its start.
     pub fn server_version(&self) -> Option<&str> {
         match &self.phase {
-            Phase::Tls(exchange) => Some(&exchange.session.server_version),
+            HandshakePhase::Tls(exchange) => Some(&exchange.session.server_version),
             _ => None,
         }
     }
 
-    fn greeted(&mut self, greeting: &Greeting<'_>) -> Result<Next, WireError> {
-        let exchange = self.agree(greeting)?;
+    fn read_greeting(&mut self, greeting: &ServerGreeting<'_>) -> Result<HandshakeStep, WireError> {
+        let exchange = self.negotiate(greeting)?;
         if !exchange.session.capabilities.contains(Capabilities::SSL) {
             return self.log_in(exchange);
         }
         let mut request = Vec::new();
         head(&exchange.session).encode(&mut request);
-        self.phase = Phase::Tls(exchange);
-        Ok(Next::StartTls(request))
+        self.phase = HandshakePhase::Tls(exchange);
+        Ok(HandshakeStep::StartTls(request))
     }
 
     /// Negotiates capabilities, compression and plugin.
-    fn agree(&self, greeting: &Greeting<'_>) -> Result<Exchange, WireError> {
+    fn negotiate(&self, greeting: &ServerGreeting<'_>) -> Result<AuthExchange, WireError> {
         let offered = greeting.capabilities;
-        if !offered.contains(NEEDED) {
+        if !offered.contains(REQUIRED_CAPABILITIES) {
             return Err(WireError::TooOld { version: lossy(greeting.server_version) });
         }
-        let mut capabilities = offered.both(WANTED | self.options.capabilities);
+        let mut capabilities = offered.both(WANTED_CAPABILITIES | self.options.capabilities);
         match (self.options.tls, offered.contains(Capabilities::SSL)) {
-            (TlsWish::Always, false) => return Err(WireError::NoTls),
-            (TlsWish::Always | TlsWish::IfOffered, true) => capabilities = capabilities | Capabilities::SSL,
-            (TlsWish::Never, _) | (TlsWish::IfOffered, false) => {}
+            (TlsMode::Always, false) => return Err(WireError::NoTls),
+            (TlsMode::Always | TlsMode::IfOffered, true) => capabilities = capabilities | Capabilities::SSL,
+            (TlsMode::Never, _) | (TlsMode::IfOffered, false) => {}
         }
         let wishes = self.options.compressions.iter();
         let compression = wishes.copied().find(|wish| offered.contains(needed_for(*wish)));
@@ -275,7 +275,7 @@ impl ClientHandshake {
         capabilities = capabilities | needed_for(compression);
         let (head, tail) = greeting.nonce;
         let (flavour, server_version) = version(greeting);
-        let session = Session {
+        let session = ClientSession {
             capabilities,
             server_version,
             flavour,
@@ -285,18 +285,18 @@ impl ClientHandshake {
             is_encrypted: false,
         };
         // A hash is safe to send to any server. If the account needs another plugin, the server requests it.
-        let plugin = match Plugin::find(greeting.plugin) {
-            Ok(Plugin::Native) => Plugin::Native,
-            _ => Plugin::CachingSha2,
+        let plugin = match AuthPlugin::find(greeting.plugin) {
+            Ok(AuthPlugin::Native) => AuthPlugin::Native,
+            _ => AuthPlugin::CachingSha2,
         };
-        Ok(Exchange { session, plugin, nonce: [head, tail].concat() })
+        Ok(AuthExchange { session, plugin, nonce: [head, tail].concat() })
     }
 
-    fn log_in(&mut self, exchange: Exchange) -> Result<Next, WireError> {
+    fn log_in(&mut self, exchange: AuthExchange) -> Result<HandshakeStep, WireError> {
         let attributes: Vec<(&str, &str)> =
             self.options.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let proof = match exchange.plugin {
-            Plugin::Native => auth::native(&self.options.password, &exchange.nonce),
+            AuthPlugin::Native => auth::native(&self.options.password, &exchange.nonce),
             _ => auth::caching_sha2(&self.options.password, &exchange.nonce),
         };
         let request = LoginRequest {
@@ -307,84 +307,90 @@ impl ClientHandshake {
             plugin: exchange.plugin.name().as_bytes(),
             attributes: &LoginRequest::encode_attributes(&attributes),
             zstd_level: match exchange.session.compression {
-                Some(Compression::Zstd { level }) => level,
+                Some(PacketCompression::Zstd { level }) => level,
                 _ => 0,
             },
         };
         let mut payload = Vec::new();
         request.encode(&mut payload);
-        self.prove(exchange, payload)
+        self.send_proof(exchange, payload)
     }
 
-    fn switched(&mut self, exchange: Exchange, wish: &AuthSwitchRequest<'_>) -> Result<Next, WireError> {
-        let plugin = Plugin::find(wish.plugin)?;
-        let exchange = Exchange { plugin, nonce: wish.nonce.to_vec(), ..exchange };
+    fn switch_plugin(
+        &mut self,
+        exchange: AuthExchange,
+        wish: &AuthSwitchRequest<'_>,
+    ) -> Result<HandshakeStep, WireError> {
+        let plugin = AuthPlugin::find(wish.plugin)?;
+        let exchange = AuthExchange { plugin, nonce: wish.nonce.to_vec(), ..exchange };
         let password = self.options.password.as_slice();
         match plugin {
-            Plugin::Native => self.prove(exchange, auth::native(password, wish.nonce)),
-            Plugin::CachingSha2 => self.prove(exchange, auth::caching_sha2(password, wish.nonce)),
-            Plugin::Ed25519 => self.prove(exchange, auth::ed25519(password, wish.nonce)),
-            Plugin::Sha256 if password.is_empty() => self.prove(exchange, vec![0]),
-            Plugin::Sha256 => self.prove_itself(exchange, KEY_WISH_SHA256),
-            Plugin::Clear
-                if self.options.cleartext == Cleartext::OverTls && exchange.session.is_encrypted =>
+            AuthPlugin::Native => self.send_proof(exchange, auth::native(password, wish.nonce)),
+            AuthPlugin::CachingSha2 => self.send_proof(exchange, auth::caching_sha2(password, wish.nonce)),
+            AuthPlugin::Ed25519 => self.send_proof(exchange, auth::ed25519(password, wish.nonce)),
+            AuthPlugin::Sha256 if password.is_empty() => self.send_proof(exchange, vec![0]),
+            AuthPlugin::Sha256 => self.send_password(exchange, KEY_REQUEST_SHA256),
+            AuthPlugin::Clear
+                if self.options.cleartext == CleartextPolicy::OverTls && exchange.session.is_encrypted =>
             {
-                self.prove(exchange, auth::clear(password))
+                self.send_proof(exchange, auth::clear(password))
             }
-            Plugin::Clear => Err(WireError::Cleartext),
+            AuthPlugin::Clear => Err(WireError::Cleartext),
         }
     }
 
-    fn told_more(&mut self, exchange: Exchange, data: &[u8]) -> Result<Next, WireError> {
+    fn read_more_data(&mut self, exchange: AuthExchange, data: &[u8]) -> Result<HandshakeStep, WireError> {
         match (exchange.plugin, data) {
-            (Plugin::CachingSha2, CACHED) => {
-                self.phase = Phase::Proving(exchange);
-                Ok(Next::Wait)
+            (AuthPlugin::CachingSha2, FAST_AUTH_SUCCESS) => {
+                self.phase = HandshakePhase::Proving(exchange);
+                Ok(HandshakeStep::Wait)
             }
-            (Plugin::CachingSha2, NOT_CACHED) => self.prove_itself(exchange, KEY_WISH_CACHING),
+            (AuthPlugin::CachingSha2, FULL_AUTHENTICATION) => {
+                self.send_password(exchange, KEY_REQUEST_CACHING_SHA2)
+            }
             _ => Err(WireError::unexpected(data, "an authentication packet")),
         }
     }
 
     /// Sends the password itself, over a secure connection or encrypted with the server's public key.
-    fn prove_itself(&mut self, exchange: Exchange, key_wish: u8) -> Result<Next, WireError> {
+    fn send_password(&mut self, exchange: AuthExchange, key_wish: u8) -> Result<HandshakeStep, WireError> {
         let password = &self.options.password;
         if exchange.session.is_encrypted || self.options.transport == Transport::Local {
             let proof = auth::clear(password);
-            return self.prove(exchange, proof);
+            return self.send_proof(exchange, proof);
         }
         match &self.options.server_key {
-            ServerKey::Refuse => Err(WireError::NeedsTls { plugin: exchange.plugin.name() }),
-            ServerKey::Ask => {
-                self.phase = Phase::Key(exchange);
-                Ok(Next::Send(vec![key_wish]))
+            ServerKeySource::Refuse => Err(WireError::NeedsTls { plugin: exchange.plugin.name() }),
+            ServerKeySource::Ask => {
+                self.phase = HandshakePhase::Key(exchange);
+                Ok(HandshakeStep::Send(vec![key_wish]))
             }
-            ServerKey::Known(key) => {
+            ServerKeySource::Known(key) => {
                 let proof = auth::encrypted(password, &exchange.nonce, key, &self.options.padding)?;
-                self.prove(exchange, proof)
+                self.send_proof(exchange, proof)
             }
         }
     }
 
-    fn prove(&mut self, exchange: Exchange, payload: Vec<u8>) -> Result<Next, WireError> {
-        self.phase = Phase::Proving(exchange);
-        Ok(Next::Send(payload))
+    fn send_proof(&mut self, exchange: AuthExchange, payload: Vec<u8>) -> Result<HandshakeStep, WireError> {
+        self.phase = HandshakePhase::Proving(exchange);
+        Ok(HandshakeStep::Send(payload))
     }
 }
 
-fn head(session: &Session) -> SslRequest {
+fn head(session: &ClientSession) -> SslRequest {
     SslRequest { capabilities: session.capabilities, packet_max: PACKET_MAX, collation: COLLATION }
 }
 
-fn needed_for(compression: Option<Compression>) -> Capabilities {
+fn needed_for(compression: Option<PacketCompression>) -> Capabilities {
     match compression {
         None => Capabilities::default(),
-        Some(Compression::Zlib { .. }) => Capabilities::COMPRESS,
-        Some(Compression::Zstd { .. }) => Capabilities::ZSTD_COMPRESSION_ALGORITHM,
+        Some(PacketCompression::Zlib { .. }) => Capabilities::COMPRESS,
+        Some(PacketCompression::Zstd { .. }) => Capabilities::ZSTD_COMPRESSION_ALGORITHM,
     }
 }
 
-fn version(greeting: &Greeting<'_>) -> (Flavour, String) {
+fn version(greeting: &ServerGreeting<'_>) -> (Flavour, String) {
     let version = lossy(greeting.server_version);
     let is_mariadb =
         !greeting.capabilities.contains(Capabilities::LONG_PASSWORD) || version.contains("MariaDB");

@@ -8,43 +8,44 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::bench::cases;
-use crate::bench::chart::{self, Line};
-use crate::bench::lab::{self, Setting};
-use crate::bench::page;
+use crate::bench::chart::{self, ChartLine};
+use crate::bench::doc_page;
 use crate::bench::table::{self, difference, megabytes};
-use crate::workloads::{self, Form, Workload};
+use crate::bench::workload_runs::{self, BinlogSettings};
+use crate::workloads::{self, LogCompression, Workload};
 
 /// Largest excess of bintide's size over the server's, as a fraction.
 const LARGER_MAX: f64 = 0.01;
 
 /// Sizes of one workload's log at one level.
-struct Pair {
+struct LevelSizes {
     workload: Workload,
     level: u32,
     server: u64,
     ours: u64,
 }
 
-impl Pair {
+impl LevelSizes {
     fn difference(&self) -> f64 {
         self.ours as f64 / self.server as f64 - 1.0
     }
 }
 
 pub(super) fn measure(levels: &[u32]) -> Result<()> {
-    let bintide = cases::bintide()?;
+    let bintide = cases::build_bintide()?;
     let mut pairs = Vec::new();
     for &level in levels {
-        let runs = lab::first_run(Setting::at(level))?;
+        let runs = workload_runs::load_or_run_once(BinlogSettings::at(level))?;
         for (workload, run) in Workload::ALL.into_iter().zip(runs) {
-            let ours = compressed_size(&bintide, &workloads::log(workload, Form::Plain)?, level)?;
-            let pair = Pair { workload, level, server: run.bytes, ours };
+            let ours =
+                compressed_size(&bintide, &workloads::workload_log(workload, LogCompression::Plain)?, level)?;
+            let pair = LevelSizes { workload, level, server: run.bytes, ours };
             eprintln!("{} level {level}: {}", workload.name(), difference(pair.difference()));
             pairs.push(pair);
         }
     }
-    page::COMPRESSION.write("levels", &(table_of(levels, &pairs) + &page::conditions()?))?;
-    page::COMPRESSION.draw("levels", &drawing(levels, &pairs)?)?;
+    doc_page::COMPRESSION.write("levels", &(table_of(levels, &pairs) + &doc_page::conditions()?))?;
+    doc_page::COMPRESSION.draw("levels", &drawing(levels, &pairs)?)?;
     for pair in &pairs {
         let (workload, level) = (pair.workload.name(), pair.level);
         ensure!(
@@ -74,7 +75,7 @@ fn compressed_size(bintide: &Path, log: &Path, level: u32) -> Result<u64> {
 }
 
 /// Formats a table with a row for each workload and program, and a column for each level.
-fn table_of(levels: &[u32], pairs: &[Pair]) -> String {
+fn table_of(levels: &[u32], pairs: &[LevelSizes]) -> String {
     let names: Vec<String> = levels.iter().map(|level| format!("level {level}")).collect();
     let heads: Vec<&str> = ["MB", ""].into_iter().chain(names.iter().map(String::as_str)).collect();
     let rows = Workload::ALL.into_iter().flat_map(|workload| {
@@ -91,17 +92,17 @@ fn table_of(levels: &[u32], pairs: &[Pair]) -> String {
     table::markdown(&heads, rows)
 }
 
-fn drawing(levels: &[u32], pairs: &[Pair]) -> Result<String> {
+fn drawing(levels: &[u32], pairs: &[LevelSizes]) -> Result<String> {
     let mut lines = Vec::new();
     for workload in Workload::ALL {
-        let plain = fs::metadata(workloads::log(workload, Form::Plain)?)?.len() as f64;
+        let plain = fs::metadata(workloads::workload_log(workload, LogCompression::Plain)?)?.len() as f64;
         let of_workload = || pairs.iter().filter(move |pair| pair.workload == workload);
-        lines.push(Line {
+        lines.push(ChartLine {
             name: workload.name(),
             values: of_workload().map(|pair| 100.0 * pair.server as f64 / plain).collect(),
             marks: of_workload().map(|pair| 100.0 * pair.ours as f64 / plain).collect(),
         });
     }
     let names: Vec<String> = levels.iter().map(|level| format!("level {level}")).collect();
-    chart::lines("Size of the log, % of plain (line: the server; ring: bintide)", &names, &lines)
+    chart::line_chart("Size of the log, % of plain (line: the server; ring: bintide)", &names, &lines)
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use crate::bench::chart::{self, Group};
-use crate::bench::lab::{self, Setting};
-use crate::bench::page;
+use crate::bench::chart::{self, BarGroup};
+use crate::bench::doc_page;
 use crate::bench::table::{self, megabytes, percent};
-use crate::workloads::{self, Form, Workload};
+use crate::bench::workload_runs::{self, BinlogSettings};
+use crate::workloads::{self, LogCompression, Workload};
 
 /// Compression level: the default of the server and of zstd.
 const LEVEL: i32 = 3;
@@ -17,31 +17,33 @@ const LEVEL: i32 = 3;
 const FORMS: [&str; 5] = ["plain", "compressed", "encrypted", "encrypted, compressed", "whole file, zstd -3"];
 
 /// Sizes of one workload's log in each of [`FORMS`], in bytes.
-type Sizes = [u64; FORMS.len()];
+type FormSizes = [u64; FORMS.len()];
 
 pub(super) fn measure() -> Result<()> {
-    let compressed = Setting::at(LEVEL.unsigned_abs());
-    let settings = [Setting::PLAIN, compressed, Setting::PLAIN.encrypted(), compressed.encrypted()];
+    let compressed = BinlogSettings::at(LEVEL.unsigned_abs());
+    let settings =
+        [BinlogSettings::PLAIN, compressed, BinlogSettings::PLAIN.encrypted(), compressed.encrypted()];
     let mut runs = Vec::new();
     for setting in settings {
-        runs.push(lab::first_run(setting)?);
+        runs.push(workload_runs::load_or_run_once(setting)?);
     }
-    let mut lines: Vec<(Workload, Sizes)> = Vec::new();
+    let mut lines: Vec<(Workload, FormSizes)> = Vec::new();
     for (index, workload) in Workload::ALL.into_iter().enumerate() {
-        let whole_file = zstd_size(&workloads::log(workload, Form::Plain)?)?;
+        let whole_file = zstd_size(&workloads::workload_log(workload, LogCompression::Plain)?)?;
         let [plain, compressed, encrypted, both] =
             [0, 1, 2, 3].map(|setting: usize| runs[setting][index].bytes);
         lines.push((workload, [plain, compressed, encrypted, both, whole_file]));
     }
-    page::COMPRESSION.write("sizes", &(table_of(&lines) + &page::conditions()?))?;
-    let groups = lines.iter().map(|(workload, sizes)| Group {
+    doc_page::COMPRESSION.write("sizes", &(table_of(&lines) + &doc_page::conditions()?))?;
+    let groups = lines.iter().map(|(workload, sizes)| BarGroup {
         name: workload.name(),
         values: sizes.iter().map(|size| *size as f64 / 1e6).collect(),
     });
-    page::COMPRESSION.draw("sizes", &chart::bars("Size of the log, MB", &FORMS, &groups.collect::<Vec<_>>())?)
+    doc_page::COMPRESSION
+        .draw("sizes", &chart::bar_chart("Size of the log, MB", &FORMS, &groups.collect::<Vec<_>>())?)
 }
 
-fn table_of(lines: &[(Workload, Sizes)]) -> String {
+fn table_of(lines: &[(Workload, FormSizes)]) -> String {
     let rows = lines.iter().map(|(workload, sizes)| {
         let share = |size: u64| format!("{} ({})", megabytes(size), percent(size as f64 / sizes[0] as f64));
         let mut cells = vec![workload.name().to_owned(), megabytes(sizes[0])];

@@ -2,11 +2,11 @@
 //! each.
 
 use anyhow::Result;
-use testkit::{Dice, Server};
+use testkit::{SeededRandom, TestServer};
 
-use crate::bench::lab::{self, COMPRESSING, Setting, Stage};
-use crate::bench::page;
+use crate::bench::doc_page;
 use crate::bench::table::{self, count, megabytes};
+use crate::bench::workload_runs::{self, BinlogSettings, COMPRESSING, StageTime};
 use crate::workloads::{self, Workload};
 
 /// Number of updates of each script at a scale of 1.
@@ -19,11 +19,11 @@ const TURNS: usize = 3;
 
 /// Measurements of one script on one server.
 #[derive(Clone, Copy)]
-struct Taken {
+struct ScriptRun {
     bytes: u64,
     /// Time of the statements, as the server measures it.
-    statements: Stage,
-    compressing: Stage,
+    statements: StageTime,
+    compressing: StageTime,
     /// CPU time of the whole server.
     cpu_seconds: f64,
 }
@@ -31,8 +31,8 @@ struct Taken {
 pub(super) fn measure(scale: f64) -> Result<()> {
     let updates = (UPDATES * scale).ceil() as usize;
     let mut servers = Vec::new();
-    for setting in [Setting::PLAIN, Setting::at(3)] {
-        let server = setting.apply(workloads::launch()).start()?;
+    for setting in [BinlogSettings::PLAIN, BinlogSettings::at(3)] {
+        let server = setting.apply(workloads::launch_server()).start()?;
         server.sql("create database sbtest")?;
         workloads::run(Workload::Prepare, &server)?;
         servers.push(server);
@@ -54,13 +54,14 @@ pub(super) fn measure(scale: f64) -> Result<()> {
             lines.push(line(&name, taken));
         }
     }
-    page::COMPRESSION.write("updates", &(table::markdown(&HEADS, lines.into_iter()) + &page::conditions()?))
+    doc_page::COMPRESSION
+        .write("updates", &(table::markdown(&HEADS, lines.into_iter()) + &doc_page::conditions()?))
 }
 
 const HEADS: [&str; 6] = ["script", "log, MB", "server, s", "range, s", "compressing, s", "CPU s"];
 
 /// Formats the row of the median run.
-fn line(name: &str, taken: &mut [Taken]) -> Vec<String> {
+fn line(name: &str, taken: &mut [ScriptRun]) -> Vec<String> {
     taken.sort_by(|a, b| a.statements.total.total_cmp(&b.statements.total));
     let middle = taken[taken.len() / 2];
     let ends = format!("{:.2} to {:.2}", taken[0].statements.total, taken[taken.len() - 1].statements.total);
@@ -72,7 +73,7 @@ fn line(name: &str, taken: &mut [Taken]) -> Vec<String> {
 /// Returns a script of updates of `rows` neighbouring rows each, at random places of the table. Each update rotates a
 /// string of 120 characters by one.
 fn script(updates: usize, rows: usize, seed: u64) -> String {
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRandom::new(seed);
     let update = |_| {
         let first = 1 + dice.below(TABLE_ROWS - rows + 1);
         let last = first + rows - 1;
@@ -83,14 +84,14 @@ fn script(updates: usize, rows: usize, seed: u64) -> String {
     (0..updates).map(update).collect()
 }
 
-fn run(server: &Server, script: &str) -> Result<Taken> {
+fn run(server: &TestServer, script: &str) -> Result<ScriptRun> {
     const STATEMENTS: &str = "performance_schema.events_statements_summary_global_by_event_name";
     server.sql(&format!("reset binary logs and gtids; truncate {STATEMENTS}"))?;
-    lab::reset_stages(server)?;
-    let cpu_before = lab::cpu_seconds(server)?;
+    workload_runs::reset_stages(server)?;
+    let cpu_before = workload_runs::cpu_seconds(server)?;
     server.sql(script)?;
-    let cpu_seconds = lab::cpu_seconds(server)? - cpu_before;
-    let compressing = lab::stage(server, COMPRESSING)?;
-    let statements = lab::timed(server, STATEMENTS, "statement/sql/update")?;
-    Ok(Taken { bytes: lab::log_bytes(server)?, statements, compressing, cpu_seconds })
+    let cpu_seconds = workload_runs::cpu_seconds(server)? - cpu_before;
+    let compressing = workload_runs::read_stage(server, COMPRESSING)?;
+    let statements = workload_runs::read_timing(server, STATEMENTS, "statement/sql/update")?;
+    Ok(ScriptRun { bytes: workload_runs::log_bytes(server)?, statements, compressing, cpu_seconds })
 }

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, ensure};
-use testkit::Server;
+use testkit::TestServer;
 
-use crate::bench::lab::{self, Setting};
-use crate::bench::page;
+use crate::bench::doc_page;
 use crate::bench::table::{self, count, megabytes};
+use crate::bench::workload_runs::{self, BinlogSettings};
 use crate::workloads;
 
 /// Number of rows of the table, and size of a log file in bytes, at a scale of 1.
@@ -20,7 +20,7 @@ const LOG_BLOCK: u64 = 4096;
 const UPDATES_MAX: u64 = 500;
 
 /// Measurements until one log is full.
-struct Taken {
+struct FilledLog {
     rows: u64,
     log_bytes: u64,
     /// Bytes sent to the replica, with protocol overhead.
@@ -32,7 +32,8 @@ struct Taken {
 pub(super) fn measure(scale: f64) -> Result<()> {
     let rows = (ROWS * scale) as u64;
     let mut lines = Vec::new();
-    for (name, setting) in [("plain", Setting::PLAIN), ("compressed, level 3", Setting::at(3))] {
+    for (name, setting) in [("plain", BinlogSettings::PLAIN), ("compressed, level 3", BinlogSettings::at(3))]
+    {
         eprintln!("updates of {rows} rows, {name}");
         let taken = fill_a_log(setting, rows, scale)?;
         let per_million = |amount: f64| format!("{:.1}", amount * 1e6 / taken.rows as f64);
@@ -56,36 +57,37 @@ pub(super) fn measure(scale: f64) -> Result<()> {
         "replica CPU s per million".to_owned(),
     ];
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-    page::COMPRESSION.write("wide", &(table::markdown(&heads, lines.into_iter()) + &page::conditions()?))
+    doc_page::COMPRESSION
+        .write("wide", &(table::markdown(&heads, lines.into_iter()) + &doc_page::conditions()?))
 }
 
-fn fill_a_log(setting: Setting, rows: u64, scale: f64) -> Result<Taken> {
+fn fill_a_log(setting: BinlogSettings, rows: u64, scale: f64) -> Result<FilledLog> {
     let log_bytes_max = (LOG_BYTES * scale) as u64 / LOG_BLOCK * LOG_BLOCK;
-    let launch = workloads::launch().option(format!("--max-binlog-size={log_bytes_max}"));
+    let launch = workloads::launch_server().option(format!("--max-binlog-size={log_bytes_max}"));
     let source = setting.apply(launch.clone()).start()?;
-    let replica = lab::replica(setting, launch)?;
-    lab::follow(&replica, &source)?;
+    let replica = workload_runs::start_replica(setting, launch)?;
+    workload_runs::start_replication(&replica, &source)?;
     source.sql(&table(rows))?;
     source.sql("flush binary logs")?;
-    lab::wait_until_level(&replica, &source)?;
+    workload_runs::wait_until_caught_up(&replica, &source)?;
 
     let full = source.binlogs()?.pop().context("the source has no log")?;
     let logs = source.binlogs()?.len();
     let (sent, source_cpu, replica_cpu) =
-        (sent_bytes(&source)?, lab::cpu_seconds(&source)?, lab::cpu_seconds(&replica)?);
+        (sent_bytes(&source)?, workload_runs::cpu_seconds(&source)?, workload_runs::cpu_seconds(&replica)?);
     let mut updates = 0;
     while source.binlogs()?.len() == logs {
         ensure!(updates < UPDATES_MAX, "the log did not fill up after {UPDATES_MAX} updates");
         source.sql("update wide.t set n1 = n1 + 1, d1 = d1 + interval 1 second")?;
         updates += 1;
     }
-    lab::wait_until_level(&replica, &source)?;
-    Ok(Taken {
+    workload_runs::wait_until_caught_up(&replica, &source)?;
+    Ok(FilledLog {
         rows: updates * rows,
         log_bytes: full.metadata()?.len(),
         sent_bytes: sent_bytes(&source)? - sent,
-        source_cpu_seconds: lab::cpu_seconds(&source)? - source_cpu,
-        replica_cpu_seconds: lab::cpu_seconds(&replica)? - replica_cpu,
+        source_cpu_seconds: workload_runs::cpu_seconds(&source)? - source_cpu,
+        replica_cpu_seconds: workload_runs::cpu_seconds(&replica)? - replica_cpu,
     })
 }
 
@@ -119,7 +121,7 @@ fn table(rows: u64) -> String {
 }
 
 /// Returns the number of bytes that the source's dump thread has sent.
-fn sent_bytes(source: &Server) -> Result<u64> {
+fn sent_bytes(source: &TestServer) -> Result<u64> {
     let text = source.sql(
         "select variable_value from performance_schema.status_by_thread
            join performance_schema.threads using (thread_id)

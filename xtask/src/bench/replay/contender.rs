@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use testkit::{Home, Launch, Package, Server};
+use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
-use super::logs::{self, OPTIONS, Prepared};
-use crate::bench::lab::{cpu_seconds, machine_cpu_seconds};
+use super::replay_logs::{self, OPTIONS, PreparedReplayLog};
 use crate::bench::measure::run_measured;
+use crate::bench::workload_runs::{cpu_seconds, machine_cpu_seconds};
 
 /// Time limit of a replica, in seconds.
-const PATIENCE_S: u32 = 3600;
+const REPLICA_TIMEOUT_S: u32 = 3600;
 
 /// Server options for durability: each commit is synced to disk, and torn pages are repaired after a crash.
 const DURABLE: [&str; 3] =
@@ -23,18 +23,18 @@ const DURABLE: [&str; 3] =
 
 /// Program that applies a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contender {
+pub(super) enum ReplayContender {
     /// MySQL's replica, with this number of workers.
-    Native(Native, u32),
+    Native(ReplicaLogging, u32),
     /// `mysqlbinlog | mysql`
     Pipe,
     /// `bintide replay`
-    Bintide(Order),
+    Bintide(BenchCommitOrder),
 }
 
 /// Binary log of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Native {
+pub(super) enum ReplicaLogging {
     /// The replica has no binary log.
     NoLog,
     /// The replica has a binary log, but does not log applied transactions.
@@ -45,7 +45,7 @@ pub(super) enum Native {
 
 /// Values of `--commit-order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum BenchCommitOrder {
     Strict,
     Grouped,
     Any,
@@ -53,34 +53,34 @@ pub(super) enum Order {
 
 /// Measurements of one run.
 #[derive(Clone, Debug)]
-pub(super) struct Took {
+pub(super) struct ReplayMeasurement {
     pub(super) seconds: f64,
     /// CPU time of the server that the log was applied to.
     pub(super) target_cpu_seconds: f64,
     /// Usage of the programs that applied the log, unless the server applied it itself.
-    pub(super) own: Option<Own>,
+    pub(super) program: Option<ProgramUsage>,
     /// Fraction of all cores' time that other programs used: 0 to 1.
     pub(super) others_share: f64,
 }
 
 /// CPU time and memory of a program.
 #[derive(Clone, Debug)]
-pub(super) struct Own {
+pub(super) struct ProgramUsage {
     pub(super) cpu_seconds: f64,
     pub(super) peak_bytes: u64,
     /// Report of the program itself.
-    pub(super) said: Option<Said>,
+    pub(super) outcome: Option<PrintedOutcome>,
 }
 
 /// Part of the output of `bintide replay --json`.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Said {
+pub(super) struct PrintedOutcome {
     groups: u64,
     retries: u64,
     at_once: u64,
 }
 
-impl Order {
+impl BenchCommitOrder {
     pub(super) const ALL: [Self; 3] = [Self::Strict, Self::Grouped, Self::Any];
 
     pub(super) fn name(self) -> &'static str {
@@ -92,16 +92,18 @@ impl Order {
     }
 }
 
-impl Contender {
+impl ReplayContender {
     pub(super) fn name(self) -> String {
         match self {
-            Self::Native(Native::NoLog, workers) => {
+            Self::Native(ReplicaLogging::NoLog, workers) => {
                 format!("replica without a binary log, {workers} workers")
             }
-            Self::Native(Native::NoUpdates, workers) => {
+            Self::Native(ReplicaLogging::NoUpdates, workers) => {
                 format!("replica with log_replica_updates=OFF, {workers} workers")
             }
-            Self::Native(Native::Log, workers) => format!("replica with a binary log, {workers} workers"),
+            Self::Native(ReplicaLogging::Log, workers) => {
+                format!("replica with a binary log, {workers} workers")
+            }
             Self::Pipe => "mysqlbinlog | mysql".to_owned(),
             Self::Bintide(order) => format!("bintide, {}", order.name()),
         }
@@ -110,18 +112,18 @@ impl Contender {
     /// Returns a short name for charts.
     pub(super) fn name_short(self) -> &'static str {
         match self {
-            Self::Native(Native::NoLog, _) => "replica, no log",
-            Self::Native(Native::NoUpdates, _) => "replica, no updates",
-            Self::Native(Native::Log, _) => "replica, log",
+            Self::Native(ReplicaLogging::NoLog, _) => "replica, no log",
+            Self::Native(ReplicaLogging::NoUpdates, _) => "replica, no updates",
+            Self::Native(ReplicaLogging::Log, _) => "replica, log",
             Self::Pipe => "mysqlbinlog",
             Self::Bintide(order) => order.name(),
         }
     }
 
     /// Applies the log to a new server, and checks the result.
-    pub(super) fn run(self, log: &Prepared, bintide: &Path) -> Result<Took> {
+    pub(super) fn run(self, log: &PreparedReplayLog, bintide: &Path) -> Result<ReplayMeasurement> {
         let server = self.launch(log)?.start()?;
-        logs::warm(&server)?;
+        replay_logs::warm_up(&server)?;
         let (begin, server_before, machine_before) =
             (Instant::now(), cpu_seconds(&server)?, machine_cpu_seconds()?);
         let (seconds, own) = match self {
@@ -129,10 +131,10 @@ impl Contender {
                 server.sql(&format!("set global replica_parallel_workers = {workers}"))?;
                 (catch_up(&server, log.gtids())?, None)
             }
-            Self::Pipe => measured(&pipe(&server, log)?, None)?,
+            Self::Pipe => measure_program(&pipe_command(&server, log)?, None)?,
             Self::Bintide(order) => {
                 let output = testkit::target_dir().join("bench/replay.json");
-                measured(&ours(bintide, order, &server, log), Some(&output))?
+                measure_program(&bintide_command(bintide, order, &server, log), Some(&output))?
             }
         };
         let target_cpu_seconds = cpu_seconds(&server)? - server_before;
@@ -141,31 +143,31 @@ impl Contender {
         let all = thread::available_parallelism()?.get() as f64 * begin.elapsed().as_secs_f64();
         let others_share = (others / all).clamp(0.0, 1.0);
         log.check(&server)?;
-        Ok(Took { seconds, target_cpu_seconds, own, others_share })
+        Ok(ReplayMeasurement { seconds, target_cpu_seconds, program: own, others_share })
     }
 
-    fn launch(self, log: &Prepared) -> Result<Launch> {
+    fn launch(self, log: &PreparedReplayLog) -> Result<Launch> {
         let launch = Launch::mysql().option("--server-id=3").options(OPTIONS).options(DURABLE);
         let Self::Native(native, _) = self else {
-            return Ok(launch.option("--skip-log-bin").data(logs::base()?));
+            return Ok(launch.option("--skip-log-bin").data(replay_logs::base_folder()?));
         };
         let launch = launch.options(["--skip-replica-start", "--relay-log=relay"]).data(log.received());
         Ok(match native {
-            Native::NoLog => launch.option("--skip-log-bin"),
-            Native::NoUpdates => launch.option("--log-replica-updates=OFF"),
-            Native::Log => launch,
+            ReplicaLogging::NoLog => launch.option("--skip-log-bin"),
+            ReplicaLogging::NoUpdates => launch.option("--log-replica-updates=OFF"),
+            ReplicaLogging::Log => launch,
         })
     }
 }
 
-impl Took {
+impl ReplayMeasurement {
     /// Formats the measurements as a progress line.
     pub(super) fn line(&self) -> String {
         let mut line = format!("{:.2} s, target {:.2} CPU s", self.seconds, self.target_cpu_seconds);
-        if let Some(own) = &self.own {
+        if let Some(own) = &self.program {
             line += &format!(", itself {:.2} CPU s, {} MB", own.cpu_seconds, own.peak_bytes / 1_000_000);
-            if let Some(said) = &own.said {
-                let Said { groups, retries, at_once } = said;
+            if let Some(said) = &own.outcome {
+                let PrintedOutcome { groups, retries, at_once } = said;
                 line += &format!("; {groups} commits, {at_once} at once, {retries} tried again");
             }
         }
@@ -174,58 +176,65 @@ impl Took {
 }
 
 /// Returns the run with the median time, with the largest peak memory of all runs.
-pub(super) fn median(runs: &[Took]) -> Took {
+pub(super) fn median(runs: &[ReplayMeasurement]) -> ReplayMeasurement {
     let mut sorted = runs.to_vec();
     sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let mut middle = sorted.swap_remove(sorted.len() / 2);
-    if let Some(own) = &mut middle.own {
-        let peaks = runs.iter().filter_map(|run| run.own.as_ref()).map(|own| own.peak_bytes);
+    if let Some(own) = &mut middle.program {
+        let peaks = runs.iter().filter_map(|run| run.program.as_ref()).map(|own| own.peak_bytes);
         own.peak_bytes = peaks.max().unwrap_or(0);
     }
     middle
 }
 
 /// Lets a replica apply the log that it has received. Returns the time in seconds.
-fn catch_up(server: &Server, gtids: &str) -> Result<f64> {
+fn catch_up(server: &TestServer, gtids: &str) -> Result<f64> {
     let begin = Instant::now();
-    let script =
-        format!("start replica sql_thread; select wait_for_executed_gtid_set('{gtids}', {PATIENCE_S})");
+    let script = format!(
+        "start replica sql_thread; select wait_for_executed_gtid_set('{gtids}', {REPLICA_TIMEOUT_S})"
+    );
     let late = server.sql(&script)?;
-    ensure!(late.trim() == "0", "the replica is not done after {PATIENCE_S} seconds");
+    ensure!(late.trim() == "0", "the replica is not done after {REPLICA_TIMEOUT_S} seconds");
     Ok(begin.elapsed().as_secs_f64())
 }
 
-fn measured(command: &[OsString], output: Option<&Path>) -> Result<(f64, Option<Own>)> {
+fn measure_program(command: &[OsString], output: Option<&Path>) -> Result<(f64, Option<ProgramUsage>)> {
     let measured = run_measured(command, output)?;
     let said = match output {
         Some(path) => Some(serde_json::from_slice(&fs::read(path)?).context("the report is not JSON")?),
         None => None,
     };
-    let own = Own { cpu_seconds: measured.cpu_seconds, peak_bytes: measured.peak_bytes, said };
+    let own =
+        ProgramUsage { cpu_seconds: measured.cpu_seconds, peak_bytes: measured.peak_bytes, outcome: said };
     Ok((measured.seconds, Some(own)))
 }
 
-fn ours(bintide: &Path, order: Order, server: &Server, log: &Prepared) -> Vec<OsString> {
+fn bintide_command(
+    bintide: &Path,
+    order: BenchCommitOrder,
+    server: &TestServer,
+    log: &PreparedReplayLog,
+) -> Vec<OsString> {
     let to = format!("mysql://root@localhost/?socket={}", server.socket().display());
     let words =
         ["replay", "--quiet", "--json", "--commit-order", order.name(), "--to", &to].map(OsString::from);
     std::iter::once(bintide.into()).chain(words).chain([log.log().into()]).collect()
 }
 
-fn pipe(server: &Server, log: &Prepared) -> Result<Vec<OsString>> {
-    let mut from = Home::find(Package::Mysql)?.command("mysqlbinlog")?;
+fn pipe_command(server: &TestServer, log: &PreparedReplayLog) -> Result<Vec<OsString>> {
+    let mut from = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
     from.arg("--no-defaults").arg(log.log());
     let mut to = server.client().command()?;
     to.arg("--binary-mode");
     let words = |command: &std::process::Command| {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
-        words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+        words.map(|word| shell_quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
     };
     let script = format!("{} | {}", words(&from), words(&to));
     Ok(["sh", "-c", &script].map(OsString::from).to_vec())
 }
 
 /// Quotes a word for the shell.
-fn quoted(word: &str) -> String {
+fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

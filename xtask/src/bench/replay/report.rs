@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 
-use super::contender::{Order, Own, Took, median};
-use super::logs::Kind;
-use super::{Race, Replaying};
-use crate::bench::chart::{self, Group};
-use crate::bench::page::{self, REPLAY_SPEED};
+use super::contender::{BenchCommitOrder, ProgramUsage, ReplayMeasurement, median};
+use super::replay_logs::ReplayLogKind;
+use super::{ReplayBenchOptions, ReplayRace};
+use crate::bench::chart::{self, BarGroup};
+use crate::bench::doc_page::{self, REPLAY_SPEED};
 use crate::bench::table::{self, count, megabytes};
 
 /// Goals of grouped commits: minimum speed relative to the best replica, and to `mysqlbinlog | mysql`.
@@ -20,15 +20,15 @@ const CPU_SHARE_MAX: f64 = 1.0 / 3.0;
 const PEAK_MAX: u64 = 300_000_000;
 
 /// Goal and its result.
-struct Goal {
+struct GoalResult {
     what: String,
     found: String,
     reached: bool,
 }
 
 /// Writes the results of a log into the page, or only prints them.
-pub(super) fn report(race: &Race, options: &Replaying) -> Result<()> {
-    let is_main = race.log.kind == Kind::Sysbench;
+pub(super) fn report(race: &ReplayRace, options: &ReplayBenchOptions) -> Result<()> {
+    let is_main = race.log.kind == ReplayLogKind::Sysbench;
     let about = format!(
         "{} transactions in {} MB of log.\n",
         count(race.log.transactions()),
@@ -53,15 +53,15 @@ pub(super) fn report(race: &Race, options: &Replaying) -> Result<()> {
 }
 
 /// Draws the comparison of the logs, if all of them were measured.
-pub(super) fn compare(races: &[Race], options: &Replaying) -> Result<()> {
-    if options.quick || races.len() < Kind::ALL.len() {
+pub(super) fn compare(races: &[ReplayRace], options: &ReplayBenchOptions) -> Result<()> {
+    if options.quick || races.len() < ReplayLogKind::ALL.len() {
         return Ok(());
     }
     REPLAY_SPEED.draw("logs", &drawing_of_logs(races)?)
 }
 
 /// Formats a table with a row for each contender.
-fn table_of(race: &Race) -> String {
+fn table_of(race: &ReplayRace) -> String {
     let heads = [
         race.log.kind.name(),
         "seconds",
@@ -76,8 +76,8 @@ fn table_of(race: &Race) -> String {
     let (native, pipe) = (race.native(), race.pipe());
     let rows = race.standings.iter().map(|standing| {
         let took = median(&standing.runs);
-        let of_own = |text: fn(&Own) -> String| took.own.as_ref().map_or_else(String::new, text);
-        let times = |other: &Option<Took>| {
+        let of_own = |text: fn(&ProgramUsage) -> String| took.program.as_ref().map_or_else(String::new, text);
+        let times = |other: &Option<ReplayMeasurement>| {
             other.as_ref().map_or_else(String::new, |other| format!("{:.2}", other.seconds / took.seconds))
         };
         vec![
@@ -103,39 +103,39 @@ fn table_of(race: &Race) -> String {
     )
 }
 
-fn ends(runs: &[Took]) -> String {
+fn ends(runs: &[ReplayMeasurement]) -> String {
     let seconds = || runs.iter().map(|run| run.seconds);
     let (least, most) = (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
     format!("{least:.2} to {most:.2}")
 }
 
 /// Returns the goals of sysbench's log, with their results.
-fn goals(race: &Race) -> Vec<Goal> {
+fn goals(race: &ReplayRace) -> Vec<GoalResult> {
     let mut goals = Vec::new();
     let ratios = [
-        (Order::Grouped, "the best replica", race.native(), GROUPED_TO_NATIVE),
-        (Order::Grouped, "mysqlbinlog", race.pipe(), GROUPED_TO_PIPE),
-        (Order::Strict, "the best replica", race.native(), STRICT_TO_NATIVE),
+        (BenchCommitOrder::Grouped, "the best replica", race.native(), GROUPED_TO_NATIVE),
+        (BenchCommitOrder::Grouped, "mysqlbinlog", race.pipe(), GROUPED_TO_PIPE),
+        (BenchCommitOrder::Strict, "the best replica", race.native(), STRICT_TO_NATIVE),
     ];
     for (order, name, other, wanted) in ratios {
         let (Some(ours), Some(other)) = (race.ours(order), other) else { continue };
         let ratio = other.seconds / ours.seconds;
-        goals.push(Goal {
+        goals.push(GoalResult {
             what: format!("{}: at least {wanted} times as fast as {name}", order.name()),
             found: format!("{ratio:.2} times"),
             reached: ratio >= wanted,
         });
     }
-    for order in Order::ALL {
+    for order in BenchCommitOrder::ALL {
         let Some(took) = race.ours(order) else { continue };
-        let Some(own) = took.own else { continue };
+        let Some(own) = took.program else { continue };
         let share = own.cpu_seconds / took.target_cpu_seconds;
-        goals.push(Goal {
+        goals.push(GoalResult {
             what: format!("{}: less than a third of the target's processor time", order.name()),
             found: table::percent(share),
             reached: share < CPU_SHARE_MAX,
         });
-        goals.push(Goal {
+        goals.push(GoalResult {
             what: format!("{}: at most {} MB of memory", order.name(), PEAK_MAX / 1_000_000),
             found: format!("{:.0} MB", own.peak_bytes as f64 / 1e6),
             reached: own.peak_bytes <= PEAK_MAX,
@@ -144,7 +144,7 @@ fn goals(race: &Race) -> Vec<Goal> {
     goals
 }
 
-fn table_of_goals(goals: &[Goal]) -> String {
+fn table_of_goals(goals: &[GoalResult]) -> String {
     let rows = goals.iter().map(|goal| {
         let reached = if goal.reached { "met" } else { "missed" };
         vec![goal.what.clone(), goal.found.clone(), reached.to_owned()]
@@ -153,7 +153,7 @@ fn table_of_goals(goals: &[Goal]) -> String {
 }
 
 /// Returns a paragraph about the conditions of the measurements.
-fn conditions(race: &Race, options: &Replaying) -> Result<String> {
+fn conditions(race: &ReplayRace, options: &ReplayBenchOptions) -> Result<String> {
     let runs = match options.runs {
         1 => "One run each".to_owned(),
         runs => format!("The median of {runs} runs each, in turns"),
@@ -164,39 +164,39 @@ fn conditions(race: &Race, options: &Replaying) -> Result<String> {
     let others = table::percent(others);
     Ok(format!(
         "{runs}; replicas tried with {workers} workers. Other programs used {others} of the cores' time.{}",
-        page::conditions()?.replacen('\n', " ", 1)
+        doc_page::conditions()?.replacen('\n', " ", 1)
     ))
 }
 
-fn drawing_of_speed(race: &Race) -> Result<String> {
-    let bars = race.standings.iter().map(|standing| Group {
+fn drawing_of_speed(race: &ReplayRace) -> Result<String> {
+    let bars = race.standings.iter().map(|standing| BarGroup {
         name: standing.contender.name_short(),
         values: vec![race.log.transactions() as f64 / median(&standing.runs).seconds],
     });
     let title = format!("{}: transactions a second", race.log.kind.name());
-    chart::bars(&title, &["more is better"], &bars.collect::<Vec<_>>())
+    chart::bar_chart(&title, &["more is better"], &bars.collect::<Vec<_>>())
 }
 
-fn drawing_of_cpu(race: &Race) -> Result<String> {
+fn drawing_of_cpu(race: &ReplayRace) -> Result<String> {
     let bars = race.standings.iter().map(|standing| {
         let took = median(&standing.runs);
-        let own = took.own.map_or(0.0, |own| own.cpu_seconds);
-        Group { name: standing.contender.name_short(), values: vec![took.target_cpu_seconds, own] }
+        let own = took.program.map_or(0.0, |own| own.cpu_seconds);
+        BarGroup { name: standing.contender.name_short(), values: vec![took.target_cpu_seconds, own] }
     });
     let title = format!("{}: seconds of processor time", race.log.kind.name());
-    chart::bars(&title, &["the target", "the applying program"], &bars.collect::<Vec<_>>())
+    chart::bar_chart(&title, &["the target", "the applying program"], &bars.collect::<Vec<_>>())
 }
 
 /// Draws the speed relative to the best replica, by log.
-fn drawing_of_logs(races: &[Race]) -> Result<String> {
+fn drawing_of_logs(races: &[ReplayRace]) -> Result<String> {
     let groups = races.iter().map(|race| {
         let native = race.native().map_or(0.0, |native| native.seconds);
         let ratio = |order| race.ours(order).map_or(0.0, |took| native / took.seconds);
-        Group { name: race.log.kind.name(), values: Order::ALL.map(ratio).to_vec() }
+        BarGroup { name: race.log.kind.name(), values: BenchCommitOrder::ALL.map(ratio).to_vec() }
     });
-    chart::bars(
+    chart::bar_chart(
         "Times as fast as the best replica",
-        &Order::ALL.map(Order::name),
+        &BenchCommitOrder::ALL.map(BenchCommitOrder::name),
         &groups.collect::<Vec<_>>(),
     )
 }

@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use super::Pair;
-use super::ground::{DEPTH, PAGES_FREE, POOL_MIB, ROWS};
-use super::steady::{LATENCY_US, ROWS_AN_UPDATE, Steady, UPDATES_A_SECOND};
-use crate::bench::chart::{self, Group, Line};
-use crate::bench::page;
+use super::CatchUpPair;
+use super::steady_load::{LATENCY_US, ROWS_AN_UPDATE, SteadyLags, UPDATES_A_SECOND};
+use super::warm_fixture::{DISK_QUEUE_DEPTH, PAGES_FREE, POOL_MIB, ROWS};
+use crate::bench::chart::{self, BarGroup, ChartLine};
+use crate::bench::doc_page;
 
 /// Formats the runs of both in one line.
-pub(super) fn line(pair: &Pair) -> String {
-    let Pair { kind, conditions, alone, warmed } = pair;
+pub(super) fn line(pair: &CatchUpPair) -> String {
+    let CatchUpPair { kind, conditions, alone, warmed } = pair;
     format!(
         "{}: {:.1} s alone, {:.1} s with warm: {:.1} times as fast",
         conditions.name(*kind),
@@ -22,12 +22,12 @@ pub(super) fn line(pair: &Pair) -> String {
     )
 }
 
-pub(super) fn write(cold: &[Pair], in_memory: &[Pair]) -> Result<()> {
+pub(super) fn write(cold: &[CatchUpPair], in_memory: &[CatchUpPair]) -> Result<()> {
     let mut text = format!(
         "A table of {ROWS} rows, ten times a buffer pool of {POOL_MIB} MiB (`O_DIRECT`; `innodb_lru_scan_depth = \
          {PAGES_FREE}`, because the default would keep half of this pool empty); one changed row in each transaction, \
          at random; the relay log is filled before the applier starts. Reads of pages on the machine's disk have the \
-         delay of the column *disk* in addition, with at most {DEPTH} reads at once: `bench/warm/slow_disk.c`, \
+         delay of the column *disk* in addition, with at most {DISK_QUEUE_DEPTH} reads at once: `bench/warm/slow_disk.c`, \
          preloaded into the server.\n\n{}",
         table(cold)
     );
@@ -39,18 +39,18 @@ pub(super) fn write(cold: &[Pair], in_memory: &[Pair]) -> Result<()> {
          each second, in seconds:\n\n![lag](warm/steady.svg)\n\n![catch-up](warm/catch-up.svg)\n",
         LATENCY_US / 1000
     )?;
-    text.push_str(&page::conditions()?);
-    page::WARM.draw("catch-up", &catch_up(cold)?)?;
-    page::WARM.write("figures", &text)
+    text.push_str(&doc_page::conditions()?);
+    doc_page::WARM.draw("catch-up", &catch_up(cold)?)?;
+    doc_page::WARM.write("figures", &text)
 }
 
-fn table(pairs: &[Pair]) -> String {
+fn table(pairs: &[CatchUpPair]) -> String {
     let mut text =
         "| changes | disk | workers | transactions | alone | with warm | | pages read by the applier alone \
                     | with warm | by warm |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
             .to_owned();
     for pair in pairs {
-        let Pair { kind, conditions, alone, warmed } = pair;
+        let CatchUpPair { kind, conditions, alone, warmed } = pair;
         let disk = match conditions.is_in_memory {
             true => "in memory".to_owned(),
             false => format!("{} ms", f64::from(conditions.latency_us) / 1000.0),
@@ -71,22 +71,22 @@ fn table(pairs: &[Pair]) -> String {
     text.trim_end().to_owned()
 }
 
-fn catch_up(cold: &[Pair]) -> Result<String> {
+fn catch_up(cold: &[CatchUpPair]) -> Result<String> {
     let names: Vec<String> = cold.iter().map(|pair| pair.conditions.short(pair.kind)).collect();
-    let groups: Vec<Group<'_>> = cold
+    let groups: Vec<BarGroup<'_>> = cold
         .iter()
         .zip(&names)
-        .map(|(pair, name)| Group { name, values: vec![pair.alone.seconds, pair.warmed.seconds] })
+        .map(|(pair, name)| BarGroup { name, values: vec![pair.alone.seconds, pair.warmed.seconds] })
         .collect();
-    chart::bars("Seconds to catch up", &["alone", "with bintide warm"], &groups)
+    chart::bar_chart("Seconds to catch up", &["alone", "with bintide warm"], &groups)
 }
 
 /// Draws the lag at each second.
-pub(super) fn steady(steady: &Steady) -> Result<String> {
+pub(super) fn steady(steady: &SteadyLags) -> Result<String> {
     let places: Vec<String> = (1..=steady.alone.len())
         .map(|second| if second % 10 == 0 { format!("{second} s") } else { String::new() })
         .collect();
     let lines = [("alone", &steady.alone), ("with bintide warm", &steady.warmed)]
-        .map(|(name, values)| Line { name, values: values.clone(), marks: Vec::new() });
-    chart::lines("Lag, in seconds", &places, &lines)
+        .map(|(name, values)| ChartLine { name, values: values.clone(), marks: Vec::new() });
+    chart::line_chart("Lag, in seconds", &places, &lines)
 }

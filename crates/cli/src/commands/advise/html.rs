@@ -4,25 +4,26 @@ use std::path::Path;
 use std::time::Duration;
 
 use inspect::advise::{
-    Connection, Estimate, FoundReport, Latency, LevelReport, LevelSetting, NetworkReport, RefusedReport,
-    Report, SampleReport, ServerReport, SizeReport, TableReport, TimeReport,
+    AdviseReport, CommitLatency, ConnectionCompression, FoundReport, IntervalEstimate, LevelReport,
+    LevelSetting, NetworkReport, RefusedReport, SampleReport, ServerReport, SizeReport, TableReport,
+    TimeReport,
 };
 use jiff::tz::TimeZone;
 
-use super::server::Server;
+use super::server::ServerReadings;
 use super::text::took_and_covered;
-use crate::page::chart::{self, Bar, Columns, Part, Range, Ranges};
-use crate::page::{common_folder, escaped, log_below, page, pairs, table};
+use crate::page::chart::{self, BarPart, ChartBar, ChartRange, ColumnChart, RangeChart};
+use crate::page::{common_folder, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration};
 
 /// Maximum number of tables in the chart: the largest ones.
 const TABLES_DRAWN: usize = 20;
 
 /// Legend of the bars.
-const KEY: [(&str, &str); 2] = [("bar", "compressed"), ("rest", "saved")];
+const LEGEND: [(&str, &str); 2] = [("bar", "compressed"), ("rest", "saved")];
 
 /// Returns the whole page. Charts of one level show the advised level, or else the first level measured.
-pub(super) fn render(report: &Report, server: Option<&Server>, zone: &TimeZone) -> String {
+pub(super) fn render(report: &AdviseReport, server: Option<&ServerReadings>, zone: &TimeZone) -> String {
     let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
     let title = match names.as_slice() {
         [name] => format!("Transaction compression of {name}"),
@@ -49,26 +50,26 @@ pub(super) fn render(report: &Report, server: Option<&Server>, zone: &TimeZone) 
         ("Network traffic to each replica", network(&report.network)),
         ("Comparison: other methods, which no server supports", comparisons(report)),
         ("Already compressed", found(&report.found)),
-        ("Server", server.map(said).unwrap_or_default()),
+        ("Server", server.map(server_text).unwrap_or_default()),
         ("Logs", logs(report, folder)),
     ];
-    page("advise", &title, &sections)
+    render_page("advise", &title, &sections)
 }
 
 /// Returns the index of the level in the charts.
-fn drawn_level(report: &Report) -> usize {
+fn drawn_level(report: &AdviseReport) -> usize {
     let advised = report.advice.level;
     report.levels.iter().position(|level| Some(level.level) == advised).unwrap_or_default()
 }
 
-fn said(server: &Server) -> String {
+fn server_text(server: &ServerReadings) -> String {
     let said: Vec<(String, String)> =
         server.pairs().iter().map(|(name, value)| (escaped(name), escaped(value))).collect();
     let said: Vec<(&str, String)> = said.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-    pairs(&said)
+    render_pairs(&said)
 }
 
-fn advice(report: &Report) -> String {
+fn advice(report: &AdviseReport) -> String {
     let list = |class: &str, sentences: &[String]| match sentences.is_empty() {
         true => String::new(),
         false => {
@@ -79,7 +80,7 @@ fn advice(report: &Report) -> String {
     list("reasons", &report.advice.reasons) + &list("faint", &report.advice.uncertainties)
 }
 
-fn measured(report: &Report, folder: &Path, zone: &TimeZone) -> String {
+fn measured(report: &AdviseReport, folder: &Path, zone: &TimeZone) -> String {
     let totals = &report.totals;
     let mut values = vec![
         ("Logs", bytes(totals.bytes)),
@@ -105,7 +106,7 @@ fn measured(report: &Report, folder: &Path, zone: &TimeZone) -> String {
     if folder != Path::new("") {
         values.push(("Directory", escaped(&folder.to_string_lossy())));
     }
-    pairs(&values)
+    render_pairs(&values)
 }
 
 fn sample(sample: &SampleReport) -> String {
@@ -134,10 +135,10 @@ fn server(server: &ServerReport) -> String {
 }
 
 /// Returns a chart of sizes: uncompressed, as stored, at each level, and as compressed files.
-fn sizes_by_level(report: &Report) -> String {
+fn sizes_by_level(report: &AdviseReport) -> String {
     let totals = &report.totals;
     let plain = totals.bytes_plain;
-    let bar = |name: String, class, size: Estimate, is_share_said: bool| {
+    let bar = |name: String, class, size: IntervalEstimate, is_share_said: bool| {
         let share = 1.0 - size.value as f64 / plain.value.max(1) as f64;
         let number = match is_share_said {
             true => format!("{} ({})", bytes(size.value), saved(share)),
@@ -145,11 +146,11 @@ fn sizes_by_level(report: &Report) -> String {
         };
         let title = format!("{name}: {}", estimate(size));
         let between = (size.low != size.high).then_some((size.low as f64, size.high as f64));
-        Bar { name, parts: vec![Part { class, length: size.value as f64, title }], number, between }
+        ChartBar { name, parts: vec![BarPart { class, length: size.value as f64, title }], number, between }
     };
     let mut bars = vec![bar("uncompressed".to_owned(), "rest", plain, false)];
     if report.found.transactions > 0 {
-        bars.push(bar("as stored".to_owned(), "rest", Estimate::exact(totals.bytes), true));
+        bars.push(bar("as stored".to_owned(), "rest", IntervalEstimate::exact(totals.bytes), true));
     }
     for level in &report.levels {
         let ignored = if level.is_honoured == Some(false) { " (this server ignores it)" } else { "" };
@@ -158,7 +159,7 @@ fn sizes_by_level(report: &Report) -> String {
     if let Some(whole) = &report.whole_file {
         bars.push(bar(format!("compressed files, zstd -{}", whole.level), "other", whole.bytes, true));
     }
-    chart::bars(&[("bar", "transactions compressed"), ("rest", "uncompressed, or as stored")], &bars)
+    chart::draw_bars(&[("bar", "transactions compressed"), ("rest", "uncompressed, or as stored")], &bars)
 }
 
 fn costs(levels: &[LevelReport]) -> String {
@@ -192,13 +193,13 @@ fn costs(levels: &[LevelReport]) -> String {
         ">memory per session",
         ">break-even size",
     ];
-    table(&columns, rows)
+    render_table(&columns, rows)
 }
 
 /// Returns a chart with one group per size class and one line per level: from the median to the maximum, with a mark
 /// at the 99th percentile.
-fn latencies(report: &Report) -> String {
-    let range = |level: u8, latency: &Latency| Range {
+fn latencies(report: &AdviseReport) -> String {
+    let range = |level: u8, latency: &CommitLatency| ChartRange {
         name: format!("level {level}"),
         low: latency.p50_us,
         mark: latency.p99_us,
@@ -216,7 +217,7 @@ fn latencies(report: &Report) -> String {
         (size_class(class), ranges.map(|level| range(level.level, &level.latency)).collect::<Vec<_>>())
     });
     let groups: Vec<_> = groups.filter(|(_, ranges)| !ranges.is_empty()).collect();
-    chart::ranges(&Ranges {
+    chart::draw_ranges(&RangeChart {
         headline: "by transaction size: from the median to the maximum, with a mark at the 99th percentile",
         groups: &groups,
         shown: microseconds,
@@ -231,17 +232,17 @@ fn savings_over_time(time: &TimeReport, drawn: usize, zone: &TimeZone) -> String
         .collect();
     let largest = buckets.iter().flatten().copied().max().unwrap_or_default();
     let width = duration(Duration::from_millis(time.width_ms));
-    let columns = Columns {
+    let columns = ColumnChart {
         start_ms: time.start_ms,
         width_ms: time.width_ms,
         zone,
         headline: format!("at most {} per {width}; the darker part is the compressed size", bytes(largest)),
     };
-    chart::columns(&columns, &["rest", "bar"], &buckets, bytes)
+    chart::draw_columns(&columns, &["rest", "bar"], &buckets, bytes)
 }
 
 fn tables(tables: &[TableReport], drawn: usize) -> String {
-    let bars: Vec<Bar> = tables[..tables.len().min(TABLES_DRAWN)]
+    let bars: Vec<ChartBar> = tables[..tables.len().min(TABLES_DRAWN)]
         .iter()
         .filter_map(|table| {
             let at = table.levels.get(drawn)?;
@@ -249,11 +250,11 @@ fn tables(tables: &[TableReport], drawn: usize) -> String {
             Some(against_plain(name, table.bytes, at.bytes, at.saved_share))
         })
         .collect();
-    chart::bars(&KEY, &bars)
+    chart::draw_bars(&LEGEND, &bars)
 }
 
 fn classes(sizes: &[SizeReport], drawn: usize) -> String {
-    let bars: Vec<Bar> = sizes
+    let bars: Vec<ChartBar> = sizes
         .iter()
         .filter(|class| class.transactions > 0)
         .filter_map(|class| {
@@ -262,30 +263,30 @@ fn classes(sizes: &[SizeReport], drawn: usize) -> String {
             Some(against_plain(name, class.bytes, at.bytes, at.saved_share))
         })
         .collect();
-    chart::bars(&KEY, &bars)
+    chart::draw_bars(&LEGEND, &bars)
 }
 
 /// Returns a bar with the compressed bytes and the saved bytes; if transactions grow, only with the former.
-fn against_plain(name: String, plain: u64, compressed: u64, saved_share: f64) -> Bar {
+fn against_plain(name: String, plain: u64, compressed: u64, saved_share: f64) -> ChartBar {
     let part = |class, size: u64, what: &str| {
         let title = format!("{name}: {} {what}", bytes(size));
-        Part { class, length: size as f64, title }
+        BarPart { class, length: size as f64, title }
     };
     let saved = plain.saturating_sub(compressed);
     let parts = vec![part("bar", compressed, "compressed"), part("rest", saved, "saved")];
     let number = format!("{} of {} ({})", bytes(compressed), bytes(plain), self::saved(saved_share));
-    Bar { name, parts, number, between: None }
+    ChartBar { name, parts, number, between: None }
 }
 
 fn refused(refused: &[RefusedReport]) -> String {
     let rows = refused.iter().map(|each| {
         vec![escaped(&each.words), count(each.transactions), bytes(each.bytes), percent(each.share)]
     });
-    table(&["reason", ">transactions", ">bytes", ">share of all bytes"], rows)
+    render_table(&["reason", ">transactions", ">bytes", ">share of all bytes"], rows)
 }
 
 fn network(network: &NetworkReport) -> String {
-    let bars: Vec<Bar> = network
+    let bars: Vec<ChartBar> = network
         .ways
         .iter()
         .map(|way| {
@@ -294,9 +295,9 @@ fn network(network: &NetworkReport) -> String {
                 Some(level) => format!("level {level}"),
             };
             let connection = match way.connection {
-                Connection::Uncompressed => String::new(),
-                Connection::Zlib(level) => format!(", connection zlib {level}"),
-                Connection::Zstd(level) => format!(", connection zstd {level}"),
+                ConnectionCompression::Uncompressed => String::new(),
+                ConnectionCompression::Zlib(level) => format!(", connection zlib {level}"),
+                ConnectionCompression::Zstd(level) => format!(", connection zstd {level}"),
             };
             let name = transactions + &connection;
             let title = format!(
@@ -305,14 +306,14 @@ fn network(network: &NetworkReport) -> String {
             );
             let class = if way.transactions.is_some() { "bar" } else { "rest" };
             let number = format!("{} ({})", bytes(way.bytes), saved(way.saved_share));
-            let parts = vec![Part { class, length: way.bytes as f64, title }];
-            Bar { name, parts, number, between: None }
+            let parts = vec![BarPart { class, length: way.bytes as f64, title }];
+            ChartBar { name, parts, number, between: None }
         })
         .collect();
-    chart::bars(&[("bar", "transactions compressed"), ("rest", "transactions uncompressed")], &bars)
+    chart::draw_bars(&[("bar", "transactions compressed"), ("rest", "transactions uncompressed")], &bars)
 }
 
-fn comparisons(report: &Report) -> String {
+fn comparisons(report: &AdviseReport) -> String {
     let whole = report.whole_file.iter().map(|whole| {
         let what = format!("compressed files, zstd -{}: no longer binary logs", whole.level);
         vec![what, bytes(whole.bytes_measured), estimate(whole.bytes), percent(whole.saved_share)]
@@ -327,7 +328,7 @@ fn comparisons(report: &Report) -> String {
         );
         vec![what, bytes(each.bytes_plain), bytes(each.bytes_with), percent(share)]
     });
-    table(&["", ">measured bytes", ">compressed", ">saved"], whole.chain(dictionary))
+    render_table(&["", ">measured bytes", ">compressed", ">saved"], whole.chain(dictionary))
 }
 
 fn found(found: &FoundReport) -> String {
@@ -340,7 +341,7 @@ fn found(found: &FoundReport) -> String {
         ([], _) => "unknown: no level reproduces all payloads".to_owned(),
         (levels, probed) => format!("{} (reproduced {} payloads)", levels.join(" or "), count(probed)),
     };
-    pairs(&[
+    render_pairs(&[
         ("Transactions", count(found.transactions)),
         ("Bytes", bytes(found.bytes)),
         ("before compression", bytes(found.bytes_plain)),
@@ -348,7 +349,7 @@ fn found(found: &FoundReport) -> String {
     ])
 }
 
-fn logs(report: &Report, folder: &Path) -> String {
+fn logs(report: &AdviseReport, folder: &Path) -> String {
     let rows = report.logs.iter().map(|log| {
         let kind = match (log.is_relay, log.is_encrypted) {
             (false, false) => "",
@@ -358,18 +359,18 @@ fn logs(report: &Report, folder: &Path) -> String {
         };
         vec![log_below(folder, &log.name), bytes(log.bytes), kind.to_owned(), escaped(&log.server_version)]
     });
-    table(&["log", ">bytes", "", "server"], rows)
+    render_table(&["log", ">bytes", "", "server"], rows)
 }
 
 fn size_class(class: &SizeReport) -> String {
     class.bytes_max.map_or("more".to_owned(), |size| format!("up to {}", bytes_of_two(size)))
 }
 
-fn estimate(estimate: Estimate) -> String {
+fn estimate(estimate: IntervalEstimate) -> String {
     estimated(estimate, bytes)
 }
 
-fn estimated(estimate: Estimate, shown: fn(u64) -> String) -> String {
+fn estimated(estimate: IntervalEstimate, shown: fn(u64) -> String) -> String {
     match estimate.low == estimate.high {
         true => shown(estimate.value),
         false => format!("{} ({} to {})", shown(estimate.value), shown(estimate.low), shown(estimate.high)),

@@ -1,8 +1,8 @@
 //! `bintide advise`: estimates the effect of transaction compression on logs.
 
 mod html;
-mod live;
 mod server;
+mod server_args;
 mod text;
 
 use std::io::{self, Write};
@@ -13,23 +13,23 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use binlog::Level;
+use binlog::ZstdLevel;
 use clap::Args;
-use inspect::advise::{self, Extent, Plan, Report, Settings, Source};
+use inspect::advise::{self, AdviseReport, AdviseSettings, LogSource, MeasureExtent, MeasurementPlan};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use crate::args::Global;
-use crate::commands::advise::live::Live;
-use crate::commands::advise::server::Server;
+use crate::args::GlobalArgs;
+use crate::commands::advise::server::ServerReadings;
+use crate::commands::advise::server_args::AdviseServerArgs;
 use crate::commands::rewrite;
-use crate::connection_args::NAMING_SERVER;
-use crate::exit::{Failure, Outcome, Verdict};
-use crate::inputs::{Found, Inputs, Place, advised};
+use crate::connection_args::SERVER_OPTIONS;
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::interrupt;
+use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
 use crate::page;
-use crate::progress::Progress;
-use crate::screen::{self, Style};
+use crate::progress::ByteProgress;
+use crate::screen::{self, ReportStyle};
 use crate::units::{bytes, counted};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -57,21 +57,21 @@ advise writes nothing, and queries no server except that of --from. Its account
 needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on performance_schema
 for the server's own measurements.";
 
-const LOGS: &str =
+const LOGS_HELP: &str =
     "Logs: files, directories or index files. A directory's index file lists its logs and their order";
 
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]
-#[command(mut_arg("logs", |arg| arg.help(LOGS)))]
-pub(crate) struct Advise {
+#[command(mut_arg("logs", |arg| arg.help(LOGS_HELP)))]
+pub(crate) struct AdviseArgs {
     #[command(flatten)]
-    inputs: Inputs,
+    inputs: LogArgs,
     #[command(flatten)]
-    live: Live,
+    live: AdviseServerArgs,
     /// Compression levels to measure, separated by commas: 1 to 22.
-    #[arg(long, short, value_name = "LEVELS", value_delimiter = ',', value_parser = level)]
+    #[arg(long, short, value_name = "LEVELS", value_delimiter = ',', value_parser = parse_level)]
     #[arg(default_values = ["1", "3", "6", "9", "12", "19"])]
-    levels: Vec<Level>,
+    levels: Vec<ZstdLevel>,
     /// Measure all transactions: exact, but high levels take many minutes per gigabyte.
     #[arg(long)]
     all: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Advise {
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
     /// Measure approximately this amount of the logs, as 100M or 2G, at random places.
-    #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = sample_size)]
+    #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_sample_size)]
     sample: Option<u64>,
     /// Seed of the random places: the same seed selects the same places.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -90,7 +90,7 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
     /// Maximum memory, as 300M or 2G [default: 300M, or more if the level needs it].
-    #[arg(long, value_name = "SIZE", value_parser = rewrite::size)]
+    #[arg(long, value_name = "SIZE", value_parser = rewrite::parse_size)]
     memory: Option<u64>,
     /// Print the report as one JSON document.
     #[arg(long)]
@@ -102,17 +102,17 @@ pub(crate) struct Advise {
 }
 
 /// Default of `--memory`, in bytes.
-const MEMORY: u64 = 300_000_000;
+const MEMORY_DEFAULT: u64 = 300_000_000;
 
 /// Default of `--time`, in seconds.
-const TIME_S: u64 = 30;
+const TIME_DEFAULT_S: u64 = 30;
 
 /// Measures the logs, then prints the report.
-pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
+pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
     if let Some(path) = &command.html {
         page::check(path)?;
         if command.json && path.as_os_str() == "-" {
-            return Err(Failure::NotBegun(anyhow!(
+            return Err(CommandFailure::NotStarted(anyhow!(
                 "--html - and --json both write to standard output: give --html a file name"
             )));
         }
@@ -125,7 +125,7 @@ pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
     if let Some(fetched) = &fetched {
         inputs.set_store(fetched.folder.path().to_owned());
     }
-    let names = if fetched.is_some() { Names::OfFiles } else { Names::AsGiven };
+    let names = if fetched.is_some() { LogNaming::OfFiles } else { LogNaming::AsGiven };
     let report = measure(command, &inputs, names, global)?;
     let server = fetched.as_ref().map(|fetched| &fetched.server);
     let mut out = io::stdout().lock();
@@ -133,18 +133,18 @@ pub(crate) fn run(command: &Advise, global: &Global) -> Outcome {
         page::write(&html::render(&report, server, &TimeZone::system()), path, &mut out)?;
     }
     if command.json {
-        serde_json::to_writer_pretty(&mut out, &Document { report: &report, server })
+        serde_json::to_writer_pretty(&mut out, &AdviceDocument { report: &report, server })
             .map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else if command.html.is_none() {
-        screen::print(&text::render(&report, server, Style::new(global.color.on_stdout())), &mut out)?;
+        screen::print(&text::render(&report, server, ReportStyle::new(global.color.on_stdout())), &mut out)?;
     }
-    Ok(Verdict::Fine)
+    Ok(CommandVerdict::Success)
 }
 
 /// Names of logs in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Names {
+enum LogNaming {
     /// Paths, as given.
     AsGiven,
     /// File names, as on the server: their temporary directory is of no interest.
@@ -153,25 +153,30 @@ enum Names {
 
 /// The report, and the readings of a running server.
 #[derive(Serialize)]
-struct Document<'d> {
+struct AdviceDocument<'d> {
     #[serde(flatten)]
-    report: &'d Report,
+    report: &'d AdviseReport,
     #[serde(skip_serializing_if = "Option::is_none")]
-    server: Option<&'d Server>,
+    server: Option<&'d ServerReadings>,
 }
 
 /// Makes the LOG arguments optional where a server is given.
-pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
+pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| match command.get_name() {
         "advise" => {
-            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(NAMING_SERVER))
+            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(SERVER_OPTIONS))
         }
         _ => command,
     })
 }
 
-fn measure(command: &Advise, inputs: &Inputs, names: Names, global: &Global) -> Result<Report, Failure> {
-    let found = inputs.find(global)?;
+fn measure(
+    command: &AdviseArgs,
+    inputs: &LogArgs,
+    names: LogNaming,
+    global: &GlobalArgs,
+) -> Result<AdviseReport, CommandFailure> {
+    let found = inputs.find_logs(global)?;
     let sources = sources(&found, names)?;
     let mut levels = Vec::new();
     for level in &command.levels {
@@ -181,83 +186,91 @@ fn measure(command: &Advise, inputs: &Inputs, names: Names, global: &Global) -> 
     }
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let extent = match command.all {
-        true => Extent::All,
+        true => MeasureExtent::All,
         false => {
-            let usual = command.sample.is_none().then_some(TIME_S);
+            let usual = command.sample.is_none().then_some(TIME_DEFAULT_S);
             let time = command.time.or(usual).map(Duration::from_secs);
-            Extent::Sample { time, bytes: command.sample }
+            MeasureExtent::Sample { time, bytes: command.sample }
         }
     };
     let wanted = command.jobs.unwrap_or(cores);
     let plan = plan(&levels, wanted, &sources, command.memory, global)?;
-    let Plan { workers, sizes, .. } = plan;
-    let settings = Settings { levels, extent, seed: command.seed, workers, sizes };
-    let mut progress = Progress::new(global, found.bytes_total);
+    let MeasurementPlan { workers, sizes, .. } = plan;
+    let settings = AdviseSettings { levels, extent, seed: command.seed, workers, sizes };
+    let mut progress = ByteProgress::new(global, found.bytes_total);
     let mut watch = |bytes_done| {
-        progress.at(bytes_done);
-        match interrupt::requested() {
+        progress.update(bytes_done);
+        match interrupt::is_stop_requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     };
     let report = advise::advise(&sources, &settings, &mut watch);
-    report.map_err(|error| Failure::Failed(advised(error)))
+    report.map_err(|error| CommandFailure::Failed(add_advice(error)))
 }
 
 /// Plans threads and memory. Reports a lack of memory before the work begins.
 fn plan(
-    levels: &[Level],
+    levels: &[ZstdLevel],
     wanted: NonZeroUsize,
-    sources: &[Source<'_>],
+    sources: &[LogSource<'_>],
     memory: Option<u64>,
-    global: &Global,
-) -> Result<Plan, Failure> {
+    global: &GlobalArgs,
+) -> Result<MeasurementPlan, CommandFailure> {
     let size_max = sources.iter().map(|source| source.bytes).max().unwrap_or_default();
-    let most = memory.unwrap_or(MEMORY);
-    let plan = Plan::new(levels, wanted, most, size_max);
+    let most = memory.unwrap_or(MEMORY_DEFAULT);
+    let plan = MeasurementPlan::new(levels, wanted, most, size_max);
     let threads = counted(plan.workers.get() as u64, "thread");
-    let need = format!("{threads} may take {} of memory", bytes(plan.need));
-    if plan.need > most && memory.is_some() {
-        return Err(Failure::NotBegun(anyhow!("{need}: raise --memory or lower --levels")));
+    let need = format!("{threads} may take {} of memory", bytes(plan.memory_needed));
+    if plan.memory_needed > most && memory.is_some() {
+        return Err(CommandFailure::NotStarted(anyhow!("{need}: raise --memory or lower --levels")));
     }
-    if (plan.workers < wanted || plan.need > most) && !global.quiet {
-        screen::remark(format_args!("{need}; set the limit with --memory"));
+    if (plan.workers < wanted || plan.memory_needed > most) && !global.quiet {
+        screen::write_message(format_args!("{need}; set the limit with --memory"));
     }
     Ok(plan)
 }
 
 /// Returns the logs to measure. Sampling reads them more than once, so they must be files.
-fn sources(found: &Found, names: Names) -> Result<Vec<Source<'_>>, Failure> {
+fn sources(found: &InputLogs, names: LogNaming) -> Result<Vec<LogSource<'_>>, CommandFailure> {
     found.places.iter().map(|place| source(found, place, names)).collect()
 }
 
-fn source<'f>(found: &'f Found, place: &'f Place, names: Names) -> Result<Source<'f>, Failure> {
-    let Place::File(path) = place else {
+fn source<'f>(
+    found: &'f InputLogs,
+    place: &'f InputPlace,
+    names: LogNaming,
+) -> Result<LogSource<'f>, CommandFailure> {
+    let InputPlace::File(path) = place else {
         let refusal =
             anyhow!("sampling reads logs twice, but standard input can be read only once: give a file");
-        return Err(Failure::NotBegun(refusal));
+        return Err(CommandFailure::NotStarted(refusal));
     };
     let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let Some(bytes) = data.map(|data| data.len()) else {
-        return Err(Failure::NotBegun(anyhow!(
+        return Err(CommandFailure::NotStarted(anyhow!(
             "{} is not a regular file, which can be read twice",
             path.display()
         )));
     };
     let name = match (names, path.file_name()) {
-        (Names::OfFiles, Some(name)) => name.display().to_string(),
+        (LogNaming::OfFiles, Some(name)) => name.display().to_string(),
         _ => place.to_string(),
     };
-    Ok(Source { name, bytes, open: Box::new(move || found.open(place)) })
+    Ok(LogSource { name, bytes, open: Box::new(move || found.open(place)) })
 }
 
-pub(super) fn sample_size(text: &str) -> Result<u64, String> {
-    match rewrite::size(text)? {
+pub(super) fn parse_sample_size(text: &str) -> Result<u64, String> {
+    match rewrite::parse_size(text)? {
         0 => Err("expected a size of at least one byte, such as 100M".to_owned()),
         size => Ok(size),
     }
 }
 
-fn level(text: &str) -> Result<Level, String> {
-    text.trim().parse().ok().and_then(Level::new).ok_or_else(|| "expected a level from 1 to 22".to_owned())
+fn parse_level(text: &str) -> Result<ZstdLevel, String> {
+    text.trim()
+        .parse()
+        .ok()
+        .and_then(ZstdLevel::new)
+        .ok_or_else(|| "expected a level from 1 to 22".to_owned())
 }

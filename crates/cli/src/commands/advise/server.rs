@@ -1,27 +1,27 @@
 //! Readings of a running server: settings, statistics, times, and replication clients.
 
 use serde::Serialize;
-use servers::{Connection, Row, version_numbers};
+use servers::{ResultRow, SqlConnection, version_numbers};
 
-use crate::screen::{Style, lines, visible};
+use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, share};
 
 /// Readings of a server. Querying them changes nothing on the server.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Server {
+pub(super) struct ServerReadings {
     version: String,
     settings: Vec<(String, String)>,
-    statistics: Vec<Statistics>,
-    stages: Vec<Stage>,
-    log_io: Option<LogIo>,
-    readers: Vec<Reader>,
+    statistics: Vec<ServerCompressionRow>,
+    stages: Vec<PayloadStageTiming>,
+    log_io: Option<BinlogIo>,
+    readers: Vec<ReplicationClient>,
     /// Readings that failed, with the errors.
     unknown: Vec<String>,
 }
 
 /// Row of performance_schema.binary_log_transaction_compression_stats.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Statistics {
+struct ServerCompressionRow {
     log: String,
     compression: String,
     transactions: u64,
@@ -31,7 +31,7 @@ struct Statistics {
 
 /// Time of compression or decompression, if its instrument is enabled.
 #[derive(Debug, PartialEq, Serialize)]
-struct Stage {
+struct PayloadStageTiming {
     name: String,
     count: u64,
     seconds: f64,
@@ -39,7 +39,7 @@ struct Stage {
 
 /// I/O of the binary log, since the server's start.
 #[derive(Debug, PartialEq, Serialize)]
-struct LogIo {
+struct BinlogIo {
     writes: u64,
     bytes: u64,
     write_seconds: f64,
@@ -49,17 +49,17 @@ struct LogIo {
 
 /// Client that reads the log by the replication protocol.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Reader {
+struct ReplicationClient {
     host: String,
     program: String,
     version: String,
-    reads_compressed: Reads,
+    reads_compressed: PayloadSupport,
 }
 
 /// Support for compressed transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Reads {
+enum PayloadSupport {
     Yes,
     No,
     Unknown,
@@ -78,24 +78,24 @@ const SETTINGS: [&str; 9] = [
     "max_binlog_cache_size",
 ];
 
-const STATISTICS: &str = "SELECT LOG_TYPE, COMPRESSION_TYPE, TRANSACTION_COUNTER, COMPRESSED_BYTES_COUNTER, \
+const STATISTICS_QUERY: &str = "SELECT LOG_TYPE, COMPRESSION_TYPE, TRANSACTION_COUNTER, COMPRESSED_BYTES_COUNTER, \
     UNCOMPRESSED_BYTES_COUNTER FROM performance_schema.binary_log_transaction_compression_stats";
 
-const STAGES: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT / 1e12 FROM \
+const STAGES_QUERY: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT / 1e12 FROM \
     performance_schema.events_stages_summary_global_by_event_name \
     WHERE EVENT_NAME LIKE 'stage/sql/%ompressing transaction changes.' AND COUNT_STAR > 0";
 
-const LOG_IO: &str = "SELECT COUNT_WRITE, SUM_NUMBER_OF_BYTES_WRITE, SUM_TIMER_WRITE / 1e12, SUM_TIMER_MISC / 1e12 \
+const LOG_IO_QUERY: &str = "SELECT COUNT_WRITE, SUM_NUMBER_OF_BYTES_WRITE, SUM_TIMER_WRITE / 1e12, SUM_TIMER_MISC / 1e12 \
     FROM performance_schema.file_summary_by_event_name WHERE EVENT_NAME = 'wait/io/file/sql/binlog'";
 
-const READERS: &str = "SELECT t.PROCESSLIST_HOST, MAX(IF(a.ATTR_NAME = 'program_name', a.ATTR_VALUE, NULL)), \
+const READERS_QUERY: &str = "SELECT t.PROCESSLIST_HOST, MAX(IF(a.ATTR_NAME = 'program_name', a.ATTR_VALUE, NULL)), \
     MAX(IF(a.ATTR_NAME = '_client_version', a.ATTR_VALUE, NULL)) FROM performance_schema.threads t \
     LEFT JOIN performance_schema.session_connect_attrs a USING (PROCESSLIST_ID) \
     WHERE t.PROCESSLIST_COMMAND LIKE 'Binlog Dump%' GROUP BY t.PROCESSLIST_ID, t.PROCESSLIST_HOST";
 
-impl Server {
+impl ServerReadings {
     /// Queries the server. Readings that it refuses are listed as unknown.
-    pub(super) fn ask(connection: &mut Connection) -> Self {
+    pub(super) fn ask(connection: &mut SqlConnection) -> Self {
         let mut server = Self::default();
         let names = SETTINGS.map(|name| format!("'{name}'")).join(", ");
         let settings = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})");
@@ -109,10 +109,10 @@ impl Server {
         server.version =
             ask("version", "SELECT @@version").first().map(|row| text(row, 0)).unwrap_or_default();
         server.settings = ask("settings", &settings).iter().map(|row| (text(row, 0), text(row, 1))).collect();
-        server.statistics = ask("compression statistics", STATISTICS).iter().map(statistics).collect();
-        server.stages = ask("times of compression", STAGES).iter().map(stage).collect();
-        server.log_io = ask("times of the binary log", LOG_IO).first().map(log_io);
-        server.readers = ask("replicas", READERS).iter().map(reader).collect();
+        server.statistics = ask("compression statistics", STATISTICS_QUERY).iter().map(statistics).collect();
+        server.stages = ask("times of compression", STAGES_QUERY).iter().map(stage).collect();
+        server.log_io = ask("times of the binary log", LOG_IO_QUERY).first().map(log_io);
+        server.readers = ask("replicas", READERS_QUERY).iter().map(reader).collect();
         server.unknown = unknown;
         server
     }
@@ -125,9 +125,10 @@ impl Server {
     pub(super) fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = vec![("version".to_owned(), self.version.clone())];
         pairs.extend(self.settings.iter().cloned());
-        let statistics = |row: &Statistics| (format!("{} log, {}", row.log, row.compression), row.text());
+        let statistics =
+            |row: &ServerCompressionRow| (format!("{} log, {}", row.log, row.compression), row.text());
         pairs.extend(self.statistics.iter().map(statistics));
-        let stage = |stage: &Stage| format!("{} in {:.3} s", count(stage.count), stage.seconds);
+        let stage = |stage: &PayloadStageTiming| format!("{} in {:.3} s", count(stage.count), stage.seconds);
         pairs.extend(self.stages.iter().map(|row| (row.name.clone(), stage(row))));
         pairs.extend(self.log_io.iter().map(|io| ("binary log".to_owned(), io.text())));
         pairs.extend(self.readers.iter().map(|reader| ("replication client".to_owned(), reader.text())));
@@ -136,16 +137,16 @@ impl Server {
     }
 
     /// Returns a section of the report.
-    pub(super) fn section(&self, style: Style) -> String {
+    pub(super) fn section(&self, style: ReportStyle) -> String {
         let mut table = style.pairs();
         for (name, value) in self.pairs() {
             table.add_row([visible(&name), visible(&value)]);
         }
-        lines(&table)
+        table_lines(&table)
     }
 }
 
-impl LogIo {
+impl BinlogIo {
     fn text(&self) -> String {
         let Self { writes, bytes: written, write_seconds, other_seconds } = self;
         let written = format!("{} in {}", bytes(*written), counted(*writes, "write"));
@@ -153,7 +154,7 @@ impl LogIo {
     }
 }
 
-impl Statistics {
+impl ServerCompressionRow {
     fn text(&self) -> String {
         let saved = self.uncompressed_bytes.saturating_sub(self.compressed_bytes);
         format!(
@@ -166,29 +167,29 @@ impl Statistics {
     }
 }
 
-impl Reader {
+impl ReplicationClient {
     fn text(&self) -> String {
         let Self { host, program, version, reads_compressed } = self;
         let verdict = match reads_compressed {
-            Reads::Yes => "reads compressed transactions",
-            Reads::No => "does not read compressed transactions",
-            Reads::Unknown => "not known whether it reads compressed transactions",
+            PayloadSupport::Yes => "reads compressed transactions",
+            PayloadSupport::No => "does not read compressed transactions",
+            PayloadSupport::Unknown => "not known whether it reads compressed transactions",
         };
         format!("{program} {version} at {host}: {verdict}")
     }
 }
 
-fn text(row: &Row, index: usize) -> String {
+fn text(row: &ResultRow, index: usize) -> String {
     let value = row.get(index).and_then(Option::as_deref).unwrap_or_default();
     String::from_utf8_lossy(value).into_owned()
 }
 
-fn number<N: std::str::FromStr + Default>(row: &Row, index: usize) -> N {
+fn number<N: std::str::FromStr + Default>(row: &ResultRow, index: usize) -> N {
     text(row, index).parse().unwrap_or_default()
 }
 
-fn statistics(row: &Row) -> Statistics {
-    Statistics {
+fn statistics(row: &ResultRow) -> ServerCompressionRow {
+    ServerCompressionRow {
         log: text(row, 0),
         compression: text(row, 1),
         transactions: number(row, 2),
@@ -197,12 +198,12 @@ fn statistics(row: &Row) -> Statistics {
     }
 }
 
-fn stage(row: &Row) -> Stage {
-    Stage { name: text(row, 0), count: number(row, 1), seconds: number(row, 2) }
+fn stage(row: &ResultRow) -> PayloadStageTiming {
+    PayloadStageTiming { name: text(row, 0), count: number(row, 1), seconds: number(row, 2) }
 }
 
-fn log_io(row: &Row) -> LogIo {
-    LogIo {
+fn log_io(row: &ResultRow) -> BinlogIo {
+    BinlogIo {
         writes: number(row, 0),
         bytes: number(row, 1),
         write_seconds: number(row, 2),
@@ -210,49 +211,54 @@ fn log_io(row: &Row) -> LogIo {
     }
 }
 
-fn reader(row: &Row) -> Reader {
+fn reader(row: &ResultRow) -> ReplicationClient {
     let (program, version) = (text(row, 1), text(row, 2));
     let reads_compressed = reads_compressed(&program, &version);
-    Reader { host: text(row, 0), program, version, reads_compressed }
+    ReplicationClient { host: text(row, 0), program, version, reads_compressed }
 }
 
 /// Tells whether a client reads compressed transactions: MySQL's programs from 8.0.20 on, and bintide.
-fn reads_compressed(program: &str, version: &str) -> Reads {
+fn reads_compressed(program: &str, version: &str) -> PayloadSupport {
     match (program, version_numbers(version)) {
-        ("bintide", _) => Reads::Yes,
+        ("bintide", _) => PayloadSupport::Yes,
         ("mysqld" | "mysqlbinlog", Some(numbers)) if !version.contains("MariaDB") => {
-            if numbers >= [8, 0, 20] { Reads::Yes } else { Reads::No }
+            if numbers >= [8, 0, 20] { PayloadSupport::Yes } else { PayloadSupport::No }
         }
-        ("mariadbd" | "mariadb-binlog", _) => Reads::No,
-        _ => Reads::Unknown,
+        ("mariadbd" | "mariadb-binlog", _) => PayloadSupport::No,
+        _ => PayloadSupport::Unknown,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Reads, Statistics, reads_compressed};
+    use super::{PayloadSupport, ServerCompressionRow, reads_compressed};
 
     #[test]
-    fn who_reads_compressed_transactions() {
+    fn clients_that_read_compressed_transactions_are_known() {
         let check = |program, version, wanted| {
             assert_eq!(reads_compressed(program, version), wanted, "{program} {version}")
         };
-        check("mysqld", "9.7.4", Reads::Yes);
-        check("mysqld", "8.0.20", Reads::Yes);
-        check("mysqld", "8.0.19-debug", Reads::No);
-        check("mysqld", "5.7.44", Reads::No);
-        check("mysqlbinlog", "8.4.0", Reads::Yes);
-        check("mysqld", "", Reads::Unknown);
-        check("mysqld", "10.11.6-MariaDB", Reads::Unknown);
-        check("bintide", "0.1.0", Reads::Yes);
-        check("", "3.1.20", Reads::Unknown);
+        check("mysqld", "9.7.4", PayloadSupport::Yes);
+        check("mysqld", "8.0.20", PayloadSupport::Yes);
+        check("mysqld", "8.0.19-debug", PayloadSupport::No);
+        check("mysqld", "5.7.44", PayloadSupport::No);
+        check("mysqlbinlog", "8.4.0", PayloadSupport::Yes);
+        check("mysqld", "", PayloadSupport::Unknown);
+        check("mysqld", "10.11.6-MariaDB", PayloadSupport::Unknown);
+        check("bintide", "0.1.0", PayloadSupport::Yes);
+        check("", "3.1.20", PayloadSupport::Unknown);
     }
 
     #[test]
-    fn statistics_say_what_was_saved() {
+    fn statistics_show_savings() {
         let (log, compression) = ("BINARY".to_owned(), "ZSTD".to_owned());
-        let row =
-            Statistics { log, compression, transactions: 2, compressed_bytes: 250, uncompressed_bytes: 1000 };
+        let row = ServerCompressionRow {
+            log,
+            compression,
+            transactions: 2,
+            compressed_bytes: 250,
+            uncompressed_bytes: 1000,
+        };
         assert_eq!(row.text(), "2 transactions, 250 B instead of 1.0 kB: saves 75.0 %");
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use inspect::advise::{
-    Connection, Estimate, Latency, LevelReport, LevelSetting, NetworkWay, Report, SizeReport, StoppedBy,
-    TableReport,
+    AdviseReport, CommitLatency, ConnectionCompression, IntervalEstimate, LevelReport, LevelSetting,
+    NetworkWay, SizeReport, StoppedBy, TableReport,
 };
 
-use crate::commands::advise::server::Server;
-use crate::screen::{Style, lines, visible};
+use crate::commands::advise::server::ServerReadings;
+use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, bytes_of_two, count, duration};
 
 /// Maximum number of tables shown; the others become one line.
@@ -18,7 +18,7 @@ const TABLES_SHOWN: usize = 15;
 const GAPS_SHOWN: f64 = 1.05;
 
 /// Returns the whole report.
-pub(super) fn render(report: &Report, server: Option<&Server>, style: Style) -> String {
+pub(super) fn render(report: &AdviseReport, server: Option<&ServerReadings>, style: ReportStyle) -> String {
     style.sections(&[
         ("Advice", advice(report)),
         ("Measured", measured(report, style)),
@@ -35,7 +35,7 @@ pub(super) fn render(report: &Report, server: Option<&Server>, style: Style) -> 
     ])
 }
 
-fn advice(report: &Report) -> String {
+fn advice(report: &AdviseReport) -> String {
     let advice = &report.advice;
     let mut text = format!(" {}\n", visible(&advice.headline));
     let items = advice.reasons.iter().map(|reason| ("+", reason));
@@ -45,7 +45,7 @@ fn advice(report: &Report) -> String {
     text
 }
 
-fn measured(report: &Report, style: Style) -> String {
+fn measured(report: &AdviseReport, style: ReportStyle) -> String {
     let (sample, totals) = (&report.sample, &report.totals);
     let mut table = style.pairs();
     let mut line = |name: &str, value: String| {
@@ -76,7 +76,7 @@ fn measured(report: &Report, style: Style) -> String {
     line("sample", extent(report));
     let cpu = report.machine.cpu.as_deref().unwrap_or("unknown processor");
     line("machine", format!("{cpu}, {} cores, zstd {}", report.machine.cores, report.machine.zstd));
-    lines(&table)
+    table_lines(&table)
 }
 
 /// Formats a time span, and the time that the logs cover of it if they have gaps.
@@ -89,15 +89,15 @@ pub(crate) fn took_and_covered(took: Duration, covered_s: f64) -> String {
     }
 }
 
-fn first(logs: &[inspect::advise::LogReport]) -> &str {
+fn first(logs: &[inspect::advise::MeasuredLog]) -> &str {
     logs.first().map_or("", |log| &log.name)
 }
 
-fn last(logs: &[inspect::advise::LogReport]) -> &str {
+fn last(logs: &[inspect::advise::MeasuredLog]) -> &str {
     logs.last().map_or("", |log| &log.name)
 }
 
-fn extent(report: &Report) -> String {
+fn extent(report: &AdviseReport) -> String {
     let sample = &report.sample;
     let took = duration(Duration::from_secs_f64(sample.elapsed_s.max(0.0)));
     let cut = match sample.transactions_cut {
@@ -122,14 +122,14 @@ fn extent(report: &Report) -> String {
 }
 
 /// Formats a count, with "about" if it is an estimate.
-fn about(estimate: Estimate) -> String {
+fn about(estimate: IntervalEstimate) -> String {
     match estimate.low == estimate.high {
         true => count(estimate.value),
         false => format!("about {}", count(estimate.value)),
     }
 }
 
-fn levels(report: &Report, style: Style) -> String {
+fn levels(report: &AdviseReport, style: ReportStyle) -> String {
     if report.levels.is_empty() {
         return String::new();
     }
@@ -158,10 +158,10 @@ fn levels(report: &Report, style: Style) -> String {
             server(report, level).to_owned(),
         ]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn server(report: &Report, level: &LevelReport) -> &'static str {
+fn server(report: &AdviseReport, level: &LevelReport) -> &'static str {
     match (report.server.can_compress, level.is_honoured, report.server.level_setting) {
         (false, _, _) => "cannot compress",
         (_, Some(true), _) => "",
@@ -170,7 +170,7 @@ fn server(report: &Report, level: &LevelReport) -> &'static str {
     }
 }
 
-fn give_or_take(estimate: Estimate) -> String {
+fn give_or_take(estimate: IntervalEstimate) -> String {
     let half = (estimate.high - estimate.low) as f64 / 2.0;
     match estimate.value {
         0 => String::new(),
@@ -189,7 +189,7 @@ fn signed_bytes(number: i64) -> String {
     format!("{sign}{}", bytes(number.unsigned_abs()))
 }
 
-fn times(report: &Report, style: Style) -> String {
+fn times(report: &AdviseReport, style: ReportStyle) -> String {
     if report.levels.is_empty() {
         return String::new();
     }
@@ -208,7 +208,7 @@ fn times(report: &Report, style: Style) -> String {
     ];
     let mut table = style.table(&columns);
     for level in &report.levels {
-        let Latency { p50_us, p99_us, max_us, .. } = level.latency;
+        let CommitLatency { p50_us, p99_us, max_us, .. } = level.latency;
         table.add_row([
             level.level.to_string(),
             format!("{}/s", bytes(level.compress_bytes_per_s as u64)),
@@ -223,7 +223,7 @@ fn times(report: &Report, style: Style) -> String {
             bytes(level.memory_bytes_max),
         ]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
 fn seconds(seconds: f64) -> String {
@@ -242,12 +242,12 @@ fn micros(us: f64) -> String {
 }
 
 /// Returns the columns, and one column per level.
-fn by_level<'r>(report: &'r Report, columns: &[&'r str]) -> Vec<String> {
+fn by_level<'r>(report: &'r AdviseReport, columns: &[&'r str]) -> Vec<String> {
     let levels = report.levels.iter().map(|level| format!(">level {}", level.level));
     columns.iter().map(ToString::to_string).chain(levels).collect()
 }
 
-fn table_of(columns: &[String], style: Style) -> comfy_table::Table {
+fn table_of(columns: &[String], style: ReportStyle) -> comfy_table::Table {
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     style.table(&columns)
 }
@@ -256,7 +256,7 @@ fn class_name(class: &SizeReport) -> String {
     class.bytes_max.map_or("more".to_owned(), bytes_of_two)
 }
 
-fn sizes(report: &Report, style: Style) -> String {
+fn sizes(report: &AdviseReport, style: ReportStyle) -> String {
     if report.sizes.is_empty() {
         return String::new();
     }
@@ -269,17 +269,17 @@ fn sizes(report: &Report, style: Style) -> String {
         let front = [class_name(class), count(class.transactions), bytes(class.bytes)];
         table.add_row(front.into_iter().chain(saved));
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn latencies(report: &Report, style: Style) -> String {
+fn latencies(report: &AdviseReport, style: ReportStyle) -> String {
     if report.sizes.is_empty() {
         return String::new();
     }
     let mut table = table_of(&by_level(report, &["up to", ""]), style);
     for class in report.sizes.iter().filter(|class| class.transactions > 0) {
         for name in ["p50", "p99", "max"] {
-            let of = |times: &Latency| match name {
+            let of = |times: &CommitLatency| match name {
                 "p50" => times.p50_us,
                 "p99" => times.p99_us,
                 _ => times.max_us,
@@ -289,10 +289,10 @@ fn latencies(report: &Report, style: Style) -> String {
             table.add_row(front.into_iter().chain(values));
         }
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn tables(report: &Report, style: Style) -> String {
+fn tables(report: &AdviseReport, style: ReportStyle) -> String {
     if report.tables.is_empty() {
         return String::new();
     }
@@ -306,10 +306,10 @@ fn tables(report: &Report, style: Style) -> String {
         let size = rest.iter().map(|table| table.bytes).sum();
         table.add_row([format!("{} more", count(rest.len() as u64)), String::new(), bytes(size)]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn refused(report: &Report, style: Style) -> String {
+fn refused(report: &AdviseReport, style: ReportStyle) -> String {
     if report.refused.is_empty() {
         return String::new();
     }
@@ -317,10 +317,10 @@ fn refused(report: &Report, style: Style) -> String {
     for one in &report.refused {
         table.add_row([one.words.clone(), count(one.transactions), bytes(one.bytes), percent(one.share)]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn found(report: &Report, style: Style) -> String {
+fn found(report: &AdviseReport, style: ReportStyle) -> String {
     let found = &report.found;
     if found.transactions == 0 {
         return String::new();
@@ -345,10 +345,10 @@ fn found(report: &Report, style: Style) -> String {
         }
     };
     table.add_row(["compression level".to_owned(), level]);
-    lines(&table)
+    table_lines(&table)
 }
 
-fn network(report: &Report, style: Style) -> String {
+fn network(report: &AdviseReport, style: ReportStyle) -> String {
     if report.network.ways.is_empty() {
         return String::new();
     }
@@ -365,18 +365,18 @@ fn network(report: &Report, style: Style) -> String {
             seconds(connection_s_per_gb),
         ]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn connection_name(connection: Connection) -> String {
+fn connection_name(connection: ConnectionCompression) -> String {
     match connection {
-        Connection::Uncompressed => "uncompressed".to_owned(),
-        Connection::Zlib(_) => "zlib".to_owned(),
-        Connection::Zstd(level) => format!("zstd, level {level}"),
+        ConnectionCompression::Uncompressed => "uncompressed".to_owned(),
+        ConnectionCompression::Zlib(_) => "zlib".to_owned(),
+        ConnectionCompression::Zstd(level) => format!("zstd, level {level}"),
     }
 }
 
-fn comparison(report: &Report, style: Style) -> String {
+fn comparison(report: &AdviseReport, style: ReportStyle) -> String {
     let mut table = style.pairs();
     if let Some(whole) = &report.whole_file {
         let value = format!(
@@ -398,5 +398,5 @@ fn comparison(report: &Report, style: Style) -> String {
         );
         table.add_row([format!("dictionary of {}, level {}", bytes(one.dictionary_bytes), one.level), value]);
     }
-    lines(&table)
+    table_lines(&table)
 }

@@ -3,80 +3,82 @@
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
-use binlog::{Flavour, Format, MAGIC, RawEvent};
-use logs::{Appended, StoreWriter};
-use servers::{Error, LiveSource};
-use wire::{Acknowledge, Arrival, End, Origin, ReplicaOptions, SemiSync, SourceFacts, Start};
+use binlog::{EventFormat, Flavour, MAGIC, RawEvent};
+use logs::{AppendOutcome, StoreWriter};
+use servers::{ConnectionError, LiveSource};
+use wire::{
+    AckRequest, FormatOrigin, ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent, SourceFacts,
+};
 
-use crate::commands::receive::candidate::{Candidate, ONE_MARIADB};
-use crate::commands::receive::ended::Ended;
-use crate::commands::receive::joined::Joined;
-use crate::commands::receive::receiver::Receiver;
+use crate::commands::receive::disconnect::Disconnect;
+use crate::commands::receive::failover_merge::FailoverMerge;
+use crate::commands::receive::receiver::LogReceiver;
+use crate::commands::receive::source_candidate::{MARIADB_IS_ONLY_SOURCE, SourceCandidate};
 
 /// Maximum bytes that wait for an acknowledgement while more events arrive.
 const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
 
 /// Warning for a source without semi-synchronous replication.
-const NO_SEMI_SYNC: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: \
+const NO_SEMI_SYNC_WARNING: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: \
     load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = \
     ON, and run the command again";
 
 /// Error for a directory that cannot be resumed by GTIDs.
-const NOTHING_IN_FRONT: &str = "cannot resume by GTIDs: the last log has no Previous_gtids event; keep this \
+const NO_PREVIOUS_GTIDS: &str = "cannot resume by GTIDs: the last log has no Previous_gtids event; keep this \
     directory as it is, and receive into another one";
 
 /// Handling of the events that a source sends.
-enum Flow {
+enum EventRouting {
     /// Events are stored as they are.
     Plain,
     /// Events are merged with the stored transactions, because another server replaced the source. The string is its
     /// UUID, until its first log has begun.
-    Joined(Joined, Option<String>),
+    Merged(FailoverMerge, Option<String>),
 }
 
-impl Receiver {
+impl LogReceiver {
     /// Runs one connection until it ends, then syncs received events to disk if there is space.
-    pub(super) fn connection(&mut self, store: &mut StoreWriter) -> Ended {
+    pub(super) fn run_connection(&mut self, store: &mut StoreWriter) -> Disconnect {
         let ended = self.receive(store);
         match (ended, self.sync(store)) {
             (Err(ended), Ok(())) => ended,
-            (Ok(()), Ok(())) => Ended::Done,
+            (Ok(()), Ok(())) => Disconnect::Done,
             (_, Err(error)) => error.into(),
         }
     }
 
-    fn receive(&mut self, store: &mut StoreWriter) -> Result<(), Ended> {
-        let mut flow = self.flow(store)?;
-        let start = self.start(store, &flow)?;
-        let mut source = LiveSource::open(self.address(), &self.options, self.wishes(start))
-            .map_err(|error| self.explained(error, store))?;
+    fn receive(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
+        let mut flow = self.choose_routing(store)?;
+        let start = self.start_request(store, &flow)?;
+        let mut source = LiveSource::open(self.address(), &self.options, self.replica_options(start))
+            .map_err(|error| self.explain_error(error, store))?;
         if self.has_others() && source.session().flavour == Flavour::MariaDb {
-            return Err(Ended::Failed(anyhow!(ONE_MARIADB)));
+            return Err(Disconnect::Failed(anyhow!(MARIADB_IS_ONLY_SOURCE)));
         }
-        self.check(source.facts(), store, &flow)?;
-        self.turn.begun();
+        self.check_source(source.facts(), store, &flow)?;
+        self.rotation.set_begun();
         self.note_semi_sync(source.facts());
         let mut has_head = store.has_head()?;
         if has_head {
             self.compress_closed();
         }
-        self.connected(source.facts().clock_s);
+        self.note_connected(source.facts().clock_s);
         let (mut unacknowledged, mut counted, mut format) = (None, 0, None);
         loop {
             // A source that always has more events never reaches `wait`, which would notice cancellation.
             if self.options.cancel.is_cancelled() {
                 return Ok(());
             }
-            self.watch.network(source.network_bytes() - counted);
+            self.watch.add_network_bytes(source.network_bytes() - counted);
             counted = source.network_bytes();
-            let is_next_there = source.has_more().map_err(|error| self.explained(error, store))?;
+            let is_next_there = source.has_more().map_err(|error| self.explain_error(error, store))?;
             let is_due = unacknowledged.is_some_and(|since| self.watch.bytes() >= since + UNACKNOWLEDGED_MAX);
             // While more events have arrived, the source does not wait for the earlier ones yet.
             if !is_next_there || is_due {
                 self.sync(store)?;
                 if unacknowledged.take().is_some() {
                     source.acknowledge()?;
-                    self.watch.acknowledged();
+                    self.watch.count_acknowledgement();
                 }
             }
             if !is_next_there {
@@ -85,21 +87,21 @@ impl Receiver {
             if source.reader().format() != format.as_ref() {
                 format = source.reader().format().cloned();
             }
-            let next = source.next().map_err(|error| self.explained(error, store))?;
-            let Some(live) = next else { return self.ended() };
-            if live.acknowledge == Acknowledge::Wanted {
+            let next = source.next().map_err(|error| self.explain_error(error, store))?;
+            let Some(live) = next else { return self.check_disconnect() };
+            if live.acknowledge == AckRequest::Wanted {
                 unacknowledged = unacknowledged.or(Some(self.watch.bytes()));
             }
-            let is_behind_format = matches!(live.arrival, Arrival::Event { .. });
+            let is_behind_format = matches!(live.arrival, SourceEvent::Event { .. });
             let has_begun = match &mut flow {
-                Flow::Plain => self.keep(store, &live.arrival, format.as_ref())?,
-                Flow::Joined(joined, next) => {
-                    self.join(store, joined, next, &live.arrival, format.as_ref())?
+                EventRouting::Plain => self.store_event(store, &live.arrival, format.as_ref())?,
+                EventRouting::Merged(joined, next) => {
+                    self.merge_event(store, joined, next, &live.arrival, format.as_ref())?
                 }
             };
             has_head &= !has_begun;
             if !has_head && is_behind_format {
-                self.head_is_here(store)?;
+                self.note_head_stored(store)?;
                 has_head = true;
             }
         }
@@ -109,14 +111,14 @@ impl Receiver {
     fn note_semi_sync(&mut self, facts: &SourceFacts) {
         let is_on = facts.semi_sync == SemiSync::On;
         if self.wanted.semi_sync == SemiSync::On && !is_on && self.watch.semi_sync() != Some(false) {
-            self.say(NO_SEMI_SYNC);
+            self.say(NO_SEMI_SYNC_WARNING);
         }
         self.watch.set_semi_sync(is_on);
     }
 
     /// Records that the head of the current log, with its previous GTIDs, is stored. Older logs can now be purged or
     /// compressed.
-    fn head_is_here(&mut self, store: &mut StoreWriter) -> Result<(), Ended> {
+    fn note_head_stored(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         self.sync(store)?;
         self.purge(store)?;
         self.compress_closed();
@@ -124,217 +126,231 @@ impl Receiver {
     }
 
     /// Handles the end of the source's logs. A server that shuts down also sends this end.
-    fn ended(&self) -> Result<(), Ended> {
+    fn check_disconnect(&self) -> Result<(), Disconnect> {
         match self.wanted.end {
-            End::LastEvent => Ok(()),
-            End::Never => Err(Ended::Lost(Error::Lost {
-                place: Some(self.address().place()),
+            ReplicaEnd::LastEvent => Ok(()),
+            ReplicaEnd::Never => Err(Disconnect::Lost(ConnectionError::Lost {
+                place: Some(self.address().endpoint()),
                 reason: "the server ended the stream, probably because it shuts down".to_owned(),
             })),
         }
     }
 
     /// Waits for the next event.
-    fn wait(&mut self, source: &mut LiveSource, store: &StoreWriter) -> Result<(), Ended> {
-        self.watch.caught_up();
-        while !source.wait().map_err(|error| self.explained(error, store))? {
+    fn wait(&mut self, source: &mut LiveSource, store: &StoreWriter) -> Result<(), Disconnect> {
+        self.watch.set_caught_up();
+        while !source.wait_briefly().map_err(|error| self.explain_error(error, store))? {
             self.watch.tick();
         }
         Ok(())
     }
 
     /// Stores the received event. Returns true if a new log has begun.
-    fn keep(
+    fn store_event(
         &mut self,
         store: &mut StoreWriter,
-        arrival: &Arrival<'_>,
-        format: Option<&Format>,
-    ) -> Result<bool, Ended> {
+        arrival: &SourceEvent<'_>,
+        format: Option<&EventFormat>,
+    ) -> Result<bool, Disconnect> {
         let (event, position) = match arrival {
-            Arrival::File { file, position } => {
-                let name = name_of(file)?;
-                let is_new = store.place().is_none_or(|place| place.log != name);
+            SourceEvent::File { file, position } => {
+                let name = log_name(file)?;
+                let is_new = store.store_end().is_none_or(|place| place.log != name);
                 self.sync(store)?;
-                store.begin(name, *position)?;
-                self.watch.place(store.place());
+                store.begin_log(name, *position)?;
+                self.watch.set_place(store.store_end());
                 return Ok(is_new);
             }
-            Arrival::Format { event, origin: Origin::File } => (event, MAGIC.len() as u64),
-            Arrival::Event { event, position } => (event, *position),
-            Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => return Ok(false),
+            SourceEvent::Format { event, origin: FormatOrigin::File } => (event, MAGIC.len() as u64),
+            SourceEvent::Event { event, position } => (event, *position),
+            SourceEvent::Format { .. } | SourceEvent::Heartbeat { .. } | SourceEvent::Artificial(_) => {
+                return Ok(false);
+            }
         };
-        if store.append(position, event.bytes())? == Appended::New {
-            self.appended(event, position, format, store);
+        if store.append(position, event.bytes())? == AppendOutcome::New {
+            self.note_appended(event, position, format, store);
         }
         Ok(false)
     }
 
     /// Does the same for a server that replaced the source. `next` is its UUID until its first log has begun here.
-    fn join(
+    fn merge_event(
         &mut self,
         store: &mut StoreWriter,
-        joined: &mut Joined,
+        joined: &mut FailoverMerge,
         next: &mut Option<String>,
-        arrival: &Arrival<'_>,
-        format: Option<&Format>,
-    ) -> Result<bool, Ended> {
+        arrival: &SourceEvent<'_>,
+        format: Option<&EventFormat>,
+    ) -> Result<bool, Disconnect> {
         match arrival {
-            Arrival::File { file, .. } => {
+            SourceEvent::File { file, .. } => {
                 self.sync(store)?;
-                let is_new = store.go_on_in(name_of(file)?, next.take().as_deref())?;
+                let is_new = store.continue_in(log_name(file)?, next.take().as_deref())?;
                 if is_new {
                     joined.begin_log();
                 }
-                self.watch.place(store.place());
+                self.watch.set_place(store.store_end());
                 return Ok(is_new);
             }
-            Arrival::Format { event, origin: Origin::File } if joined.wants_format() => {
+            SourceEvent::Format { event, origin: FormatOrigin::File } if joined.wants_format() => {
                 store.append_next(event.bytes())?;
-                self.appended(event, MAGIC.len() as u64, format, store);
+                self.note_appended(event, MAGIC.len() as u64, format, store);
             }
-            Arrival::Event { event, position } => {
-                let none =
-                    || Ended::Failed(anyhow!("the source sent an event before the first format description"));
-                let place = store.end();
-                let taken = joined.take(event, format.ok_or_else(none)?, place).map_err(Ended::Failed)?;
+            SourceEvent::Event { event, position } => {
+                let none = || {
+                    Disconnect::Failed(anyhow!(
+                        "the source sent an event before the first format description"
+                    ))
+                };
+                let place = store.next_position();
+                let taken =
+                    joined.take(event, format.ok_or_else(none)?, place).map_err(Disconnect::Failed)?;
                 if let Some(bytes) = taken {
                     store.append_next(bytes)?;
-                    self.appended(event, *position, format, store);
+                    self.note_appended(event, *position, format, store);
                 }
             }
-            Arrival::Format { .. } | Arrival::Heartbeat { .. } | Arrival::Artificial(_) => {}
+            SourceEvent::Format { .. } | SourceEvent::Heartbeat { .. } | SourceEvent::Artificial(_) => {}
         }
         Ok(false)
     }
 
-    fn appended(
+    fn note_appended(
         &mut self,
         event: &RawEvent<'_>,
         position: u64,
-        format: Option<&Format>,
+        format: Option<&EventFormat>,
         store: &StoreWriter,
     ) {
-        if self.watch.event(event, position, format, store) {
-            self.has_room();
+        if self.watch.add_event(event, position, format, store) {
+            self.end_disk_full();
         }
     }
 
-    pub(super) fn sync(&mut self, store: &mut StoreWriter) -> Result<(), logs::Error> {
+    pub(super) fn sync(&mut self, store: &mut StoreWriter) -> Result<(), logs::LogError> {
         store.sync()?;
-        if self.watch.synced(store) {
-            self.has_room();
+        if self.watch.count_sync(store) {
+            self.end_disk_full();
         }
         Ok(())
     }
 
     fn compress_closed(&mut self) {
         if let Some(compressor) = &mut self.compressor {
-            compressor.look();
+            compressor.update_closed_logs();
         }
     }
 
     /// Purges expired logs once the head of the current log is stored. Until then the log before it is kept.
-    pub(super) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Ended> {
+    pub(super) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if store.has_head()? { self.purge(store) } else { Ok(()) }
     }
 
-    fn purge(&self, store: &mut StoreWriter) -> Result<(), Ended> {
+    fn purge(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if let Some(keep) = self.wanted.keep {
-            self.watch.purged(store.purge(keep, SystemTime::now())?);
+            self.watch.count_purged(store.purge(keep, SystemTime::now())?);
         }
         Ok(())
     }
 
     /// Returns how to resume with this source: by file and position with the source that the store began with, by
     /// GTIDs with a server that replaced it.
-    fn flow(&mut self, store: &mut StoreWriter) -> Result<Flow, Ended> {
-        if store.place().is_some_and(|place| place.series.is_some()) {
-            store.drop_headless()?;
+    fn choose_routing(&mut self, store: &mut StoreWriter) -> Result<EventRouting, Disconnect> {
+        if store.store_end().is_some_and(|place| place.series.is_some()) {
+            store.remove_headless_log()?;
         }
-        let Some(place) = store.place() else { return Ok(Flow::Plain) };
+        let Some(place) = store.store_end() else { return Ok(EventRouting::Plain) };
         let is_first = place.series.is_none();
         let uuid = place.series.map(|series| series.uuid.to_owned());
         let before = uuid.or_else(|| self.identity.source().map(str::to_owned));
         if let (true, Some(before)) = (self.has_others(), before) {
-            let candidate = Candidate::ask(self.address(), &self.options)?;
+            let candidate = SourceCandidate::ask(self.address(), &self.options)?;
             if candidate.uuid != before {
-                store.drop_headless()?;
+                store.remove_headless_log()?;
                 let contents = store.rewind()?;
-                if let Some(reason) = candidate.why_not(&contents.gtids) {
-                    return Err(Ended::Unfit(reason));
+                if let Some(reason) = candidate.rejection(&contents.gtids) {
+                    return Err(Disconnect::Unfit(reason));
                 }
                 self.say(&format!("resuming from the server {} in place of {before}", candidate.uuid));
-                return Ok(Flow::Joined(Joined::behind(contents), Some(candidate.uuid)));
+                return Ok(EventRouting::Merged(
+                    FailoverMerge::after_contents(contents),
+                    Some(candidate.uuid),
+                ));
             }
         }
         if is_first {
-            return Ok(Flow::Plain);
+            return Ok(EventRouting::Plain);
         }
         let contents = store.rewind()?;
         match contents.gtids.is_empty() {
             // Without GTIDs, the source would send its whole history.
-            true => Err(Ended::Failed(anyhow!(NOTHING_IN_FRONT))),
-            false => Ok(Flow::Joined(Joined::behind(contents), None)),
+            true => Err(Disconnect::Failed(anyhow!(NO_PREVIOUS_GTIDS))),
+            false => Ok(EventRouting::Merged(FailoverMerge::after_contents(contents), None)),
         }
     }
 
     /// Checks the server's GTID mode and identity.
-    fn check(&mut self, facts: &SourceFacts, store: &StoreWriter, flow: &Flow) -> Result<(), Ended> {
+    fn check_source(
+        &mut self,
+        facts: &SourceFacts,
+        store: &StoreWriter,
+        flow: &EventRouting,
+    ) -> Result<(), Disconnect> {
         let next = match flow {
-            Flow::Joined(_, next) => next.as_deref(),
-            Flow::Plain => None,
+            EventRouting::Merged(_, next) => next.as_deref(),
+            EventRouting::Plain => None,
         };
         if self.wanted.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
             let why = "--compress needs a source with gtid_mode=ON, because positions in compressed logs differ \
                 from the source's";
-            return Err(Ended::Failed(anyhow!(why)));
+            return Err(Disconnect::Failed(anyhow!(why)));
         }
-        let uuid = next.or_else(|| store.place()?.series.map(|series| series.uuid));
-        self.identity.check_source(facts, uuid).map_err(Ended::Failed)
+        let uuid = next.or_else(|| store.store_end()?.series.map(|series| series.uuid));
+        self.identity.check_source(facts, uuid).map_err(Disconnect::Failed)
     }
 
     /// Returns the start of the stream: the last stored event, to check that the source still has it; from a server
     /// that replaced the source, the missing transactions.
-    fn start(&self, store: &StoreWriter, flow: &Flow) -> Result<Start, Ended> {
-        if let Flow::Joined(joined, _) = flow {
+    fn start_request(&self, store: &StoreWriter, flow: &EventRouting) -> Result<ReplicaStart, Disconnect> {
+        if let EventRouting::Merged(joined, _) = flow {
             return Ok(joined.start());
         }
-        let (log, last) = match store.place() {
+        let (log, last) = match store.store_end() {
             Some(place) => (place.log.to_owned(), place.last),
             None => (self.first_log()?, MAGIC.len() as u64),
         };
-        Ok(Start::Position { file: log.into_bytes(), position: last })
+        Ok(ReplicaStart::Position { file: log.into_bytes(), position: last })
     }
 
     /// Returns the log that an empty store begins with; empty for the oldest. For GTIDs, the source names the log in
     /// its first response.
-    fn first_log(&self) -> Result<String, Ended> {
+    fn first_log(&self) -> Result<String, Disconnect> {
         let begin = &self.wanted.begin;
-        let Some(start) = begin.question() else { return Ok(begin.log().to_owned()) };
+        let Some(start) = begin.probe_request() else { return Ok(begin.log().to_owned()) };
         match self.named_log(start) {
-            Err(error) if begin.passes(&error) => Ok(begin.log().to_owned()),
-            Err(error) => Err(self.cannot_begin(error)),
+            Err(error) if begin.allows_fallback(&error) => Ok(begin.log().to_owned()),
+            Err(error) => Err(self.explain_start_error(error)),
             Ok(named) => Ok(named),
         }
     }
 
-    fn named_log(&self, start: Start) -> Result<String, Error> {
-        let mut source = LiveSource::open(self.address(), &self.options, self.wishes(start))?;
+    fn named_log(&self, start: ReplicaStart) -> Result<String, ConnectionError> {
+        let mut source = LiveSource::open(self.address(), &self.options, self.replica_options(start))?;
         while let Some(live) = source.next()? {
-            if let Arrival::File { file, .. } = live.arrival {
+            if let SourceEvent::File { file, .. } = live.arrival {
                 return Ok(String::from_utf8_lossy(file).into_owned());
             }
         }
         Ok(String::new())
     }
 
-    fn wishes(&self, start: Start) -> ReplicaOptions {
+    fn replica_options(&self, start: ReplicaStart) -> ReplicaOptions {
         ReplicaOptions {
             server_id: self.identity.server_id,
             uuid: self.identity.uuid.clone(),
             report_host: String::new(),
             report_port: 0,
-            heartbeat: self.address().heartbeat(),
+            heartbeat: self.address().heartbeat_interval(),
             semi_sync: self.wanted.semi_sync,
             start,
             end: self.wanted.end,
@@ -342,6 +358,6 @@ impl Receiver {
     }
 }
 
-fn name_of(file: &[u8]) -> Result<&str, Ended> {
-    str::from_utf8(file).context("the source's log name is not UTF-8").map_err(Ended::Failed)
+fn log_name(file: &[u8]) -> Result<&str, Disconnect> {
+    str::from_utf8(file).context("the source's log name is not UTF-8").map_err(Disconnect::Failed)
 }

@@ -10,10 +10,10 @@ use logs::{StoreWriter, open_regular, private_options, sync_parent};
 use wire::SourceFacts;
 
 /// File in the store's directory.
-const FILE: &str = "replica.cnf";
+const IDENTITY_FILE: &str = "replica.cnf";
 
 /// Identity of a store as a replica, and of its source.
-pub(super) struct Identity {
+pub(super) struct ReplicaIdentity {
     path: PathBuf,
     pub(super) server_id: u32,
     pub(super) uuid: String,
@@ -21,18 +21,18 @@ pub(super) struct Identity {
     source: Option<String>,
 }
 
-impl Identity {
+impl ReplicaIdentity {
     /// Loads the identity, or creates a random one for a new store. If nothing is received, the file is removed with
     /// the store.
-    pub(super) fn of(folder: &Path, store: &mut StoreWriter) -> Result<Self, anyhow::Error> {
-        let path = folder.join(FILE);
+    pub(super) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, anyhow::Error> {
+        let path = folder.join(IDENTITY_FILE);
         if !path.exists() {
-            store.goes_with(&path);
+            store.add_created_path(&path);
         }
-        Self::at(path)
+        Self::load_or_create_file(path)
     }
 
-    fn at(path: PathBuf) -> Result<Self, anyhow::Error> {
+    fn load_or_create_file(path: PathBuf) -> Result<Self, anyhow::Error> {
         if path.exists() {
             let text = open_regular(&path).and_then(io::read_to_string);
             let text = text.with_context(|| format!("could not read {}", path.display()))?;
@@ -114,13 +114,13 @@ impl Identity {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::{FILE, Identity};
+    use super::{IDENTITY_FILE, ReplicaIdentity};
 
     #[test]
-    fn who_a_store_is_stays_the_same() {
+    fn identity_stays_the_same() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Identity::at(folder.path().join(FILE)).unwrap();
-        let again = Identity::at(folder.path().join(FILE)).unwrap();
+        let first = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE)).unwrap();
+        let again = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE)).unwrap();
         assert_eq!((first.server_id, &first.uuid), (again.server_id, &again.uuid));
         assert!(first.server_id >= 1 << 31);
         let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
@@ -128,10 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_it_is_refused() {
+    fn a_file_without_identity_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("replica.cnf"), "[replica]\nserver-id=7\n").unwrap();
-        let error = Identity::at(folder.path().join(FILE)).err().unwrap().to_string();
+        let error = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE))
+            .err()
+            .unwrap()
+            .to_string();
         assert!(error.ends_with("has no server-id and server-uuid: remove the file"), "{error}");
     }
 }

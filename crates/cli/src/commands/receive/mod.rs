@@ -1,47 +1,47 @@
 //! `bintide receive`: receives a server's logs as they are written, byte for byte.
 
-mod begin;
-mod candidate;
-mod compress;
+mod compression_queue;
+mod compression_statistics;
 mod connection;
-mod ended;
-mod figures;
+mod disconnect;
+mod disk_space;
+mod failover_merge;
 mod identity;
-mod joined;
-mod keep;
-mod reached;
+mod log_compressor;
+mod monitor;
+mod pending_events;
+mod receive_stats;
+mod received_gtids;
 mod receiver;
-mod refused;
-mod room;
-mod statistics;
-mod turn;
-mod unwritten;
-mod waiting;
-mod watch;
+mod retention;
+mod source_candidate;
+mod source_errors;
+mod source_rotation;
+mod start_point;
 
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use binlog::Level;
+use binlog::ZstdLevel;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use logs::{AtRest, Keep};
-use servers::{Address, LinkOptions};
-use wire::{Compression, End, SemiSync};
+use logs::{LogEncryption, RetentionLimit};
+use servers::{LinkOptions, ServerAddress};
+use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
-use crate::args::Global;
-pub(crate) use crate::commands::receive::begin::Begin;
-use crate::commands::receive::begin::Had;
-pub(crate) use crate::commands::receive::ended::passes;
-pub(crate) use crate::commands::receive::keep::parse as parse_keep;
-pub(crate) use crate::commands::receive::receiver::{Receiver, Wanted, WhenFull};
-pub(crate) use crate::commands::receive::refused::CANNOT_SEND;
-pub(crate) use crate::commands::receive::watch::Watch;
-use crate::commands::rewrite::level;
+use crate::args::GlobalArgs;
+pub(crate) use crate::commands::receive::disconnect::is_transient;
+pub(crate) use crate::commands::receive::monitor::ReceiveMonitor;
+pub(crate) use crate::commands::receive::receiver::{DiskFullPolicy, LogReceiver, ReceiveOptions};
+pub(crate) use crate::commands::receive::retention::parse_retention as parse_keep;
+pub(crate) use crate::commands::receive::source_errors::CANNOT_SEND;
+use crate::commands::receive::start_point::GtidState;
+pub(crate) use crate::commands::receive::start_point::StartPoint;
+use crate::commands::rewrite::parse_level;
 use crate::connection_args::ConnectionArgs;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{CommandFailure, CommandResult};
 use crate::interrupt;
-use crate::metrics::Metrics;
+use crate::metrics::MetricsArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +61,7 @@ only REPLICATION SLAVE.";
 
 /// Arguments of `receive`.
 #[derive(Args, Debug)]
-pub(crate) struct Receive {
+pub(crate) struct ReceiveArgs {
     /// Directory for the logs, with an index file like a server's. It is created if it does not exist; if it has
     /// logs, receive resumes after the last event.
     #[arg(value_name = "DIR")]
@@ -79,22 +79,22 @@ pub(crate) struct Receive {
     /// Start at the first log that contains a transaction not in GTIDS (empty directory only). GTIDS are those of a
     /// backup, as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB.
     #[arg(long, value_name = "GTIDS", conflicts_with = "start_log")]
-    start_after_gtid: Option<Had>,
+    start_after_gtid: Option<GtidState>,
     /// Stop at the end of the last log instead of waiting for more events.
     #[arg(long)]
     stop_at_end: bool,
     /// Retain at most this age (12h, 7d) or size (500M, 100G); older logs are deleted. The log being written is
     /// always retained.
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
-    keep: Option<Keep>,
+    keep: Option<RetentionLimit>,
     /// Acknowledge transactions to the source once they are on disk (semi-synchronous replication).
     #[arg(long)]
     semi_sync: bool,
     /// Compress the transactions of each log when it is closed, at this level of
     /// binlog_transaction_compression_level_zstd: 1 to 22. This changes positions, so the source must have
     /// gtid_mode=ON. The file positions.LOG beside each log maps old positions to new ones.
-    #[arg(long, value_name = "LEVEL", value_parser = level)]
-    compress: Option<Level>,
+    #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
+    compress: Option<ZstdLevel>,
     /// Encrypt new logs, as a server with binlog_encryption=ON does: each log has its own password, encrypted with
     /// the newest key of --keyring.
     #[arg(long)]
@@ -105,9 +105,9 @@ pub(crate) struct Receive {
     keyring: Option<PathBuf>,
     /// Use only this compression algorithm for the connection; see --compression-algorithms.
     #[arg(long, value_enum, value_name = "ALGORITHM")]
-    compression: Option<Network>,
+    compression: Option<NetworkCompression>,
     #[command(flatten)]
-    metrics: Metrics,
+    metrics: MetricsArgs,
     /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
@@ -115,7 +115,7 @@ pub(crate) struct Receive {
 
 /// Compression algorithm of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Network {
+enum NetworkCompression {
     /// No compression
     None,
     /// zlib
@@ -125,31 +125,32 @@ enum Network {
 }
 
 /// Receives until it is stopped.
-pub(crate) fn run(command: &Receive, global: &Global) -> Outcome {
+pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
     if !command.stop_at_end {
-        interrupt::runs_until_stopped();
+        interrupt::set_runs_until_stopped();
     }
-    let addresses: Result<Vec<Address>, Failure> =
+    let addresses: Result<Vec<ServerAddress>, CommandFailure> =
         sources(&command.from).map(|from| command.connection.address(from, "--from", global)).collect();
     let options = LinkOptions {
         compressions: command.compression.map(Into::into).into_iter().collect(),
-        cancel: interrupt::cancel(),
+        cancel: interrupt::cancel_on_interrupt(),
         ..LinkOptions::default()
     };
-    let wanted = Wanted {
+    let wanted = ReceiveOptions {
         folder: command.folder.clone(),
-        begin: command.begin(),
-        end: if command.stop_at_end { End::LastEvent } else { End::Never },
+        begin: command.start_point(),
+        end: if command.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never },
         at_rest: command.at_rest()?,
         keep: command.keep,
         compress: command.compress,
         semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
-        when_full: WhenFull::Wait,
+        when_full: DiskFullPolicy::Wait,
     };
-    let (mut receiver, store) = Receiver::open(wanted, addresses?, options, Watch::new(global), global)?;
+    let (mut receiver, store) =
+        LogReceiver::open(wanted, addresses?, options, ReceiveMonitor::new(global), global)?;
     let board = receiver.board();
-    let _served = command.metrics.serve(global, move || board.sheet())?;
+    let _served = command.metrics.serve(global, move || board.metrics_text())?;
     receiver.run(store)?;
     receiver.print(&command.folder, command.json)
 }
@@ -160,33 +161,33 @@ pub(crate) fn sources(from: &[String]) -> impl Iterator<Item = Option<&str>> {
     from.iter().map(|from| Some(from.as_str())).chain(named_by_options)
 }
 
-impl Receive {
-    fn at_rest(&self) -> Result<AtRest, Failure> {
+impl ReceiveArgs {
+    fn at_rest(&self) -> Result<LogEncryption, CommandFailure> {
         match (self.encrypt, self.keyring.clone()) {
-            (true, Some(keyring)) => Ok(AtRest::Encrypted { keyring }),
-            (false, keyring) => Ok(AtRest::Plain { keyring }),
+            (true, Some(keyring)) => Ok(LogEncryption::Encrypted { keyring }),
+            (false, keyring) => Ok(LogEncryption::Plain { keyring }),
             (true, None) => {
                 let why = "--encrypt needs --keyring FILE, the file with the encryption key";
-                Err(Failure::NotBegun(anyhow!(why)))
+                Err(CommandFailure::NotStarted(anyhow!(why)))
             }
         }
     }
 
-    fn begin(&self) -> Begin {
+    fn start_point(&self) -> StartPoint {
         match (&self.start_log, &self.start_after_gtid) {
-            (Some(log), _) => Begin::Log(log.clone()),
-            (None, Some(had)) => Begin::After(had.clone()),
-            (None, None) => Begin::Oldest,
+            (Some(log), _) => StartPoint::Log(log.clone()),
+            (None, Some(had)) => StartPoint::After(had.clone()),
+            (None, None) => StartPoint::Oldest,
         }
     }
 }
 
-impl From<Network> for Option<Compression> {
-    fn from(network: Network) -> Self {
+impl From<NetworkCompression> for Option<PacketCompression> {
+    fn from(network: NetworkCompression) -> Self {
         match network {
-            Network::None => None,
-            Network::Zlib => Some(Compression::Zlib { level: 6 }),
-            Network::Zstd => Some(Compression::Zstd { level: 3 }),
+            NetworkCompression::None => None,
+            NetworkCompression::Zlib => Some(PacketCompression::Zlib { level: 6 }),
+            NetworkCompression::Zstd => Some(PacketCompression::Zstd { level: 3 }),
         }
     }
 }

@@ -2,31 +2,31 @@
 
 use std::time::Duration;
 
-use replay::{Options, Plan};
+use replay::{ReplayOptions, ReplayPlan};
 
 use crate::units;
 
 /// Assumed costs in microseconds. Rows and commits of a server are close to the measurements in docs/replay.md: MySQL
 /// 9.7 on two cores that bintide shares, one flush per commit. The others are guesses.
 #[derive(Clone, Copy, Debug)]
-struct Costs {
+struct TimeCosts {
     row: f64,
     commit: f64,
     /// Transaction that runs alone: mostly DDL.
     alone: f64,
 }
 
-const MYSQL: Costs = Costs { row: 15.0, commit: 600.0, alone: 20_000.0 };
-const SQLITE: Costs = Costs { row: 6.0, commit: 1_000.0, alone: 2_000.0 };
+const MYSQL_COSTS: TimeCosts = TimeCosts { row: 15.0, commit: 600.0, alone: 20_000.0 };
+const SQLITE_COSTS: TimeCosts = TimeCosts { row: 6.0, commit: 1_000.0, alone: 2_000.0 };
 
 /// Estimated time of a replay.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Estimate {
+pub(super) struct TimeEstimate {
     /// Time to read the logs and group transactions: the time of the dry run.
     pub(super) reading: Duration,
     /// Time to apply transactions, in parallel with reading.
     pub(super) applying: Duration,
-    costs: Costs,
+    costs: TimeCosts,
     rows: u64,
     commits: u64,
     alone: u64,
@@ -34,9 +34,14 @@ pub(super) struct Estimate {
     busy: f64,
 }
 
-impl Estimate {
-    pub(super) fn new(plan: &Plan, options: &Options, reading: Duration, is_sqlite: bool) -> Self {
-        let costs = if is_sqlite { SQLITE } else { MYSQL };
+impl TimeEstimate {
+    pub(super) fn new(
+        plan: &ReplayPlan,
+        options: &ReplayOptions,
+        reading: Duration,
+        is_sqlite: bool,
+    ) -> Self {
+        let costs = if is_sqlite { SQLITE_COSTS } else { MYSQL_COSTS };
         let work = plan.groups.unwrap_or(plan.units);
         let busy = work.average().clamp(1.0, options.workers.get() as f64);
         let rows = plan.tables.values().map(|changes| changes.after).sum();
@@ -54,7 +59,7 @@ impl Estimate {
 
     /// Returns the basis of the estimate.
     pub(super) fn basis(&self) -> String {
-        let Costs { row, commit, alone } = self.costs;
+        let TimeCosts { row, commit, alone } = self.costs;
         let cost = |micros: f64| units::duration(Duration::from_micros(micros as u64));
         format!(
             "{} at {} each, shared by {:.1} workers, {} at {}, and {} transactions that run alone at {} \
@@ -76,36 +81,36 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::time::Duration;
 
-    use filter::Filter;
+    use filter::ReplicationFilter;
     use replay::order::CommitOrder;
-    use replay::schedule::Mode;
-    use replay::{Gap, Options, Plan, RowChanges, Selection, Width};
+    use replay::schedule::ParallelMode;
+    use replay::{GapPolicy, Parallelism, ReplayOptions, ReplayPlan, RowChanges, TransactionSelection};
 
-    use super::{Estimate, MYSQL};
+    use super::{MYSQL_COSTS, TimeEstimate};
 
-    fn estimate(workers: usize, chain: u64, reading_s: u64) -> Estimate {
-        let mut plan = Plan::default();
+    fn estimate(workers: usize, chain: u64, reading_s: u64) -> TimeEstimate {
+        let mut plan = ReplayPlan::default();
         plan.alone = 2;
-        plan.units = Width { count: 102, chain };
+        plan.units = Parallelism { count: 102, chain };
         plan.tables.insert(Default::default(), RowChanges { before: 1_000_000, after: 100_000 });
-        let options = Options {
+        let options = ReplayOptions {
             order: CommitOrder::Strict,
             group_max: 1,
             memory: 1,
             workers: NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN),
-            mode: Mode::None,
-            selection: Selection::default(),
-            filter: Filter::default(),
-            gap: Gap::Refuse,
+            mode: ParallelMode::None,
+            selection: TransactionSelection::default(),
+            filter: ReplicationFilter::default(),
+            gap: GapPolicy::Refuse,
         };
-        Estimate::new(&plan, &options, Duration::from_secs(reading_s), false)
+        TimeEstimate::new(&plan, &options, Duration::from_secs(reading_s), false)
     }
 
     #[test]
-    fn workers_share_what_goes_on_at_once() {
-        let rows = 100_000.0 * MYSQL.row;
+    fn workers_share_parallel_work() {
+        let rows = 100_000.0 * MYSQL_COSTS.row;
         let check = |workers, chain, wanted: f64| {
-            let in_order = 100.0 * MYSQL.commit + 2.0 * MYSQL.alone;
+            let in_order = 100.0 * MYSQL_COSTS.commit + 2.0 * MYSQL_COSTS.alone;
             let wanted = Duration::from_micros((wanted + in_order) as u64);
             assert_eq!(estimate(workers, chain, 0).total(), wanted);
         };

@@ -1,46 +1,46 @@
 //! `bintide replay`: applies logs to a server.
 
-mod ahead;
-mod board;
-mod dry;
+mod apply_args;
+mod checks;
+mod dry_run;
+mod dry_run_text;
 mod estimate;
-mod filters;
-mod how;
-mod live;
-mod meant;
-mod outlook;
-mod pace;
-mod print;
-mod ready;
+mod filter_args;
+mod monitor;
+mod outcome;
+mod progress_line;
+mod replay_stats;
+mod selection_args;
+mod source_args;
 mod status;
 mod target;
-mod verified;
-mod watch;
+mod verification;
+mod warming;
 
 use std::num::NonZeroUsize;
 
 use binlog::PayloadError;
 use clap::Args;
-use replay::schedule::Mode;
-use replay::{FailureKind, Gap, Log, Options, Source, WorkError};
+use replay::schedule::ParallelMode;
+use replay::{ApplyPlanError, GapPolicy, ReplayLog, ReplayOptions, TargetFailureKind, TransactionSource};
 
-use crate::args::Global;
-use crate::commands::replay::ahead::Ahead;
-use crate::commands::replay::board::Board;
-use crate::commands::replay::dry::Dry;
-use crate::commands::replay::filters::Filters;
-use crate::commands::replay::how::How;
-use crate::commands::replay::live::Live;
-use crate::commands::replay::meant::Meant;
-use crate::commands::replay::print::Done;
-use crate::commands::replay::ready::Allow;
-use crate::commands::replay::target::{Named, To};
-use crate::commands::replay::verified::{Against, Verified, Verify};
-use crate::commands::replay::watch::Watch;
-use crate::exit::{Advice, Failure, Outcome};
-use crate::inputs::{Inputs, MEMORY_ADVICE, Place, needs_memory};
+use crate::args::GlobalArgs;
+use crate::commands::replay::apply_args::ApplyArgs;
+use crate::commands::replay::checks::AllowArgs;
+use crate::commands::replay::dry_run::DryRunArgs;
+use crate::commands::replay::filter_args::FilterArgs;
+use crate::commands::replay::monitor::ReplayProgressMonitor;
+use crate::commands::replay::outcome::ReplayOutcome;
+use crate::commands::replay::replay_stats::SharedReplayStats;
+use crate::commands::replay::selection_args::SelectionArgs;
+use crate::commands::replay::source_args::ReplaySourceArgs;
+use crate::commands::replay::target::{TargetAddress, TargetArgs};
+use crate::commands::replay::verification::{TargetVerification, VerificationInputs, VerifyTargetArgs};
+use crate::commands::replay::warming::ReplayWarming;
+use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
 use crate::interrupt;
-use crate::metrics::Metrics;
+use crate::log_args::{InputPlace, LogArgs, MEMORY_ADVICE, needs_memory};
+use crate::metrics::MetricsArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -61,9 +61,9 @@ Examples:
       bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
   Follow a running server:
       bintide replay --from mysql://repl@db1/ --relay /var/lib/bintide/db1 --to TARGET
-  To a server whose data does not fit in its memory:
+  TargetArgs a server whose data does not fit in its memory:
       bintide replay /backup --to TARGET --warm
-  To a SQLite database, without a server:
+  TargetArgs a SQLite database, without a server:
       bintide replay binlog.0000* --to sqlite:copy.db
   Only one database, under another name (CREATE DATABASE is not rewritten: create
   shop_old on the target first):
@@ -78,27 +78,27 @@ else changes the target during a replay.";
 
 /// Arguments of `bintide replay`.
 #[derive(Args, Debug)]
-pub(crate) struct Replay {
+pub(crate) struct ReplayArgs {
     #[command(flatten)]
-    inputs: Inputs,
+    inputs: LogArgs,
     #[command(flatten)]
-    to: To,
+    to: TargetArgs,
     #[command(flatten)]
-    how: How,
+    how: ApplyArgs,
     #[command(flatten)]
-    meant: Meant,
+    meant: SelectionArgs,
     #[command(flatten)]
-    filters: Filters,
+    filters: FilterArgs,
     #[command(flatten)]
-    allow: Allow,
+    allow: AllowArgs,
     #[command(flatten)]
-    dry: Dry,
+    dry: DryRunArgs,
     #[command(flatten)]
-    live: Live,
+    live: ReplaySourceArgs,
     #[command(flatten)]
-    verify: Verify,
+    verify: VerifyTargetArgs,
     #[command(flatten)]
-    metrics: Metrics,
+    metrics: MetricsArgs,
     /// Follow a directory of logs until Ctrl-C: a server's binary logs or its relay logs.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
@@ -118,7 +118,7 @@ pub(crate) struct Replay {
 }
 
 /// Makes the LOG arguments optional where nothing is applied.
-pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
+pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
     let relax =
         |logs: clap::Arg| logs.required(false).required_unless_present_any(["status", "forget", "from"]);
     command.mut_subcommands(|command| match command.get_name() {
@@ -127,47 +127,49 @@ pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
     })
 }
 
-pub(crate) fn run(command: &mut Replay, global: &Global) -> Outcome {
+pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
     command.how.temporary.limit();
     if command.follow || command.live.is_wanted() {
-        interrupt::runs_until_stopped();
+        interrupt::set_runs_until_stopped();
     }
     if command.live.is_wanted() {
-        return live::run(command, global);
+        return source_args::run(command, global);
     }
     match (command.status, command.forget) {
         (true, _) => match command.to.named(global)? {
-            Named::Mysql(address, _) => status::status(&address, command.json),
-            Named::Sqlite(path) => status::status_of_file(&path, command.json),
+            TargetAddress::Mysql(address, _) => status::status(&address, command.json),
+            TargetAddress::Sqlite(path) => status::status_of_file(&path, command.json),
         },
         (_, true) => status::forget(command.to.named(global)?.server("--forget")?),
         _ => apply(command, global),
     }
 }
 
-fn apply(command: &Replay, global: &Global) -> Outcome {
+fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
-    let found = command.inputs.find(global)?;
+    let found = command.inputs.find_logs(global)?;
     if followed.is_none() {
         found.check_indexes(global)?;
     }
     let named = command.to.named(global)?;
     if let (Some(store), false) = (&followed, command.filters.renames()) {
-        live::refuse_own_directory(store, &named)?;
+        source_args::refuse_own_directory(store, &named)?;
     }
-    let logs: Vec<Log> = found.places.iter().map(log).collect();
-    let source = |logs| Source::new(logs, found.keyring.clone(), command.how.held_max());
+    let logs: Vec<ReplayLog> = found.places.iter().map(log).collect();
+    let source = |logs| TransactionSource::new(logs, found.keyring.clone(), command.how.held_max());
     let (selection, filter) = (command.meant.selection(), command.filters.filter()?);
-    let gap = if command.allow.allow_gap { Gap::Allow } else { Gap::Refuse };
+    let gap = if command.allow.allow_gap { GapPolicy::Allow } else { GapPolicy::Refuse };
     if followed.is_none() {
-        selection.find_in(&logs, found.keyring.as_ref()).map_err(|error| Failure::NotBegun(error.into()))?;
+        selection
+            .check_bounds(&logs, found.keyring.as_ref())
+            .map_err(|error| CommandFailure::NotStarted(error.into()))?;
     }
     let mut options = command.how.options(selection, filter, gap)?;
-    if let Named::Sqlite(_) = named {
+    if let TargetAddress::Sqlite(_) = named {
         // Only one session can write to SQLite.
         options.workers = NonZeroUsize::MIN;
-        options.mode = Mode::None;
+        options.mode = ParallelMode::None;
     }
     if command.dry.dry_run {
         let read = (source(logs), found.bytes_total);
@@ -175,64 +177,65 @@ fn apply(command: &Replay, global: &Global) -> Outcome {
         return command.dry.run(target, read, options, &command.allow, command.json, global);
     }
     let server = command.verify.server(&command.to, &named, &logs, global)?;
-    let against = server.map(|server| Against {
+    let against = server.map(|server| VerificationInputs {
         server,
         target: named.clone(),
         source: source(logs.clone()),
         bytes_total: found.bytes_total,
     });
     let follow = |store| {
-        let source = Source::follow(store, command.inputs.keyring(), command.how.held_max());
-        source.map_err(|error| Failure::NotBegun(error.into()))
+        let source = TransactionSource::follow(store, command.inputs.keyring(), command.how.held_max());
+        source.map_err(|error| CommandFailure::NotStarted(error.into()))
     };
     let to_look_at = match &followed {
         Some(store) => Some(follow(store.clone())?),
-        None => ready::logs_to_look_at(&logs).map(source),
+        None => checks::logs_to_survey(&logs).map(source),
     };
-    let ahead = || Ahead::new(&named, followed.as_ref(), &found.places, command, &options, global);
+    let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.places, command, &options, global);
     let ahead = command.warm.then(ahead).transpose()?;
-    let writer = ready::check(&named, to_look_at, &options, command.how.log, &command.allow, global)?;
-    let board = Board::new(ahead.as_ref().map(Ahead::board));
+    let writer = checks::check(&named, to_look_at, &options, command.how.log, &command.allow, global)?;
+    let board = SharedReplayStats::new(ahead.as_ref().map(ReplayWarming::board));
     let shown = board.clone();
     let served = command.metrics.serve(global, move || shown.text())?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
     if command.how.log {
-        target = target.logging()?;
+        target = target.enable_logging()?;
     }
     let (mut source, bytes_total) = match followed {
         Some(store) => (follow(store)?, None),
         None => (source(logs), found.bytes_total),
     };
-    let mut watch = Watch::new(global, bytes_total, board.clone());
-    let (report, warmed) = ahead::run(ahead.as_ref(), &mut source, &target, &options, &mut watch);
+    let mut watch = ReplayProgressMonitor::new(global, bytes_total, board.clone());
+    let (report, warmed) = warming::run(ahead.as_ref(), &mut source, &target, &options, &mut watch);
     let elapsed = watch.elapsed();
     drop(watch);
-    let report = report.map_err(advised)?;
-    board.end(&report);
+    let report = report.map_err(add_advice)?;
+    board.set_final(&report);
     drop(served);
-    let done = Done { report, elapsed, remarks: target.remarks(), verified: None, warmed };
-    conclude(done, against, &options, command.json, global)
+    let done = ReplayOutcome { report, elapsed, remarks: target.remarks(), verified: None, warmed };
+    finish(done, against, &options, command.json, global)
 }
 
-fn log(place: &Place) -> Log {
+fn log(place: &InputPlace) -> ReplayLog {
     match place {
-        Place::File(path) => Log::File(path.clone()),
-        Place::Stdin => Log::Stdin,
+        InputPlace::File(path) => ReplayLog::File(path.clone()),
+        InputPlace::Stdin => ReplayLog::Stdin,
     }
 }
 
 /// Compares the target with a server, if requested, and prints the result. It prints what was applied even if the
 /// comparison fails.
-fn conclude(
-    mut done: Done,
-    against: Option<Against>,
-    options: &Options,
+fn finish(
+    mut done: ReplayOutcome,
+    against: Option<VerificationInputs>,
+    options: &ReplayOptions,
     json: bool,
-    global: &Global,
-) -> Outcome {
+    global: &GlobalArgs,
+) -> CommandResult {
     let against = against.filter(|_| !done.report.is_interrupted);
-    let compared = against.map(|against| Verified::of(against, options, &done.report, global)).transpose();
+    let compared =
+        against.map(|against| TargetVerification::of(against, options, &done.report, global)).transpose();
     let failure = match compared {
         Ok(verified) => {
             done.verified = verified;
@@ -240,50 +243,52 @@ fn conclude(
         }
         Err(failure) => Some(failure),
     };
-    let outcome = print::print(&done, json, global)?;
+    let outcome = outcome::print(&done, json, global)?;
     failure.map_or(Ok(outcome), Err)
 }
 
-fn advised(error: replay::Error) -> Failure {
+fn add_advice(error: replay::ReplayError) -> CommandFailure {
     let advice = match &error {
-        replay::Error::Gap { .. } => Some(Advice("give the logs that contain them, or --allow-gap")),
-        replay::Error::Read(logs::Error::Purged { .. }) => {
-            Some(Advice("give the purged logs from a copy first, or restore the target from a newer backup"))
+        replay::ReplayError::Gap { .. } => {
+            Some(ErrorAdvice("give the logs that contain them, or --allow-gap"))
         }
-        replay::Error::Read(logs::Error::Payload { error: PayloadError { error, .. }, .. })
-        | replay::Error::Work {
-            error: WorkError::Payload(PayloadError { error, .. }) | WorkError::Decode(error),
+        replay::ReplayError::Read(logs::LogError::Purged { .. }) => Some(ErrorAdvice(
+            "give the purged logs from a copy first, or restore the target from a newer backup",
+        )),
+        replay::ReplayError::Read(logs::LogError::Payload { error: PayloadError { error, .. }, .. })
+        | replay::ReplayError::Work {
+            error: ApplyPlanError::Payload(PayloadError { error, .. }) | ApplyPlanError::Decode(error),
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
-        replay::Error::Corrupt { .. } => {
-            Some(Advice("committed transactions stay; run bintide verify on the log for details"))
+        replay::ReplayError::Corrupt { .. } => {
+            Some(ErrorAdvice("committed transactions stay; run bintide verify on the log for details"))
         }
-        replay::Error::Read(_) | replay::Error::Cut { .. } => {
-            Some(Advice("committed transactions stay; with complete logs, the same command resumes there"))
+        replay::ReplayError::Read(_) | replay::ReplayError::TornTransaction { .. } => Some(ErrorAdvice(
+            "committed transactions stay; with complete logs, the same command resumes there",
+        )),
+        replay::ReplayError::Work { error: ApplyPlanError::Spool(_), .. } => {
+            Some(ErrorAdvice("committed transactions stay; the same command resumes there"))
         }
-        replay::Error::Work { error: WorkError::Spool(_), .. } => {
-            Some(Advice("committed transactions stay; the same command resumes there"))
-        }
-        replay::Error::Work { .. } => Some(Advice(
+        replay::ReplayError::Work { .. } => Some(ErrorAdvice(
             "committed transactions stay; the same command fails here again, unless you exclude the transaction \
              with --exclude-gtids in this and every later run",
         )),
         // The refusal is not the server's, so it does not go away by itself.
-        replay::Error::Apply { failure, .. }
-            if failure.kind == FailureKind::Refused && failure.code.is_none() =>
+        replay::ReplayError::Apply { failure, .. }
+            if failure.kind == TargetFailureKind::Refused && failure.code.is_none() =>
         {
-            Some(Advice(
+            Some(ErrorAdvice(
                 "committed transactions stay; correct this, and the same command resumes there; or exclude the \
                  transaction with --exclude-gtids in this and every later run",
             ))
         }
-        replay::Error::Apply { .. } | replay::Error::Target { .. } => {
-            Some(Advice("committed transactions stay; the same command resumes there"))
+        replay::ReplayError::Apply { .. } | replay::ReplayError::Target { .. } => {
+            Some(ErrorAdvice("committed transactions stay; the same command resumes there"))
         }
         _ => None,
     };
     let error = anyhow::Error::new(error);
-    Failure::Failed(match advice {
+    CommandFailure::Failed(match advice {
         Some(advice) => error.context(advice),
         None => error,
     })

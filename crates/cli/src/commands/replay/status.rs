@@ -3,15 +3,15 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use replay::{Applied, Look, MysqlTarget};
-use servers::Address;
+use replay::{AppliedState, MysqlTarget, TargetInspector};
+use servers::ServerAddress;
 
-use crate::exit::{Failure, Outcome, Verdict};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::screen;
 
 /// Prints the replay position of a target, without changing anything there.
-pub(super) fn status(address: &Address, json: bool) -> Outcome {
-    let look = Look::at(address).map_err(|error| Failure::NotBegun(error.into()))?;
+pub(super) fn status(address: &ServerAddress, json: bool) -> CommandResult {
+    let look = TargetInspector::connect(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let applied = look.applied();
     let mut out = io::stdout().lock();
     if json {
@@ -21,7 +21,7 @@ pub(super) fn status(address: &Address, json: bool) -> Outcome {
             "applied": applied.progress.gtids.to_string(),
             "place": applied.progress.place.as_ref().map(ToString::to_string),
             "announced": applied.intent.as_ref().map(|intent| &intent.unit),
-            "source": look.source(),
+            "source": look.source_server_id(),
             "gtid_executed": applied.executed.to_string(),
         });
         serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
@@ -29,10 +29,10 @@ pub(super) fn status(address: &Address, json: bool) -> Outcome {
     } else {
         screen::print(&text(&look, &applied), &mut out)?;
     }
-    Ok(Verdict::Fine)
+    Ok(CommandVerdict::Success)
 }
 
-fn text(look: &Look, applied: &Applied) -> String {
+fn text(look: &TargetInspector, applied: &AppliedState) -> String {
     let none = || "none".to_owned();
     let set = |set: &binlog::gtid::GtidSet| if set.is_empty() { none() } else { set.to_string() };
     let mut text = format!("gtid_executed  {}\n", set(&applied.executed));
@@ -43,7 +43,7 @@ fn text(look: &Look, applied: &Applied) -> String {
     let place = applied.progress.place.as_ref().map_or_else(none, ToString::to_string);
     text.push_str(&format!("applied        {}\n", set(&applied.progress.gtids)));
     text.push_str(&format!("without GTIDs  up to {place}\n"));
-    if let Some(source) = look.source() {
+    if let Some(source) = look.source_server_id() {
         text.push_str(&format!("logs of        server_id {source}\n"));
     }
     if let Some(intent) = &applied.intent {
@@ -55,18 +55,18 @@ fn text(look: &Look, applied: &Applied) -> String {
 
 /// Returns the replay position of a SQLite database; `None` if it has none.
 #[cfg(feature = "sqlite")]
-pub(super) fn applied(path: &Path) -> Result<Option<Applied>, Failure> {
-    replay::SqliteTarget::look(path).map_err(|error| Failure::NotBegun(error.into()))
+pub(super) fn applied(path: &Path) -> Result<Option<AppliedState>, CommandFailure> {
+    replay::SqliteTarget::read_applied(path).map_err(|error| CommandFailure::NotStarted(error.into()))
 }
 
 /// Returns nothing: opening the database reports that this bintide has no SQLite support.
 #[cfg(not(feature = "sqlite"))]
-pub(super) fn applied(_: &Path) -> Result<Option<Applied>, Failure> {
+pub(super) fn applied(_: &Path) -> Result<Option<AppliedState>, CommandFailure> {
     Ok(None)
 }
 
 /// Prints the replay position of a SQLite database, without changing anything there.
-pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
+pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
     let applied = applied(path)?;
     let mut out = io::stdout().lock();
     if json {
@@ -79,11 +79,11 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
         });
         serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
-        return Ok(Verdict::Fine);
+        return Ok(CommandVerdict::Success);
     }
     match applied {
         None => writeln!(out, "There is no replay position: the table bintide.progress does not exist.")?,
-        Some(Applied { progress, .. }) => {
+        Some(AppliedState { progress, .. }) => {
             let place = progress.place.map_or_else(|| "none".to_owned(), |place| place.to_string());
             let gtids =
                 if progress.gtids.is_empty() { "none".to_owned() } else { progress.gtids.to_string() };
@@ -95,19 +95,19 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> Outcome {
             )?;
         }
     }
-    Ok(Verdict::Fine)
+    Ok(CommandVerdict::Success)
 }
 
 /// Drops the progress table.
-pub(super) fn forget(address: &Address) -> Outcome {
-    let begun = |error: replay::Error| Failure::NotBegun(error.into());
+pub(super) fn forget(address: &ServerAddress) -> CommandResult {
+    let begun = |error: replay::ReplayError| CommandFailure::NotStarted(error.into());
     // Opening the target would create the table.
-    if Look::at(address).map_err(begun)?.has_progress() {
+    if TargetInspector::connect(address).map_err(begun)?.has_progress() {
         let target = MysqlTarget::open(address.clone()).map_err(begun)?;
-        target.forget().map_err(begun)?;
+        target.drop_progress().map_err(begun)?;
         writeln!(io::stdout(), "Dropped the table bintide.progress.")?;
     } else {
         writeln!(io::stdout(), "The table bintide.progress does not exist.")?;
     }
-    Ok(Verdict::Fine)
+    Ok(CommandVerdict::Success)
 }

@@ -6,31 +6,31 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 #[cfg(feature = "sqlite")]
 use replay::SqliteTarget;
-use replay::{ApplyAs, MysqlTarget, Target};
-use servers::Address;
+use replay::{ApplyAs, MysqlTarget, ReplayTarget};
+use servers::ServerAddress;
 
-use crate::args::Global;
-use crate::connection_args::{ConnectionArgs, Sharing, VerifyServer};
-use crate::exit::Failure;
+use crate::args::GlobalArgs;
+use crate::connection_args::{ConnectionArgs, CredentialSharing, VerifyServer};
+use crate::exit::CommandFailure;
 
 /// Options that name the target and the account.
 #[derive(Args, Debug)]
-pub(super) struct To {
+pub(super) struct TargetArgs {
     /// Target: a server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE; the connection options
     /// below can complete or replace this address. Or a SQLite database, as sqlite:FILE; it is created if it does not
     /// exist.
-    #[arg(long, value_name = "TARGET", required_unless_present_any = NAMING_TARGET)]
+    #[arg(long, value_name = "TARGET", required_unless_present_any = TARGET_OPTIONS)]
     to: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Method that applies row changes to a server
-    #[arg(long, value_enum, default_value_t = As::Auto)]
-    apply_as: As,
+    #[arg(long, value_enum, default_value_t = ApplyMethod::Auto)]
+    apply_as: ApplyMethod,
 }
 
 /// Method that applies row changes to a server
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum As {
+enum ApplyMethod {
     /// As events if the server and the account allow it, otherwise as SQL statements
     Auto,
     /// As row events, in BINLOG statements
@@ -39,26 +39,26 @@ enum As {
     Sql,
 }
 
-impl From<As> for ApplyAs {
-    fn from(named: As) -> Self {
+impl From<ApplyMethod> for ApplyAs {
+    fn from(named: ApplyMethod) -> Self {
         match named {
-            As::Auto => Self::Auto,
-            As::Binlog => Self::Binlog,
-            As::Sql => Self::Sql,
+            ApplyMethod::Auto => Self::Auto,
+            ApplyMethod::Binlog => Self::Binlog,
+            ApplyMethod::Sql => Self::Sql,
         }
     }
 }
 
 /// Options of which one is enough to name a target.
-const NAMING_TARGET: [&str; 5] = ["host", "port", "socket", "protocol", "login-path"];
+const TARGET_OPTIONS: [&str; 5] = ["host", "port", "socket", "protocol", "login-path"];
 /// Prefix of a server's address.
-const MYSQL: &str = "mysql://";
+const MYSQL_SCHEME: &str = "mysql://";
 /// Prefix of a SQLite database's address.
-const SQLITE: &str = "sqlite:";
+const SQLITE_SCHEME: &str = "sqlite:";
 
 /// Connected target.
 #[derive(Debug)]
-pub(super) enum Opened {
+pub(super) enum OpenTarget {
     Mysql(Box<MysqlTarget>),
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteTarget),
@@ -66,33 +66,37 @@ pub(super) enum Opened {
 
 /// Address of a target, checked as far as possible without a connection.
 #[derive(Clone)]
-pub(super) enum Named {
-    Mysql(Box<Address>, ApplyAs),
+pub(super) enum TargetAddress {
+    Mysql(Box<ServerAddress>, ApplyAs),
     Sqlite(PathBuf),
 }
 
-impl To {
+impl TargetArgs {
     pub(super) const fn connection(&self) -> &ConnectionArgs {
         &self.connection
     }
 
     /// Returns the target's address and the account, without connecting.
-    pub(super) fn named(&self, global: &Global) -> Result<Named, Failure> {
+    pub(super) fn named(&self, global: &GlobalArgs) -> Result<TargetAddress, CommandFailure> {
         let text = self.to.as_deref();
-        match text.and_then(|text| text.strip_prefix(SQLITE)) {
-            Some("") => Err(Failure::NotBegun(anyhow!("--to sqlite: needs a file name, as sqlite:copy.db"))),
-            Some(path) => Ok(Named::Sqlite(path.into())),
+        match text.and_then(|text| text.strip_prefix(SQLITE_SCHEME)) {
+            Some("") => {
+                Err(CommandFailure::NotStarted(anyhow!("--to sqlite: needs a file name, as sqlite:copy.db")))
+            }
+            Some(path) => Ok(TargetAddress::Sqlite(path.into())),
             // The text may be a mistyped address that contains a password.
-            None if text.is_some_and(|text| !text.starts_with(MYSQL)) => Err(Failure::NotBegun(anyhow!(
-                "--to{}: expected a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE",
-                text.filter(|text| !text.contains(['@', ':']))
-                    .map(|text| format!(" {text}"))
-                    .unwrap_or_default()
-            ))),
+            None if text.is_some_and(|text| !text.starts_with(MYSQL_SCHEME)) => {
+                Err(CommandFailure::NotStarted(anyhow!(
+                    "--to{}: expected a server, as mysql://USER@HOST:PORT/, or a SQLite database, as sqlite:FILE",
+                    text.filter(|text| !text.contains(['@', ':']))
+                        .map(|text| format!(" {text}"))
+                        .unwrap_or_default()
+                )))
+            }
             None => self
                 .connection
                 .address(text, "--to", global)
-                .map(|address| Named::Mysql(address.into(), self.apply_as.into())),
+                .map(|address| TargetAddress::Mysql(address.into(), self.apply_as.into())),
         }
     }
 
@@ -101,73 +105,78 @@ impl To {
         &self,
         text: &str,
         own: &ConnectionArgs<VerifyServer>,
-        target: &Named,
-        global: &Global,
-    ) -> Result<Address, Failure> {
+        target: &TargetAddress,
+        global: &GlobalArgs,
+    ) -> Result<ServerAddress, CommandFailure> {
         let sharing = match target {
-            Named::Mysql(target, _) => Sharing::Password(target.password.clone()),
-            Named::Sqlite(_) => Sharing::All,
+            TargetAddress::Mysql(target, _) => CredentialSharing::Password(target.password.clone()),
+            TargetAddress::Sqlite(_) => CredentialSharing::All,
         };
         own.address_beside(&self.connection, sharing, text, global)
     }
 }
 
 /// Connects to the target and takes its lock.
-pub(super) fn open(named: Named) -> Result<Opened, Failure> {
-    let not_begun = |error: replay::Error| Failure::NotBegun(error.into());
+pub(super) fn open(named: TargetAddress) -> Result<OpenTarget, CommandFailure> {
+    let not_begun = |error: replay::ReplayError| CommandFailure::NotStarted(error.into());
     match named {
-        Named::Mysql(address, apply_as) => {
+        TargetAddress::Mysql(address, apply_as) => {
             let target = MysqlTarget::open_as(*address, apply_as).map_err(not_begun)?;
-            Ok(Opened::Mysql(target.into()))
+            Ok(OpenTarget::Mysql(target.into()))
         }
         #[cfg(feature = "sqlite")]
-        Named::Sqlite(path) => SqliteTarget::open(&path).map(Opened::Sqlite).map_err(not_begun),
+        TargetAddress::Sqlite(path) => SqliteTarget::open(&path).map(OpenTarget::Sqlite).map_err(not_begun),
         #[cfg(not(feature = "sqlite"))]
-        Named::Sqlite(path) => {
+        TargetAddress::Sqlite(path) => {
             let path = path.display();
-            Err(Failure::NotBegun(anyhow!("--to sqlite:{path}: this bintide was built without SQLite")))
+            Err(CommandFailure::NotStarted(anyhow!(
+                "--to sqlite:{path}: this bintide was built without SQLite"
+            )))
         }
     }
 }
 
-impl Named {
+impl TargetAddress {
     /// Returns the server's address. A SQLite database gives an error: `asked` names the option that requires a
     /// server.
-    pub(super) fn server(&self, asked: &str) -> Result<&Address, Failure> {
+    pub(super) fn server(&self, asked: &str) -> Result<&ServerAddress, CommandFailure> {
         match self {
             Self::Mysql(address, _) => Ok(address),
             Self::Sqlite(_) => {
-                Err(Failure::NotBegun(anyhow!("{asked} requires a server as target: mysql://…")))
+                Err(CommandFailure::NotStarted(anyhow!("{asked} requires a server as target: mysql://…")))
             }
         }
     }
 }
 
-impl Opened {
+impl OpenTarget {
     /// Makes the target write applied transactions to its own binary log.
-    pub(super) fn logging(self) -> Result<Self, Failure> {
+    pub(super) fn enable_logging(self) -> Result<Self, CommandFailure> {
         match self {
             Self::Mysql(target) => {
-                let target = target.logging().map_err(|error| Failure::NotBegun(error.into()))?;
+                let target =
+                    target.with_source_gtids().map_err(|error| CommandFailure::NotStarted(error.into()))?;
                 Ok(Self::Mysql(target.into()))
             }
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(_) => Err(Failure::NotBegun(anyhow!("--log: a SQLite database has no binary log"))),
+            Self::Sqlite(_) => {
+                Err(CommandFailure::NotStarted(anyhow!("--log: a SQLite database has no binary log")))
+            }
         }
     }
 
     /// Records progress in the logs of this server from here on.
-    pub(super) fn set_source(&self, writer: Option<u32>) -> Result<(), Failure> {
+    pub(super) fn set_source(&self, writer: Option<u32>) -> Result<(), CommandFailure> {
         match (self, writer) {
             (Self::Mysql(target), Some(writer)) => {
-                target.set_source(writer).map_err(|error| Failure::NotBegun(error.into()))
+                target.set_source(writer).map_err(|error| CommandFailure::NotStarted(error.into()))
             }
             _ => Ok(()),
         }
     }
 
     /// Returns the target that transactions are applied to.
-    pub(super) fn target(&self) -> &dyn Target {
+    pub(super) fn target(&self) -> &dyn ReplayTarget {
         match self {
             Self::Mysql(target) => &**target,
             #[cfg(feature = "sqlite")]
@@ -178,7 +187,7 @@ impl Opened {
     /// Returns the connection ids of the sessions that apply transactions.
     pub(super) fn connections(&self) -> Vec<u32> {
         match self {
-            Self::Mysql(target) => target.connections(),
+            Self::Mysql(target) => target.connection_ids(),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => Vec::new(),
         }

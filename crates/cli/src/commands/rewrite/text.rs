@@ -2,35 +2,35 @@
 
 use std::time::Duration;
 
-use rewrite::{Tally, Timing};
+use rewrite::{RewriteTally, StageTiming};
 use serde_json::{Value, json};
 
-use super::{Done, Finish, outcome, total};
-use crate::screen::{Style, lines};
+use super::{LogRewrite, RewriteEnd, outcome_text, sum_tallies};
+use crate::screen::{ReportStyle, table_lines};
 use crate::units;
 
-pub(super) fn render(all: &[Done], style: Style) -> String {
+pub(super) fn render(all: &[LogRewrite], style: ReportStyle) -> String {
     let mut table = style.table(&["log", ">before", ">after", ">saved", ">transactions", ">changed", ""]);
-    for Done { path, end } in all {
+    for LogRewrite { path, end } in all {
         let name = path.display().to_string();
         match end {
-            Finish::InUse | Finish::PerhapsInUse | Finish::There => {
-                table.add_row([&name, "", "", "", "", "", outcome(end)])
+            RewriteEnd::InUse | RewriteEnd::PerhapsInUse | RewriteEnd::TargetExists => {
+                table.add_row([&name, "", "", "", "", "", outcome_text(end)])
             }
-            Finish::Rewritten(file) => table.add_row(row(&name, &file.report.tally, outcome(end))),
+            RewriteEnd::Rewritten(file) => table.add_row(row(&name, &file.report.tally, outcome_text(end))),
         };
     }
-    let sum = total(all);
+    let sum = sum_tallies(all);
     if all.len() > 1 {
         table.add_row(row("total", &sum, ""));
     }
-    let mut text = lines(&table);
+    let mut text = table_lines(&table);
     text.push_str(&reasons(&sum, style));
     text.push_str(&times(&sum));
     text
 }
 
-fn row(name: &str, tally: &Tally, outcome: &str) -> [String; 7] {
+fn row(name: &str, tally: &RewriteTally, outcome: &str) -> [String; 7] {
     [
         name.to_owned(),
         units::bytes(tally.bytes_before),
@@ -53,7 +53,7 @@ fn saved(before: u64, after: u64) -> String {
 }
 
 /// Returns a table of unchanged transactions by reason.
-fn reasons(sum: &Tally, style: Style) -> String {
+fn reasons(sum: &RewriteTally, style: ReportStyle) -> String {
     let mut table = style.table(&["unchanged because", ">transactions", ">bytes"]);
     for (reason, (count, bytes)) in &sum.refused {
         table.add_row([reason.to_string(), units::count(*count), units::bytes(*bytes)]);
@@ -67,13 +67,13 @@ fn reasons(sum: &Tally, style: Style) -> String {
         }
     }
     match table.row_iter().next() {
-        Some(_) => format!("\n{}", lines(&table)),
+        Some(_) => format!("\n{}", table_lines(&table)),
         None => String::new(),
     }
 }
 
-fn times(sum: &Tally) -> String {
-    let line = |what: &str, timing: &Timing| match timing.count {
+fn times(sum: &RewriteTally) -> String {
+    let line = |what: &str, timing: &StageTiming| match timing.count {
         0 => String::new(),
         _ => format!(
             "{what}: total {}, average {}, minimum {}, maximum {}\n",
@@ -95,26 +95,26 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-pub(super) fn json(all: &[Done]) -> Value {
+pub(super) fn json(all: &[LogRewrite]) -> Value {
     let logs: Vec<Value> = all
         .iter()
         .map(|done| match &done.end {
-            Finish::InUse | Finish::PerhapsInUse | Finish::There => {
-                json!({ "log": done.path, "outcome": outcome(&done.end) })
+            RewriteEnd::InUse | RewriteEnd::PerhapsInUse | RewriteEnd::TargetExists => {
+                json!({ "log": done.path, "outcome": outcome_text(&done.end) })
             }
-            Finish::Rewritten(file) => {
+            RewriteEnd::Rewritten(file) => {
                 let mut value = tally(&file.report.tally);
                 value["log"] = json!(done.path);
-                value["outcome"] = json!(outcome(&done.end));
+                value["outcome"] = json!(outcome_text(&done.end));
                 value["positions"] = json!(file.positions);
                 value
             }
         })
         .collect();
-    json!({ "logs": logs, "together": tally(&total(all)) })
+    json!({ "logs": logs, "together": tally(&sum_tallies(all)) })
 }
 
-fn tally(tally: &Tally) -> Value {
+fn tally(tally: &RewriteTally) -> Value {
     let refused: Vec<Value> = tally
         .refused
         .iter()
@@ -136,7 +136,7 @@ fn tally(tally: &Tally) -> Value {
     })
 }
 
-fn timing(timing: &Timing) -> Value {
+fn timing(timing: &StageTiming) -> Value {
     json!({
         "count": timing.count,
         "total_ns": timing.total.as_nanos() as u64,

@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::time::Duration;
 
-use inspect::stats::{Change, Counts, Report, Series, TableAmounts, TransactionReport};
+use inspect::stats::{BucketCounts, RowOperation, StatsReport, TableAmounts, TimeSeries, TransactionReport};
 use jiff::tz::TimeZone;
 
-use crate::page::chart::{self, Bar, Columns, Part};
-use crate::page::{common_folder, escaped, log_below, page, pairs, table};
+use crate::page::chart::{self, BarPart, ChartBar, ColumnChart};
+use crate::page::{common_folder, escaped, log_below, render_page, render_pairs, render_table};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share};
 
 /// Maximum number of tables in the chart: the largest ones.
 const TABLES_DRAWN: usize = 20;
 
 /// Returns the whole page.
-pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
+pub(crate) fn render(report: &StatsReport, zone: &TimeZone) -> String {
     let names: Vec<&str> = report.logs.iter().map(|log| log.name.as_str()).collect();
     let title = match names.as_slice() {
         [name] => (*name).to_owned(),
@@ -32,10 +32,10 @@ pub(crate) fn render(report: &Report, zone: &TimeZone) -> String {
         ("Longest transactions", transactions(&report.longest, folder, zone)),
         ("Logs", logs(report, folder)),
     ];
-    page("stats", &title, &sections)
+    render_page("stats", &title, &sections)
 }
 
-fn summary(report: &Report, folder: &Path, zone: &TimeZone) -> String {
+fn summary(report: &StatsReport, folder: &Path, zone: &TimeZone) -> String {
     let totals = &report.totals;
     let rows = &totals.changes;
     let mut values = vec![
@@ -56,29 +56,34 @@ fn summary(report: &Report, folder: &Path, zone: &TimeZone) -> String {
     if folder != Path::new("") {
         values.push(("Directory", escaped(&folder.to_string_lossy())));
     }
-    pairs(&values)
+    render_pairs(&values)
 }
 
-fn rate(series: &Series, zone: &TimeZone, of: fn(&Counts) -> u64, shown: fn(u64) -> String) -> String {
+fn rate(
+    series: &TimeSeries,
+    zone: &TimeZone,
+    of: fn(&BucketCounts) -> u64,
+    shown: fn(u64) -> String,
+) -> String {
     let values: Vec<Vec<u64>> = series.buckets.iter().map(|counts| vec![of(counts)]).collect();
     let largest = values.iter().flatten().copied().max().unwrap_or_default();
     let width = duration(Duration::from_millis(series.width_ms));
-    let columns = Columns {
+    let columns = ColumnChart {
         start_ms: series.start_ms,
         width_ms: series.width_ms,
         zone,
         headline: format!("at most {} per {width}", shown(largest)),
     };
-    chart::columns(&columns, &["bar"], &values, shown)
+    chart::draw_columns(&columns, &["bar"], &values, shown)
 }
 
 fn tables(tables: &[TableAmounts]) -> String {
     let class = |change| match change {
-        Change::Insert => "insert",
-        Change::Update => "update",
-        Change::Delete => "delete",
+        RowOperation::Insert => "insert",
+        RowOperation::Update => "update",
+        RowOperation::Delete => "delete",
     };
-    let bars: Vec<Bar> = tables[..tables.len().min(TABLES_DRAWN)]
+    let bars: Vec<ChartBar> = tables[..tables.len().min(TABLES_DRAWN)]
         .iter()
         .map(|table| {
             let name = escaped(&format!("{}.{}", table.database, table.table));
@@ -86,16 +91,16 @@ fn tables(tables: &[TableAmounts]) -> String {
                 let amount = table.changes.of(change);
                 let (rows, size) = (counted(amount.rows, "row"), bytes(amount.bytes));
                 let title = format!("{name}: {} {rows}, {size}", class(change));
-                Part { class: class(change), length: amount.bytes as f64, title }
+                BarPart { class: class(change), length: amount.bytes as f64, title }
             };
-            let parts = Change::ALL.map(part).into();
-            Bar { name: name.clone(), parts, number: bytes(table.changes.total().bytes), between: None }
+            let parts = RowOperation::ALL.map(part).into();
+            ChartBar { name: name.clone(), parts, number: bytes(table.changes.total().bytes), between: None }
         })
         .collect();
-    chart::bars(&Change::ALL.map(|change| (class(change), class(change))), &bars)
+    chart::draw_bars(&RowOperation::ALL.map(|change| (class(change), class(change))), &bars)
 }
 
-fn sizes(report: &Report) -> String {
+fn sizes(report: &StatsReport) -> String {
     let transactions = report.sizes.iter().map(|class| class.transactions).sum();
     let whole = report.sizes.iter().map(|class| class.bytes).sum();
     let rows = report.sizes.iter().map(|class| {
@@ -104,10 +109,10 @@ fn sizes(report: &Report) -> String {
         let [of_transactions, of_bytes] = shares;
         vec![name, count(class.transactions), of_transactions, bytes(class.bytes), of_bytes]
     });
-    table(&["up to", ">transactions", ">share", ">bytes", ">share"], rows)
+    render_table(&["up to", ">transactions", ">share", ">bytes", ">share"], rows)
 }
 
-fn compression(report: &Report) -> String {
+fn compression(report: &StatsReport) -> String {
     let rows = report.compression.iter().map(|row| {
         vec![
             format!("{:?}", row.log_type).to_uppercase(),
@@ -118,7 +123,7 @@ fn compression(report: &Report) -> String {
             format!("{} %", row.compression_percentage),
         ]
     });
-    table(&["log", "type", ">transactions", ">stored", ">uncompressed", ">saved"], rows)
+    render_table(&["log", "type", ">transactions", ">stored", ">uncompressed", ">saved"], rows)
 }
 
 fn transactions(transactions: &[TransactionReport], folder: &Path, zone: &TimeZone) -> String {
@@ -133,13 +138,13 @@ fn transactions(transactions: &[TransactionReport], folder: &Path, zone: &TimeZo
             each.position.to_string(),
         ]
     });
-    table(&[">bytes", ">rows", ">duration", "committed", "GTID", "log", ">position"], rows)
+    render_table(&[">bytes", ">rows", ">duration", "committed", "GTID", "log", ">position"], rows)
 }
 
-fn logs(report: &Report, folder: &Path) -> String {
+fn logs(report: &StatsReport, folder: &Path) -> String {
     let rows = report.logs.iter().map(|log| {
         let name = log_below(folder, &log.name);
         vec![name, bytes(log.bytes), count(log.events), count(log.transactions), escaped(&log.server_version)]
     });
-    table(&["log", ">bytes", ">events", ">transactions", "server"], rows)
+    render_table(&["log", ">bytes", ">events", ">transactions", "server"], rows)
 }

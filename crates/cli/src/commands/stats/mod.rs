@@ -8,16 +8,16 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
-use inspect::stats::{self, CompressionRow, Report, Settings};
+use inspect::stats::{self, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
 
-use crate::args::Global;
-use crate::exit::{Failure, Outcome, Verdict};
-use crate::inputs::{Inputs, advised};
+use crate::args::GlobalArgs;
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::interrupt;
+use crate::log_args::{LogArgs, add_advice};
 use crate::page;
-use crate::progress::Progress;
-use crate::screen::{self, Style};
+use crate::progress::ByteProgress;
+use crate::screen::{self, ReportStyle};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -40,9 +40,9 @@ the server that wrote the log, shown in the time zone of TZ.";
 
 /// Arguments of `bintide stats`.
 #[derive(Args, Debug)]
-pub(crate) struct Stats {
+pub(crate) struct StatsArgs {
     #[command(flatten)]
-    inputs: Inputs,
+    inputs: LogArgs,
     /// Print one line for each table and kind of change: rows, kind, table; most rows first.
     #[arg(long, conflicts_with = "json")]
     rows: bool,
@@ -58,12 +58,12 @@ pub(crate) struct Stats {
 }
 
 /// Returns the rows of binary_log_transaction_compression_stats as a table.
-pub(crate) fn compression(rows: &[CompressionRow], style: Style) -> String {
+pub(crate) fn compression(rows: &[CompressionRow], style: ReportStyle) -> String {
     text::compression(rows, style)
 }
 
 /// Counts the events, then prints the report.
-pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
+pub(crate) fn run(command: &StatsArgs, global: &GlobalArgs) -> CommandResult {
     if let Some(path) = &command.html {
         page::check(path)?;
     }
@@ -77,34 +77,37 @@ pub(crate) fn run(command: &Stats, global: &Global) -> Outcome {
         serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {
-        let style = Style::new(global.color.on_stdout());
+        let style = ReportStyle::new(global.color.on_stdout());
         screen::print(&text::render(&report, style, &TimeZone::system()), &mut out)?;
     }
     Ok(verdict(&report))
 }
 
 /// Returns the verdict: a file without any event is not a log.
-fn verdict(report: &Report) -> Verdict {
-    let mut verdict = Verdict::Fine;
+fn verdict(report: &StatsReport) -> CommandVerdict {
+    let mut verdict = CommandVerdict::Success;
     for log in report.logs.iter().filter(|log| log.events == 0) {
-        screen::remark(format_args!("{} has no events: the file is empty or torn at its start", log.name));
-        verdict = Verdict::FaultsFound;
+        screen::write_message(format_args!(
+            "{} has no events: the file is empty or torn at its start",
+            log.name
+        ));
+        verdict = CommandVerdict::FaultsFound;
     }
     verdict
 }
 
-fn collect(command: &Stats, global: &Global) -> Result<Report, Failure> {
-    let found = command.inputs.find(global)?;
-    found.remark_on_twice(global, "counted");
-    let mut progress = Progress::new(global, found.bytes_total);
+fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, CommandFailure> {
+    let found = command.inputs.find_logs(global)?;
+    found.warn_duplicates(global, "counted");
+    let mut progress = ByteProgress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| found.open(place));
     let mut watch = |bytes_done| {
-        progress.at(bytes_done);
-        match interrupt::requested() {
+        progress.update(bytes_done);
+        match interrupt::is_stop_requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     };
-    let report = stats::collect(readers, Settings { top: command.top }, &mut watch);
-    report.map_err(|error| Failure::Failed(advised(error)))
+    let report = stats::collect(readers, StatsSettings { top: command.top }, &mut watch);
+    report.map_err(|error| CommandFailure::Failed(add_advice(error)))
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use inspect::stats::{
-    Amount, CompressionRow, LogEnd, LogReport, Moment, Report, Series, SizeClass, TableAmounts,
-    TransactionReport,
+    CompressionRow, LogEnd, LogStats, LogTime, RowChangeCounts, SizeClass, StatsReport, TableAmounts,
+    TimeSeries, TransactionReport,
 };
 use jiff::tz::TimeZone;
 
-use crate::screen::{Style, lines, visible};
+use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, bytes_of_two, count, counted, duration, share, sparkline};
 
 /// Maximum number of tables shown; the others become one line.
@@ -18,7 +18,7 @@ const TABLES_SHOWN: usize = 20;
 const LOGS_SHOWN: usize = 20;
 
 /// Returns the whole report.
-pub(crate) fn render(report: &Report, style: Style, zone: &TimeZone) -> String {
+pub(crate) fn render(report: &StatsReport, style: ReportStyle, zone: &TimeZone) -> String {
     style.sections(&[
         ("Logs", logs(report, style)),
         ("Totals", totals(report, style, zone)),
@@ -32,7 +32,7 @@ pub(crate) fn render(report: &Report, style: Style, zone: &TimeZone) -> String {
     ])
 }
 
-fn logs(report: &Report, style: Style) -> String {
+fn logs(report: &StatsReport, style: ReportStyle) -> String {
     let mut table = style.table(&["log", ">bytes", ">events", ">transactions", "server", "ends"]);
     let is_many = report.logs.len() > LOGS_SHOWN;
     for log in report.logs.iter().filter(|log| !is_many || log.end != LogEnd::Closed) {
@@ -46,10 +46,10 @@ fn logs(report: &Report, style: Style) -> String {
             (counted(closed.clone().count() as u64, "closed log"), closed.map(|log| log.bytes).sum());
         table.add_row([name, bytes(size)]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn end(log: &LogReport) -> String {
+fn end(log: &LogStats) -> String {
     match log.end {
         LogEnd::Closed => "closed".to_owned(),
         LogEnd::Open { in_use: true } => "in use, or left open by a crash".to_owned(),
@@ -58,7 +58,7 @@ fn end(log: &LogReport) -> String {
     }
 }
 
-fn totals(report: &Report, style: Style, zone: &TimeZone) -> String {
+fn totals(report: &StatsReport, style: ReportStyle, zone: &TimeZone) -> String {
     let totals = &report.totals;
     let saved = match totals.transactions_compressed {
         0 => String::new(),
@@ -102,10 +102,10 @@ fn totals(report: &Report, style: Style, zone: &TimeZone) -> String {
     if report.gtids.anonymous > 0 {
         line("without GTID", count(report.gtids.anonymous));
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn size_line(report: &Report) -> String {
+fn size_line(report: &StatsReport) -> String {
     let totals = &report.totals;
     match totals.transactions_compressed {
         0 => bytes(totals.bytes),
@@ -123,7 +123,7 @@ fn size_line(report: &Report) -> String {
     }
 }
 
-fn rows_line(report: &Report) -> String {
+fn rows_line(report: &StatsReport) -> String {
     let changes = &report.totals.changes;
     format!(
         "{}: {} inserted, {} updated, {} deleted",
@@ -141,7 +141,7 @@ fn per_second(number: u64, took: Duration) -> u64 {
     }
 }
 
-fn tables(report: &Report, style: Style) -> String {
+fn tables(report: &StatsReport, style: ReportStyle) -> String {
     if report.tables.is_empty() {
         return String::new();
     }
@@ -154,7 +154,7 @@ fn tables(report: &Report, style: Style) -> String {
     };
     let rows = |amounts: &TableAmounts| {
         [amounts.changes.insert, amounts.changes.update, amounts.changes.delete]
-            .map(|amount: Amount| amount.rows)
+            .map(|amount: RowChangeCounts| amount.rows)
     };
     let shown = if report.tables.len() > TABLES_SHOWN + 1 { TABLES_SHOWN } else { report.tables.len() };
     let (shown, others) = report.tables.split_at(shown);
@@ -168,10 +168,10 @@ fn tables(report: &Report, style: Style) -> String {
         let events = others.iter().map(|each| each.changes.total().events).sum();
         add(format!("{} others", others.len()), sum, events, others.iter().map(TableAmounts::bytes).sum());
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn events(report: &Report, style: Style) -> String {
+fn events(report: &StatsReport, style: ReportStyle) -> String {
     let mut table = style.table(&["type", ">events", ">bytes", ">share"]);
     // Events inside payloads are counted in addition to the payload events.
     let whole = report.events.iter().map(|each| each.bytes).sum();
@@ -179,10 +179,10 @@ fn events(report: &Report, style: Style) -> String {
         let name = each.event_type.to_owned();
         table.add_row([name, count(each.events), bytes(each.bytes), share(each.bytes, whole)]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn sizes(classes: &[SizeClass], style: Style) -> String {
+fn sizes(classes: &[SizeClass], style: ReportStyle) -> String {
     if classes.is_empty() {
         return String::new();
     }
@@ -199,10 +199,10 @@ fn sizes(classes: &[SizeClass], style: Style) -> String {
             share(class.bytes, whole),
         ]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn transactions(transactions: &[TransactionReport], style: Style, zone: &TimeZone) -> String {
+fn transactions(transactions: &[TransactionReport], style: ReportStyle, zone: &TimeZone) -> String {
     if transactions.is_empty() {
         return String::new();
     }
@@ -224,10 +224,10 @@ fn transactions(transactions: &[TransactionReport], style: Style, zone: &TimeZon
             tables.join(", ") + more,
         ]);
     }
-    lines(&table)
+    table_lines(&table)
 }
 
-fn rate(series: &Series, zone: &TimeZone) -> String {
+fn rate(series: &TimeSeries, zone: &TimeZone) -> String {
     if series.buckets.len() < 2 {
         return String::new();
     }
@@ -236,8 +236,9 @@ fn rate(series: &Series, zone: &TimeZone) -> String {
         let largest = values.iter().copied().max().unwrap_or_default();
         format!("{name:<12} {}  at most {} per {}\n", sparkline(values), shown(largest), duration(width))
     };
-    let pick = |of: fn(&inspect::stats::Counts) -> u64| series.buckets.iter().map(of).collect::<Vec<u64>>();
-    let start = Moment(series.start_ms.saturating_mul(1000));
+    let pick =
+        |of: fn(&inspect::stats::BucketCounts) -> u64| series.buckets.iter().map(of).collect::<Vec<u64>>();
+    let start = LogTime(series.start_ms.saturating_mul(1000));
     let end_ms = series.start_ms.saturating_add(series.width_ms.saturating_mul(series.buckets.len() as u64));
     [
         line("transactions", pick(|counts| counts.transactions), count),
@@ -247,13 +248,13 @@ fn rate(series: &Series, zone: &TimeZone) -> String {
             "{:<12} {} to {}\n",
             "",
             start.in_zone(zone),
-            Moment(end_ms.saturating_mul(1000)).in_zone(zone)
+            LogTime(end_ms.saturating_mul(1000)).in_zone(zone)
         ),
     ]
     .concat()
 }
 
-pub(super) fn compression(rows: &[CompressionRow], style: Style) -> String {
+pub(super) fn compression(rows: &[CompressionRow], style: ReportStyle) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -269,5 +270,5 @@ pub(super) fn compression(rows: &[CompressionRow], style: Style) -> String {
             format!("{} %", row.compression_percentage),
         ]);
     }
-    lines(&table)
+    table_lines(&table)
 }

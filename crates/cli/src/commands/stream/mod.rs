@@ -2,32 +2,32 @@
 
 mod catalogue;
 mod live;
-mod reader;
+mod log_stream;
 mod snapshot;
-mod tell;
+mod stdout_reader;
 
 use std::io;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use servers::Address;
+use servers::ServerAddress;
 use stream::{
-    Definitions, Envelope, Files, Nameless, Output, Queries, Settings, Statements, To, Token, lock_progress,
-    saved,
+    DdlSchema, Envelope, FolderSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy,
+    StreamSettings, UnnamedColumnPolicy, lock_progress, parse_progress,
 };
-use wire::End;
+use wire::ReplicaEnd;
 
-use crate::args::Global;
+use crate::args::GlobalArgs;
 use crate::commands::rewrite;
-use crate::commands::stream::catalogue::Schema;
-use crate::commands::stream::live::{Live, Resume};
-use crate::commands::stream::reader::ProgressFile;
-use crate::commands::tables::Tables;
-use crate::connection_args::{ConnectionArgs, NAMING_SERVER, SchemaServer, Sharing};
-use crate::exit::{Failure, Outcome};
-use crate::inputs::Inputs;
+use crate::commands::stream::catalogue::ColumnNameSource;
+use crate::commands::stream::live::{LiveStream, ResumePoint};
+use crate::commands::stream::stdout_reader::ProgressFile;
+use crate::commands::table_args::TableArgs;
+use crate::connection_args::{ConnectionArgs, CredentialSharing, SERVER_OPTIONS, SchemaServer};
+use crate::exit::{CommandFailure, CommandResult};
 use crate::interrupt;
+use crate::log_args::LogArgs;
 use crate::temporary::TemporaryFiles;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -38,16 +38,16 @@ Examples:
       bintide stream --format maxwell --do-db shop /var/lib/mysql
   From a compressed backup to a program:
       zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
-  To a program; after a crash of either, resume where it stopped (the last
+  SinkTarget a program; after a crash of either, resume where it stopped (the last
   records may be repeated):
       bintide stream --format debezium --progress state /var/lib/mysql | consumer
-  To files, each transaction exactly once, even after crashes:
+  SinkTarget files, each transaction exactly once, even after crashes:
       bintide stream --format debezium --out changes /var/lib/mysql
   Follow a running server:
       bintide stream --format debezium --from mysql://repl@db1/ --progress state
   First the present rows of all tables, then the changes:
       bintide stream --format debezium --from mysql://repl@db1/ --out changes --snapshot
-  Resume after a transaction:
+  ResumePoint after a transaction:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
 The source logs column names with binlog_row_metadata=FULL. Otherwise stream
@@ -56,17 +56,17 @@ from table definitions in the logs; --columns numbered needs no names.";
 
 /// Arguments of `bintide stream`.
 #[derive(Args, Debug)]
-pub(crate) struct Stream {
+pub(crate) struct StreamArgs {
     #[command(flatten)]
-    inputs: Inputs,
+    inputs: LogArgs,
     #[command(flatten)]
-    server: Server,
+    server: StreamSourceArgs,
     /// Record format.
     #[arg(long, value_enum, value_name = "FORM")]
-    format: Form,
+    format: RecordForm,
     /// Column names in records
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Columns::Named)]
-    columns: Columns,
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = ColumnNaming::Named)]
+    columns: ColumnNaming,
     /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account
     /// needs SELECT on the tables; or ddl, for the table definitions in the log itself. The connection options of
     /// this server have the prefix --schema-, as --schema-ssl-ca. [default: the server of --from]
@@ -82,9 +82,9 @@ pub(crate) struct Stream {
     #[arg(long, value_name = "NAME", default_value = "bintide")]
     name: String,
     #[command(flatten)]
-    goes_on: GoesOn,
+    goes_on: OutputArgs,
     #[command(flatten)]
-    tables: Tables,
+    tables: TableArgs,
     #[command(flatten)]
     temporary: TemporaryFiles,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Stream {
 /// Options that name a running server.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Running server, instead of logs")]
-struct Server {
+struct StreamSourceArgs {
     /// Follow this server's log as it is written, from its oldest log on: mysql://USER@HOST:PORT/, or
     /// mysql://USER@localhost/?socket=FILE. The connection options below can complete or replace this address. The
     /// account needs REPLICATION SLAVE.
@@ -119,10 +119,10 @@ struct Server {
 /// Options of the output, and of where a run resumes.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output and resuming")]
-struct GoesOn {
+struct OutputArgs {
     /// Resume after this transaction: the value of the field `resume` in its last record.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["progress", "out"])]
-    resume: Option<Token>,
+    resume: Option<ResumeToken>,
     /// Save in this file which records were written (to a pipe: which the reader took), and resume from there. After
     /// a crash, the last records may be repeated.
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
@@ -131,12 +131,12 @@ struct GoesOn {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Size (K, M, G) from which a file of --out is finished, at the end of a transaction.
-    #[arg(long, value_name = "BYTES", default_value = "64M", requires = "out", value_parser = file_size)]
+    #[arg(long, value_name = "BYTES", default_value = "64M", requires = "out", value_parser = parse_file_size)]
     file_size: u64,
 }
 
-fn file_size(text: &str) -> Result<u64, String> {
-    match rewrite::size(text)? {
+fn parse_file_size(text: &str) -> Result<u64, String> {
+    match rewrite::parse_size(text)? {
         0 => Err("expected a size of at least one byte, such as 64M".to_owned()),
         bytes => Ok(bytes),
     }
@@ -144,7 +144,7 @@ fn file_size(text: &str) -> Result<u64, String> {
 
 /// Value of `--format`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Form {
+enum RecordForm {
     /// Records of Debezium's MySQL connector, as JSON without schemas
     Debezium,
     /// Records of Maxwell, as JSON
@@ -153,7 +153,7 @@ enum Form {
 
 /// Value of `--columns`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Columns {
+enum ColumnNaming {
     /// Names; an error if a name is not known
     Named,
     /// Names, or @1, @2 and so on if they are not known
@@ -161,146 +161,156 @@ enum Columns {
 }
 
 /// Writes records of logs, or of a running server.
-pub(crate) fn run(command: &Stream, global: &Global) -> Outcome {
+pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
     command.temporary.limit();
     let settings = command.settings()?;
     let schema = command.schema(global)?;
     if command.inputs.has_logs() {
-        if !matches!(schema, Schema::Server(_)) {
+        if !matches!(schema, ColumnNameSource::Server(_)) {
             command.server.connection.refuse_beside_logs()?;
         }
-        let found = command.inputs.find(global)?;
-        found.remark_on_twice(global, "read");
-        let (mut output, resume) = command.goes_on.to(settings.envelope)?;
-        let schema = with_kept(schema, &mut output)?;
-        return tell::tell(&found, (settings, schema), (output, resume.token));
+        let found = command.inputs.find_logs(global)?;
+        found.warn_duplicates(global, "read");
+        let (mut output, resume) = command.goes_on.open_output(settings.envelope)?;
+        let schema = load_definitions(schema, &mut output)?;
+        return log_stream::write_records(&found, (settings, schema), (output, resume.token));
     }
     if !command.server.stop_at_end {
-        interrupt::runs_until_stopped();
+        interrupt::set_runs_until_stopped();
     }
-    let mut live = Live {
+    let mut live = LiveStream {
         address: command.server.source(global)?,
         server_id: command.server.server_id()?,
-        end: if command.server.stop_at_end { End::LastEvent } else { End::Never },
+        end: if command.server.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never },
         quiet: global.quiet,
         schema,
         snapshot: command.server.snapshot,
         is_piped: command.goes_on.out.is_none(),
     };
-    let (mut output, resume) = command.goes_on.to(settings.envelope)?;
-    live.schema = with_kept(live.schema, &mut output)?;
+    let (mut output, resume) = command.goes_on.open_output(settings.envelope)?;
+    live.schema = load_definitions(live.schema, &mut output)?;
     live::follow(&mut live, &settings, (output, resume))
 }
 
 /// Loads the saved definitions if `--schema ddl` is given. Otherwise forgets them, because they are no longer
 /// updated.
-fn with_kept(schema: Schema, output: &mut Output) -> Result<Schema, Failure> {
+fn load_definitions(
+    schema: ColumnNameSource,
+    output: &mut RecordSink,
+) -> Result<ColumnNameSource, CommandFailure> {
     match schema {
-        Schema::Log(_) => Ok(Schema::Log(tell::kept(output)?.unwrap_or_default())),
+        ColumnNameSource::Log(_) => {
+            Ok(ColumnNameSource::Log(log_stream::saved_definitions(output)?.unwrap_or_default()))
+        }
         schema => {
-            output.forget_definitions();
+            output.forget_schema();
             Ok(schema)
         }
     }
 }
 
 /// Makes the LOG arguments optional where a server is given.
-pub(crate) fn without_logs(command: clap::Command) -> clap::Command {
+pub(crate) fn make_logs_optional(command: clap::Command) -> clap::Command {
     command.mut_subcommands(|command| match command.get_name() {
         "stream" => {
-            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(NAMING_SERVER))
+            command.mut_arg("logs", |logs| logs.required(false).required_unless_present_any(SERVER_OPTIONS))
         }
         _ => command,
     })
 }
 
-impl Server {
+impl StreamSourceArgs {
     /// Returns the server whose log is followed.
-    fn source(&self, global: &Global) -> Result<Address, Failure> {
+    fn source(&self, global: &GlobalArgs) -> Result<ServerAddress, CommandFailure> {
         self.connection.address(self.from.as_deref(), "--from", global)
     }
 
-    fn server_id(&self) -> Result<u32, Failure> {
+    fn server_id(&self) -> Result<u32, CommandFailure> {
         if let Some(server_id) = self.server_id {
             return Ok(server_id);
         }
         let mut bytes = [0; 4];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| Failure::NotBegun(anyhow!("could not get a random server_id: {error}")))?;
+        getrandom::fill(&mut bytes).map_err(|error| {
+            CommandFailure::NotStarted(anyhow!("could not get a random server_id: {error}"))
+        })?;
         // The highest bit avoids the small numbers that people assign to servers.
         Ok(u32::from_le_bytes(bytes) | 1 << 31)
     }
 }
 
-impl Stream {
+impl StreamArgs {
     /// Returns the source of column names that the log does not have.
-    fn schema(&self, global: &Global) -> Result<Schema, Failure> {
+    fn schema(&self, global: &GlobalArgs) -> Result<ColumnNameSource, CommandFailure> {
         let has_source = !self.inputs.has_logs();
         match self.schema.as_deref() {
-            Some("ddl") => Ok(Schema::Log(Definitions::default())),
+            Some("ddl") => Ok(ColumnNameSource::Log(DdlSchema::default())),
             Some(server) => {
-                let sharing = if has_source { Sharing::Account } else { Sharing::All };
+                let sharing = if has_source { CredentialSharing::Account } else { CredentialSharing::All };
                 let main = &self.server.connection;
                 let address = self.server.schema.address_beside(main, sharing, server, global)?;
-                Ok(Schema::Server(Box::new(address)))
+                Ok(ColumnNameSource::Server(Box::new(address)))
             }
-            None if has_source => Ok(Schema::Server(Box::new(self.server.source(global)?))),
-            None => Ok(Schema::Unknown),
+            None if has_source => Ok(ColumnNameSource::Server(Box::new(self.server.source(global)?))),
+            None => Ok(ColumnNameSource::Unknown),
         }
     }
 
-    fn settings(&self) -> Result<Settings, Failure> {
-        Ok(Settings {
+    fn settings(&self) -> Result<StreamSettings, CommandFailure> {
+        Ok(StreamSettings {
             envelope: match self.format {
-                Form::Debezium => Envelope::Debezium,
-                Form::Maxwell => Envelope::Maxwell,
+                RecordForm::Debezium => Envelope::Debezium,
+                RecordForm::Maxwell => Envelope::Maxwell,
             },
             filter: self.tables.filter()?,
-            nameless: match self.columns {
-                Columns::Named => Nameless::Refused,
-                Columns::Numbered => Nameless::Numbered,
+            unnamed_columns: match self.columns {
+                ColumnNaming::Named => UnnamedColumnPolicy::Refuse,
+                ColumnNaming::Numbered => UnnamedColumnPolicy::Number,
             },
-            statements: if self.skip_statements { Statements::Skipped } else { Statements::Refused },
-            queries: if self.queries { Queries::Told } else { Queries::Untold },
+            statements: if self.skip_statements { StatementPolicy::Skip } else { StatementPolicy::Refuse },
+            query_text: if self.queries { QueryText::Include } else { QueryText::Omit },
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })
     }
 }
 
-impl GoesOn {
+impl OutputArgs {
     /// Opens the output, and returns the point to resume from.
-    fn to(&self, envelope: Envelope) -> Result<(Output, Resume), Failure> {
+    fn open_output(&self, envelope: Envelope) -> Result<(RecordSink, ResumePoint), CommandFailure> {
         if let Some(folder) = &self.out {
-            let files = Files::open(folder, self.file_size, envelope).context("could not resume --out");
-            let files = files.map_err(Failure::NotBegun)?;
-            let resume = Resume { token: files.resume().cloned(), had: files.had().cloned() };
-            return Ok((Output::new(To::Files(Box::new(files))), resume));
+            let files = FolderSink::open(folder, self.file_size, envelope).context("could not resume --out");
+            let files = files.map_err(CommandFailure::NotStarted)?;
+            let resume =
+                ResumePoint { token: files.resume_token().cloned(), had: files.gtid_state().cloned() };
+            return Ok((RecordSink::new(SinkTarget::Files(Box::new(files))), resume));
         }
         let mut kept = None;
         let lock = self.progress.as_ref().map(|path| lock_progress(path)).transpose();
-        let lock = lock.context("could not lock the progress file").map_err(Failure::NotBegun)?;
+        let lock = lock.context("could not lock the progress file").map_err(CommandFailure::NotStarted)?;
         let resume = match &self.progress {
-            None => Resume { token: self.resume.clone(), had: None },
+            None => ResumePoint { token: self.resume.clone(), had: None },
             Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => {
-                    let saved = saved(&text);
+                    let saved = parse_progress(&text);
                     let saved = saved.with_context(|| format!("could not resume from {}", path.display()));
-                    let saved = saved.map_err(Failure::NotBegun)?;
-                    kept = saved.kept;
-                    Resume { token: Some(saved.token), had: saved.had }
+                    let saved = saved.map_err(CommandFailure::NotStarted)?;
+                    kept = saved.schema_number;
+                    ResumePoint { token: Some(saved.token), had: saved.gtid_state }
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Resume::default(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => ResumePoint::default(),
                 Err(error) => {
                     let error = anyhow!(error).context(format!("could not read {}", path.display()));
-                    return Err(Failure::NotBegun(error));
+                    return Err(CommandFailure::NotStarted(error));
                 }
             },
         };
         let progress = self.progress.clone().zip(lock);
-        let pipe =
-            reader::stdout(progress.map(|(path, lock)| ProgressFile { path, lock, definitions: kept }));
-        let pipe = pipe.context("could not write to standard output").map_err(Failure::NotBegun)?;
-        Ok((Output::new(To::Pipe(Box::new(pipe))), resume))
+        let pipe = stdout_reader::open_stdout(progress.map(|(path, lock)| ProgressFile {
+            path,
+            lock,
+            definitions: kept,
+        }));
+        let pipe = pipe.context("could not write to standard output").map_err(CommandFailure::NotStarted)?;
+        Ok((RecordSink::new(SinkTarget::Pipe(Box::new(pipe))), resume))
     }
 }

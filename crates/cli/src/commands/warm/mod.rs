@@ -1,26 +1,26 @@
 //! `bintide warm`: reads pages that a replica's applier will need into memory ahead of it.
 
-mod figures;
-mod watch;
+mod monitor;
+mod status_text;
 
 use std::io;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
-use servers::{Address, ConnectionOptions, PasswordSource};
-use warm::{Fixed, Pace, Settings, Stranger, Threads};
+use servers::{ConnectionOptions, PasswordSource, ServerAddress};
+use warm::{FixedPace, NonReplicaPolicy, SearchConnections, WarmPace, WarmSettings};
 
-pub(crate) use crate::commands::warm::figures::{document, sentence};
-pub(crate) use crate::commands::warm::watch::Board;
+pub(crate) use crate::commands::warm::monitor::SharedWarmStatus;
+pub(crate) use crate::commands::warm::status_text::{document, sentence};
 
-use crate::args::Global;
-use crate::commands::warm::watch::Watch;
+use crate::args::GlobalArgs;
+use crate::commands::warm::monitor::WarmProgressMonitor;
 use crate::connection_args::ConnectionArgs;
-use crate::exit::{Advice, Failure, Outcome};
-use crate::inputs;
+use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
 use crate::interrupt;
-use crate::metrics::Metrics;
+use crate::log_args;
+use crate::metrics::MetricsArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +40,7 @@ and locks nothing.";
 
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
-pub(crate) struct Warm {
+pub(crate) struct WarmArgs {
     /// Number of connections that search [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     threads: Option<u16>,
@@ -77,31 +77,31 @@ pub(crate) struct Warm {
     #[arg(long, requires = "relay_logs")]
     force: bool,
     #[command(flatten)]
-    metrics: Metrics,
+    metrics: MetricsArgs,
     /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
 }
 
 /// Defaults of Replication Booster.
-const BOOSTER: Fixed = Fixed { offset_events: 500, seconds_prefetch: 3, millis_sleep: 10 };
+const BOOSTER_PACE: FixedPace = FixedPace { offset_events: 500, seconds_prefetch: 3, millis_sleep: 10 };
 
 /// Warms until it is stopped.
-pub(crate) fn run(command: &Warm, global: &Global) -> Outcome {
+pub(crate) fn run(command: &WarmArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
-    interrupt::runs_until_stopped();
+    interrupt::set_runs_until_stopped();
     let settings = command.settings(global)?;
-    let board = Board::default();
+    let board = SharedWarmStatus::default();
     let shown = board.clone();
-    let served = command.metrics.serve(global, move || shown.sheet())?;
-    let mut watch = Watch::new(global, board);
+    let served = command.metrics.serve(global, move || shown.metrics_text())?;
+    let mut watch = WarmProgressMonitor::new(global, board);
     let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;
     drop(served);
     watch.print(&report, command.json)
 }
 
-impl Warm {
-    fn settings(&self, global: &Global) -> Result<Settings, Failure> {
+impl WarmArgs {
+    fn settings(&self, global: &GlobalArgs) -> Result<WarmSettings, CommandFailure> {
         let address = self.address(global)?;
         let mut admin = address.clone();
         if let Some(user) = &self.admin_user {
@@ -110,7 +110,7 @@ impl Warm {
         if let Some(password) = &self.admin_password {
             admin.password = PasswordSource::Text(password.clone());
         }
-        Ok(Settings {
+        Ok(WarmSettings {
             address,
             admin,
             channel: self.channel.clone(),
@@ -118,32 +118,32 @@ impl Warm {
             keyring: self.keyring.clone(),
             threads: self.threads(),
             pace: self.pace(),
-            stranger: if self.force { Stranger::Allow } else { Stranger::Refuse },
+            non_replica: if self.force { NonReplicaPolicy::Allow } else { NonReplicaPolicy::Refuse },
         })
     }
 
-    fn threads(&self) -> Threads {
+    fn threads(&self) -> SearchConnections {
         match (self.threads, self.pace()) {
-            (Some(threads), _) => Threads::fixed(threads.into()),
-            (None, Pace::Measured) => Threads::MEASURED,
-            (None, Pace::Fixed(_)) => Threads::fixed(Threads::MEASURED.usual),
+            (Some(threads), _) => SearchConnections::fixed(threads.into()),
+            (None, WarmPace::Measured) => SearchConnections::MEASURED,
+            (None, WarmPace::Fixed(_)) => SearchConnections::fixed(SearchConnections::MEASURED.usual),
         }
     }
 
     /// Returns the pace: if any rule of Replication Booster is given, all of its rules apply.
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> WarmPace {
         match (self.offset_events, self.seconds_prefetch, self.millis_sleep) {
-            (None, None, None) => Pace::Measured,
-            (events, seconds, millis) => Pace::Fixed(Fixed {
-                offset_events: events.unwrap_or(BOOSTER.offset_events),
-                seconds_prefetch: seconds.unwrap_or(BOOSTER.seconds_prefetch),
-                millis_sleep: millis.unwrap_or(BOOSTER.millis_sleep),
+            (None, None, None) => WarmPace::Measured,
+            (events, seconds, millis) => WarmPace::Fixed(FixedPace {
+                offset_events: events.unwrap_or(BOOSTER_PACE.offset_events),
+                seconds_prefetch: seconds.unwrap_or(BOOSTER_PACE.seconds_prefetch),
+                millis_sleep: millis.unwrap_or(BOOSTER_PACE.millis_sleep),
             }),
         }
     }
 
     /// Returns the replica's address. Defaults: 127.0.0.1 and the account root.
-    fn address(&self, global: &Global) -> Result<Address, Failure> {
+    fn address(&self, global: &GlobalArgs) -> Result<ServerAddress, CommandFailure> {
         let own = ConnectionOptions {
             user: Some("root".to_owned()),
             host: Some("127.0.0.1".to_owned()),
@@ -154,8 +154,10 @@ impl Warm {
 }
 
 /// Adds a remedy to the error, if one is known.
-fn advised(error: warm::Error) -> anyhow::Error {
-    if let warm::Error::Server { doing, cause: servers::Error::PasswordInTheOpen { plugin } } = &error {
+fn add_advice(error: warm::WarmError) -> anyhow::Error {
+    if let warm::WarmError::Server { doing, cause: servers::ConnectionError::PlaintextPassword { plugin } } =
+        &error
+    {
         return anyhow!(
             "could not {doing}: {plugin} sends the password itself, because the server has not cached it (or the \
              password is wrong), but the connection is not encrypted: set --ssl-mode=REQUIRED, or connect by --socket; \
@@ -164,29 +166,33 @@ fn advised(error: warm::Error) -> anyhow::Error {
         );
     }
     let advice = match &error {
-        warm::Error::Log(logs::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Some(
-            "relay logs are read as files: run bintide on the replica's machine, or give their directory with \
+        warm::WarmError::Log(logs::LogError::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+            Some(
+                "relay logs are read as files: run bintide on the replica's machine, or give their directory with \
              --relay-logs",
-        ),
-        warm::Error::Server { cause: servers::Error::Plugin { .. }, .. } => Some(ACCOUNT),
-        warm::Error::Server { cause, .. } => {
-            let found = REFUSALS.iter().find(|(code, _)| cause.code() == Some(*code));
+            )
+        }
+        warm::WarmError::Server { cause: servers::ConnectionError::UnsupportedPlugin { .. }, .. } => {
+            Some(ACCOUNT_ADVICE)
+        }
+        warm::WarmError::Server { cause, .. } => {
+            let found = SERVER_ERROR_ADVICE.iter().find(|(code, _)| cause.code() == Some(*code));
             found.map(|(_, advice)| *advice)
         }
         _ => None,
     };
     match (advice, error) {
-        (Some(advice), error) => anyhow::Error::new(error).context(Advice(advice)),
-        (None, warm::Error::Log(error)) => inputs::advised(error),
+        (Some(advice), error) => anyhow::Error::new(error).context(ErrorAdvice(advice)),
+        (None, warm::WarmError::Log(error)) => log_args::add_advice(error),
         (None, error) => error.into(),
     }
 }
 
 /// Advice for server errors that refuse the account or a privilege.
-const REFUSALS: [(u16, &str); 3] = [
-    (1045, ACCOUNT),
-    (1698, ACCOUNT),
+const SERVER_ERROR_ADVICE: [(u16, &str); 3] = [
+    (1045, ACCOUNT_ADVICE),
+    (1698, ACCOUNT_ADVICE),
     (1227, "grant the account REPLICATION CLIENT (on MariaDB SLAVE MONITOR) ON *.*"),
 ];
-const ACCOUNT: &str =
+const ACCOUNT_ADVICE: &str =
     "give an account that may log in, with --user and --password-file or --password, or with --defaults-file";

@@ -3,37 +3,37 @@
 use binlog::events::{
     CommitStamps, DuplicateHandling, ExecuteLoadQuery, FormatDescription, GtidEvent, GtidTagged, LoadBlock,
     LogicalClock, MariadbGtidEvent, PayloadCompression, Query, TransactionContext, TransactionPayload,
-    UserValue, UserVar, ViewChange, XaPrepare,
+    UserVar, UserVarValue, ViewChange, XaPrepare,
 };
 use binlog::gtid::GtidSet;
-use binlog::{Charset, Collation, Cursor, Decimal, DecodeError, Event, Format};
+use binlog::{Charset, Collation, Cursor, Decimal, DecodeError, Event, EventFormat};
 
-use super::rows::{Names, put as put_rows};
+use super::rows::{MemberNameCache, put as put_rows};
 use super::session;
 use super::table;
-use super::writer::{Object, put_bytes, put_decoded, put_string};
+use super::writer::{JsonObject, put_bytes, put_decoded, put_string};
+use crate::list::event_context::EventContext;
+use crate::list::event_selection::EventSelection;
 use crate::list::info::intvar_name;
-use crate::list::scene::Scene;
-use crate::list::select::Select;
-use crate::list::walk::{Located, Refusal};
+use crate::list::log_walk::{LocatedEvent, OutputRefusal};
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
 /// Result of writing an event: anything to list or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LineMatch {
     Nothing,
     Something,
 }
 
 /// Writes the members of the event's type.
 pub(super) fn put(
-    object: &mut Object<'_>,
-    names: &mut Names,
-    select: &Select,
-    scene: &mut Scene,
-    located: &Located<'_>,
+    object: &mut JsonObject<'_>,
+    names: &mut MemberNameCache,
+    select: &EventSelection,
+    scene: &mut EventContext,
+    located: &LocatedEvent<'_>,
     event: &Event<'_>,
-) -> Result<Found, Refusal> {
+) -> Result<LineMatch, OutputRefusal> {
     if let Some(rows) = event.rows() {
         return put_rows(object, names, select, &mut scene.tables, located.format, rows);
     }
@@ -55,13 +55,13 @@ pub(super) fn put(
         Event::XaPrepare(event) => put_xa_prepare(object, event),
         _ => put_statement_part(object, format, event)?,
     }
-    Ok(Found::Something)
+    Ok(LineMatch::Something)
 }
 
 /// Writes the members of events that accompany statements, and of rare events.
 fn put_statement_part(
-    object: &mut Object<'_>,
-    format: &Format,
+    object: &mut JsonObject<'_>,
+    format: &EventFormat,
     event: &Event<'_>,
 ) -> Result<(), DecodeError> {
     match event {
@@ -96,7 +96,7 @@ fn put_statement_part(
     Ok(())
 }
 
-fn put_mariadb(object: &mut Object<'_>, event: &Event<'_>) -> Result<(), DecodeError> {
+fn put_mariadb(object: &mut JsonObject<'_>, event: &Event<'_>) -> Result<(), DecodeError> {
     match event {
         Event::MariadbAnnotateRows(event) => object.text_or_bytes("sql", event.sql),
         Event::MariadbBinlogCheckpoint(event) => object.text_or_bytes("file", event.file),
@@ -130,7 +130,7 @@ fn put_mariadb(object: &mut Object<'_>, event: &Event<'_>) -> Result<(), DecodeE
     Ok(())
 }
 
-fn put_format(object: &mut Object<'_>, event: &FormatDescription<'_>) {
+fn put_format(object: &mut JsonObject<'_>, event: &FormatDescription<'_>) {
     object.uint("binlog_version", event.binlog_version);
     object.text_or_bytes("server_version", event.version());
     object.uint("created", event.created);
@@ -149,7 +149,11 @@ fn put_format(object: &mut Object<'_>, event: &FormatDescription<'_>) {
     }
 }
 
-fn put_query(object: &mut Object<'_>, format: &Format, event: &Query<'_>) -> Result<(), DecodeError> {
+fn put_query(
+    object: &mut JsonObject<'_>,
+    format: &EventFormat,
+    event: &Query<'_>,
+) -> Result<(), DecodeError> {
     object.uint("thread_id", event.thread_id);
     object.uint("exec_time", event.exec_time);
     object.uint("error_code", event.error_code);
@@ -161,7 +165,7 @@ fn put_query(object: &mut Object<'_>, format: &Format, event: &Query<'_>) -> Res
 
 /// Writes a statement as text in the client's character set. If it has invalid bytes, they become U+FFFD, and the
 /// statement is repeated as bytes.
-fn put_sql(object: &mut Object<'_>, charset: Option<Charset>, sql: &[u8]) {
+fn put_sql(object: &mut JsonObject<'_>, charset: Option<Charset>, sql: &[u8]) {
     let charset = charset.filter(|charset| *charset != Charset::Binary).unwrap_or(Charset::Utf8mb4);
     match charset.decode(sql) {
         Ok(text) => put_string(object.value("sql"), &text),
@@ -173,8 +177,8 @@ fn put_sql(object: &mut Object<'_>, charset: Option<Charset>, sql: &[u8]) {
 }
 
 fn put_load_query(
-    object: &mut Object<'_>,
-    format: &Format,
+    object: &mut JsonObject<'_>,
+    format: &EventFormat,
     event: &ExecuteLoadQuery<'_>,
 ) -> Result<(), DecodeError> {
     put_query(object, format, &event.query)?;
@@ -191,13 +195,17 @@ fn put_load_query(
     Ok(())
 }
 
-fn put_load_block(object: &mut Object<'_>, event: &LoadBlock<'_>) {
+fn put_load_block(object: &mut JsonObject<'_>, event: &LoadBlock<'_>) {
     object.uint("file_id", event.file_id);
     object.bytes("block", event.block);
 }
 
 /// Writes a variable's name and value, and a text's character set.
-fn put_user_var(object: &mut Object<'_>, format: &Format, event: &UserVar<'_>) -> Result<(), DecodeError> {
+fn put_user_var(
+    object: &mut JsonObject<'_>,
+    format: &EventFormat,
+    event: &UserVar<'_>,
+) -> Result<(), DecodeError> {
     object.text_or_bytes("name", event.name);
     let Some(value) = &event.value else {
         object.value("value").extend_from_slice(b"null");
@@ -206,10 +214,10 @@ fn put_user_var(object: &mut Object<'_>, format: &Format, event: &UserVar<'_>) -
     let collation = u16::try_from(value.collation).ok().and_then(|id| Collation::new(id, format.flavour));
     let mut bytes = Cursor::new(value.bytes);
     match value.kind {
-        UserValue::REAL => put_shortest(object.value("value"), f64::from_bits(bytes.u64()?)),
-        UserValue::INT if value.is_unsigned() => put_u64(object.value("value"), bytes.u64()?),
-        UserValue::INT => put_i64(object.value("value"), bytes.i64()?),
-        UserValue::DECIMAL => {
+        UserVarValue::REAL => put_shortest(object.value("value"), f64::from_bits(bytes.u64()?)),
+        UserVarValue::INT if value.is_unsigned() => put_u64(object.value("value"), bytes.u64()?),
+        UserVarValue::INT => put_i64(object.value("value"), bytes.i64()?),
+        UserVarValue::DECIMAL => {
             let [precision, scale] = bytes.array()?;
             let decimal = Decimal::new(bytes.rest(), precision, scale)?;
             object.text("value", decimal.to_string());
@@ -227,7 +235,7 @@ fn put_user_var(object: &mut Object<'_>, format: &Format, event: &UserVar<'_>) -
     Ok(())
 }
 
-fn put_gtid(object: &mut Object<'_>, event: &GtidEvent<'_>) {
+fn put_gtid(object: &mut JsonObject<'_>, event: &GtidEvent<'_>) {
     object.uint("flags", event.flags);
     object.text("uuid", event.uuid.to_string());
     object.int("gno", event.gno);
@@ -242,7 +250,7 @@ fn put_gtid(object: &mut Object<'_>, event: &GtidEvent<'_>) {
     }
 }
 
-fn put_gtid_tagged(object: &mut Object<'_>, event: &GtidTagged<'_>) {
+fn put_gtid_tagged(object: &mut JsonObject<'_>, event: &GtidTagged<'_>) {
     object.uint("flags", event.flags);
     object.text("uuid", event.uuid.to_string());
     object.text("tag", event.tag.as_str());
@@ -254,13 +262,13 @@ fn put_gtid_tagged(object: &mut Object<'_>, event: &GtidTagged<'_>) {
     }
 }
 
-fn put_clock(object: &mut Object<'_>, clock: &LogicalClock) {
+fn put_clock(object: &mut JsonObject<'_>, clock: &LogicalClock) {
     object.int("last_committed", clock.last_committed);
     object.int("sequence_number", clock.sequence_number);
 }
 
 /// Writes times as microseconds since 1970 and as UTC. An unknown time is 0, without UTC.
-fn put_stamps(object: &mut Object<'_>, stamps: &CommitStamps) {
+fn put_stamps(object: &mut JsonObject<'_>, stamps: &CommitStamps) {
     object.uint("original_commit_timestamp", stamps.original_commit_us);
     if stamps.original_commit_us != 0 {
         object.time_us("original_commit_time", stamps.original_commit_us);
@@ -283,12 +291,12 @@ fn put_stamps(object: &mut Object<'_>, stamps: &CommitStamps) {
     }
 }
 
-fn put_gtids(object: &mut Object<'_>, set: &[u8]) -> Result<(), DecodeError> {
+fn put_gtids(object: &mut JsonObject<'_>, set: &[u8]) -> Result<(), DecodeError> {
     object.text("gtids", GtidSet::decode(set)?.to_string().replace('\n', ""));
     Ok(())
 }
 
-fn put_payload(object: &mut Object<'_>, located: &Located<'_>, event: &TransactionPayload<'_>) {
+fn put_payload(object: &mut JsonObject<'_>, located: &LocatedEvent<'_>, event: &TransactionPayload<'_>) {
     match event.compression {
         PayloadCompression::Unknown(code) => object.uint("compression", code),
         known => object.plain("compression", known.name()),
@@ -302,8 +310,8 @@ fn put_payload(object: &mut Object<'_>, located: &Located<'_>, event: &Transacti
     }
 }
 
-fn put_xa_prepare(object: &mut Object<'_>, event: &XaPrepare<'_>) {
-    object.truth("one_phase", event.one_phase != 0);
+fn put_xa_prepare(object: &mut JsonObject<'_>, event: &XaPrepare<'_>) {
+    object.boolean("one_phase", event.one_phase != 0);
     object.text("xid", event.xid.to_string());
     object.int("format_id", event.xid.format_id);
     object.bytes("gtrid", event.xid.gtrid);
@@ -313,7 +321,7 @@ fn put_xa_prepare(object: &mut Object<'_>, event: &XaPrepare<'_>) {
     }
 }
 
-fn put_context(object: &mut Object<'_>, event: &TransactionContext<'_>) {
+fn put_context(object: &mut JsonObject<'_>, event: &TransactionContext<'_>) {
     object.text_or_bytes("server_uuid", event.server_uuid);
     object.uint("thread_id", event.thread_id);
     object.uint("gtid_specified", event.gtid_specified);
@@ -323,14 +331,14 @@ fn put_context(object: &mut Object<'_>, event: &TransactionContext<'_>) {
     object.bytes("items", event.items);
 }
 
-fn put_view_change(object: &mut Object<'_>, event: &ViewChange<'_>) {
+fn put_view_change(object: &mut JsonObject<'_>, event: &ViewChange<'_>) {
     object.text_or_bytes("view_id", event.view_name());
     object.uint("sequence_number", event.sequence_number);
     object.uint("certification_count", event.certification_count);
     object.bytes("certification", event.certification);
 }
 
-fn put_mariadb_gtid(object: &mut Object<'_>, event: &MariadbGtidEvent<'_>) -> Result<(), DecodeError> {
+fn put_mariadb_gtid(object: &mut JsonObject<'_>, event: &MariadbGtidEvent<'_>) -> Result<(), DecodeError> {
     object.uint("sequence_number", event.sequence_number);
     object.uint("domain_id", event.domain_id);
     object.uint("flags", event.flags);

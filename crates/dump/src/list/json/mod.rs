@@ -6,64 +6,70 @@ mod session;
 mod table;
 pub(crate) mod writer;
 
-use binlog::{DecodeError, Event, Flags, TransactionId};
+use binlog::{DecodeError, Event, EventFlags, TransactionId};
 
-use self::rows::Names;
+use self::rows::MemberNameCache;
 pub(crate) use self::table::charset_of;
-use self::writer::{Object, put_string};
-use super::scene::Scene;
-use super::select::Select;
-use super::walk::{Located, Output, Refusal};
+use self::writer::{JsonObject, put_string};
+use super::event_context::EventContext;
+use super::event_selection::EventSelection;
+use super::log_walk::{ListOutput, LocatedEvent, OutputRefusal};
 
 /// Writes one JSON line per event.
 pub(crate) struct JsonLines<'s> {
-    pub(crate) select: &'s Select,
+    pub(crate) select: &'s EventSelection,
 }
 
 /// Text that a worker keeps from line to line.
 #[derive(Default)]
-pub(crate) struct Worker {
+pub(crate) struct JsonWorker {
     /// Transaction of the last line; `id_text` is its identifier as a JSON string.
     id: Option<TransactionId>,
     id_text: Vec<u8>,
     /// Log of the last line; `log_name_text` is its name as a JSON string.
     log_name: String,
     log_name_text: Vec<u8>,
-    names: Names,
+    names: MemberNameCache,
 }
 
-impl Output for JsonLines<'_> {
-    type Worker = Worker;
+impl ListOutput for JsonLines<'_> {
+    type ListWorker = JsonWorker;
     type Part = Vec<u8>;
 
-    fn worker(&self) -> Worker {
-        Worker::default()
+    fn worker(&self) -> JsonWorker {
+        JsonWorker::default()
     }
 
     fn put(
         &self,
-        worker: &mut Worker,
-        scene: &mut Scene,
-        located: &Located<'_>,
+        worker: &mut JsonWorker,
+        scene: &mut EventContext,
+        located: &LocatedEvent<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
-        if !self.select.takes(scene, located, event)? {
+    ) -> Result<(), OutputRefusal> {
+        if !self.select.selects(scene, located, event)? {
             return Ok(());
         }
         let start = part.len();
-        worker.note(scene, located);
+        worker.remember(scene, located);
         let put = worker.put_line(self.select, scene, located, event, part);
-        if !matches!(put, Ok(body::Found::Something)) {
+        if !matches!(put, Ok(body::LineMatch::Something)) {
             part.truncate(start);
         }
         put.map(drop)
     }
 
-    fn put_damaged(&self, scene: &Scene, located: &Located<'_>, error: DecodeError, part: &mut Vec<u8>) {
-        let mut worker = Worker::default();
-        worker.note(scene, located);
-        let mut line = Object::open(part);
+    fn put_damaged(
+        &self,
+        scene: &EventContext,
+        located: &LocatedEvent<'_>,
+        error: DecodeError,
+        part: &mut Vec<u8>,
+    ) {
+        let mut worker = JsonWorker::default();
+        worker.remember(scene, located);
+        let mut line = JsonObject::open(part);
         worker.put_head(located, &mut line);
         line.text("error", error.to_string());
         if let Some(raw) = located.raw {
@@ -78,9 +84,9 @@ impl Output for JsonLines<'_> {
     }
 }
 
-impl Worker {
+impl JsonWorker {
     /// Updates the text that many lines share.
-    fn note(&mut self, scene: &Scene, located: &Located<'_>) {
+    fn remember(&mut self, scene: &EventContext, located: &LocatedEvent<'_>) {
         if self.log_name != located.log_name || self.log_name_text.is_empty() {
             located.log_name.clone_into(&mut self.log_name);
             self.log_name_text.clear();
@@ -97,13 +103,13 @@ impl Worker {
 
     fn put_line(
         &mut self,
-        select: &Select,
-        scene: &mut Scene,
-        located: &Located<'_>,
+        select: &EventSelection,
+        scene: &mut EventContext,
+        located: &LocatedEvent<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
-    ) -> Result<body::Found, Refusal> {
-        let mut line = Object::open(part);
+    ) -> Result<body::LineMatch, OutputRefusal> {
+        let mut line = JsonObject::open(part);
         self.put_head(located, &mut line);
         let found = body::put(&mut line, &mut self.names, select, scene, located, event)?;
         line.close();
@@ -112,7 +118,7 @@ impl Worker {
     }
 
     /// Writes the members that every line has.
-    fn put_head(&self, located: &Located<'_>, line: &mut Object<'_>) {
+    fn put_head(&self, located: &LocatedEvent<'_>, line: &mut JsonObject<'_>) {
         let header = &located.header;
         line.value("log_name").extend_from_slice(&self.log_name_text);
         line.uint("pos", located.position);
@@ -145,20 +151,20 @@ impl Worker {
 
 /// Flags of headers, by their names in the server's source code.
 const HEADER_FLAGS: [(u16, &str); 10] = [
-    (Flags::IN_USE.0, "IN_USE"),
-    (Flags::FORCED_ROTATE.0, "FORCED_ROTATE"),
-    (Flags::THREAD_SPECIFIC.0, "THREAD_SPECIFIC"),
-    (Flags::SUPPRESS_USE.0, "SUPPRESS_USE"),
-    (Flags::UPDATE_TABLE_MAP_VERSION.0, "UPDATE_TABLE_MAP_VERSION"),
-    (Flags::ARTIFICIAL.0, "ARTIFICIAL"),
-    (Flags::RELAY_LOG.0, "RELAY_LOG"),
-    (Flags::IGNORABLE.0, "IGNORABLE"),
-    (Flags::NO_FILTER.0, "NO_FILTER"),
-    (Flags::MTS_ISOLATE.0, "MTS_ISOLATE"),
+    (EventFlags::IN_USE.0, "IN_USE"),
+    (EventFlags::FORCED_ROTATE.0, "FORCED_ROTATE"),
+    (EventFlags::THREAD_SPECIFIC.0, "THREAD_SPECIFIC"),
+    (EventFlags::SUPPRESS_USE.0, "SUPPRESS_USE"),
+    (EventFlags::UPDATE_TABLE_MAP_VERSION.0, "UPDATE_TABLE_MAP_VERSION"),
+    (EventFlags::ARTIFICIAL.0, "ARTIFICIAL"),
+    (EventFlags::RELAY_LOG.0, "RELAY_LOG"),
+    (EventFlags::IGNORABLE.0, "IGNORABLE"),
+    (EventFlags::NO_FILTER.0, "NO_FILTER"),
+    (EventFlags::MTS_ISOLATE.0, "MTS_ISOLATE"),
 ];
 
 /// Writes the names of set flags as an array, and unknown flags as one number.
-fn put_flags(object: &mut Object<'_>, name: &'static str, names: &[(u16, &'static str)], flags: u16) {
+fn put_flags(object: &mut JsonObject<'_>, name: &'static str, names: &[(u16, &'static str)], flags: u16) {
     let mut unknown = flags;
     let mut set = object.array(name);
     for (flag, name) in names {

@@ -5,29 +5,29 @@ use std::sync::Arc;
 
 use binlog::events::Rows;
 use binlog::{
-    Charset, Column, DecodeError, Field, Format, Image, Json, JsonChange, JsonChangeKind, JsonChanges,
-    JsonQuotes, Reason, Row, Table, Timestamp, Value,
+    Charset, Column, DecodeError, DecodeReason, EventFormat, JsonChange, JsonChangeKind, JsonChanges,
+    JsonDocument, JsonQuotes, RowChange, RowField, RowImage, Table, Timestamp, Value,
 };
 
-use super::body::Found;
+use super::body::LineMatch;
 use super::put_flags;
 use super::table::charset_of;
-use super::writer::{Array, Object, put_base64, put_bytes, put_decoded, put_escaped, put_string};
+use super::writer::{JsonArray, JsonObject, put_base64, put_bytes, put_decoded, put_escaped, put_string};
+use crate::list::event_context::StatementTables;
+use crate::list::event_selection::EventSelection;
 use crate::list::info::ROWS_FLAGS;
-use crate::list::scene::StatementTables;
-use crate::list::select::Select;
-use crate::list::walk::Refusal;
+use crate::list::log_walk::OutputRefusal;
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
 /// Writes the members of a row event.
 pub(super) fn put(
-    object: &mut Object<'_>,
-    names: &mut Names,
-    select: &Select,
+    object: &mut JsonObject<'_>,
+    names: &mut MemberNameCache,
+    select: &EventSelection,
     tables: &mut StatementTables,
-    format: &Format,
+    format: &EventFormat,
     event: &Rows<'_>,
-) -> Result<Found, Refusal> {
+) -> Result<LineMatch, OutputRefusal> {
     object.uint("table_id", event.table_id);
     put_flags(object, "flags", &ROWS_FLAGS.map(|(flag, name)| (flag.0, name)), event.flags.0);
     if let Some(extra) = event.extra.filter(|extra| !extra.is_empty()) {
@@ -36,21 +36,21 @@ pub(super) fn put(
     let (table, decoder) = tables.decoder(event)?;
     let Some(table) = table else {
         object.array("rows").close();
-        return Ok(Found::Something);
+        return Ok(LineMatch::Something);
     };
     object.text_or_bytes("database", &table.database);
     object.text_or_bytes("table", &table.name);
-    let columns = names.of(&table, format);
+    let columns = names.names_of(&table, format);
     let mut rows = object.array("rows");
     let test = select.row_test(&table)?;
-    let mut found = if test.is_none() { Found::Something } else { Found::Nothing };
+    let mut found = if test.is_none() { LineMatch::Something } else { LineMatch::Nothing };
     for row in decoder.rows(event) {
         let row = row?;
         if let Some(test) = &test {
             if !test.passes(&row, format)? {
                 continue;
             }
-            found = Found::Something;
+            found = LineMatch::Something;
         }
         put_row(rows.object(), columns, &row)?;
     }
@@ -60,38 +60,41 @@ pub(super) fn put(
 
 /// Column names of each table as the start of JSON members.
 #[derive(Default)]
-pub(super) struct Names {
-    known: HashMap<u64, (Arc<Table>, Box<[Name]>)>,
+pub(super) struct MemberNameCache {
+    known: HashMap<u64, (Arc<Table>, Box<[MemberName]>)>,
 }
 
 /// Maximum number of tables kept. A long log maps any number of tables.
-const TABLES_KEPT: usize = 4096;
+const TABLES_MAX: usize = 4096;
 
 /// A column's name and character set.
-struct Name {
+struct MemberName {
     /// `"name":`.
     text: Box<[u8]>,
     charset: Option<Charset>,
 }
 
-impl Names {
-    fn of(&mut self, table: &Arc<Table>, format: &Format) -> &[Name] {
+impl MemberNameCache {
+    fn names_of(&mut self, table: &Arc<Table>, format: &EventFormat) -> &[MemberName] {
         let is_known = self.known.get(&table.table_id).is_some_and(|(known, _)| Arc::ptr_eq(known, table));
         if !is_known {
-            if self.known.len() >= TABLES_KEPT {
+            if self.known.len() >= TABLES_MAX {
                 self.known.clear();
             }
-            let names =
-                table.columns.iter().enumerate().map(|(index, column)| Name::new(index, column, format));
+            let names = table
+                .columns
+                .iter()
+                .enumerate()
+                .map(|(index, column)| MemberName::new(index, column, format));
             self.known.insert(table.table_id, (Arc::clone(table), names.collect()));
         }
         self.known.get(&table.table_id).map_or(&[], |(_, names)| names)
     }
 }
 
-impl Name {
+impl MemberName {
     /// Returns the column's name, or `@N` if the log has no name.
-    fn new(index: usize, column: &Column, format: &Format) -> Self {
+    fn new(index: usize, column: &Column, format: &EventFormat) -> Self {
         let mut text = Vec::new();
         match &column.name {
             Some(name) => put_string(&mut text, &String::from_utf8_lossy(name)),
@@ -102,7 +105,11 @@ impl Name {
     }
 }
 
-fn put_row(mut object: Object<'_>, names: &[Name], row: &Row<'_, '_>) -> Result<(), DecodeError> {
+fn put_row(
+    mut object: JsonObject<'_>,
+    names: &[MemberName],
+    row: &RowChange<'_, '_>,
+) -> Result<(), DecodeError> {
     if let Some(before) = &row.before {
         put_image(object.value("before"), names, before, None)?;
     }
@@ -120,9 +127,9 @@ fn put_row(mut object: Object<'_>, names: &[Name], row: &Row<'_, '_>) -> Result<
 /// document there, the column is omitted.
 fn put_image(
     out: &mut Vec<u8>,
-    names: &[Name],
-    image: &Image<'_, '_>,
-    before: Option<&Image<'_, '_>>,
+    names: &[MemberName],
+    image: &RowImage<'_, '_>,
+    before: Option<&RowImage<'_, '_>>,
 ) -> Result<(), DecodeError> {
     let mut separator = b'{';
     for field in image.fields() {
@@ -132,8 +139,8 @@ fn put_image(
         out.extend_from_slice(&name.text);
         match field.is_partial() {
             false => put_value(out, name, &field)?,
-            true => match applied(&field, before)? {
-                Some(document) => put_document(out, Json::new(&document))?,
+            true => match apply_changes(&field, before)? {
+                Some(document) => put_document(out, JsonDocument::new(&document))?,
                 None => {
                     out.truncate(start);
                     continue;
@@ -150,20 +157,27 @@ fn put_image(
 }
 
 /// Returns the document that results from applying a column's changes to the document before.
-fn applied(field: &Field<'_, '_>, before: Option<&Image<'_, '_>>) -> Result<Option<Vec<u8>>, DecodeError> {
+fn apply_changes(
+    field: &RowField<'_, '_>,
+    before: Option<&RowImage<'_, '_>>,
+) -> Result<Option<Vec<u8>>, DecodeError> {
     let old = before.and_then(|image| image.fields().find(|old| old.index() == field.index()));
     let Some(old) = old.and_then(|old| old.bytes()) else { return Ok(None) };
     match field.value()? {
         Value::JsonChanges(changes) => {
-            changes.apply(Json::new(old)).map(Some).map_err(|error| error.within(field.offset()))
+            changes.apply(JsonDocument::new(old)).map(Some).map_err(|error| error.within(field.offset()))
         }
         _ => Ok(None),
     }
 }
 
-fn put_all_changes(out: &mut Vec<u8>, names: &[Name], image: &Image<'_, '_>) -> Result<(), DecodeError> {
+fn put_all_changes(
+    out: &mut Vec<u8>,
+    names: &[MemberName],
+    image: &RowImage<'_, '_>,
+) -> Result<(), DecodeError> {
     let mut separator = b'{';
-    for field in image.fields().filter(Field::is_partial) {
+    for field in image.fields().filter(RowField::is_partial) {
         let (Some(name), Value::JsonChanges(changes)) = (names.get(field.index()), field.value()?) else {
             continue;
         };
@@ -177,7 +191,7 @@ fn put_all_changes(out: &mut Vec<u8>, names: &[Name], image: &Image<'_, '_>) -> 
 }
 
 fn put_changes(out: &mut Vec<u8>, changes: &JsonChanges<'_>) -> Result<(), DecodeError> {
-    let mut steps = Array::open(out);
+    let mut steps = JsonArray::open(out);
     for JsonChange { kind, path, value } in changes.iter() {
         let mut step = steps.object();
         step.plain(
@@ -199,7 +213,7 @@ fn put_changes(out: &mut Vec<u8>, changes: &JsonChanges<'_>) -> Result<(), Decod
 }
 
 #[inline]
-fn put_value(out: &mut Vec<u8>, name: &Name, field: &Field<'_, '_>) -> Result<(), DecodeError> {
+fn put_value(out: &mut Vec<u8>, name: &MemberName, field: &RowField<'_, '_>) -> Result<(), DecodeError> {
     match field.value()? {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Int(value) => put_i64(out, value),
@@ -212,50 +226,55 @@ fn put_value(out: &mut Vec<u8>, name: &Name, field: &Field<'_, '_>) -> Result<()
             padded.resize(padded.len() + usize::from(bytes.padding), 0);
             put_bytes(out, &padded);
         }
-        Value::DateTime(value) => quoted(out, |out| value.write(out)),
+        Value::DateTime(value) => put_quoted(out, |out| value.write(out)),
         Value::Timestamp(value) => put_timestamp(out, &value),
-        Value::Decimal(value) => quoted(out, |out| value.write(out)),
+        Value::Decimal(value) => put_quoted(out, |out| value.write(out)),
         Value::Json(document) => put_document(out, document).map_err(|error| error.within(field.offset()))?,
         value => put_rare(out, name, field.column(), &value)?,
     }
     Ok(())
 }
 
-fn put_rare(out: &mut Vec<u8>, name: &Name, column: &Column, value: &Value<'_>) -> Result<(), DecodeError> {
+fn put_rare(
+    out: &mut Vec<u8>,
+    name: &MemberName,
+    column: &Column,
+    value: &Value<'_>,
+) -> Result<(), DecodeError> {
     match *value {
         Value::Float(value) => put_float(out, value),
         Value::Double(value) => put_double(out, value),
-        Value::Date(value) => quoted(out, |out| value.write(out)),
-        Value::Time(value) => quoted(out, |out| value.write(out)),
+        Value::Date(value) => put_quoted(out, |out| value.write(out)),
+        Value::Time(value) => put_quoted(out, |out| value.write(out)),
         Value::Year(value) => put_u64(out, value.into()),
         Value::Bit(value) => put_u64(out, value.value),
         Value::Enum(number) => put_enum(out, name, column, number),
         Value::Set(bits) => put_set(out, name, column, bits),
         Value::Geometry(geometry) => match (geometry.srid(), geometry.wkb()) {
             (Some(srid), Some(wkb)) => {
-                let mut object = Object::open(out);
+                let mut object = JsonObject::open(out);
                 object.uint("srid", srid);
-                quoted(object.value("wkb"), |out| put_base64(out, wkb));
+                put_quoted(object.value("wkb"), |out| put_base64(out, wkb));
                 object.close();
             }
             _ => put_bytes(out, geometry.bytes),
         },
         Value::Vector(vector) => {
-            let mut numbers = Array::open(out);
+            let mut numbers = JsonArray::open(out);
             vector.iter().for_each(|number| put_float(numbers.element(), number));
             numbers.close();
         }
         Value::Compressed(value) => {
-            let mut object = Object::open(out);
-            quoted(object.value("mariadb_compressed"), |out| put_base64(out, value.bytes));
+            let mut object = JsonObject::open(out);
+            put_quoted(object.value("mariadb_compressed"), |out| put_base64(out, value.bytes));
             object.close();
         }
-        _ => return Err(DecodeError::new(0, Reason::Unsupported { what: "a value of this type" })),
+        _ => return Err(DecodeError::new(0, DecodeReason::Unsupported { what: "a value of this type" })),
     }
     Ok(())
 }
 
-fn quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+fn put_quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     put(out);
     out.push(b'"');
@@ -263,7 +282,7 @@ fn quoted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
 
 /// Writes a time in UTC, `2020-01-01T00:00:00.123Z`, or the zero date as MySQL shows it.
 fn put_timestamp(out: &mut Vec<u8>, value: &Timestamp) {
-    quoted(out, |out| {
+    put_quoted(out, |out| {
         let start = out.len();
         value.to_utc().write(out);
         if value.seconds != 0 || value.micros != 0 {
@@ -279,7 +298,7 @@ fn put_timestamp(out: &mut Vec<u8>, value: &Timestamp) {
 fn put_double(out: &mut Vec<u8>, value: f64) {
     match value.is_finite() {
         true => put_shortest(out, value),
-        false => quoted(out, |out| out.extend_from_slice(infinite_name(value).as_bytes())),
+        false => put_quoted(out, |out| out.extend_from_slice(infinite_name(value).as_bytes())),
     }
 }
 
@@ -288,7 +307,7 @@ fn put_float(out: &mut Vec<u8>, value: f32) {
     /// Numbers outside this range have an exponent, because most digits would be zeros.
     const PLAIN: std::ops::Range<f32> = 1e-5..1e16;
     if !value.is_finite() {
-        return quoted(out, |out| out.extend_from_slice(infinite_name(f64::from(value)).as_bytes()));
+        return put_quoted(out, |out| out.extend_from_slice(infinite_name(f64::from(value)).as_bytes()));
     }
     // Writing to a vector does not fail.
     let _ = match value == 0.0 || PLAIN.contains(&value.abs()) {
@@ -307,7 +326,7 @@ fn infinite_name(value: f64) -> &'static str {
 }
 
 /// Writes the value's text if the log has it, else its number. Number 0 is MySQL's error value.
-fn put_enum(out: &mut Vec<u8>, name: &Name, column: &Column, number: u16) {
+fn put_enum(out: &mut Vec<u8>, name: &MemberName, column: &Column, number: u16) {
     match usize::from(number).checked_sub(1).and_then(|index| column.texts.get(index)) {
         Some(text) => put_decoded(out, name.charset, text),
         None => put_u64(out, number.into()),
@@ -315,7 +334,7 @@ fn put_enum(out: &mut Vec<u8>, name: &Name, column: &Column, number: u16) {
 }
 
 /// Writes the texts of the members if the log has them, else the bits as a number.
-fn put_set(out: &mut Vec<u8>, name: &Name, column: &Column, bits: u64) {
+fn put_set(out: &mut Vec<u8>, name: &MemberName, column: &Column, bits: u64) {
     let known = match column.texts.len() {
         64.. => u64::MAX,
         count => (1 << count) - 1,
@@ -323,7 +342,7 @@ fn put_set(out: &mut Vec<u8>, name: &Name, column: &Column, bits: u64) {
     if column.texts.is_empty() || bits & !known != 0 {
         return put_u64(out, bits);
     }
-    let mut members = Array::open(out);
+    let mut members = JsonArray::open(out);
     for (index, text) in column.texts.iter().enumerate() {
         if bits >> index & 1 == 1 {
             put_decoded(members.element(), name.charset, text);
@@ -333,12 +352,12 @@ fn put_set(out: &mut Vec<u8>, name: &Name, column: &Column, bits: u64) {
 }
 
 /// Writes a document as JSON inside JSON.
-fn put_document(out: &mut Vec<u8>, document: Json<'_>) -> Result<(), DecodeError> {
+fn put_document(out: &mut Vec<u8>, document: JsonDocument<'_>) -> Result<(), DecodeError> {
     let start = out.len();
     document.write(JsonQuotes::Always, out)?;
     if let Err(error) = std::str::from_utf8(&out[start..]) {
         let found = out.get(start + error.valid_up_to()).copied().map_or(0, u64::from);
-        let reason = Reason::Unexpected { field: "byte of a JSON string", found, wanted: "UTF-8" };
+        let reason = DecodeReason::Unexpected { field: "byte of a JSON string", found, wanted: "UTF-8" };
         return Err(DecodeError::new(0, reason));
     }
     // MySQL breaks long base64 strings into lines, but a JSON string must not contain newlines.

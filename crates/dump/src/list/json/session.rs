@@ -1,9 +1,9 @@
 //! Session variables of a statement.
 
 use binlog::events::{StatusVar, StatusVars};
-use binlog::{Charset, Collation, DecodeError, Format};
+use binlog::{Charset, Collation, DecodeError, EventFormat};
 
-use super::writer::Object;
+use super::writer::JsonObject;
 
 /// Bits of `flags2`, their variables, and the variable's value if the bit is set.
 const FLAGS2: [(u32, &str, bool); 4] = [
@@ -15,8 +15,8 @@ const FLAGS2: [(u32, &str, bool); 4] = [
 
 /// Writes the variables as one object, and returns the client's character set.
 pub(super) fn put(
-    object: &mut Object<'_>,
-    format: &Format,
+    object: &mut JsonObject<'_>,
+    format: &EventFormat,
     vars: &StatusVars<'_>,
 ) -> Result<Option<Charset>, DecodeError> {
     let mut session = object.object("session");
@@ -32,7 +32,7 @@ pub(super) fn put(
     Ok(charset)
 }
 
-fn put_var(session: &mut Object<'_>, format: &Format, var: &StatusVar<'_>) {
+fn put_var(session: &mut JsonObject<'_>, format: &EventFormat, var: &StatusVar<'_>) {
     match *var {
         StatusVar::Flags2(bits) => put_flags2(session, bits),
         StatusVar::SqlMode(mode) => session.uint("sql_mode", mode),
@@ -85,11 +85,11 @@ fn put_var(session: &mut Object<'_>, format: &Format, var: &StatusVar<'_>) {
     }
 }
 
-fn put_flags2(session: &mut Object<'_>, bits: u32) {
+fn put_flags2(session: &mut JsonObject<'_>, bits: u32) {
     let mut unknown = bits;
     for (bit, name, value_if_set) in FLAGS2 {
         unknown &= !bit;
-        session.truth(name, (bits & bit != 0) == value_if_set);
+        session.boolean(name, (bits & bit != 0) == value_if_set);
     }
     if unknown != 0 {
         session.uint("flags2_unknown", unknown);
@@ -97,14 +97,14 @@ fn put_flags2(session: &mut Object<'_>, bits: u32) {
 }
 
 /// Writes a collation's name, or its number if it is unknown.
-pub(super) fn put_collation(object: &mut Object<'_>, format: &Format, name: &'static str, id: u16) {
+pub(super) fn put_collation(object: &mut JsonObject<'_>, format: &EventFormat, name: &'static str, id: u16) {
     match Collation::new(id, format.flavour) {
         Some(collation) => object.plain(name, &collation.name()),
         None => object.uint(name, id),
     }
 }
 
-fn put_charset(object: &mut Object<'_>, format: &Format, name: &'static str, id: u16) {
+fn put_charset(object: &mut JsonObject<'_>, format: &EventFormat, name: &'static str, id: u16) {
     match Collation::new(id, format.flavour) {
         Some(collation) => object.plain(name, collation.charset().name()),
         None => object.uint(name, id),

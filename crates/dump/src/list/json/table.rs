@@ -1,11 +1,11 @@
 //! The JSON members of a table map.
 
 use binlog::events::TableMap;
-use binlog::{Collation, Column, ColumnType, Format, GeometryType, Table};
+use binlog::{Collation, Column, ColumnType, EventFormat, GeometryType, Table};
 
 use super::put_flags;
 use super::session::put_collation;
-use super::writer::{Object, put_decoded};
+use super::writer::{JsonObject, put_decoded};
 
 /// Flags of table maps, by their names in the server's source code.
 const FLAGS: [(u16, &str); 3] = [
@@ -15,7 +15,7 @@ const FLAGS: [(u16, &str); 3] = [
 ];
 
 /// Writes all members.
-pub(super) fn put(object: &mut Object<'_>, format: &Format, table: &Table) {
+pub(super) fn put(object: &mut JsonObject<'_>, format: &EventFormat, table: &Table) {
     object.uint("table_id", table.table_id);
     put_flags(object, "flags", &FLAGS, table.flags);
     object.text_or_bytes("database", &table.database);
@@ -52,14 +52,14 @@ pub(super) fn put(object: &mut Object<'_>, format: &Format, table: &Table) {
     }
 }
 
-fn put_column(mut object: Object<'_>, format: &Format, column: &Column) {
+fn put_column(mut object: JsonObject<'_>, format: &EventFormat, column: &Column) {
     if let Some(name) = &column.name {
         object.text_or_bytes("name", name);
     }
     object.text("type", type_name(column, format));
-    object.truth("nullable", column.nullable);
+    object.boolean("nullable", column.nullable);
     if let Some(unsigned) = column.unsigned {
-        object.truth("unsigned", unsigned);
+        object.boolean("unsigned", unsigned);
     }
     if let Some(collation) = column.collation {
         put_collation(&mut object, format, "collation", collation);
@@ -71,7 +71,7 @@ fn put_column(mut object: Object<'_>, format: &Format, column: &Column) {
         texts.close();
     }
     if let Some(visible) = column.visible {
-        object.truth("visible", visible);
+        object.boolean("visible", visible);
     }
     object.uint("type_code", column.type_code);
     object.uint("metadata", column.metadata);
@@ -79,12 +79,12 @@ fn put_column(mut object: Object<'_>, format: &Format, column: &Column) {
 }
 
 /// Returns the character set of a column's texts.
-pub(crate) fn charset_of(column: &Column, format: &Format) -> Option<binlog::Charset> {
+pub(crate) fn charset_of(column: &Column, format: &EventFormat) -> Option<binlog::Charset> {
     Collation::new(column.collation?, format.flavour).map(|collation| collation.charset())
 }
 
 /// Returns the type as in a CREATE TABLE statement, as far as the log tells.
-fn type_name(column: &Column, format: &Format) -> String {
+fn type_name(column: &Column, format: &EventFormat) -> String {
     let charset = charset_of(column, format);
     let is_binary = charset == Some(binlog::Charset::Binary);
     let sized = |text: &str, binary: &str, size: u16| match is_binary {

@@ -6,13 +6,13 @@ use binlog::Charset;
 use crate::numbers::{put_i64, put_padded, put_u64};
 
 /// An unfinished JSON object.
-pub(crate) struct Object<'o> {
+pub(crate) struct JsonObject<'o> {
     out: &'o mut Vec<u8>,
     is_empty: bool,
 }
 
-impl<'o> Object<'o> {
-    /// Begins an object; [`Object::close`] ends it.
+impl<'o> JsonObject<'o> {
+    /// Begins an object; [`JsonObject::close`] ends it.
     pub(crate) fn open(out: &'o mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, is_empty: true }
@@ -52,8 +52,8 @@ impl<'o> Object<'o> {
     }
 
     /// Writes `true` or `false`.
-    pub(crate) fn truth(&mut self, name: &'static str, value: bool) {
-        put_truth(self.plain_name(name), value);
+    pub(crate) fn boolean(&mut self, name: &'static str, value: bool) {
+        put_boolean(self.plain_name(name), value);
     }
 
     /// Writes text that needs no escapes.
@@ -101,24 +101,24 @@ impl<'o> Object<'o> {
     }
 
     /// Begins an object as a member.
-    pub(crate) fn object(&mut self, name: &'static str) -> Object<'_> {
-        Object::open(self.plain_name(name))
+    pub(crate) fn object(&mut self, name: &'static str) -> JsonObject<'_> {
+        JsonObject::open(self.plain_name(name))
     }
 
     /// Begins an array as a member.
-    pub(crate) fn array(&mut self, name: &'static str) -> Array<'_> {
-        Array::open(self.plain_name(name))
+    pub(crate) fn array(&mut self, name: &'static str) -> JsonArray<'_> {
+        JsonArray::open(self.plain_name(name))
     }
 }
 
 /// An unfinished JSON array.
-pub(crate) struct Array<'o> {
+pub(crate) struct JsonArray<'o> {
     out: &'o mut Vec<u8>,
     is_empty: bool,
 }
 
-impl<'o> Array<'o> {
-    /// Begins an array; [`Array::close`] ends it.
+impl<'o> JsonArray<'o> {
+    /// Begins an array; [`JsonArray::close`] ends it.
     pub(crate) fn open(out: &'o mut Vec<u8>) -> Self {
         out.push(b'[');
         Self { out, is_empty: true }
@@ -145,8 +145,8 @@ impl<'o> Array<'o> {
     }
 
     /// Begins an object as an element.
-    pub(crate) fn object(&mut self) -> Object<'_> {
-        Object::open(self.element())
+    pub(crate) fn object(&mut self) -> JsonObject<'_> {
+        JsonObject::open(self.element())
     }
 
     /// Begins an element, which the caller writes.
@@ -161,7 +161,7 @@ impl<'o> Array<'o> {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-pub(crate) fn put_truth(out: &mut Vec<u8>, value: bool) {
+pub(crate) fn put_boolean(out: &mut Vec<u8>, value: bool) {
     out.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
@@ -297,7 +297,7 @@ const fn date_of_day(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Object, put_moment_us, put_string_lossy};
+    use super::{JsonObject, put_moment_us, put_string_lossy};
 
     #[test]
     fn strings_are_escaped() {
@@ -336,12 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn members_are_set_apart() {
+    fn members_are_separated() {
         let mut out = Vec::new();
-        let mut object = Object::open(&mut out);
+        let mut object = JsonObject::open(&mut out);
         object.uint("a", 1_u32);
         object.int("b", -1);
-        object.truth("c", true);
+        object.boolean("c", true);
         object.text("d", "x");
         object.text_or_bytes("e", b"\xff");
         object.hex("f", 0xab);

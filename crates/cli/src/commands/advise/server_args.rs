@@ -1,0 +1,118 @@
+//! Newest logs of a running server, received by the replication protocol, and readings of the server.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use logs::LogEncryption;
+use servers::{LinkOptions, ServerAddress, SqlConnection};
+use tempfile::TempDir;
+use wire::{ReplicaEnd, SemiSync};
+
+use super::server::ServerReadings;
+use crate::args::GlobalArgs;
+use crate::commands::receive::{DiskFullPolicy, LogReceiver, ReceiveMonitor, ReceiveOptions, StartPoint};
+use crate::connection_args::ConnectionArgs;
+use crate::exit::CommandFailure;
+use crate::interrupt;
+
+/// Options that name a running server.
+#[derive(Args, Debug)]
+pub(super) struct AdviseServerArgs {
+    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The connection
+    /// options below can complete or replace this address. The server's newest logs are received into a temporary
+    /// directory, as a replica would receive them. The server is also queried for its settings, statistics and
+    /// replication clients. Nothing is changed on the server.
+    #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
+    from: Option<String>,
+    /// Approximate size of the newest logs to receive, as 100M or 2G; always whole logs.
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_sample_size, default_value = "256M", conflicts_with = "logs")]
+    fetch: u64,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Received logs and readings of the server. Dropping it deletes the logs.
+pub(super) struct FetchedLogs {
+    pub(super) folder: TempDir,
+    pub(super) server: ServerReadings,
+}
+
+impl AdviseServerArgs {
+    /// Refuses LOG arguments together with a server.
+    pub(super) fn refuse_beside_logs(&self) -> Result<(), CommandFailure> {
+        self.connection.refuse_beside_logs()
+    }
+
+    /// Receives the newest logs and queries the server.
+    pub(super) fn fetch(&self, global: &GlobalArgs) -> Result<FetchedLogs, CommandFailure> {
+        let address = self.connection.address(self.from.as_deref(), "--from", global)?;
+        let own = Permissions::from_mode(0o700); // Logs contain the data of tables.
+        let folder = tempfile::Builder::new().prefix("bintide-").permissions(own).tempdir();
+        let folder = folder.context("could not create a temporary directory");
+        let folder = folder.map_err(CommandFailure::NotStarted)?;
+        let mut connection =
+            SqlConnection::open(&address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
+        let server = ServerReadings::ask(&mut connection);
+        if server.is_mariadb() {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "{address} is a MariaDB server, which has no binlog_transaction_compression: use MySQL 8.0.20 or newer"
+            )));
+        }
+        let first = self.first_log(&mut connection).map_err(CommandFailure::NotStarted)?;
+        drop(connection);
+        receive(&folder, address, first, global)?;
+        Ok(FetchedLogs { folder, server })
+    }
+
+    /// Returns the oldest of the newest logs whose total size reaches `--fetch`.
+    fn first_log(&self, connection: &mut SqlConnection) -> Result<String, anyhow::Error> {
+        let logs = connection.rows("SHOW BINARY LOGS").context("could not list the server's binary logs")?;
+        let field = |row: &servers::ResultRow, index: usize| {
+            String::from_utf8_lossy(row.get(index).and_then(Option::as_deref).unwrap_or_default())
+                .into_owned()
+        };
+        let mut size = 0_u64;
+        let enough = logs.iter().rev().find(|row| {
+            size = size.saturating_add(field(row, 1).parse().unwrap_or_default());
+            size >= self.fetch
+        });
+        let first = enough.or(logs.first()).ok_or_else(|| anyhow!("the server has no binary log"))?;
+        Ok(field(first, 0))
+    }
+}
+
+fn receive(
+    folder: &TempDir,
+    address: ServerAddress,
+    first: String,
+    global: &GlobalArgs,
+) -> Result<(), CommandFailure> {
+    let options = LinkOptions { cancel: interrupt::cancel_on_interrupt(), ..LinkOptions::default() };
+    let wanted = ReceiveOptions {
+        folder: folder.path().to_owned(),
+        begin: StartPoint::Log(first),
+        end: ReplicaEnd::LastEvent,
+        at_rest: LogEncryption::Plain { keyring: None },
+        keep: None,
+        semi_sync: SemiSync::Off,
+        compress: None,
+        when_full: DiskFullPolicy::Fail,
+    };
+    let (mut receiver, store) =
+        LogReceiver::open(wanted, vec![address], options, ReceiveMonitor::new(global), global)?;
+    let full = |error: anyhow::Error| {
+        let is_full = error.downcast_ref::<logs::LogError>().is_some_and(logs::LogError::is_disk_full);
+        match is_full {
+            true => error.context(
+                "not enough disk space for the logs: set TMPDIR to a larger directory, or lower --fetch",
+            ),
+            false => error,
+        }
+    };
+    receiver.run(store).map(drop).map_err(|failure| match failure {
+        CommandFailure::Failed(error) => CommandFailure::Failed(full(error)),
+        other => other,
+    })
+}

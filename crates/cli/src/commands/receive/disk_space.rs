@@ -1,0 +1,116 @@
+//! Disk space of a store: when a full disk is written to again. Time is a parameter.
+
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::statvfs::statvfs;
+use nix::unistd::geteuid;
+
+use crate::commands::receive::source_rotation::{BACKOFF_MAX, BACKOFF_MIN};
+
+/// Space that must be free beyond the failed write: a share of the disk, with a minimum and a maximum in bytes. With
+/// less, the disk would soon be full again.
+const MARGIN_SHARE: u64 = 100;
+const MARGIN_MIN: u64 = 1 << 20;
+const MARGIN_MAX: u64 = 64 << 20;
+
+/// Space of a disk, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DiskSpace {
+    pub(super) free: u64,
+    size: u64,
+}
+
+impl DiskSpace {
+    /// Returns the space of a folder's disk; `None` if the system does not report it. It never reports quotas.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let found = statvfs(folder).ok()?;
+        // Reserved blocks are for root only.
+        let free = if geteuid().is_root() { found.blocks_free() } else { found.blocks_available() };
+        let size = found.fragment_size();
+        Some(Self { free: free.saturating_mul(size), size: found.blocks().saturating_mul(size) })
+    }
+
+    /// Returns the space that must be free to write this number of bytes.
+    pub(super) fn wanted(&self, bytes: u64) -> u64 {
+        bytes.saturating_add((self.size / MARGIN_SHARE).clamp(MARGIN_MIN, MARGIN_MAX))
+    }
+}
+
+/// State of a store on a full disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DiskFullBackoff {
+    /// Bytes of the failed write.
+    lacking: u64,
+    pause: Option<Duration>,
+    /// Earliest time of the next attempt.
+    due: Duration,
+}
+
+impl DiskFullBackoff {
+    /// Records a failed write of this number of bytes.
+    pub(super) fn found(&mut self, lacking: u64, now: Duration) {
+        let pause = self.pause.map_or(BACKOFF_MIN, |pause| (pause * 2).min(BACKOFF_MAX));
+        (self.lacking, self.pause, self.due) = (lacking, Some(pause), now + pause);
+    }
+
+    /// Tells whether the next attempt is due and enough space is free. A limit that the system does not report, such
+    /// as a quota, shows only when writing.
+    pub(super) fn is_over(&self, room: Option<DiskSpace>, now: Duration) -> bool {
+        self.due <= now && room.is_none_or(|room| room.free >= room.wanted(self.lacking))
+    }
+
+    /// Tells whether events were not written. If none, free space alone ends the state.
+    pub(super) fn lacks_events(&self) -> bool {
+        self.lacking > 0
+    }
+
+    /// Returns the space that must be free; `None` if enough is free or the space is not known.
+    pub(super) fn wanted(&self, room: Option<DiskSpace>) -> Option<u64> {
+        let room = room?;
+        Some(room.wanted(self.lacking)).filter(|wanted| *wanted > room.free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{DiskFullBackoff, DiskSpace, MARGIN_MAX, MARGIN_MIN};
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn attempts_need_free_space_and_become_rarer() {
+        let disk = |free| Some(DiskSpace { free, size: 8 << 20 });
+        let (mut no_room, mut now) = (DiskFullBackoff::default(), ms(0));
+        for pause in [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
+            no_room.found(300_000, now);
+            let enough = 300_000 + MARGIN_MIN;
+            assert!(!no_room.is_over(disk(enough), now + ms(pause - 1)), "{pause}");
+            assert!(!no_room.is_over(disk(enough - 1), now + ms(pause)), "{pause}");
+            assert!(no_room.is_over(disk(enough), now + ms(pause)), "{pause}");
+            assert!(no_room.is_over(None, now + ms(pause)), "{pause}");
+            assert_eq!(no_room.wanted(disk(enough - 1)), Some(enough));
+            assert_eq!((no_room.wanted(disk(enough)), no_room.wanted(None)), (None, None));
+            now += ms(pause);
+        }
+    }
+
+    #[test]
+    fn the_margin_depends_on_the_disk_size() {
+        let wanted = |size| DiskSpace { free: 0, size }.wanted(7);
+        assert_eq!(wanted(0), 7 + MARGIN_MIN);
+        assert_eq!(wanted(1 << 30), 7 + (1 << 30) / 100);
+        assert_eq!(wanted(1 << 50), 7 + MARGIN_MAX);
+    }
+
+    #[test]
+    fn space_of_a_folder_is_known() {
+        let room = DiskSpace::of(&std::env::temp_dir()).unwrap();
+        assert!(room.size > 0 && room.free <= room.size, "{room:?}");
+        assert_eq!(DiskSpace::of("/nowhere/at/all".as_ref()), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! Merges the logs of a server that replaced the source with the stored logs, each transaction once.
+//!
+//! The source omits stored transactions. So events get other positions than in its own files, logical clocks count
+//! fewer transactions, and Previous_gtids is that of the store. A log without omissions equals the source's log, byte
+//! for byte.
+
+use anyhow::anyhow;
+use binlog::events::PreviousGtids;
+use binlog::gtid::GtidSet;
+use binlog::{
+    ClockShift, Event, EventFormat, EventType, NextPosition, RawEvent, move_event, put_gtid_renumbered,
+};
+use logs::LogContents;
+use wire::ReplicaStart;
+
+use crate::commands::receive::start_point::start_after;
+
+/// Conversion of such a server's log to the stored one.
+pub(super) struct FailoverMerge {
+    /// Stored transactions.
+    gtids: GtidSet,
+    /// State of the current log's head: on resuming, the source sends it again.
+    head: LogHead,
+    /// `sequence_number` of the last stored transaction of this log.
+    last: i64,
+    /// Buffer of a changed event.
+    buffer: Vec<u8>,
+}
+
+/// Events before a log's first transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LogHead {
+    Missing,
+    Stored,
+}
+
+impl FailoverMerge {
+    /// Returns the merge that continues after `contents`.
+    pub(super) fn after_contents(contents: LogContents) -> Self {
+        let LogContents { gtids, sequence_number, .. } = contents;
+        Self { gtids, head: LogHead::Stored, last: sequence_number, buffer: Vec::new() }
+    }
+
+    /// Returns the start of the stream.
+    pub(super) fn start(&self) -> ReplicaStart {
+        start_after(&self.gtids)
+    }
+
+    /// Begins another log.
+    pub(super) fn begin_log(&mut self) {
+        (self.head, self.last) = (LogHead::Missing, 0);
+    }
+
+    /// Tells whether the next format description is to be stored.
+    pub(super) fn wants_format(&self) -> bool {
+        self.head == LogHead::Missing
+    }
+
+    /// Returns the next event as it is to be stored at `place`; `None` if it is stored already.
+    pub(super) fn take(
+        &mut self,
+        raw: &RawEvent<'_>,
+        format: &EventFormat,
+        place: u64,
+    ) -> Result<Option<&[u8]>, anyhow::Error> {
+        self.buffer.clear();
+        match raw.event_type() {
+            EventType::PreviousGtids => return self.merge_previous_gtids(raw, format, place),
+            EventType::Gtid | EventType::GtidTagged => self.begin_transaction(raw, format, place)?,
+            _ => self.move_event(raw, place),
+        }
+        Ok(Some(&self.buffer))
+    }
+
+    /// Replaces the previous GTIDs with those of the store, which are a superset.
+    fn merge_previous_gtids(
+        &mut self,
+        raw: &RawEvent<'_>,
+        format: &EventFormat,
+        place: u64,
+    ) -> Result<Option<&[u8]>, anyhow::Error> {
+        if self.head == LogHead::Stored {
+            return Ok(None);
+        }
+        let Event::PreviousGtids(PreviousGtids { set }) = raw.decode(format)? else { return Ok(None) };
+        if GtidSet::decode(set)? == self.gtids {
+            self.move_event(raw, place);
+            return Ok(Some(&self.buffer));
+        }
+        let mut set = Vec::new();
+        self.gtids.encode(self.gtids.format(), &mut set);
+        let event = Event::PreviousGtids(PreviousGtids { set: &set });
+        event.write(raw.header().origin(), NextPosition::FromStart(place), format, &mut self.buffer)?;
+        Ok(Some(&self.buffer))
+    }
+
+    fn begin_transaction(
+        &mut self,
+        raw: &RawEvent<'_>,
+        format: &EventFormat,
+        place: u64,
+    ) -> Result<(), anyhow::Error> {
+        let event = raw.decode(format)?;
+        let gtid = event.gtid().ok_or_else(|| anyhow!("the source sent a GTID that is out of range"))?;
+        if !self.gtids.add(gtid) {
+            return Err(anyhow!("the source sent {gtid}, which is already stored"));
+        }
+        let (clock, size) = match &event {
+            Event::Gtid(event) => (event.clock, event.stamps.and_then(|stamps| stamps.transaction_size)),
+            Event::GtidTagged(event) => (Some(event.clock), event.stamps.transaction_size),
+            _ => (None, None),
+        };
+        let number = clock.map_or(0, |clock| clock.sequence_number);
+        if number < 0 {
+            return Err(anyhow!("the source sent {gtid} with an invalid sequence_number: {number}"));
+        }
+        if number == 0 || number == self.last.saturating_add(1) {
+            self.last = number;
+            self.move_event(raw, place);
+            return Ok(());
+        }
+        // The transaction depends on all before it. So the same bytes result, no matter where this log was resumed.
+        let shift = ClockShift::behind_gap(number - 1, self.last);
+        self.last = self.last.saturating_add(1);
+        let behind = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);
+        put_gtid_renumbered(raw, shift, behind, NextPosition::FromStart(place), format, &mut self.buffer)?;
+        Ok(())
+    }
+
+    fn move_event(&mut self, raw: &RawEvent<'_>, place: u64) {
+        self.buffer.extend_from_slice(raw.bytes());
+        let end = place + raw.bytes().len() as u64;
+        if raw.header().next_position != end as u32 {
+            move_event(&mut self.buffer, raw.checksum(), NextPosition::FromStart(place));
+        }
+    }
+}

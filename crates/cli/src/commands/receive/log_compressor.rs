@@ -1,0 +1,289 @@
+//! Compresses the transactions of closed logs while `receive` runs.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use binlog::ZstdLevel;
+use binlog::encryption::Keyring;
+use inspect::stats::{CompressionCounter, LogType};
+use logs::{LogReader, Store, open_regular, read_keyring};
+use rewrite::{
+    CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, MinimumGain, OldFormatPolicy,
+    OutputEncryption, ResourcePlan, RewriteAction, RewriteError, WriteMode, positions_path, rewrite_file,
+};
+
+use crate::commands::receive::compression_queue::{CompressionQueue, QueueStep};
+use crate::commands::receive::monitor::SharedReceiveStats;
+use crate::interrupt;
+use crate::units::duration;
+
+/// Maximum memory in bytes; a level may need more.
+const MEMORY_MAX: u64 = 100_000_000;
+/// Interval at which it polls for Ctrl-C.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Bytes of a log that are read at once.
+const CHUNK_SIZE: usize = 1 << 20;
+/// Maximum event size of a replica, and so of a payload event.
+const EVENT_SIZE_MAX: u32 = 1 << 30;
+
+/// Compresses closed logs, one after the other, in its own thread.
+pub(super) struct LogCompressor {
+    folder: PathBuf,
+    desk: Arc<CompressorShared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Handling of waiting logs at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompressorShutdown {
+    /// Compresses them, with one attempt each.
+    Drain,
+    /// Leaves them uncompressed until the next run.
+    Abandon,
+}
+
+/// State shared between the two threads.
+#[derive(Default)]
+struct CompressorShared {
+    requests: Mutex<CompressionRequests>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct CompressionRequests {
+    /// Closed logs, as the index lists them. The number of waiting logs is never larger.
+    closed: Vec<PathBuf>,
+    end: Option<CompressorShutdown>,
+}
+
+impl CompressorShared {
+    fn lock_requests(&self) -> MutexGuard<'_, CompressionRequests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogCompressor {
+    /// Starts the thread. Encrypted logs need the keyring file, and are encrypted again.
+    pub(super) fn start(
+        folder: &Path,
+        keyring: Option<&Path>,
+        level: ZstdLevel,
+        board: SharedReceiveStats,
+        say: fn(&str),
+    ) -> Self {
+        board.count_on_compression();
+        let desk = Arc::new(CompressorShared::default());
+        let work = CompressionThread {
+            folder: folder.to_owned(),
+            keyring: keyring.map(Path::to_owned),
+            level,
+            board,
+            say,
+            desk: Arc::clone(&desk),
+            began: Instant::now(),
+        };
+        let thread = thread::spawn(move || work.run());
+        Self { folder: folder.to_owned(), desk, thread: Some(thread) }
+    }
+
+    /// Reads the closed logs from the index, after a new log has begun.
+    pub(super) fn update_closed_logs(&mut self) {
+        let Ok(store) = Store::open(&self.folder) else { return };
+        let Some((_, closed)) = store.logs().split_last() else { return };
+        // Without the `./` of the index.
+        self.desk.lock_requests().closed = closed.iter().map(|log| log.components().collect()).collect();
+        self.desk.changed.notify_all();
+    }
+
+    /// Ends the thread.
+    pub(super) fn finish(&mut self, end: CompressorShutdown) {
+        self.desk.lock_requests().end = Some(end);
+        self.desk.changed.notify_all();
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for LogCompressor {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.finish(CompressorShutdown::Abandon);
+        }
+    }
+}
+
+struct CompressionThread {
+    folder: PathBuf,
+    keyring: Option<PathBuf>,
+    level: ZstdLevel,
+    board: SharedReceiveStats,
+    say: fn(&str),
+    desk: Arc<CompressorShared>,
+    began: Instant,
+}
+
+impl CompressionThread {
+    fn run(&self) {
+        let mut waiting = CompressionQueue::default();
+        // Each error is shown once, for whichever log, until a log has been compressed.
+        let mut said = HashSet::new();
+        while let Some(log) = self.wait_for_log(&mut waiting) {
+            let Some(why) = self.compress_if_needed(&log) else {
+                waiting.mark_done(&log);
+                said.clear();
+                continue;
+            };
+            if self.is_stopping() {
+                continue;
+            }
+            let pause = duration(waiting.mark_failed(&log, self.began.elapsed()));
+            self.board.count_compression_failure();
+            let name = log.display().to_string();
+            if said.insert(why.replace(&name, "")) {
+                (self.say)(&format!(
+                    "{why}; {name} stays uncompressed; retrying in {pause}, then at growing intervals"
+                ));
+            }
+        }
+    }
+
+    /// Compresses a log if it exists and is not compressed yet. Returns the error text on failure.
+    fn compress_if_needed(&self, log: &Path) -> Option<String> {
+        if is_compressed(log) {
+            return None;
+        }
+        // A missing log was purged in the meantime.
+        self.compress(log).err().filter(|_| log.exists()).map(|error| error.to_string())
+    }
+
+    /// Waits for the next log to compress; `None` at the end.
+    fn wait_for_log(&self, waiting: &mut CompressionQueue) -> Option<PathBuf> {
+        let mut orders = self.desk.lock_requests();
+        loop {
+            waiting.retain_closed(&orders.closed);
+            self.board.set_logs_to_compress(waiting.count(&orders.closed));
+            match orders.end {
+                _ if interrupt::is_stop_requested() => return None,
+                Some(CompressorShutdown::Abandon) => return None,
+                Some(CompressorShutdown::Drain) => {
+                    return waiting.untried(&orders.closed).map(Path::to_owned);
+                }
+                None => {}
+            }
+            let pause = match waiting.next(&orders.closed, self.began.elapsed()) {
+                QueueStep::Log(log) => return Some(log.to_owned()),
+                QueueStep::WaitFor(pause) => pause.min(POLL_INTERVAL),
+                QueueStep::Wait => POLL_INTERVAL,
+            };
+            let woken = self.desk.changed.wait_timeout(orders, pause);
+            orders = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.desk.lock_requests().end == Some(CompressorShutdown::Abandon) || interrupt::is_stop_requested()
+    }
+
+    fn compress(&self, log: &Path) -> Result<(), RewriteError> {
+        let action = RewriteAction::Compress(CompressSettings {
+            level: self.level,
+            minimum_gain: MinimumGain::Percent(0),
+            compressed: CompressedPolicy::Pass,
+            event_size_max: EVENT_SIZE_MAX,
+            old_format: OldFormatPolicy::Refuse,
+        });
+        let size = fs::metadata(log).map_or(0, |found| found.len());
+        let keyring = self.keyring.as_ref().map(read_keyring).transpose()?.map(Arc::new);
+        let job = FileJob {
+            source: log,
+            target: log,
+            action,
+            plan: ResourcePlan::new(action, NonZeroUsize::MIN, MEMORY_MAX, size),
+            keyring: keyring.clone(),
+            encryption: OutputEncryption::Preserve,
+            check: ContentCheck::Skip,
+            write_mode: WriteMode::Write,
+            may_replace: |_| true,
+        };
+        // A list of positions without its log is left from an interrupted run.
+        let _ = fs::remove_file(positions_path(log));
+        let done = rewrite_file(&job, &mut |_| match self.is_stopping() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })?;
+        if done.outcome == FileOutcome::Written {
+            self.board.count_compressed_log(&done.report.tally);
+        }
+        self.board.count_stored_log(count_compression(log, keyring)?);
+        if done.outcome == FileOutcome::Written {
+            self.remove_purged(log);
+        }
+        Ok(())
+    }
+
+    /// Deletes a log that was purged while it was compressed: compression has created it again.
+    fn remove_purged(&self, log: &Path) {
+        // If the index cannot be read, the log stays.
+        let Ok(store) = Store::open(&self.folder) else { return };
+        if !store.logs().iter().any(|other| other == log) {
+            let _ = fs::remove_file(log);
+            let _ = fs::remove_file(positions_path(log));
+        }
+    }
+}
+
+/// Counts the compression of a log's transactions.
+fn count_compression(
+    log: &Path,
+    keyring: Option<Arc<Keyring>>,
+) -> Result<CompressionCounter, logs::LogError> {
+    let mut counter = CompressionCounter::of(LogType::Binary);
+    let mut reader = LogReader::open_stored(log)?;
+    if let Some(keyring) = keyring {
+        reader = reader.with_keyring(keyring);
+    }
+    while let logs::ReadOutcome::Some(chunk) = reader.next_chunk(CHUNK_SIZE)? {
+        for event in chunk.iter() {
+            // The log was just written: events that cannot be decoded came so from the source.
+            let _ = counter.add_event(&event.raw, chunk.format());
+        }
+    }
+    Ok(counter)
+}
+
+/// Tells whether the log was compressed: then the list of positions beside it ends with its size.
+fn is_compressed(log: &Path) -> bool {
+    let list = open_regular(&positions_path(log)).and_then(io::read_to_string);
+    let Ok(list) = list else { return false };
+    let size = list.lines().next_back().and_then(|last| last.rsplit(' ').next()?.parse().ok());
+    size.is_some() && size == fs::metadata(log).ok().map(|found| found.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::is_compressed;
+
+    #[test]
+    fn a_position_list_of_another_log_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("b.000001");
+        fs::write(&log, [0; 700]).unwrap();
+        assert!(!is_compressed(&log));
+        for (list, wanted) in [("4\t4\n# 1000 bytes became 700\n", true), ("4\t4\n", false), ("", false)] {
+            fs::write(folder.path().join("positions.b.000001"), list).unwrap();
+            assert_eq!(is_compressed(&log), wanted, "{list}");
+        }
+        fs::write(folder.path().join("positions.b.000001"), "# 1000 bytes became 600\n").unwrap();
+        assert!(!is_compressed(&log));
+    }
+}

@@ -1,0 +1,115 @@
+//! Events that were appended to the store but are not in its file yet. They count once they are written.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use binlog::{EventChecksum, EventFormat, RawEvent};
+
+/// Events that wait to be written, in order. The store's buffer limits their number.
+#[derive(Debug, Default)]
+pub(super) struct PendingEvents {
+    events: VecDeque<PendingEvent>,
+    /// Their bytes.
+    bytes: Vec<u8>,
+    /// Format of the last event.
+    format: Option<Arc<EventFormat>>,
+}
+
+#[derive(Debug)]
+struct PendingEvent {
+    size: usize,
+    checksum: EventChecksum,
+    format: Option<Arc<EventFormat>>,
+    position: u64,
+    /// End position in the store's log.
+    end: u64,
+}
+
+impl PendingEvents {
+    /// Adds an event that starts at `position` in the source's log, and ends at `end` in the store's.
+    pub(super) fn push(
+        &mut self,
+        event: &RawEvent<'_>,
+        position: u64,
+        format: Option<&EventFormat>,
+        end: u64,
+    ) {
+        if self.format.as_deref() != format {
+            self.format = format.cloned().map(Arc::new);
+        }
+        self.bytes.extend_from_slice(event.bytes());
+        let (size, format) = (event.bytes().len(), self.format.clone());
+        self.events.push_back(PendingEvent { size, checksum: event.checksum(), format, position, end });
+    }
+
+    /// Passes the events that end at or before `written` in the store's log to `count`. Returns true if there are
+    /// any.
+    pub(super) fn take_until(
+        &mut self,
+        written: u64,
+        mut count: impl FnMut(&RawEvent<'_>, u64, Option<&EventFormat>),
+    ) -> bool {
+        let mut counted = 0;
+        while self.ends_at(written)
+            && let Some(first) = self.events.pop_front()
+        {
+            let bytes = &self.bytes[counted..][..first.size];
+            let event = RawEvent::new(bytes, first.checksum).expect("ours: it was an event when it came");
+            count(&event, first.position, first.format.as_deref());
+            counted += first.size;
+        }
+        self.bytes.drain(..counted);
+        counted > 0
+    }
+
+    /// Tells whether the first event ends at or before `written`.
+    pub(super) fn ends_at(&self, written: u64) -> bool {
+        self.events.front().is_some_and(|first| first.end <= written)
+    }
+
+    /// Removes all events; the source sends them again.
+    pub(super) fn clear(&mut self) {
+        self.events.clear();
+        self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use logs::{LogReader, ReadOutcome};
+
+    use super::PendingEvents;
+
+    #[test]
+    fn events_count_when_they_are_written() {
+        let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
+        let mut reader = LogReader::open(log).unwrap();
+        let ReadOutcome::Some(chunk) = reader.next_chunk(1 << 20).unwrap() else {
+            panic!("a log has events")
+        };
+        let mut unwritten = PendingEvents::default();
+        let mut ends = Vec::new();
+        for event in chunk.iter() {
+            let end = event.offset + event.raw.bytes().len() as u64;
+            unwritten.push(&event.raw, event.offset, Some(chunk.format()), end);
+            ends.push(end);
+        }
+        let mut check = |written, wanted: &[u64]| {
+            let mut counted = Vec::new();
+            let some = unwritten.take_until(written, |event, position, format| {
+                assert_eq!(format, Some(&**chunk.format()));
+                counted.push(position + event.bytes().len() as u64);
+            });
+            assert_eq!((counted.as_slice(), some), (wanted, !wanted.is_empty()), "{written}");
+        };
+        check(ends[0] - 1, &[]);
+        check(ends[1] + 1, &ends[..2]);
+        check(ends[1] + 1, &[]);
+        check(ends[4], &ends[2..5]);
+        unwritten.clear();
+        let none = unwritten.take_until(u64::MAX, |_, _, _| panic!("those come again"));
+        assert!(!none && !unwritten.ends_at(u64::MAX));
+    }
+}

@@ -1,0 +1,166 @@
+//! Errors of a source that cannot send the requested log.
+
+use anyhow::anyhow;
+use logs::StoreWriter;
+use servers::{ConnectionError, ResultRow, ServerLink};
+
+use crate::commands::receive::disconnect::{ANOTHER_DIRECTORY, Disconnect};
+use crate::commands::receive::receiver::LogReceiver;
+use crate::commands::receive::source_candidate::SourceCandidate;
+use crate::commands::receive::start_point::StartPoint;
+use crate::exit::ErrorAdvice;
+
+/// MySQL's error code for a source that cannot send the requested log.
+pub(crate) const CANNOT_SEND: u16 = 1236;
+/// Parts of its message, and their meaning.
+const CANNOT_SEND_REASONS: [(&str, &str); 4] = [
+    (NO_SUCH_LOG, "it no longer has this log: the log was purged, or its logs were reset"),
+    ("position > file size", LOG_IS_SHORTER),
+    // MariaDB's text.
+    ("impossible position", LOG_IS_SHORTER),
+    (
+        "exceeded max_allowed_packet",
+        "the event is larger than the source's max_allowed_packet, or no event starts at this position because its \
+         logs were reset",
+    ),
+];
+const NO_SUCH_LOG: &str = "Could not find first log";
+const LOG_IS_SHORTER: &str =
+    "its log of this name is shorter: its logs were reset, or a crash lost events that it had sent";
+/// Part of a source's message if a second replica has the same identity.
+const SAME_REPLICA: &str = "with the same server_uuid/server_id";
+
+const NEWER_BACKUP_ADVICE: ErrorAdvice = ErrorAdvice(
+    "give the GTIDs of a backup that is not older than the source's logs, or omit the option to start at the oldest \
+     log",
+);
+
+/// Logs that a source has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum SourceLogs {
+    /// From `first` to `last`.
+    Logs { first: String, last: String },
+    /// The account may not list them.
+    Unknown,
+}
+
+impl SourceLogs {
+    /// Returns the message for a log that the source does not have.
+    fn no_log_message(&self, log: &str) -> String {
+        let advice = "omit --start-log to start at the oldest";
+        match self {
+            Self::Logs { first, last } if first == last => {
+                format!("the source has no log {log}, only {last}: give --start-log {last}, or {advice}")
+            }
+            Self::Logs { first, last } => format!(
+                "the source has no log {log}: its oldest is {first}, its newest {last}; give one of these logs to \
+                 --start-log, or {advice}"
+            ),
+            Self::Unknown => format!(
+                "the source has no log {log}: run SHOW BINARY LOGS on it (privilege REPLICATION CLIENT, on MariaDB \
+                 BINLOG MONITOR) and give one of these logs to --start-log, or {advice}"
+            ),
+        }
+    }
+}
+
+impl LogReceiver {
+    /// Returns a message if the source lacks stored transactions; `None` also if it cannot be queried.
+    fn missing_transactions(&self, store: &StoreWriter) -> Option<String> {
+        let executed = SourceCandidate::ask(self.address(), &self.options).ok()?.executed;
+        let lacking = store.contents().ok()?.gtids.difference(&executed);
+        let lacking = (!lacking.is_empty()).then(|| lacking.to_string().replace('\n', ""))?;
+        Some(format!(
+            "it lacks stored transactions {lacking}: its logs were reset, or it was restored from a backup"
+        ))
+    }
+
+    /// Adds the requested place to an error of the source that refuses it.
+    pub(super) fn explain_error(&self, error: ConnectionError, store: &StoreWriter) -> Disconnect {
+        let is_replaced = error.to_string().contains(SAME_REPLICA);
+        match (error.code(), store.store_end()) {
+            (Some(CANNOT_SEND), _) if is_replaced => {
+                let advice = ErrorAdvice(
+                    "another process uses a copy of this directory's replica.cnf: give each \
+                    directory its own",
+                );
+                Disconnect::Failed(anyhow::Error::from(error).context(advice))
+            }
+            (Some(CANNOT_SEND), Some(place)) => {
+                let mut asked = format!("the source cannot resume after {} at {}", place.log, place.next);
+                if let Some(why) = self.missing_transactions(store).or_else(|| cannot_send_reason(&error)) {
+                    asked = format!("{asked}: {why}");
+                }
+                Disconnect::Failed(anyhow::Error::from(error).context(asked).context(ANOTHER_DIRECTORY))
+            }
+            (Some(CANNOT_SEND), None) if error.to_string().contains(NO_SUCH_LOG) => {
+                match &self.wanted.begin {
+                    StartPoint::Log(log) => {
+                        Disconnect::StartUnavailable(anyhow!(self.source_logs().no_log_message(log)))
+                    }
+                    _ => error.into(),
+                }
+            }
+            _ => error.into(),
+        }
+    }
+
+    /// Adds a remedy to the error of a source that cannot name a log to start at.
+    pub(super) fn explain_start_error(&self, error: ConnectionError) -> Disconnect {
+        match (&self.wanted.begin, error.code()) {
+            (StartPoint::After(_), Some(CANNOT_SEND)) => {
+                let why = "the source cannot send the transactions after the GTIDs of --start-after-gtid";
+                Disconnect::StartUnavailable(
+                    anyhow::Error::from(error).context(why).context(NEWER_BACKUP_ADVICE),
+                )
+            }
+            _ => error.into(),
+        }
+    }
+
+    /// Returns the logs that the source has.
+    fn source_logs(&self) -> SourceLogs {
+        let listed = || {
+            let rows = ServerLink::open(self.address(), &self.options)?.query("SHOW BINARY LOGS")?;
+            let name = |row: Option<&ResultRow>| {
+                let name = row.and_then(|row| row.first()).and_then(Option::as_deref).unwrap_or_default();
+                String::from_utf8_lossy(name).into_owned()
+            };
+            Ok::<_, ConnectionError>(SourceLogs::Logs { first: name(rows.first()), last: name(rows.last()) })
+        };
+        listed().unwrap_or(SourceLogs::Unknown)
+    }
+}
+
+fn cannot_send_reason(error: &ConnectionError) -> Option<String> {
+    let said = error.to_string();
+    let (_, why) = CANNOT_SEND_REASONS.iter().find(|(part, _)| said.contains(part))?;
+    Some((*why).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SourceLogs;
+
+    #[test]
+    fn existing_logs_are_offered() {
+        let check = |offered: &SourceLogs, wanted: &str| {
+            assert_eq!(offered.no_log_message("b.000009"), format!("the source has no log b.000009{wanted}"));
+        };
+        let logs = |last: &str| SourceLogs::Logs { first: "b.000003".to_owned(), last: last.to_owned() };
+        check(
+            &logs("b.000007"),
+            ": its oldest is b.000003, its newest b.000007; give one of these logs to --start-log, or omit \
+             --start-log to start at the oldest",
+        );
+        check(
+            &logs("b.000003"),
+            ", only b.000003: give --start-log b.000003, or omit --start-log to start at the oldest",
+        );
+        check(
+            &SourceLogs::Unknown,
+            ": run SHOW BINARY LOGS on it (privilege REPLICATION CLIENT, on MariaDB BINLOG MONITOR) and give one of \
+             these logs to --start-log, or omit --start-log to start at the oldest",
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! Order of the sources, and the pauses between attempts.
+
+use std::time::Duration;
+
+/// Minimum and maximum pause before an attempt, after a lost source or a full disk.
+pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(500);
+pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// Attempts with a lost source before the next source is tried: about the time of a restart.
+const TRIES_MAX: u32 = 4;
+
+/// Rotation over the sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SourceRotation {
+    count: usize,
+    now: usize,
+    /// Consecutive failed connections to the current source.
+    tries: u32,
+    /// Consecutive sources with a permanent error.
+    hopeless: usize,
+    pause: Duration,
+    /// Changes of the source since the last received event.
+    passed: usize,
+    phase: RotationPhase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RotationPhase {
+    /// No source has sent its log yet; the number of failed attempts.
+    First(usize),
+    /// A source has sent its log.
+    Begun,
+}
+
+/// Kind of a source's failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceTrouble {
+    /// The source is unreachable, and may come back.
+    Lost,
+    /// The source cannot continue after the stored transactions yet.
+    Unsuitable,
+    /// The error is permanent.
+    Permanent,
+}
+
+impl SourceRotation {
+    pub(super) const fn of(count: usize) -> Self {
+        Self {
+            count,
+            now: 0,
+            tries: 0,
+            hopeless: 0,
+            pause: BACKOFF_MIN,
+            passed: 0,
+            phase: RotationPhase::First(0),
+        }
+    }
+
+    /// Returns the index of the current source.
+    pub(super) const fn current(&self) -> usize {
+        self.now
+    }
+
+    /// Records that a source sends its log.
+    pub(super) const fn set_begun(&mut self) {
+        self.phase = RotationPhase::Begun;
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.phase == RotationPhase::Begun
+    }
+
+    /// Records that the source has sent new events.
+    pub(super) const fn note_progress(&mut self) {
+        (self.tries, self.hopeless, self.passed) = (0, 0, 0);
+    }
+
+    /// Returns the pause before the next attempt, with this source or the next one; `None` if all errors are
+    /// permanent.
+    pub(super) fn next_backoff(&mut self, trouble: SourceTrouble) -> Option<Duration> {
+        if let RotationPhase::First(failed) = self.phase {
+            self.phase = RotationPhase::First(failed + 1);
+            self.advance();
+            return (failed + 1 < self.count).then_some(Duration::ZERO);
+        }
+        self.hopeless = if trouble == SourceTrouble::Permanent { self.hopeless + 1 } else { 0 };
+        if self.hopeless == self.count {
+            return None;
+        }
+        self.tries += 1;
+        self.pause = if self.tries == 1 { BACKOFF_MIN } else { (self.pause * 2).min(BACKOFF_MAX) };
+        if self.count > 1 && (trouble != SourceTrouble::Lost || self.tries == TRIES_MAX) {
+            let round = (self.passed / self.count).min(u16::BITS as usize) as u32;
+            self.passed += 1;
+            self.advance();
+            return Some((BACKOFF_MIN * 2_u32.pow(round)).min(BACKOFF_MAX));
+        }
+        Some(self.pause)
+    }
+
+    const fn advance(&mut self) {
+        (self.now, self.tries) = ((self.now + 1) % self.count, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SourceTrouble::{Lost, Permanent, Unsuitable};
+    use super::{SourceRotation, SourceTrouble};
+
+    /// Pauses in milliseconds, and the current source after each.
+    fn turns(turn: &mut SourceRotation, troubles: &[SourceTrouble]) -> Vec<(Option<u128>, usize)> {
+        let mut next = |trouble: &SourceTrouble| {
+            let pause = turn.next_backoff(*trouble).map(|pause| pause.as_millis());
+            (pause, turn.current())
+        };
+        troubles.iter().map(&mut next).collect()
+    }
+
+    fn begun(count: usize) -> SourceRotation {
+        let mut turn = SourceRotation::of(count);
+        turn.set_begun();
+        turn
+    }
+
+    #[test]
+    fn backoff_of_one_source_grows() {
+        let mut turn = begun(1);
+        let waits = [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
+        let wanted: Vec<_> = waits.iter().map(|wait| (Some(*wait), 0)).collect();
+        assert_eq!(turns(&mut turn, &[Lost; 8]), wanted);
+        turn.note_progress();
+        assert_eq!(turns(&mut turn, &[Lost, Permanent]), [(Some(500), 0), (None, 0)]);
+    }
+
+    #[test]
+    fn rotation_leaves_an_unreachable_source() {
+        let mut turn = begun(2);
+        let wanted = [(500, 0), (1000, 0), (2000, 0), (500, 1), (500, 1), (500, 0), (1000, 1)];
+        let wanted: Vec<_> = wanted.iter().map(|(wait, now)| (Some(*wait), *now)).collect();
+        assert_eq!(turns(&mut turn, &[Lost, Lost, Lost, Lost, Lost, Unsuitable, Unsuitable]), wanted);
+        let mut turn = begun(2);
+        assert_eq!(
+            turns(&mut turn, &[Unsuitable, Unsuitable, Permanent]),
+            [(Some(500), 1), (Some(500), 0), (Some(1000), 1)]
+        );
+        assert_eq!(turns(&mut turn, &[Permanent]), [(None, 1)]);
+    }
+
+    #[test]
+    fn it_ends_if_no_source_is_reachable_at_first() {
+        assert_eq!(turns(&mut SourceRotation::of(1), &[Lost]), [(None, 0)]);
+        let mut turn = SourceRotation::of(3);
+        let wanted = [(Some(0), 1), (Some(0), 2), (None, 0)];
+        assert_eq!(turns(&mut turn, &[Lost, Permanent, Unsuitable]), wanted);
+    }
+}

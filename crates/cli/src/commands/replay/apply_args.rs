@@ -1,0 +1,168 @@
+//! Options of how transactions are applied: their order and parallelism.
+
+use std::num::NonZeroUsize;
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use filter::ReplicationFilter;
+use replay::order::CommitOrder;
+use replay::schedule::ParallelMode;
+use replay::{GapPolicy, ReplayOptions, TransactionSelection};
+
+use crate::commands::rewrite::parse_size;
+use crate::exit::CommandFailure;
+use crate::temporary::TemporaryFiles;
+
+/// Options of how transactions are applied.
+#[derive(Args, Debug)]
+pub(super) struct ApplyArgs {
+    /// Order of commits on the target [default: grouped; strict with --log]
+    #[arg(long, value_enum)]
+    commit_order: Option<OrderOption>,
+    /// Write applied transactions to the target's own binary log, with the source's GTIDs, so that replicas of the
+    /// target receive them.
+    #[arg(long)]
+    pub(super) log: bool,
+    /// Maximum number of transactions in one commit.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    group_max: usize,
+    /// Number of sessions that apply transactions or groups in parallel [default: 2 with --commit-order grouped,
+    /// otherwise 8]
+    #[arg(long, value_name = "COUNT")]
+    workers: Option<NonZeroUsize>,
+    /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
+    /// logical-clock]
+    #[arg(long, value_enum)]
+    parallel: Option<ParallelOption>,
+    /// Approximate maximum memory, as 300M or 2G. Larger transactions wait in a temporary file.
+    #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = parse_size)]
+    memory: u64,
+    #[command(flatten)]
+    pub(super) temporary: TemporaryFiles,
+}
+
+impl ApplyArgs {
+    /// Returns the maximum bytes of one transaction that are kept in memory.
+    pub(super) fn held_max(&self) -> usize {
+        (self.memory() / 64).max(64 << 10)
+    }
+
+    fn order(&self) -> Result<OrderOption, CommandFailure> {
+        match self.commit_order {
+            None if self.log => Ok(OrderOption::Strict),
+            None => Ok(OrderOption::Grouped),
+            Some(OrderOption::Grouped) if self.log => Err(CommandFailure::NotStarted(anyhow!(
+                "--log with --commit-order grouped: a group is one transaction on the target, but each transaction \
+                 needs its own GTID in the log; use --commit-order strict"
+            ))),
+            Some(OrderOption::Any) if self.log => Err(CommandFailure::NotStarted(anyhow!(
+                "--log with --commit-order any: replicas of the target would see states that the source never had; \
+                 use --commit-order strict"
+            ))),
+            Some(order) => Ok(order),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        usize::try_from(self.memory).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn options(
+        &self,
+        selection: TransactionSelection,
+        filter: ReplicationFilter,
+        gap: GapPolicy,
+    ) -> Result<ReplayOptions, CommandFailure> {
+        let order = self.order()?;
+        let parallel = self.parallel.unwrap_or(order.parallel());
+        if order == OrderOption::Grouped
+            && matches!(parallel, ParallelOption::LogicalClock | ParallelOption::WritesetSession)
+        {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "--commit-order grouped with --parallel {}: each group would wait for the group before it; use \
+                 --parallel writeset, database or none",
+                parallel.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+            )));
+        }
+        let workers = self.workers.unwrap_or(order.workers());
+        Ok(ReplayOptions {
+            order: order.into(),
+            group_max: self.group_max.max(1),
+            memory: self.memory(),
+            workers,
+            mode: parallel.into(),
+            selection,
+            filter,
+            gap,
+        })
+    }
+}
+
+/// Value of `--commit-order`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OrderOption {
+    /// One commit for each transaction, in the source's order
+    Strict,
+    /// One commit for several consecutive transactions, in the source's order; larger groups if more transactions
+    /// wait
+    Grouped,
+    /// One commit for each transaction as soon as it is applied, in any order: readers see states that the source
+    /// never had
+    Any,
+}
+
+impl OrderOption {
+    /// Returns the default of `--parallel`.
+    const fn parallel(self) -> ParallelOption {
+        match self {
+            Self::Grouped => ParallelOption::Writeset,
+            Self::Strict | Self::Any => ParallelOption::LogicalClock,
+        }
+    }
+
+    /// Returns the default of `--workers`.
+    const fn workers(self) -> NonZeroUsize {
+        let count = match self {
+            Self::Grouped => 2,
+            Self::Strict | Self::Any => 8,
+        };
+        NonZeroUsize::new(count).expect("ours: not zero")
+    }
+}
+
+impl From<OrderOption> for CommitOrder {
+    fn from(order: OrderOption) -> Self {
+        match order {
+            OrderOption::Strict => Self::Strict,
+            OrderOption::Grouped => Self::Grouped,
+            OrderOption::Any => Self::Any,
+        }
+    }
+}
+
+/// Value of `--parallel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ParallelOption {
+    /// Transactions that the source's logical clock marks as independent
+    LogicalClock,
+    /// Transactions that change different rows, determined from their keys
+    Writeset,
+    /// As writeset, but not transactions of the same session of the source
+    WritesetSession,
+    /// Transactions that change different databases
+    Database,
+    /// No transactions: one after the other
+    None,
+}
+
+impl From<ParallelOption> for ParallelMode {
+    fn from(parallel: ParallelOption) -> Self {
+        match parallel {
+            ParallelOption::LogicalClock => Self::LogicalClock,
+            ParallelOption::Writeset => Self::Writeset,
+            ParallelOption::WritesetSession => Self::WritesetSession,
+            ParallelOption::Database => Self::Database,
+            ParallelOption::None => Self::None,
+        }
+    }
+}

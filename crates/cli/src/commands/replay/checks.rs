@@ -1,0 +1,105 @@
+//! Checks before a replay: whether the target fits the logs. They change nothing.
+
+use anyhow::anyhow;
+use clap::Args;
+use replay::{
+    AppliedState, LogSurvey, PreflightCheck, PreflightFinding, ReplayLog, ReplayOptions, TargetInspector,
+    TransactionSource,
+};
+
+use crate::args::GlobalArgs;
+use crate::commands::replay::status;
+use crate::commands::replay::target::TargetAddress;
+use crate::exit::{CommandFailure, ErrorAdvice};
+use crate::screen;
+
+/// Options that allow a replay in spite of failed checks.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Checks before the replay")]
+pub(super) struct AllowArgs {
+    /// Apply the logs even if the target lacks transactions before the first log.
+    #[arg(long)]
+    pub(super) allow_gap: bool,
+    /// Apply the logs even if the target's table definitions differ from the source's. As events, the server converts
+    /// values as its replica_type_conversions allows, and ignores columns that it lacks. As SQL, values are rounded
+    /// to the precision of the column; columns are matched by name if the log has names, otherwise both tables must
+    /// have the same number of columns.
+    #[arg(long)]
+    allow_different_tables: bool,
+    /// Apply the logs even if the target has applied logs of another server.
+    #[arg(long)]
+    allow_other_source: bool,
+    /// Apply the logs even if the account appears to lack privileges, as far as it gets.
+    #[arg(long)]
+    allow_missing_privileges: bool,
+}
+
+impl AllowArgs {
+    pub(super) const fn allows(&self, check: PreflightCheck) -> bool {
+        match check {
+            PreflightCheck::Gap => self.allow_gap,
+            PreflightCheck::Tables => self.allow_different_tables,
+            PreflightCheck::OtherSource => self.allow_other_source,
+            PreflightCheck::Privileges => self.allow_missing_privileges,
+            _ => false,
+        }
+    }
+}
+
+/// Checks the logs and the target, and reports all failed checks at once. Returns the server_id of the server that
+/// wrote the logs.
+pub(super) fn check(
+    named: &TargetAddress,
+    logs: Option<TransactionSource>,
+    options: &ReplayOptions,
+    is_logged: bool,
+    allow: &AllowArgs,
+    global: &GlobalArgs,
+) -> Result<Option<u32>, CommandFailure> {
+    let begun = |error: replay::ReplayError| CommandFailure::NotStarted(error.into());
+    let survey_for = |applied: &AppliedState| match logs {
+        Some(mut source) => {
+            LogSurvey::of(&mut source, &options.selection, &options.filter, applied).map_err(begun)
+        }
+        None => Ok(LogSurvey::default()),
+    };
+    let (survey, mut findings) = match named {
+        TargetAddress::Mysql(address, apply_as) => {
+            let mut look = TargetInspector::connect(address).map_err(begun)?;
+            let survey = survey_for(&look.applied())?;
+            let findings = look.findings(&survey, *apply_as, is_logged).map_err(begun)?;
+            (survey, findings)
+        }
+        TargetAddress::Sqlite(path) => {
+            let applied = status::applied(path)?.unwrap_or_default();
+            let survey = survey_for(&applied)?;
+            let findings = PreflightFinding::gap(&survey, &applied).into_iter().collect();
+            (survey, findings)
+        }
+    };
+    findings.extend(PreflightFinding::commit_order(&survey, options.order));
+    let (allowed, refused): (Vec<PreflightFinding>, Vec<PreflightFinding>) =
+        findings.into_iter().partition(|finding| allow.allows(finding.check));
+    for finding in allowed.iter().filter(|_| !global.quiet) {
+        screen::write_message(format_args!("allowed: {}: {}", finding.check.name(), finding.found));
+    }
+    if refused.is_empty() {
+        return Ok(survey.writer);
+    }
+    Err(CommandFailure::NotStarted(obstacles_error(&refused)))
+}
+
+/// Prints all findings but the last, which becomes the error: an error is one line.
+fn obstacles_error(refused: &[PreflightFinding]) -> anyhow::Error {
+    let Some((last, others)) = refused.split_last() else { return anyhow!("no check failed") };
+    for finding in others {
+        screen::write_message(finding);
+    }
+    anyhow!("{last}").context(ErrorAdvice("nothing was changed"))
+}
+
+/// Returns the logs if they can be read twice: if all are files.
+pub(super) fn logs_to_survey(logs: &[ReplayLog]) -> Option<Vec<ReplayLog>> {
+    let all_are_files = logs.iter().all(|log| matches!(log, ReplayLog::File(_)));
+    all_are_files.then(|| logs.to_vec())
+}

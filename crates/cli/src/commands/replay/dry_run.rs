@@ -1,0 +1,152 @@
+//! `--dry-run`: reports the work of a replay without changing anything.
+
+use std::io::{self, Write as _};
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use clap::Args;
+use replay::{
+    DryRunTarget, PreflightFinding, ReplayError, ReplayOptions, ReplayPlan, TargetInspector,
+    TransactionSource,
+};
+use serde_json::{Value, json};
+
+use crate::args::GlobalArgs;
+use crate::commands::replay::checks::AllowArgs;
+use crate::commands::replay::dry_run_text;
+use crate::commands::replay::estimate::TimeEstimate;
+use crate::commands::replay::outcome;
+use crate::commands::replay::target::TargetAddress;
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::interrupt;
+use crate::progress::ByteProgress;
+use crate::screen::{self, ReportStyle};
+
+/// Options of a dry run.
+#[derive(Args, Debug)]
+pub(super) struct DryRunArgs {
+    /// Change nothing: read all logs, and report the amount of work, the parallelism, the savings of merged row
+    /// changes, failed checks and the estimated time.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// With --dry-run: do not connect to the target; assume that it is empty.
+    #[arg(long, requires = "dry_run")]
+    offline: bool,
+}
+
+/// Report of a dry run.
+pub(super) struct DryRunReport {
+    pub(super) plan: ReplayPlan,
+    pub(super) options: ReplayOptions,
+    /// Failed checks, and whether an option allows each.
+    pub(super) findings: Vec<(PreflightFinding, bool)>,
+    pub(super) estimate: TimeEstimate,
+}
+
+impl DryRunArgs {
+    /// Reads the logs and prints the report. Exit code 1 means that a replay would be refused.
+    pub(super) fn run(
+        &self,
+        (named, is_logged): (TargetAddress, bool),
+        (mut source, bytes_total): (TransactionSource, Option<u64>),
+        options: ReplayOptions,
+        allow: &AllowArgs,
+        json: bool,
+        global: &GlobalArgs,
+    ) -> CommandResult {
+        let begun = |error: ReplayError| CommandFailure::NotStarted(error.into());
+        let began = Instant::now();
+        let mut progress = ByteProgress::new(global, bytes_total);
+        let mut seen = |bytes| {
+            progress.update(bytes);
+            if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let (plan, mut findings) = match &named {
+            TargetAddress::Mysql(address, apply_as) if !self.offline => {
+                let mut look = TargetInspector::connect(address).map_err(begun)?;
+                let plan = replay::plan(&mut source, DryRunTarget::Mysql(&mut look), &options, &mut seen);
+                let plan = plan.map_err(begun)?;
+                let findings = look.findings(&plan.survey, *apply_as, is_logged).map_err(begun)?;
+                (plan, findings)
+            }
+            TargetAddress::Sqlite(path) if !self.offline => {
+                let plan = replay::plan(&mut source, DryRunTarget::Sqlite(path), &options, &mut seen);
+                (plan.map_err(begun)?, Vec::new())
+            }
+            TargetAddress::Mysql(..) | TargetAddress::Sqlite(_) => {
+                let plan = replay::plan(&mut source, DryRunTarget::None, &options, &mut seen);
+                (plan.map_err(begun)?, Vec::new())
+            }
+        };
+        drop(progress);
+        findings.extend(PreflightFinding::commit_order(&plan.survey, options.order));
+        let estimate =
+            TimeEstimate::new(&plan, &options, began.elapsed(), matches!(named, TargetAddress::Sqlite(_)));
+        let with_verdict = |finding: PreflightFinding| (allow.allows(finding.check), finding);
+        let findings = findings.into_iter().map(with_verdict).map(|(allowed, finding)| (finding, allowed));
+        let outlook = DryRunReport { plan, options, findings: findings.collect(), estimate };
+        print_report(&outlook, json, global)
+    }
+}
+
+fn print_report(outlook: &DryRunReport, json: bool, global: &GlobalArgs) -> CommandResult {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &document(outlook)).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
+    } else {
+        let style = ReportStyle::new(global.color.on_stdout());
+        screen::print(&dry_run_text::text(outlook, style), &mut out)?;
+    }
+    let is_refused = outlook.plan.refusals > 0 || outlook.findings.iter().any(|(_, allowed)| !allowed);
+    Ok(if is_refused { CommandVerdict::FaultsFound } else { CommandVerdict::Success })
+}
+
+fn document(outlook: &DryRunReport) -> Value {
+    let DryRunReport { plan, options, findings, estimate } = outlook;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let width = |width: &replay::Parallelism| json!({ "count": width.count, "longest_chain": width.chain, "at_once": width.average() });
+    let tables: Vec<Value> = plan
+        .tables
+        .iter()
+        .map(|(name, changes)| {
+            json!({
+                "database": text(&name.database),
+                "table": text(&name.table),
+                "in_logs": changes.before,
+                "applied": changes.after,
+                "is_known": !plan.unknown.contains(name),
+            })
+        })
+        .collect();
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|(finding, allowed)| {
+            json!({ "check": finding.check.name(), "found": finding.found, "remedy": finding.remedy, "allowed": allowed })
+        })
+        .collect();
+    json!({
+        "transactions": plan.transactions,
+        "skipped": plan.skipped,
+        "alone": plan.alone,
+        "clocked": plan.clocked,
+        "bytes": plan.bytes_read,
+        "commit_order": dry_run_text::order(options.order),
+        "parallel": dry_run_text::mode(options.mode),
+        "workers": options.workers,
+        "at_once": width(&plan.units),
+        "groups": plan.groups.as_ref().map(width),
+        "tables": tables,
+        "findings": findings,
+        "refused": plan.refused,
+        "refusals": plan.refusals,
+        "late": plan.late.as_ref().map(outcome::late_document),
+        "undecided": plan.undecided,
+        "estimate": {
+            "seconds": estimate.total().as_secs_f64(),
+            "reading": estimate.reading.as_secs_f64(),
+            "applying": estimate.applying.as_secs_f64(),
+            "basis": estimate.basis(),
+        },
+    })
+}

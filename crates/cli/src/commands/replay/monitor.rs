@@ -1,0 +1,129 @@
+//! Progress of a replay; stops it when it is interrupted.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use replay::{CommitLag, ReplayObserver, ReplayStatus};
+
+use crate::args::GlobalArgs;
+use crate::commands::replay::progress_line::ProgressLine;
+use crate::commands::replay::replay_stats::SharedReplayStats;
+use crate::interrupt;
+use crate::progress::{self, ProgressDisplay};
+use crate::screen;
+use crate::units;
+
+/// Display of a replay's progress, on a terminal or as lines.
+pub(super) struct ReplayProgressMonitor {
+    began: Instant,
+    bytes_total: Option<u64>,
+    pace: ProgressLine,
+    lag: CommitLag,
+    /// Time of the next update of the lag.
+    lag_due: Duration,
+    board: SharedReplayStats,
+    screen: ProgressDisplay,
+    /// Time of the next update of the display.
+    due: Duration,
+    /// Number of applied transactions when a line with "caught up" was last shown.
+    idle_at: Option<u64>,
+}
+
+/// Interval at which a terminal is updated.
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval at which lag percentiles are computed.
+const LAG_INTERVAL: Duration = Duration::from_secs(1);
+
+impl ReplayProgressMonitor {
+    /// Returns the display of a replay of logs with this total size, if known. Also updates the shared statistics.
+    pub(super) fn new(global: &GlobalArgs, bytes_total: Option<u64>, board: SharedReplayStats) -> Self {
+        let screen = ProgressDisplay::new(global, TERMINAL_INTERVAL);
+        let due = screen.first_delay();
+        Self {
+            began: Instant::now(),
+            bytes_total,
+            pace: ProgressLine::default(),
+            lag: CommitLag::default(),
+            lag_due: Duration::ZERO,
+            board,
+            screen,
+            due,
+            idle_at: None,
+        }
+    }
+
+    /// Returns the time since the replay began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn show(&mut self, status: &ReplayStatus<'_>) {
+        let line = self.pace.line(now_us(), self.bytes_total, status, self.lag);
+        let ahead = self.board.warming_line();
+        let line = [Some(line), ahead].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let bytes = status.report.bytes_read;
+        let idle_at = status.is_caught_up.then_some(status.report.transactions);
+        if matches!(self.screen, ProgressDisplay::Lines) && idle_at.is_some() && idle_at == self.idle_at {
+            return; // A line with "caught up" is shown only once.
+        }
+        self.idle_at = idle_at;
+        match &mut self.screen {
+            ProgressDisplay::Hidden => {}
+            ProgressDisplay::Lines => {
+                screen::write_message(format_args!("{}; {line}", bytes_read_text(bytes, self.bytes_total)))
+            }
+            ProgressDisplay::Terminal(bar, _) => {
+                let total = self.bytes_total;
+                let bar = bar.get_or_insert_with(|| progress::bar_above_line(total, bytes));
+                bar.set_position(bytes);
+                bar.set_message(line);
+            }
+        }
+    }
+}
+
+impl ReplayObserver for ReplayProgressMonitor {
+    fn on_status(&mut self, status: &ReplayStatus<'_>) -> ControlFlow<()> {
+        let elapsed = self.began.elapsed();
+        self.pace.add_sample(elapsed, status);
+        if elapsed >= self.lag_due {
+            self.lag_due = elapsed + LAG_INTERVAL;
+            self.lag = status.lag(now_us());
+        }
+        self.board.set(status, self.lag);
+        if elapsed >= self.due {
+            self.due = elapsed + self.screen.interval();
+            self.show(status);
+        }
+        match interrupt::is_stop_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Microseconds since 1970.
+fn now_us() -> u64 {
+    u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default()
+}
+
+/// Returns the amount of the logs that has been read.
+fn bytes_read_text(bytes: u64, bytes_total: Option<u64>) -> String {
+    match bytes_total {
+        Some(total) => format!("{} of {}", units::bytes(bytes), units::bytes(total)),
+        None => units::bytes(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes_read_text;
+
+    #[test]
+    fn bytes_read_are_formatted() {
+        assert_eq!(bytes_read_text(1_500_000, Some(3_000_000)), "1.5 MB of 3.0 MB");
+        assert_eq!(bytes_read_text(1_500_000, None), "1.5 MB");
+    }
+}

@@ -1,0 +1,145 @@
+//! Result of a replay.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use replay::{CommitLag, LateTransactions, ReplayReport};
+use serde_json::{Value, json};
+
+use crate::args::GlobalArgs;
+use crate::commands::replay::verification::TargetVerification;
+use crate::commands::replay::warming::WarmingOutcome;
+use crate::exit::{CommandResult, CommandVerdict};
+use crate::screen;
+use crate::units;
+
+/// Result of a replay.
+pub(super) struct ReplayOutcome {
+    pub(super) report: ReplayReport,
+    pub(super) elapsed: Duration,
+    /// Differences from the source, one per line.
+    pub(super) remarks: Vec<String>,
+    /// Result of the comparison with `--verify`.
+    pub(super) verified: Option<TargetVerification>,
+    /// Result of warming with `--warm`.
+    pub(super) warmed: Option<WarmingOutcome>,
+}
+
+/// Prints the result, as text or as one JSON document.
+pub(super) fn print(done: &ReplayOutcome, json: bool, global: &GlobalArgs) -> CommandResult {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &document(done)).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
+    } else {
+        screen::print(&text(done), &mut out)?;
+    }
+    let late = done.report.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some());
+    if let (Some(late), false) = (late, global.quiet) {
+        screen::write_message(format_args!("{}", late_line(late)));
+    }
+    for xid in done.report.undecided.iter().filter(|_| !global.quiet) {
+        screen::write_message(format_args!(
+            "not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll it back"
+        ));
+    }
+    let besides = done.verified.as_ref().and_then(TargetVerification::remark);
+    for remark in done.remarks.iter().chain(&besides).filter(|_| !global.quiet) {
+        screen::write_message(remark);
+    }
+    let is_equal = done.verified.as_ref().is_none_or(TargetVerification::is_equal);
+    Ok(if is_equal { CommandVerdict::Success } else { CommandVerdict::FaultsFound })
+}
+
+fn document(done: &ReplayOutcome) -> Value {
+    let report = &done.report;
+    json!({
+        "transactions": report.transactions,
+        "skipped": report.skipped,
+        "groups": report.groups,
+        "rows": report.rows,
+        "retries": report.retries,
+        "at_once": report.at_once,
+        "bytes": report.bytes_read,
+        "seconds": done.elapsed.as_secs_f64(),
+        "last_committed": report.committed_us.and_then(timestamp).map(|time| time.to_string()),
+        "interrupted": report.is_interrupted,
+        "lag": lag_document(report.lag),
+        "late": report.late.as_ref().map(late_document),
+        "undecided": report.undecided,
+        "applied": report.applied.to_string(),
+        "remarks": done.remarks,
+        "warm": done.warmed.as_ref().map(WarmingOutcome::document),
+        "verify": done.verified.as_ref().map(TargetVerification::document),
+    })
+}
+
+/// Returns the lag as a document; `None` if no logs were followed.
+fn lag_document(lag: CommitLag) -> Option<Value> {
+    let CommitLag { transactions, p50, p99, max, .. } = lag;
+    let seconds = |time: Duration| time.as_secs_f64();
+    (transactions > 0).then(|| {
+        json!({
+            "transactions": transactions,
+            "p50_seconds": seconds(p50),
+            "p99_seconds": seconds(p99),
+            "max_seconds": seconds(max),
+        })
+    })
+}
+
+/// Returns, as a document, the transactions after the stop position that were committed before the stop time.
+pub(super) fn late_document(late: &LateTransactions) -> Value {
+    json!({ "transactions": late.transactions, "unread": late.unread })
+}
+
+/// Returns the same as a line.
+pub(super) fn late_line(late: &LateTransactions) -> String {
+    let more = match &late.unread {
+        Some(reason) => format!("; there may be more: {reason}"),
+        None => String::new(),
+    };
+    match late.transactions {
+        1 => format!("skipped 1 transaction after the stop position that was committed earlier{more}"),
+        several => format!(
+            "skipped {} after the stop position that were committed earlier{more}",
+            units::counted(several, "transaction")
+        ),
+    }
+}
+
+fn timestamp(micros: u64) -> Option<Timestamp> {
+    Timestamp::from_microsecond(i64::try_from(micros).ok()?).ok()
+}
+
+fn lag_line(lag: CommitLag) -> String {
+    let [p50, p99, max] = [lag.p50, lag.p99, lag.max].map(units::duration);
+    format!(
+        "{} while caught up: lag p50 {p50}, p99 {p99}, max {max}\n",
+        units::counted(lag.transactions, "transaction")
+    )
+}
+
+fn text(done: &ReplayOutcome) -> String {
+    let report = &done.report;
+    let mut text = format!(
+        "{} applied in {}, {} skipped\n",
+        units::counted(report.transactions, "transaction"),
+        units::counted(report.groups, "commit"),
+        units::count(report.skipped)
+    );
+    if report.lag.transactions > 0 {
+        text.push_str(&lag_line(report.lag));
+    }
+    if let Some(warmed) = &done.warmed {
+        text.push_str(&format!("{}\n", warmed.text()));
+    }
+    if report.is_interrupted {
+        text.push_str("interrupted; run the same command to resume\n");
+    }
+    if let Some(verified) = &done.verified {
+        text.push_str(&verified.text());
+    }
+    text
+}

@@ -1,0 +1,79 @@
+//! Selection of transactions: where to start and stop, and which to exclude.
+
+use binlog::gtid::{GtidSet, GtidTextError};
+use clap::Args;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use replay::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
+
+/// Options that select transactions.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Transactions")]
+pub(super) struct SelectionArgs {
+    /// Start at the first transaction at or after this position.
+    #[arg(long, value_name = "LOG:POSITION", group = "start", value_parser = parse_position)]
+    start_position: Option<SelectionBound>,
+    /// Start at the first transaction that was committed after this local time, as 2026-11-22 01:00:00.
+    #[arg(long, value_name = "TIME", group = "start", value_parser = parse_time)]
+    start_datetime: Option<SelectionBound>,
+    /// Start at the first transaction that GTIDS contain.
+    #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
+    start_gtid: Option<GtidSet>,
+    /// Start after the first transaction that GTIDS contain.
+    #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
+    start_after_gtid: Option<GtidSet>,
+    /// Stop before the first transaction at or after this position.
+    #[arg(long, value_name = "LOG:POSITION", group = "stop", value_parser = parse_position)]
+    stop_position: Option<SelectionBound>,
+    /// Stop before the first transaction in the logs that was committed after this local time. Later transactions
+    /// with an earlier time are counted, but not applied.
+    #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_time)]
+    stop_datetime: Option<SelectionBound>,
+    /// Stop before the first transaction that GTIDS contain.
+    #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
+    stop_gtid: Option<GtidSet>,
+    /// Stop after the first transaction that GTIDS contain.
+    #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
+    stop_after_gtid: Option<GtidSet>,
+    /// Exclude the transactions in GTIDS.
+    #[arg(long, value_name = "GTIDS", value_parser = parse_gtids)]
+    exclude_gtids: Option<GtidSet>,
+    /// Skip this number of transactions from the start of the logs, or from the --start-… option; a compressed
+    /// transaction counts as one.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    skip: u64,
+}
+
+impl SelectionArgs {
+    pub(super) fn selection(&self) -> TransactionSelection {
+        let start =
+            self.start_position.clone().or_else(|| self.start_datetime.clone()).map(SelectionStart::At);
+        let start = start.or_else(|| self.start_gtid.clone().map(SelectionStart::AtGtid));
+        let at = self.stop_position.clone().or_else(|| self.stop_datetime.clone()).map(SelectionStop::At);
+        let before = self.stop_gtid.clone().map(SelectionStop::BeforeGtid);
+        let behind = self.stop_after_gtid.clone().map(SelectionStop::AfterGtid);
+        TransactionSelection {
+            skip: self.skip,
+            exclude: self.exclude_gtids.clone().unwrap_or_default(),
+            start: start.or_else(|| self.start_after_gtid.clone().map(SelectionStart::AfterGtid)),
+            stop: at.or(before).or(behind),
+        }
+    }
+}
+
+fn parse_position(text: &str) -> Result<SelectionBound, String> {
+    let parts = text.rsplit_once(':').and_then(|(log, position)| Some((log, position.parse().ok()?)));
+    let (log, position) = parts.ok_or_else(|| "expected LOG:POSITION, as binlog.000012:4".to_owned())?;
+    Ok(SelectionBound::Position { log: log.to_owned(), position })
+}
+
+fn parse_time(text: &str) -> Result<SelectionBound, String> {
+    let zoned = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
+    let time = zoned.map_err(|error| format!("{error}: expected a time as 2026-11-22 01:00:00"))?;
+    let micros = u64::try_from(time.timestamp().as_microsecond());
+    micros.map(SelectionBound::Time).map_err(|_| "expected a time after 1970".to_owned())
+}
+
+fn parse_gtids(text: &str) -> Result<GtidSet, String> {
+    text.parse().map_err(|error: GtidTextError| error.to_string())
+}

@@ -1,0 +1,219 @@
+//! A running server as the source: its logs are received into a store and applied from there.
+
+use std::path::{Path, PathBuf};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use binlog::MAGIC;
+use clap::Args;
+use logs::{LogEncryption, RetentionLimit, Store};
+use replay::TargetInspector;
+use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
+use wire::{ReplicaEnd, SemiSync};
+
+use crate::args::GlobalArgs;
+use crate::commands::receive::{
+    self, DiskFullPolicy, LogReceiver, ReceiveMonitor, ReceiveOptions, StartPoint,
+};
+use crate::commands::replay::target::TargetAddress;
+use crate::commands::replay::{ReplayArgs, apply, status};
+use crate::connection_args::{ConnectionArgs, CredentialSharing, ReplaySource};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::interrupt;
+
+/// Options that name the running server.
+#[derive(Args, Debug)]
+pub(super) struct ReplaySourceArgs {
+    /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. The
+    /// connection options of this server have the prefix --source-, as --source-ssl-ca. The logs are received into
+    /// --relay, and applied from there. If given several times, the next source that has all transactions in --relay
+    /// replaces a lost one (MySQL with GTIDs). Also accepts a directory of logs, as --follow does.
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        conflicts_with_all = ["logs", "follow", "dry_run", "status", "forget"]
+    )]
+    from: Vec<String>,
+    /// Directory for the logs of --from. They are received as bintide receive does, and resumed from there.
+    #[arg(long, value_name = "DIR", requires = "from")]
+    relay: Option<PathBuf>,
+    /// Retain at most this age (12h, 7d) or size (500M, 100G) of logs in --relay; older logs are deleted, even if
+    /// they are not applied yet. Choose more than the target may fall behind.
+    #[arg(long, value_name = "TIME|SIZE", value_parser = receive::parse_keep, requires = "relay")]
+    relay_keep: Option<RetentionLimit>,
+    /// Former name of --source-password-file.
+    #[arg(long, value_name = "FILE", requires = "from", hide = true)]
+    from_password_file: Option<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionArgs<ReplaySource>,
+}
+
+/// Interval at which the wait for the first log polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+impl ReplaySourceArgs {
+    /// Returns the source of this address.
+    fn source(
+        &self,
+        text: &str,
+        target: &ConnectionArgs,
+        global: &GlobalArgs,
+    ) -> Result<ServerAddress, CommandFailure> {
+        let mut address = self.connection.address_beside(target, CredentialSharing::Method, text, global)?;
+        if let Some(path) = &self.from_password_file {
+            address.password = PasswordSource::File(path.clone());
+            address
+                .password
+                .read(&address.cancel)
+                .map_err(|error| CommandFailure::NotStarted(error.into()))?;
+        }
+        Ok(address)
+    }
+
+    pub(super) const fn is_wanted(&self) -> bool {
+        !self.from.is_empty()
+    }
+}
+
+/// Receives and applies logs until Ctrl-C, or until one of the two fails.
+pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
+    let from = command.live.from.clone();
+    command.follow = true;
+    if let [folder] = from.as_slice()
+        && !folder.contains("://")
+    {
+        command.inputs.set_store(PathBuf::from(folder));
+        return apply(command, global);
+    }
+    let Some(folder) = command.live.relay.clone() else {
+        let why = "--from mysql://… needs --relay DIR, a directory for the server's logs";
+        return Err(CommandFailure::NotStarted(anyhow!(why)));
+    };
+    let addresses: Result<Vec<ServerAddress>, CommandFailure> =
+        from.iter().map(|from| command.live.source(from, command.to.connection(), global)).collect();
+    let addresses = addresses?;
+    let cancel = interrupt::cancel_on_interrupt();
+    let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
+    refuse_itself(command, &addresses, &options, global)?;
+    let wanted = ReceiveOptions {
+        folder: folder.clone(),
+        begin: relay_start_point(command, &folder, global)?,
+        end: ReplicaEnd::Never,
+        at_rest: LogEncryption::Plain { keyring: command.inputs.keyring() },
+        keep: command.live.relay_keep,
+        compress: None,
+        semi_sync: SemiSync::Off,
+        when_full: DiskFullPolicy::Wait,
+    };
+    let (mut receiver, store) =
+        LogReceiver::open(wanted, addresses, options, ReceiveMonitor::silent(), global)?;
+    thread::scope(|scope| {
+        let receiving = scope.spawn(move || {
+            let ended = receiver.run(store);
+            if ended.is_err() {
+                // Without a source nothing can be applied.
+                interrupt::request_stop();
+            }
+            ended
+        });
+        let outcome = match wait_for_first_event(&folder, &receiving) {
+            true => {
+                command.inputs.set_store(folder);
+                apply(command, global)
+            }
+            false => Ok(CommandVerdict::Success),
+        };
+        cancel.cancel();
+        match receiving.join() {
+            Ok(Ok(_)) => outcome,
+            Ok(Err(failure)) => Err(failure),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Refuses a source that is the target itself: its changes would be applied twice. A server that cannot be queried
+/// passes; the connection later reports the error.
+fn refuse_itself(
+    command: &ReplayArgs,
+    sources: &[ServerAddress],
+    options: &LinkOptions,
+    global: &GlobalArgs,
+) -> Result<(), CommandFailure> {
+    let TargetAddress::Mysql(target, _) = command.to.named(global)? else { return Ok(()) };
+    if command.filters.renames() {
+        return Ok(());
+    }
+    let Some(own) = server_uuid(&target, options) else { return Ok(()) };
+    match sources.iter().find(|source| server_uuid(source, options).as_ref() == Some(&own)) {
+        Some(source) => Err(CommandFailure::NotStarted(anyhow!(
+            "--from {source} and --to {target} are the same server (same server_uuid): its changes would be applied \
+             twice; give another target"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to follow the target's own directory: applied changes would come back in its logs.
+pub(super) fn refuse_own_directory(followed: &Store, target: &TargetAddress) -> Result<(), CommandFailure> {
+    let (TargetAddress::Mysql(target, _), Some(folder)) =
+        (target, followed.logs().first().and_then(|log| log.parent()))
+    else {
+        return Ok(());
+    };
+    let Ok(text) = std::fs::read_to_string(folder.join("auto.cnf")) else { return Ok(()) };
+    let of_folder = text.lines().find_map(|line| line.strip_prefix("server-uuid=")).map(str::trim);
+    let options = LinkOptions { cancel: interrupt::cancel_on_interrupt(), ..LinkOptions::default() };
+    match of_folder.filter(|uuid| server_uuid(target, &options).as_deref() == Some(uuid.as_bytes())) {
+        Some(uuid) => Err(CommandFailure::NotStarted(anyhow!(
+            "{} is the data directory of --to {target} (its auto.cnf has server_uuid {uuid}): its changes would be \
+             applied twice; give another target",
+            folder.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn server_uuid(server: &ServerAddress, options: &LinkOptions) -> Option<Vec<u8>> {
+    let rows =
+        ServerLink::open(server, options).and_then(|mut link| link.query("SELECT @@GLOBAL.server_uuid"));
+    rows.ok()?.pop()?.into_iter().next().flatten()
+}
+
+/// Returns the start point of an empty relay directory: the first transaction that the target lacks.
+fn relay_start_point(
+    command: &ReplayArgs,
+    relay: &Path,
+    global: &GlobalArgs,
+) -> Result<StartPoint, CommandFailure> {
+    if Store::open(relay).is_ok() {
+        return Ok(StartPoint::Oldest);
+    }
+    let applied = match command.to.named(global)? {
+        TargetAddress::Mysql(address, _) => {
+            let look = TargetInspector::connect(&address)
+                .map_err(|error| CommandFailure::NotStarted(error.into()))?;
+            look.applied()
+        }
+        TargetAddress::Sqlite(path) => status::applied(&path)?.unwrap_or_default(),
+    };
+    let gtids = applied.executed.union(&applied.progress.gtids);
+    Ok(StartPoint::ForTarget { gtids, log: applied.progress.place.map(|place| place.log) })
+}
+
+/// Waits for the first event of the first log. Returns false if the receiver ends or is interrupted before.
+fn wait_for_first_event<T>(folder: &Path, receiving: &ScopedJoinHandle<'_, T>) -> bool {
+    let is_there = || {
+        let store = Store::open(folder).ok()?;
+        let size = std::fs::metadata(store.logs().first()?).ok()?.len();
+        (size > MAGIC.len() as u64).then_some(())
+    };
+    while is_there().is_none() {
+        if receiving.is_finished() || interrupt::is_stop_requested() {
+            return false;
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    true
+}

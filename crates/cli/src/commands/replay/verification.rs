@@ -1,0 +1,204 @@
+//! `--verify`: compares the target after a replay with another server.
+
+use std::ops::ControlFlow;
+
+use anyhow::anyhow;
+use clap::Args;
+use replay::compare::{self, ComparisonMethod, TablePair, TableVerdict, TargetComparison};
+use replay::{ReplayLog, ReplayOptions, ReplayReport, TransactionSource};
+use serde_json::{Value, json};
+use servers::{ServerAddress, SqlConnection};
+
+use crate::args::GlobalArgs;
+use crate::commands::replay::target::{TargetAddress, TargetArgs};
+use crate::connection_args::{ConnectionArgs, VerifyServer};
+use crate::exit::CommandFailure;
+use crate::interrupt;
+use crate::progress::ByteProgress;
+use crate::screen::{self, visible};
+use crate::units;
+
+/// Options that name the server to compare with.
+#[derive(Args, Debug)]
+pub(super) struct VerifyTargetArgs {
+    /// After the replay, compare the target's tables with those of this server, as mysql://USER@HOST:PORT/: all
+    /// tables that the logs change or define. The connection options of this server have the prefix --verify-, as
+    /// --verify-ssl-ca. Without --verify-password, the target's password is used. Exit code 1 means that a table
+    /// differs or is missing.
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["follow", "from", "dry_run", "status", "forget"])]
+    verify: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs<VerifyServer>,
+}
+
+/// Result of a comparison.
+pub(super) struct TargetVerification {
+    server: String,
+    means: ComparisonMethod,
+    /// GTIDs that the server has executed and the logs do not contain.
+    besides: String,
+    tables: Vec<(TablePair, TableVerdict)>,
+}
+
+/// Inputs of a comparison.
+pub(super) struct VerificationInputs {
+    pub(super) server: ServerAddress,
+    pub(super) target: TargetAddress,
+    /// Logs, to be read a second time.
+    pub(super) source: TransactionSource,
+    pub(super) bytes_total: Option<u64>,
+}
+
+impl VerifyTargetArgs {
+    /// Returns the server to compare with, if the option is given. It must be reachable before anything is applied.
+    pub(super) fn server(
+        &self,
+        to: &TargetArgs,
+        target: &TargetAddress,
+        logs: &[ReplayLog],
+        global: &GlobalArgs,
+    ) -> Result<Option<ServerAddress>, CommandFailure> {
+        let Some(text) = &self.verify else { return Ok(None) };
+        if logs.contains(&ReplayLog::Stdin) {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "--verify reads the logs twice, but standard input can be read only once: give the logs as files"
+            )));
+        }
+        let address = to.verify_server(text, &self.connection, target, global)?;
+        SqlConnection::open(&address).map_err(|error| {
+            CommandFailure::NotStarted(anyhow::Error::from(error).context("--verify: could not connect"))
+        })?;
+        Ok(Some(address))
+    }
+}
+
+impl TargetVerification {
+    /// Compares the servers table by table.
+    pub(super) fn of(
+        against: VerificationInputs,
+        options: &ReplayOptions,
+        report: &ReplayReport,
+        global: &GlobalArgs,
+    ) -> Result<Self, CommandFailure> {
+        let failed = |error: replay::ReplayError| CommandFailure::Failed(error.into());
+        let VerificationInputs { server, target, mut source, bytes_total } = against;
+        let mut progress = ByteProgress::new(global, bytes_total);
+        let (selection, filter) = (&options.selection, &options.filter);
+        let pairs = compare::collect_tables(&mut source, selection, filter, &mut |bytes| {
+            progress.update(bytes);
+            check_interrupt()
+        });
+        drop(progress);
+        let pairs = pairs.map_err(failed)?;
+        if !global.quiet {
+            let tables = units::counted(pairs.len() as u64, "table");
+            screen::write_message(format_args!("comparing {tables} with {server}"));
+        }
+        let mut comparison = TargetComparison::open(&server, comparison_target(&target)?).map_err(failed)?;
+        let mut tables = Vec::new();
+        for pair in pairs {
+            let verdict = comparison.compare(&pair, &check_interrupt).map_err(failed)?;
+            if verdict != TableVerdict::MissingOnBoth {
+                tables.push((pair, verdict));
+            }
+        }
+        let besides = comparison.executed_besides(&report.applied).to_string();
+        Ok(Self { server: server.to_string(), means: comparison.method(), besides, tables })
+    }
+
+    /// Tells whether all tables are equal.
+    pub(super) fn is_equal(&self) -> bool {
+        self.tables.iter().all(|(_, verdict)| *verdict == TableVerdict::Equal)
+    }
+
+    /// Returns a line for each table, and a summary.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for (pair, verdict) in &self.tables {
+            let (word, why) = verdict_text(verdict);
+            let name = match pair.source == pair.target {
+                true => pair.source.to_string(),
+                false => format!("{} as {}", pair.source, pair.target),
+            };
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            text.push_str(&visible(&format!("{word:<8} {name}{why}")));
+            text.push('\n');
+        }
+        let equal = self.tables.iter().filter(|(_, verdict)| *verdict == TableVerdict::Equal).count() as u64;
+        text.push_str(&format!(
+            "{} compared with {} by {}: {} equal\n",
+            units::counted(self.tables.len() as u64, "table"),
+            self.server,
+            means_text(self.means),
+            units::count(equal)
+        ));
+        text
+    }
+
+    /// Returns the reason why tables may differ, if there is one.
+    pub(super) fn remark(&self) -> Option<String> {
+        (!self.besides.is_empty()).then(|| {
+            format!(
+                "{} has executed transactions that these logs did not bring to the target: {}; their changes show \
+                 as differences",
+                self.server, self.besides
+            )
+        })
+    }
+
+    pub(super) fn document(&self) -> Value {
+        let tables: Vec<Value> = self
+            .tables
+            .iter()
+            .map(|(pair, verdict)| {
+                let (word, why) = verdict_text(verdict);
+                json!({
+                    "server_table": pair.source.to_string(),
+                    "target_table": pair.target.to_string(),
+                    "verdict": word,
+                    "found": why,
+                })
+            })
+            .collect();
+        json!({
+            "server": self.server,
+            "by": means_text(self.means),
+            "is_equal": self.is_equal(),
+            "executed_besides": self.besides,
+            "tables": tables,
+        })
+    }
+}
+
+fn check_interrupt() -> ControlFlow<()> {
+    if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn comparison_target(target: &TargetAddress) -> Result<compare::ComparisonTarget<'_>, CommandFailure> {
+    match target {
+        TargetAddress::Mysql(address, _) => Ok(compare::ComparisonTarget::Server(address)),
+        #[cfg(feature = "sqlite")]
+        TargetAddress::Sqlite(path) => Ok(compare::ComparisonTarget::Sqlite(path)),
+        #[cfg(not(feature = "sqlite"))]
+        TargetAddress::Sqlite(_) => {
+            Err(CommandFailure::NotStarted(anyhow!("this bintide was built without SQLite")))
+        }
+    }
+}
+
+const fn means_text(means: ComparisonMethod) -> &'static str {
+    match means {
+        ComparisonMethod::Checksum => "CHECKSUM TABLE",
+        ComparisonMethod::Digest => "row digest",
+    }
+}
+
+fn verdict_text(verdict: &TableVerdict) -> (&'static str, Option<&str>) {
+    match verdict {
+        TableVerdict::Equal => ("equal", None),
+        TableVerdict::Differs(how) => ("differs", Some(how)),
+        TableVerdict::MissingOnTarget => ("missing", Some("the target does not have it")),
+        TableVerdict::MissingOnServer => ("missing", Some("the server does not have it")),
+        TableVerdict::MissingOnBoth => ("gone", None),
+    }
+}

@@ -1,0 +1,204 @@
+//! Reads logs and writes records, until the end or the first Ctrl-C.
+
+use std::io::ErrorKind::{BrokenPipe, FileTooLarge, QuotaExceeded, StorageFull};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow};
+use logs::{EndOfLog, LogReader, RewritePositions};
+use rewrite::positions_path;
+use stream::{
+    DdlSchema, RecordSink, ResumeToken, StreamHooks, StreamSettings, Streamer, TransactionBoundary,
+    apply_log_ddl, seek, stream_log,
+};
+
+use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
+use crate::commands::stream::stdout_reader;
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::interrupt;
+use crate::log_args::{InputLogs, InputPlace, add_advice};
+
+/// Interval at which progress is saved. It limits the records that are repeated after a crash.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Writes the records of all remaining logs.
+pub(super) fn write_records(
+    found: &InputLogs,
+    (settings, mut schema): (StreamSettings, ColumnNameSource),
+    (mut output, resume): (RecordSink, Option<ResumeToken>),
+) -> CommandResult {
+    let places = remaining_logs(found, resume.as_ref())?;
+    if let (ColumnNameSource::Log(definitions), Some(token), None) =
+        (&mut schema, &resume, saved_definitions(&output)?)
+    {
+        let before = &found.places[..found.places.len() - places.len()];
+        defined(found, (before, &places[0]), token, definitions)?;
+    }
+    let mut streamer = schema.attach_to(Streamer::new(settings));
+    let told = each(found, places, resume.as_ref(), &mut streamer, &mut output);
+    finished(told, output)
+}
+
+/// Returns the table definitions that were saved with the progress, if there are any.
+pub(super) fn saved_definitions(output: &RecordSink) -> Result<Option<DdlSchema>, CommandFailure> {
+    let read_schema =
+        output.read_schema().context("could not read the table definitions saved with the progress");
+    read_schema.map_err(CommandFailure::NotStarted)
+}
+
+/// Reads the table definitions of the logs before the position.
+fn defined(
+    found: &InputLogs,
+    (before, log): (&[InputPlace], &InputPlace),
+    token: &ResumeToken,
+    definitions: &mut DdlSchema,
+) -> Result<(), CommandFailure> {
+    for place in before {
+        let mut reader = found.open(place).map_err(|error| CommandFailure::Failed(add_advice(error)))?;
+        apply_log_ddl(&mut reader, definitions, None).map_err(failed)?;
+    }
+    if let InputPlace::File(_) = log {
+        let (mut reader, positions) = open(found, log)?;
+        let until = match positions {
+            Some(mut positions) => {
+                positions.seek_original(token.place.position).map_err(|error| failed(error.into()))?;
+                positions.to_rewritten(token.place.position)
+            }
+            None => token.place.position,
+        };
+        apply_log_ddl(&mut reader, definitions, Some(until)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Ends the output. Written records are saved even after a failure.
+pub(super) fn finished(told: Result<(), CommandFailure>, mut output: RecordSink) -> CommandResult {
+    let settled = stdout_reader::drain(&mut output);
+    let finished = match told {
+        Ok(()) => settled.and_then(|()| output.finish()),
+        Err(_) => settled,
+    };
+    match (told, finished) {
+        (Err(failure), _) => Err(failure),
+        (Ok(()), Err(error)) => Err(failed(error.into())),
+        (Ok(()), Ok(())) => Ok(CommandVerdict::Success),
+    }
+}
+
+/// Returns the remaining logs.
+fn remaining_logs<'f>(
+    found: &'f InputLogs,
+    resume: Option<&ResumeToken>,
+) -> Result<&'f [InputPlace], CommandFailure> {
+    let Some(token) = resume else { return Ok(&found.places) };
+    let first = found.places.iter().position(|place| name(place) == token.place.log);
+    match first {
+        Some(first) => Ok(&found.places[first..]),
+        None => Err(CommandFailure::NotStarted(anyhow!(
+            "cannot resume: the given logs do not include {}, where the last run ended",
+            token.place.log
+        ))),
+    }
+}
+
+/// Returns the log's name on its server: the last part of its path.
+fn name(place: &InputPlace) -> String {
+    match place {
+        InputPlace::File(path) => base(path),
+        InputPlace::Stdin => "-".to_owned(),
+    }
+}
+
+fn base(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn each(
+    found: &InputLogs,
+    places: &[InputPlace],
+    resume: Option<&ResumeToken>,
+    streamer: &mut Streamer,
+    output: &mut RecordSink,
+) -> Result<(), CommandFailure> {
+    let mut saved = Instant::now();
+    let mut boundary = |boundary: TransactionBoundary<'_>| {
+        save_when_due(boundary.output, boundary.token.clone(), &mut saved)
+    };
+    for (index, place) in places.iter().enumerate() {
+        let (mut reader, mut positions) = open(found, place)?;
+        if let Some(token) = resume.filter(|_| index == 0) {
+            seek(&mut reader, token, positions.as_mut()).map_err(failed)?;
+        }
+        streamer.begin_log(positions);
+        let mut watch = StreamHooks { now_ns: &now_ns, on_boundary: &mut boundary };
+        let mut name = name(place);
+        let ended = stream_log(&mut reader, &mut name, streamer, output, &mut watch);
+        warn_changed(&streamer.take_mismatches());
+        let ended = ended.map_err(failed)?;
+        match ended {
+            None => return Ok(()),
+            Some(EndOfLog::Torn(torn)) => {
+                return Err(CommandFailure::Failed(add_advice(reader.torn_error(torn))));
+            }
+            Some(_) => {}
+        }
+        if let Some(open) = streamer.open_transaction() {
+            return Err(failed(stream::StreamError::TornTransaction { log: name, start: open.position }));
+        }
+    }
+    Ok(())
+}
+
+/// Opens a log. If it was compressed in place, also opens the list of its transactions' old positions.
+fn open(
+    found: &InputLogs,
+    place: &InputPlace,
+) -> Result<(LogReader, Option<RewritePositions>), CommandFailure> {
+    let opened = || -> Result<_, logs::LogError> {
+        let reader = found.open(place)?;
+        // The list is written before its log, and contains the log's size.
+        let positions = match (place, reader.size()?) {
+            (InputPlace::File(path), Some(size)) => RewritePositions::open(&positions_path(path), size)?,
+            _ => None,
+        };
+        Ok((reader, positions))
+    };
+    opened().map_err(|error| CommandFailure::Failed(add_advice(error)))
+}
+
+/// Marks the end of a transaction, and saves progress if it is due. `Break` after Ctrl-C.
+pub(super) fn save_when_due(
+    output: &mut RecordSink,
+    token: ResumeToken,
+    saved: &mut Instant,
+) -> Result<ControlFlow<()>, stream::StreamError> {
+    output.mark(token);
+    let is_interrupted = interrupt::is_stop_requested();
+    if is_interrupted || output.is_file_full() || saved.elapsed() >= SAVE_INTERVAL {
+        output.save()?;
+        *saved = Instant::now();
+    }
+    Ok(if is_interrupted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+}
+
+pub(super) fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn failed(error: stream::StreamError) -> CommandFailure {
+    CommandFailure::Failed(match error {
+        stream::StreamError::Log(error) => add_advice(error),
+        stream::StreamError::Write(error) if error.kind() == BrokenPipe => error.into(),
+        stream::StreamError::Write(ref full)
+            if matches!(full.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
+        {
+            anyhow!(
+                "{error}; free disk space and run the command again: with --out or --progress, it resumes where it \
+                 stopped"
+            )
+        }
+        error => error.into(),
+    })
+}

@@ -1,0 +1,53 @@
+//! Selection of databases and tables: a replica's `replicate-*` options.
+
+use clap::Args;
+use filter::{FilterRule, ReplicationFilter};
+
+use crate::exit::CommandFailure;
+
+/// Options that select databases and tables.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Databases and tables (rules as of a replica's replicate-* options)")]
+pub(crate) struct TableArgs {
+    /// Select changes to this database: row changes to its tables, and statements that ran with it as the default
+    /// database. Repeatable, as are all options of this group.
+    #[arg(long, value_name = "DB")]
+    do_db: Vec<String>,
+    /// Exclude changes to this database. Ignored if --do-db is given.
+    #[arg(long, value_name = "DB")]
+    ignore_db: Vec<String>,
+    /// Select changes to this table.
+    #[arg(long, value_name = "DB.TABLE")]
+    do_table: Vec<String>,
+    /// Exclude changes to this table.
+    #[arg(long, value_name = "DB.TABLE")]
+    ignore_table: Vec<String>,
+    /// Select changes to tables that match this pattern: % matches any characters, _ matches one.
+    #[arg(long, value_name = "PATTERN")]
+    wild_do_table: Vec<String>,
+    /// Exclude changes to tables that match this pattern.
+    #[arg(long, value_name = "PATTERN")]
+    wild_ignore_table: Vec<String>,
+}
+
+impl TableArgs {
+    /// Returns the filter of these rules.
+    pub(crate) fn filter(&self) -> Result<ReplicationFilter, CommandFailure> {
+        self.filter_with(Vec::new())
+    }
+
+    /// Returns the filter of these and `more` rules.
+    pub(crate) fn filter_with(&self, more: Vec<FilterRule>) -> Result<ReplicationFilter, CommandFailure> {
+        let rules = |names: &[String], rule: fn(String) -> FilterRule| -> Vec<FilterRule> {
+            names.iter().cloned().map(rule).collect()
+        };
+        let mut all = rules(&self.do_db, FilterRule::DoDatabase);
+        all.extend(rules(&self.ignore_db, FilterRule::IgnoreDatabase));
+        all.extend(rules(&self.do_table, FilterRule::DoTable));
+        all.extend(rules(&self.ignore_table, FilterRule::IgnoreTable));
+        all.extend(rules(&self.wild_do_table, FilterRule::WildDoTable));
+        all.extend(rules(&self.wild_ignore_table, FilterRule::WildIgnoreTable));
+        all.extend(more);
+        ReplicationFilter::new(all).map_err(|error| CommandFailure::NotStarted(error.into()))
+    }
+}

@@ -1,0 +1,140 @@
+//! Progress of warming; stops it when it is interrupted.
+
+use std::io::{self, IsTerminal, Write as _};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use warm::{WarmObserver, WarmReport, WarmStatus};
+
+use crate::args::GlobalArgs;
+use crate::commands::warm::{add_advice, status_text};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::interrupt;
+use crate::progress;
+use crate::screen::{self, ReportStyle};
+
+/// Latest status, shared between threads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedWarmStatus(Arc<Mutex<WarmStatus>>);
+
+/// Display of warming, on a terminal or as lines.
+pub(super) struct WarmProgressMonitor {
+    board: SharedWarmStatus,
+    screen: WarmDisplay,
+    style: ReportStyle,
+    /// Time of the next update.
+    due: Duration,
+    is_begun: bool,
+}
+
+enum WarmDisplay {
+    Hidden,
+    /// A bar, created at the first update.
+    Terminal(Option<ProgressBar>),
+    /// A line at intervals.
+    Lines,
+}
+
+/// Time before the first update of a terminal, and interval between updates.
+const TERMINAL_INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(250));
+/// The same for lines.
+const LINE_INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
+
+impl SharedWarmStatus {
+    /// Returns the metrics as text.
+    pub(crate) fn metrics_text(&self) -> String {
+        status_text::metrics_text(&self.status())
+    }
+
+    /// Returns a part of a replay's progress line; `None` before warming has begun.
+    pub(crate) fn line_of_replay(&self) -> Option<String> {
+        let status = self.status();
+        (!status.elapsed.is_zero()).then(|| status_text::line_of_replay(&status))
+    }
+
+    /// Sets the status.
+    pub(crate) fn set(&self, status: &WarmStatus) {
+        self.status().clone_from(status);
+    }
+
+    fn status(&self) -> MutexGuard<'_, WarmStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WarmProgressMonitor {
+    pub(super) fn new(global: &GlobalArgs, board: SharedWarmStatus) -> Self {
+        let (screen, (due, _)) = match (global.quiet, io::stderr().is_terminal()) {
+            (true, _) => (WarmDisplay::Hidden, (Duration::MAX, Duration::MAX)),
+            (false, true) => (WarmDisplay::Terminal(None), TERMINAL_INTERVALS),
+            (false, false) => (WarmDisplay::Lines, LINE_INTERVALS),
+        };
+        let style = ReportStyle::new(global.color.on_stdout());
+        Self { board, screen, style, due, is_begun: false }
+    }
+
+    /// Returns the failure for an error, before or after warming has begun.
+    pub(super) fn failure(&self, error: warm::WarmError) -> CommandFailure {
+        match self.is_begun {
+            true => CommandFailure::Failed(add_advice(error)),
+            false => CommandFailure::NotStarted(add_advice(error)),
+        }
+    }
+
+    /// Prints the result.
+    pub(super) fn print(&mut self, report: &WarmReport, json: bool) -> CommandResult {
+        self.clear();
+        let mut out = io::stdout().lock();
+        if json {
+            serde_json::to_writer_pretty(&mut out, &status_text::document(report))
+                .map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        } else {
+            screen::print(&status_text::text(report, self.style), &mut out)?;
+        }
+        Ok(CommandVerdict::Success)
+    }
+
+    fn clear(&mut self) {
+        if let WarmDisplay::Terminal(Some(bar)) = &self.screen {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn show(&mut self, status: &WarmStatus) {
+        let line = status_text::line(status);
+        match &mut self.screen {
+            WarmDisplay::Hidden => {}
+            WarmDisplay::Lines => {
+                self.due = status.elapsed + LINE_INTERVALS.1;
+                screen::write_message(line);
+            }
+            WarmDisplay::Terminal(bar) => {
+                self.due = status.elapsed + TERMINAL_INTERVALS.1;
+                bar.get_or_insert_with(progress::spinner_line).set_message(line);
+            }
+        }
+    }
+}
+
+impl WarmObserver for WarmProgressMonitor {
+    fn observe(&mut self, status: &WarmStatus) -> ControlFlow<()> {
+        self.is_begun = true;
+        self.board.set(status);
+        if status.elapsed >= self.due {
+            self.show(status);
+        }
+        match interrupt::is_stop_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl Drop for WarmProgressMonitor {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

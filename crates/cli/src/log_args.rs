@@ -1,0 +1,260 @@
+//! Logs that a command reads: files, directories, indexes, standard input.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use binlog::encryption::Keyring;
+use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
+use clap::Args;
+use logs::{LogReader, Store, read_keyring};
+
+use crate::args::GlobalArgs;
+use crate::exit::{CommandFailure, ErrorAdvice};
+use crate::screen;
+
+/// Options that name the logs to read.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LogArgs {
+    /// Logs to read: files, directories or index files; `-` for standard input. A directory's index file lists its
+    /// logs and their order.
+    #[arg(value_name = "LOG", required = true)]
+    logs: Vec<PathBuf>,
+    /// Keyring file for encrypted logs, of component_keyring_file or the older keyring_file plugin.
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
+}
+
+/// Logs that were found but not opened.
+#[derive(Clone, Debug)]
+pub(crate) struct InputLogs {
+    /// Logs in the order of the arguments; logs of a directory in the order of its index.
+    pub(crate) places: Vec<InputPlace>,
+    /// Sum of their sizes, if all sizes are known.
+    pub(crate) bytes_total: Option<u64>,
+    /// Keys of encrypted logs.
+    pub(crate) keyring: Option<Arc<Keyring>>,
+    /// Logs in the directory of an index, newer than its last log, that the index does not list.
+    unlisted: Vec<PathBuf>,
+    /// Logs that an index lists, each with the path of the index.
+    indexed: Vec<(PathBuf, PathBuf)>,
+}
+
+/// Place of one log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InputPlace {
+    /// File.
+    File(PathBuf),
+    /// Standard input.
+    Stdin,
+}
+
+impl LogArgs {
+    /// Finds all logs, so that a missing one is reported before the work starts.
+    pub(crate) fn find_logs(&self, global: &GlobalArgs) -> Result<InputLogs, CommandFailure> {
+        let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
+        for path in &self.logs {
+            if path.as_os_str() == "-" {
+                places.push(InputPlace::Stdin);
+                continue;
+            }
+            let (logs, index) = find(path, &mut unlisted, global)?;
+            if let Some(index) = index {
+                indexed.extend(logs.iter().map(|log| (log.clone(), index.clone())));
+            }
+            places.extend(logs.into_iter().map(InputPlace::File));
+        }
+        if places.iter().filter(|place| **place == InputPlace::Stdin).count() > 1 {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "standard input can be read only once: give `-` once"
+            )));
+        }
+        let keyring = self.keyring.as_ref().map(read_keyring).transpose();
+        let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?.map(Arc::new);
+        Ok(InputLogs { bytes_total: places.iter().map(file_size).sum(), places, keyring, unlisted, indexed })
+    }
+}
+
+impl LogArgs {
+    /// Tells whether any logs are given.
+    pub(crate) const fn has_logs(&self) -> bool {
+        !self.logs.is_empty()
+    }
+
+    /// Replaces the given logs with this store.
+    pub(crate) fn set_store(&mut self, folder: PathBuf) {
+        self.logs = vec![folder];
+    }
+
+    /// Returns the store to follow: one directory, or its index.
+    pub(crate) fn store(&self) -> Result<Store, CommandFailure> {
+        let [path] = self.logs.as_slice() else {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "--follow takes one directory or its index file"
+            )));
+        };
+        let is_index = path.extension().is_some_and(|extension| extension == "index");
+        if !is_index && !path.is_dir() {
+            let path = path.display();
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "{path} is neither a directory nor an index file, as --follow needs"
+            )));
+        }
+        Store::open(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))
+    }
+
+    /// Returns the path of the keyring file.
+    pub(crate) fn keyring(&self) -> Option<PathBuf> {
+        self.keyring.clone()
+    }
+}
+
+impl InputLogs {
+    /// Warns of logs that were given more than once; `counted` says what happens to them again.
+    pub(crate) fn warn_duplicates(&self, global: &GlobalArgs, counted: &str) {
+        let mut seen = HashSet::new();
+        let identity = |place: &&InputPlace| match place {
+            InputPlace::File(path) => fs::metadata(path).ok().map(|data| (data.dev(), data.ino())),
+            InputPlace::Stdin => None,
+        };
+        let again = self.places.iter().filter(|place| identity(place).is_some_and(|one| !seen.insert(one)));
+        for place in again.filter(|_| !global.quiet) {
+            screen::write_message(format_args!("{place} is given more than once: it is {counted} again"));
+        }
+    }
+
+    /// Warns of logs that the index does not list; they are not read.
+    fn warn_unlisted(&self, global: &GlobalArgs) {
+        for log in self.unlisted.iter().filter(|_| !global.quiet) {
+            let log = log.display();
+            screen::write_message(format_args!(
+                "{log} is not in the index, and is skipped; to read it, give its file name"
+            ));
+        }
+    }
+
+    /// Refuses indexes that list missing files, and warns of logs that they do not list.
+    pub(crate) fn check_indexes(&self, global: &GlobalArgs) -> Result<(), CommandFailure> {
+        match self.indexed.iter().find_map(|(log, _)| self.missing_log_error(log)) {
+            Some(error) => Err(CommandFailure::NotStarted(error.into())),
+            None => {
+                self.warn_unlisted(global);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the error for a missing file that an index lists.
+    fn missing_log_error(&self, log: &Path) -> Option<logs::LogError> {
+        let (_, index) = self.indexed.iter().find(|(named, _)| named == log && !log.exists())?;
+        Some(logs::LogError::MissingLog {
+            name: log.display().to_string(),
+            index: index.display().to_string(),
+        })
+    }
+
+    /// Opens one of the logs.
+    pub(crate) fn open(&self, place: &InputPlace) -> Result<LogReader, logs::LogError> {
+        let reader = match place {
+            InputPlace::File(path) => {
+                let is_indexed = self.indexed.iter().any(|(log, _)| log == path);
+                let opened = if is_indexed { LogReader::open_stored(path) } else { LogReader::open(path) };
+                opened.map_err(|error| self.missing_log_error(path).unwrap_or(error))?
+            }
+            InputPlace::Stdin => LogReader::from_stdin(),
+        };
+        Ok(match &self.keyring {
+            Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
+            None => reader,
+        })
+    }
+}
+
+impl fmt::Display for InputPlace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(out),
+            Self::Stdin => out.write_str("standard input"),
+        }
+    }
+}
+
+/// Tells whether a compressed event was refused because it does not fit in `--memory`.
+pub(crate) fn needs_memory(error: &DecodeError) -> bool {
+    match error.reason {
+        DecodeReason::OutOfRange { field: "event size" | "size of a decompressed part", max, .. } => {
+            max < u64::from(EVENT_SIZE_MAX)
+        }
+        _ => false,
+    }
+}
+
+/// Advice for an event that does not fit in `--memory`.
+pub(crate) const MEMORY_ADVICE: ErrorAdvice =
+    ErrorAdvice("raise --memory to more than three times the size of the event");
+
+/// Adds a remedy to the error, if one is known.
+pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
+    let of_payload = match (&error as &dyn std::any::Any).downcast_ref::<inspect::InspectError>() {
+        Some(
+            inspect::InspectError::Payload { error, .. }
+            | inspect::InspectError::Log(logs::LogError::Payload { error, .. }),
+        ) => Some(&error.error),
+        _ => None,
+    };
+    let cause: Option<&logs::LogError> =
+        match (&error as &dyn std::any::Any).downcast_ref::<inspect::InspectError>() {
+            Some(inspect::InspectError::Log(cause)) => Some(cause),
+            _ => (&error as &dyn std::any::Any).downcast_ref(),
+        };
+    let advice = match cause {
+        _ if of_payload.is_some_and(needs_memory) => Some(MEMORY_ADVICE),
+        Some(logs::LogError::KeyringRequired { .. }) => {
+            Some(ErrorAdvice("give the keyring file with --keyring"))
+        }
+        Some(logs::LogError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
+            Some(ErrorAdvice("run bintide as the user that owns the logs"))
+        }
+        Some(logs::LogError::Corrupt { .. }) => Some(ErrorAdvice("run `bintide verify` for details")),
+        _ => None,
+    };
+    match advice {
+        Some(advice) => anyhow::Error::new(error).context(advice),
+        None => anyhow::Error::new(error),
+    }
+}
+
+/// Returns the logs that a path names, and the index that lists them, if there is one.
+fn find(
+    path: &Path,
+    unlisted: &mut Vec<PathBuf>,
+    global: &GlobalArgs,
+) -> Result<(Vec<PathBuf>, Option<PathBuf>), CommandFailure> {
+    let metadata = fs::metadata(path).with_context(|| format!("could not open {}", path.display()));
+    let is_index = path.extension().is_some_and(|extension| extension == "index");
+    if !metadata.map_err(CommandFailure::NotStarted)?.is_dir() && !is_index {
+        return Ok((vec![path.to_owned()], None));
+    }
+    let store = Store::open(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
+    if let Some(line) = store.ignored_path().filter(|_| !global.quiet) {
+        screen::write_message(format_args!("{line}"));
+    }
+    unlisted.extend(store.unlisted_logs().map_err(|error| CommandFailure::NotStarted(add_advice(error)))?);
+    // Index files list logs as `./binlog.000001`.
+    let logs = store.logs().iter().map(|log| log.components().collect()).collect();
+    let index = store.path().is_file().then(|| store.path().to_owned());
+    Ok((logs, index))
+}
+
+fn file_size(place: &InputPlace) -> Option<u64> {
+    match place {
+        InputPlace::File(path) => {
+            fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())
+        }
+        InputPlace::Stdin => None,
+    }
+}

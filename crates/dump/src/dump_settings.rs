@@ -1,0 +1,534 @@
+//! Settings of a dump, checked.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
+
+use binlog::encryption::Keyring;
+use binlog::gtid::{Gtid, GtidSet};
+use jiff::tz::TimeZone;
+use logs::read_keyring;
+
+use crate::dump_diagnostics::DumpDiagnostics;
+use crate::list::{RowCondition, TablePattern};
+use crate::list_options::ColorMode;
+use crate::mysqlbinlog::DumpDialect;
+use crate::options::choice::match_choice;
+use crate::options::option_table::{OptionEntry, OptionId};
+use crate::options::{DumpExit, OptionValue, OptionValues, OptionVisitor, datetime, gtids};
+use crate::remote::RemoteSettings;
+
+/// Events printed as BINLOG statements (`--base64-output`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base64Output {
+    /// None; row events are an error.
+    Never,
+    /// Events without another form.
+    Auto,
+    /// None; rows are printed as pseudo-SQL only.
+    DecodeRows,
+}
+
+/// Transport of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteProtocol {
+    /// TCP.
+    Tcp,
+    /// A socket file.
+    Socket,
+    /// Pipe or shared memory, which exist only on Windows.
+    WindowsOnly,
+}
+
+/// Encryption and verification of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteSslMode {
+    /// Not encrypted.
+    Disabled,
+    /// Encrypted if the server supports it.
+    Preferred,
+    /// Encrypted, without verification.
+    Required,
+    /// Encrypted; a trusted CA must have signed the server's certificate.
+    VerifyCa,
+    /// As `VerifyCa`; the certificate must also name the host.
+    VerifyIdentity,
+}
+
+/// Way to request logs from a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RemoteMode {
+    ByPosition,
+    ByGtids,
+}
+
+const BASE64_WORDS: [&str; 4] = ["NEVER", "AUTO", "UNSPEC", "DECODE-ROWS"];
+const REMOTE_WORDS: [&str; 2] = ["BINLOG-DUMP-NON-GTIDS", "BINLOG-DUMP-GTIDS"];
+const PROTOCOL_WORDS: [&str; 4] = ["TCP", "SOCKET", "PIPE", "MEMORY"];
+const SSL_MODE_WORDS: [&str; 5] = ["DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"];
+/// Values of the words, in the same order.
+const PROTOCOLS: [RemoteProtocol; PROTOCOL_WORDS.len()] =
+    [RemoteProtocol::Tcp, RemoteProtocol::Socket, RemoteProtocol::WindowsOnly, RemoteProtocol::WindowsOnly];
+const SSL_MODES: [RemoteSslMode; SSL_MODE_WORDS.len()] = [
+    RemoteSslMode::Disabled,
+    RemoteSslMode::Preferred,
+    RemoteSslMode::Required,
+    RemoteSslMode::VerifyCa,
+    RemoteSslMode::VerifyIdentity,
+];
+const COLOR_WORDS: [&str; 3] = ["AUTO", "ALWAYS", "NEVER"];
+const FIPS_WORDS: [&str; 3] = ["OFF", "ON", "STRICT"];
+
+/// Options that need more than their plain values.
+pub(crate) struct ParsedOptions<'a> {
+    pub(crate) base64: Base64Output,
+    pub(crate) verbose: u32,
+    pub(crate) short_form: bool,
+    /// Seconds since 1970; 0 for none.
+    pub(crate) start_time: i64,
+    /// Seconds since 1970.
+    pub(crate) stop_time: i64,
+    /// Names of databases, and the names to print instead.
+    pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) remote: Option<RemoteMode>,
+    pub(crate) remote_server_switch: bool,
+    pub(crate) protocol: Option<RemoteProtocol>,
+    pub(crate) ssl_mode: Option<RemoteSslMode>,
+    pub(crate) password: Option<Vec<u8>>,
+    /// Asks for the password.
+    ask_password: &'a mut dyn FnMut(&mut DumpDiagnostics<'_>) -> Vec<u8>,
+    /// Text requested instead of a dump.
+    pub(crate) show: Option<HelpRequest>,
+    pub(crate) tables: Vec<TablePattern>,
+    pub(crate) conditions: Vec<RowCondition>,
+    pub(crate) color: ColorMode,
+    zone: TimeZone,
+}
+
+/// A text requested instead of a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HelpRequest {
+    Help,
+    Version,
+}
+
+impl<'a> ParsedOptions<'a> {
+    pub(crate) fn new(
+        zone: TimeZone,
+        ask_password: &'a mut dyn FnMut(&mut DumpDiagnostics<'_>) -> Vec<u8>,
+    ) -> Self {
+        Self {
+            base64: Base64Output::Auto,
+            verbose: 0,
+            short_form: false,
+            start_time: 0,
+            stop_time: i64::MAX,
+            rewrites: BTreeMap::new(),
+            remote: None,
+            remote_server_switch: false,
+            protocol: None,
+            ssl_mode: None,
+            password: None,
+            ask_password,
+            show: None,
+            tables: Vec::new(),
+            conditions: Vec::new(),
+            color: ColorMode::Auto,
+            zone,
+        }
+    }
+
+    fn parse_time(&self, text: &[u8], talk: &mut DumpDiagnostics<'_>) -> Result<i64, DumpExit> {
+        match datetime::parse(text) {
+            Some(at) => Ok(datetime::to_timestamp(at, &self.zone)),
+            None => {
+                talk.error(&[b"Incorrect date and time argument: ", text]);
+                Err(DumpExit::FAILURE)
+            }
+        }
+    }
+
+    fn add_rewrite(&mut self, rule: &[u8], talk: &mut DumpDiagnostics<'_>) -> Result<(), DumpExit> {
+        let mut bad = |why: &[u8]| {
+            talk.error(&[b"Bad syntax in mysqlbinlog-rewrite-db - ", why, b"!\n"]);
+            Err(DumpExit::FAILURE)
+        };
+        let Some(arrow) = rule.windows(2).position(|pair| pair == b"->") else {
+            return bad(b"missing '->'");
+        };
+        let from = trim_end(&rule[..arrow]);
+        let to = trim_start(&rule[arrow + 2..]);
+        match (from.is_empty(), to.is_empty()) {
+            (true, _) => bad(b"empty FROM db"),
+            (_, true) => bad(b"empty TO db"),
+            _ => {
+                self.rewrites.entry(from.to_vec()).or_insert_with(|| to.to_vec());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl OptionVisitor for ParsedOptions<'_> {
+    fn visit(
+        &mut self,
+        spec: &OptionEntry,
+        argument: Option<&[u8]>,
+        values: &mut OptionValues,
+        talk: &mut DumpDiagnostics<'_>,
+    ) -> Result<(), DumpExit> {
+        let text = argument.unwrap_or_default();
+        match spec.id {
+            OptionId::Help => return self.stop_for(HelpRequest::Help),
+            OptionId::Version => return self.stop_for(HelpRequest::Version),
+            OptionId::Base64Output => {
+                self.base64 = match match_choice(text, spec.name, &BASE64_WORDS, talk)? {
+                    0 => Base64Output::Never,
+                    3 => Base64Output::DecodeRows,
+                    _ => Base64Output::Auto,
+                };
+            }
+            OptionId::Verbose => self.verbose += 1,
+            OptionId::ShortForm => {
+                // As mysqlbinlog, which takes even --skip-short-form for --short-form.
+                self.short_form = true;
+                values.set(OptionId::ShortForm, OptionValue::Switch(true));
+                warn_deprecated(talk, "--short-form", None);
+            }
+            OptionId::StartDatetime => {
+                self.start_time = self.parse_time(text_or_empty(values, spec.id), talk)?
+            }
+            OptionId::StopDatetime => {
+                self.stop_time = self.parse_time(text_or_empty(values, spec.id), talk)?
+            }
+            OptionId::RewriteDb => self.add_rewrite(text, talk)?,
+            OptionId::ReadFromRemoteServer => {
+                self.remote_server_switch = true;
+                self.remote = Some(RemoteMode::ByPosition);
+            }
+            OptionId::ReadFromRemoteMaster | OptionId::ReadFromRemoteSource => {
+                self.remote = Some(remote_mode(spec, text, talk)?);
+            }
+            OptionId::Protocol => {
+                self.protocol = Some(PROTOCOLS[match_choice(text, spec.name, &PROTOCOL_WORDS, talk)?]);
+            }
+            OptionId::SslMode => {
+                self.ssl_mode = Some(SSL_MODES[match_choice(text, spec.name, &SSL_MODE_WORDS, talk)?]);
+            }
+            OptionId::SslFipsMode => _ = match_choice(text, spec.name, &FIPS_WORDS, talk)?,
+            OptionId::StopNeverSlaveServerId => {
+                warn_deprecated(talk, "--stop-never-slave-server-id", Some("--connection-server-id"));
+            }
+            OptionId::Compress => warn_deprecated(talk, "--compress", Some("--compression-algorithms")),
+            OptionId::Password => {
+                self.password = Some(argument.map_or_else(|| (self.ask_password)(talk), <[u8]>::to_vec));
+            }
+            OptionId::StopNever => values.set(OptionId::ToLastLog, OptionValue::Switch(true)),
+            OptionId::Table => self.tables.push(TablePattern::new(text)),
+            OptionId::Color => {
+                self.color = match match_choice(text, spec.name, &COLOR_WORDS, talk)? {
+                    0 => ColorMode::Auto,
+                    1 => ColorMode::Always,
+                    _ => ColorMode::Never,
+                };
+            }
+            OptionId::Where => self.conditions.push(condition(text, talk)?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns the mode that `--read-from-remote-source`, or its old name, chooses.
+fn remote_mode(
+    spec: &OptionEntry,
+    text: &[u8],
+    diagnostics: &mut DumpDiagnostics<'_>,
+) -> Result<RemoteMode, DumpExit> {
+    if spec.id == OptionId::ReadFromRemoteMaster {
+        warn_deprecated(diagnostics, "--read-from-remote-master", Some("--read-from-remote-source"));
+    }
+    Ok(match match_choice(text, spec.name, &REMOTE_WORDS, diagnostics)? {
+        0 => RemoteMode::ByPosition,
+        _ => RemoteMode::ByGtids,
+    })
+}
+
+impl ParsedOptions<'_> {
+    fn stop_for(&mut self, show: HelpRequest) -> Result<(), DumpExit> {
+        self.show = Some(show);
+        Err(DumpExit(0))
+    }
+}
+
+fn condition(text: &[u8], talk: &mut DumpDiagnostics<'_>) -> Result<RowCondition, DumpExit> {
+    RowCondition::new(&String::from_utf8_lossy(text)).map_err(|error| {
+        talk.error(&[error.to_string().as_bytes()]);
+        DumpExit::NOT_STARTED
+    })
+}
+
+fn text_or_empty(values: &OptionValues, key: OptionId) -> &[u8] {
+    values.text(key).unwrap_or_default()
+}
+
+fn warn_deprecated(talk: &mut DumpDiagnostics<'_>, name: &str, instead: Option<&str>) {
+    let start = format!("{name} is deprecated and will be removed in a future version");
+    let text = match instead {
+        Some(instead) => format!("{start}. Use {instead} instead.\n"),
+        None => format!("{start}\n"),
+    };
+    talk.warning(&[text.as_bytes()]);
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let count = text.iter().take_while(|byte| is_space(**byte)).count();
+    &text[count..]
+}
+
+fn trim_end(text: &[u8]) -> &[u8] {
+    let count = text.iter().rev().take_while(|byte| is_space(**byte)).count();
+    &text[..text.len() - count]
+}
+
+/// Returns whether the byte is a space in latin1, MySQL's character set for these rules. Includes the no-break space.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r' | 0xa0)
+}
+
+/// Settings of a dump.
+pub(crate) struct DumpSettings {
+    pub(crate) base64: Base64Output,
+    pub(crate) verbose: u32,
+    pub(crate) short_form: bool,
+    pub(crate) hexdump: bool,
+    pub(crate) skip_gtids: bool,
+    pub(crate) print_table_metadata: bool,
+    pub(crate) require_row_format: bool,
+    pub(crate) force_if_open: bool,
+    pub(crate) verify_checksum: bool,
+    pub(crate) disable_log_bin: bool,
+    pub(crate) idempotent: bool,
+    pub(crate) set_charset: Option<Vec<u8>>,
+    pub(crate) database: Option<Vec<u8>>,
+    /// Names of databases, and the names to print instead.
+    pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Number of events to skip at the start.
+    pub(crate) offset: u64,
+    /// Server id of the events to print; 0 for all.
+    pub(crate) server_id: u64,
+    /// Mask of the bits compared with `server_id`.
+    pub(crate) server_id_mask: u32,
+    /// Start position in the first log.
+    pub(crate) start_position: u64,
+    /// Stop position in the last log.
+    pub(crate) stop_position: u64,
+    /// Seconds since 1970; 0 for none.
+    pub(crate) start_time: i64,
+    /// Seconds since 1970.
+    pub(crate) stop_time: i64,
+    pub(crate) include_gtids: Option<GtidSet>,
+    pub(crate) exclude_gtids: Option<GtidSet>,
+    /// Directory of local files for LOAD DATA.
+    pub(crate) local_load: Vec<u8>,
+    pub(crate) zone: TimeZone,
+    /// Number of formatting threads; `None` for one per core.
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Maximum size of all temporary files together, in bytes.
+    pub(crate) temporary_max: Option<NonZeroU64>,
+    /// `--force-read`: continue after events that cannot be decoded.
+    pub(crate) force_read: bool,
+    /// Dialect of the command line. Under the name mysqlbinlog, useless or harmful behaviour of mysqlbinlog 9.7 is kept.
+    pub(crate) dialect: DumpDialect,
+    /// Tables whose rows are printed; empty for all.
+    pub(crate) tables: Vec<TablePattern>,
+    /// Conditions on rows.
+    pub(crate) conditions: Vec<RowCondition>,
+    /// Mode of colour.
+    pub(crate) color: ColorMode,
+    /// Keys of encrypted logs.
+    pub(crate) keyring: Option<Keyring>,
+    /// Server to read from instead of files.
+    pub(crate) remote: Option<RemoteSettings>,
+    /// bintide's own filters, and their matches.
+    pub(crate) filter_matches: FilterMatches,
+    /// Suppresses bintide's own warnings.
+    pub(crate) quiet: bool,
+}
+
+/// bintide's own filters, and whether anything matched. If nothing did, a warning follows.
+#[derive(Debug, Default)]
+pub(crate) struct FilterMatches {
+    /// The filters as given.
+    pub(crate) filters: Vec<Vec<u8>>,
+    by_gtid: bool,
+    has_transaction: AtomicBool,
+    has_table: AtomicBool,
+}
+
+impl DumpSettings {
+    /// Returns the number of formatting threads.
+    pub(crate) fn jobs(&self) -> NonZeroUsize {
+        self.jobs.unwrap_or_else(|| available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    }
+
+    /// Converts option values, and checks their combination.
+    pub(crate) fn new(
+        values: &OptionValues,
+        heeded: ParsedOptions<'_>,
+        talk: &mut DumpDiagnostics<'_>,
+    ) -> Result<Self, DumpExit> {
+        let remote = RemoteSettings::new(values, &heeded, talk)?;
+        let text = |key| values.text(key).map(<[u8]>::to_vec);
+        let bits = values.unsigned(OptionId::ServerIdBits);
+        let include_gtids = gtid_set(values, OptionId::IncludeGtids, b"--include-gtids", talk)?;
+        let gtids = gtid_set(values, OptionId::Gtid, b"--gtid", talk).map_err(|_| DumpExit::NOT_STARTED)?;
+        let sought = FilterMatches {
+            filters: given_filters(values, &heeded),
+            by_gtid: gtids.is_some(),
+            ..FilterMatches::default()
+        };
+        let include_gtids = match (include_gtids, gtids) {
+            (Some(one), Some(other)) => Some(one.intersection(&other)),
+            (one, other) => one.or(other),
+        };
+        let exclude_gtids = gtid_set(values, OptionId::ExcludeGtids, b"--exclude-gtids", talk)?;
+        warn_of_connection(values, talk);
+        Ok(Self {
+            base64: heeded.base64,
+            verbose: if heeded.short_form { 0 } else { heeded.verbose },
+            short_form: heeded.short_form,
+            hexdump: values.switch(OptionId::Hexdump),
+            skip_gtids: values.switch(OptionId::SkipGtids),
+            print_table_metadata: values.switch(OptionId::PrintTableMetadata),
+            require_row_format: values.switch(OptionId::RequireRowFormat),
+            force_if_open: values.switch(OptionId::ForceIfOpen),
+            verify_checksum: values.switch(OptionId::VerifyBinlogChecksum),
+            disable_log_bin: values.switch(OptionId::DisableLogBin),
+            idempotent: values.switch(OptionId::Idempotent),
+            set_charset: text(OptionId::SetCharset),
+            database: text(OptionId::Database),
+            rewrites: heeded.rewrites,
+            offset: values.unsigned(OptionId::Offset),
+            server_id: values.unsigned(OptionId::ServerId),
+            server_id_mask: if bits == 32 { u32::MAX } else { (1 << bits) - 1 },
+            start_position: values.unsigned(OptionId::StartPosition),
+            stop_position: values.unsigned(OptionId::StopPosition),
+            start_time: heeded.start_time,
+            stop_time: heeded.stop_time,
+            local_load: text(OptionId::LocalLoad).unwrap_or_else(temporary_directory),
+            include_gtids,
+            exclude_gtids,
+            zone: heeded.zone,
+            jobs: usize::try_from(values.unsigned(OptionId::Jobs)).ok().and_then(NonZeroUsize::new),
+            temporary_max: NonZeroU64::new(values.unsigned(OptionId::TemporaryMax)),
+            force_read: values.switch(OptionId::ForceRead),
+            dialect: DumpDialect::Bintide,
+            tables: heeded.tables,
+            conditions: heeded.conditions,
+            color: heeded.color,
+            keyring: keyring(values, talk)?,
+            remote,
+            filter_matches: sought,
+            quiet: values.switch(OptionId::Quiet),
+        })
+    }
+
+    /// Returns whether a transaction is skipped.
+    pub(crate) fn skips_transaction(&self, gtid: Option<Gtid>) -> bool {
+        let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
+        let is_skipped = self.include_gtids.as_ref().is_some_and(|set| !is_in(set))
+            || self.exclude_gtids.as_ref().is_some_and(is_in);
+        if self.filter_matches.by_gtid && !is_skipped {
+            self.filter_matches.has_transaction.store(true, Ordering::Relaxed);
+        }
+        is_skipped
+    }
+
+    /// Returns whether nothing matched bintide's own filters.
+    pub(crate) fn found_nothing(&self) -> bool {
+        let is_missed = |is_sought: bool, has: &AtomicBool| is_sought && !has.load(Ordering::Relaxed);
+        is_missed(self.filter_matches.by_gtid, &self.filter_matches.has_transaction)
+            || is_missed(!self.tables.is_empty(), &self.filter_matches.has_table)
+    }
+
+    /// Returns whether a statement with this default database is skipped.
+    pub(crate) fn skips_statement(&self, database: &[u8]) -> bool {
+        self.skips_database(database) || !self.tables.is_empty()
+    }
+
+    /// Returns whether the rows of this table are skipped.
+    pub(crate) fn skips_table(&self, database: &[u8], table: &[u8]) -> bool {
+        let fits = self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table));
+        let is_skipped = self.skips_database(database) || !fits;
+        if !self.tables.is_empty() && !is_skipped {
+            self.filter_matches.has_table.store(true, Ordering::Relaxed);
+        }
+        is_skipped
+    }
+
+    fn skips_database(&self, name: &[u8]) -> bool {
+        self.database.as_ref().is_some_and(|wanted| wanted != name)
+    }
+}
+
+/// Returns bintide's own filters as given.
+fn given_filters(values: &OptionValues, heeded: &ParsedOptions<'_>) -> Vec<Vec<u8>> {
+    let tables = heeded.tables.iter().map(|table| format!("--table={table}").into_bytes());
+    let conditions = heeded.conditions.iter().map(|condition| format!("--where={condition}").into_bytes());
+    let gtids = values.text(OptionId::Gtid).map(|gtids| [b"--gtid=", gtids].concat());
+    tables.chain(conditions).chain(gtids).collect()
+}
+
+fn keyring(values: &OptionValues, talk: &mut DumpDiagnostics<'_>) -> Result<Option<Keyring>, DumpExit> {
+    let Some(path) = values.text(OptionId::Keyring) else { return Ok(None) };
+    match read_keyring(OsStr::from_bytes(path)) {
+        Ok(keyring) => Ok(Some(keyring)),
+        Err(error) => {
+            talk.error(&[error.to_string().as_bytes()]);
+            Err(DumpExit::NOT_STARTED)
+        }
+    }
+}
+
+fn gtid_set(
+    values: &OptionValues,
+    key: OptionId,
+    name: &[u8],
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<Option<GtidSet>, DumpExit> {
+    let Some(text) = values.text(key) else { return Ok(None) };
+    match gtids::parse(text) {
+        Ok(set) => Ok(Some(set)),
+        Err(why) => {
+            talk.error(&[b"Could not configure ", name, b" '", text, b"': ", why.as_bytes()]);
+            Err(DumpExit::FAILURE)
+        }
+    }
+}
+
+/// Reports invalid server ids, even without a connection.
+fn warn_of_connection(values: &OptionValues, talk: &mut DumpDiagnostics<'_>) {
+    let own = values.signed(OptionId::ConnectionServerId);
+    let old = values.signed(OptionId::StopNeverSlaveServerId);
+    if own == 0 && values.switch(OptionId::StopNever) {
+        talk.error(&[b"Cannot set --server-id=0 when --stop-never is specified."]);
+    }
+    if own != -1 && old != -1 {
+        let text =
+            format!("Cannot set --connection-server-id= {own} and--stop-never-slave-server-id= {old}. ");
+        talk.error(&[text.as_bytes()]);
+    }
+}
+
+fn temporary_directory() -> Vec<u8> {
+    let named = std::env::var_os("TMPDIR").map(std::os::unix::ffi::OsStringExt::into_vec);
+    match named.filter(|name| !name.is_empty()) {
+        // The first directory of a list.
+        Some(list) => list.split(|byte| *byte == b':').next().unwrap_or_default().to_vec(),
+        None => b"/tmp".to_vec(),
+    }
+}

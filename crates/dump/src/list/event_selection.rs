@@ -1,0 +1,236 @@
+//! Filters of a list: by server, transaction, database, table, and row values.
+
+use std::fmt;
+
+use binlog::events::Rows;
+use binlog::gtid::GtidSet;
+use binlog::{DecodeError, Event, EventFormat, Table, TransactionId, TransactionVerb};
+
+use super::event_context::EventContext;
+use super::log_walk::{LocatedEvent, OutputRefusal};
+use super::row_condition::{RowCondition, RowTest};
+
+/// Filters of a list. A filter that is not set selects all events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventSelection {
+    /// Only events first written by this server.
+    pub server_id: Option<ServerIdFilter>,
+    /// Only events of these transactions.
+    pub gtids: Option<GtidSet>,
+    /// No events of these transactions.
+    pub gtids_excluded: Option<GtidSet>,
+    /// Only table maps and rows of this database, and statements with it as the default.
+    pub database: Option<Vec<u8>>,
+    /// Only table maps and rows of tables that match one of these patterns.
+    pub tables: Vec<TablePattern>,
+    /// Only rows for which all conditions hold, in the image before or in the image after.
+    pub conditions: Vec<RowCondition>,
+}
+
+/// A server id, and the bits of it that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerIdFilter {
+    /// The server id.
+    pub number: u32,
+    /// Mask of the compared bits.
+    pub mask: u32,
+}
+
+impl EventSelection {
+    /// Returns whether it filters by table or row.
+    pub(crate) fn filters_rows(&self) -> bool {
+        !self.tables.is_empty() || !self.conditions.is_empty()
+    }
+
+    /// Returns whether an event passes all filters except the conditions on rows.
+    pub(crate) fn selects(
+        &self,
+        scene: &mut EventContext,
+        located: &LocatedEvent<'_>,
+        event: &Event<'_>,
+    ) -> Result<bool, DecodeError> {
+        Ok(self.selects_server(located)
+            && self.selects_transaction(scene)
+            && self.selects_table(scene, event)?)
+    }
+
+    pub(crate) fn selects_server(&self, located: &LocatedEvent<'_>) -> bool {
+        let found = located.header.server_id;
+        self.server_id.is_none_or(|wanted| found & wanted.mask == wanted.number & wanted.mask)
+    }
+
+    pub(crate) fn selects_transaction(&self, scene: &EventContext) -> bool {
+        let gtid = match scene.id {
+            Some(TransactionId::Gtid(gtid)) => Some(gtid),
+            _ => None,
+        };
+        let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
+        self.gtids.as_ref().is_none_or(is_in) && !self.gtids_excluded.as_ref().is_some_and(is_in)
+    }
+
+    fn selects_table(&self, scene: &mut EventContext, event: &Event<'_>) -> Result<bool, DecodeError> {
+        if self.database.is_none() && !self.filters_rows() {
+            return Ok(true);
+        }
+        match event {
+            Event::TableMap(map) => {
+                scene.tables.map(map)?;
+                Ok(self.conditions.is_empty() && self.selects_table_name(map.database, map.table))
+            }
+            Event::Query(query) => Ok(!self.filters_rows() && self.selects_query(query.database, query.sql)),
+            Event::ExecuteLoadQuery(load) => {
+                Ok(!self.filters_rows() && self.selects_query(load.query.database, load.query.sql))
+            }
+            _ => match event.rows() {
+                Some(rows) => {
+                    let (table, _) = scene.tables.decoder(rows)?;
+                    Ok(table.is_some_and(|table| self.selects_table_name(&table.database, &table.name)))
+                }
+                None => Ok(!self.filters_rows()),
+            },
+        }
+    }
+
+    pub(crate) fn selects_table_name(&self, database: &[u8], table: &[u8]) -> bool {
+        self.database.as_ref().is_none_or(|wanted| wanted == database)
+            && (self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table)))
+    }
+
+    /// Returns whether a statement passes. Transaction statements pass for any database.
+    fn selects_query(&self, database: &[u8], sql: &[u8]) -> bool {
+        self.database
+            .as_ref()
+            .is_none_or(|wanted| wanted == database || TransactionVerb::of(sql) != TransactionVerb::Other)
+    }
+
+    /// Returns whether it filters by row values.
+    pub(crate) fn filters_values(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+
+    /// Returns the number of an event's rows that meet the conditions.
+    pub(crate) fn count_rows(
+        &self,
+        scene: &mut EventContext,
+        format: &EventFormat,
+        rows: &Rows<'_>,
+    ) -> Result<u64, OutputRefusal> {
+        let (table, decoder) = scene.tables.decoder(rows)?;
+        let Some(table) = table else { return Ok(0) };
+        let Some(test) = self.row_test(&table)? else { return Ok(decoder.count(rows)?) };
+        let mut count = 0;
+        for row in decoder.rows(rows) {
+            count += u64::from(test.passes(&row?, format)?);
+        }
+        Ok(count)
+    }
+
+    /// Returns the conditions for the rows of a table; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If a condition names a column, but the log has no column names.
+    pub(crate) fn row_test(&self, table: &Table) -> Result<Option<RowTest<'_>>, OutputRefusal> {
+        match self.conditions.is_empty() {
+            true => Ok(None),
+            false => RowTest::new(&self.conditions, table).map(Some),
+        }
+    }
+}
+
+/// A pattern for tables: `database.table`, or `table` in any database. `*` matches any text, `?` any one character.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablePattern {
+    database: Option<Vec<u8>>,
+    table: Vec<u8>,
+}
+
+impl TablePattern {
+    /// Parses a pattern. The first dot ends the database's name.
+    pub fn new(text: &[u8]) -> Self {
+        match text.iter().position(|byte| *byte == b'.') {
+            Some(point) => Self { database: Some(text[..point].to_vec()), table: text[point + 1..].to_vec() },
+            None => Self { database: None, table: text.to_vec() },
+        }
+    }
+
+    /// Returns whether the table matches.
+    pub fn fits(&self, database: &[u8], table: &[u8]) -> bool {
+        self.database.as_ref().is_none_or(|pattern| fits(pattern, database)) && fits(&self.table, table)
+    }
+}
+
+impl fmt::Display for TablePattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(database) = &self.database {
+            write!(out, "{}.", String::from_utf8_lossy(database))?;
+        }
+        out.write_str(&String::from_utf8_lossy(&self.table))
+    }
+}
+
+/// Returns whether all of the text matches the pattern.
+fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    // Backtracking point: the pattern after the last star, and the text after what the star has matched.
+    let mut retry: Option<(usize, usize)> = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                retry = Some((at + 1, from));
+                at += 1;
+            }
+            Some(b'?') => {
+                at += 1;
+                from += character_size(&text[from..]);
+            }
+            Some(byte) if *byte == text[from] => {
+                at += 1;
+                from += 1;
+            }
+            _ => match &mut retry {
+                Some((behind, start)) => {
+                    *start += 1;
+                    (at, from) = (*behind, *start);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+/// Returns the size of the first character of UTF-8 text, in bytes.
+fn character_size(text: &[u8]) -> usize {
+    1 + text.iter().skip(1).take_while(|byte| **byte & 0xc0 == 0x80).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TablePattern;
+
+    #[test]
+    fn patterns() {
+        check("shop.orders", "shop", "orders", true);
+        check("shop.orders", "shop", "order", false);
+        check("shop.orders", "shops", "orders", false);
+        check("orders", "any", "orders", true);
+        check("*.orders", "any", "orders", true);
+        check("shop.*", "shop", "", true);
+        check("sh*p.o*r*s", "shop", "orders", true);
+        check("sh*p.o*r*x", "shop", "orders", false);
+        check("*.*a*a*a*a*b", "d", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false);
+        check("?.?", "ä", "x", true);
+        check("?.?", "ä", "xy", false);
+        check("a.b.c", "a", "b.c", true);
+        check("", "a", "", true);
+        check("", "a", "b", false);
+    }
+
+    #[track_caller]
+    fn check(pattern: &str, database: &str, table: &str, wanted: bool) {
+        let fits = TablePattern::new(pattern.as_bytes()).fits(database.as_bytes(), table.as_bytes());
+        assert_eq!(fits, wanted, "{pattern} {database}.{table}");
+    }
+}

@@ -1,0 +1,496 @@
+//! Checks the events of one piece of a log, each on its own and in its transaction.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use binlog::events::{FormatDescription, GtidEvent, Rows, TransactionPayload};
+use binlog::gtid::GtidSet;
+use binlog::{
+    DecodeError, DecodeReason, EVENT_SIZE_MAX, Event, EventFlags, EventFormat, EventHeader, EventPlace,
+    EventRole, EventType, GrammarLoss, GrammarStep, PayloadOpener, PayloadSummary, RawEvent, TableRegistry,
+    TransactionGrammar, TransactionId,
+};
+use logs::{EventChunk, LogKind};
+
+use super::fault::FaultKind;
+use super::findings::{LogFact, PieceFindings, TransactionStart};
+use super::{fields, format, rows};
+use crate::chunk_context::ChunkContext;
+use crate::log_pieces::{PayloadEnd, PayloadPart, PieceOrigin, for_each_event};
+
+/// Checks a chunk that starts in the state `carry`.
+pub(crate) fn check_chunk(
+    chunk: &EventChunk,
+    carry: &ChunkContext,
+    origin: PieceOrigin,
+    opener: &mut PayloadOpener,
+) -> PieceFindings {
+    let mut checker = ChunkChecker::new(chunk.format(), carry, origin.kind);
+    for event in chunk.iter() {
+        checker.check_event(event.offset, &event.raw, opener);
+    }
+    checker.findings.events = chunk.len() as u64;
+    checker.findings.bytes = chunk.bytes().len() as u64;
+    checker.findings.end = chunk.end();
+    checker.findings
+}
+
+/// Checks some events of a large payload.
+pub(crate) fn check_payload_part(inside: &PayloadPart) -> PieceFindings {
+    let mut checker = ChunkChecker::new(&inside.format, &inside.carry, inside.origin.kind);
+    for_each_event(&inside.bytes, &inside.format, |offset, raw| {
+        checker.check_inner_event(inside.offset, inside.inner_offset + offset, raw);
+    });
+    checker.findings
+}
+
+/// Checks a large payload at its end.
+pub(crate) fn check_payload_end(ends: &PayloadEnd) -> PieceFindings {
+    let mut checker = ChunkChecker::new(&ends.format, &ends.before, ends.origin.kind);
+    let (offset, size) = (ends.offset, u64::from(ends.header.size));
+    checker.check_position(offset, &ends.header);
+    let step = checker.step(offset, EventRole::Payload);
+    match &ends.end {
+        Ok(end) => {
+            if let Err(error) = end.checksum {
+                checker.report_checksum(offset, error.reason);
+            }
+            checker.check_payload_summary(offset, &end.summary, end.trailing);
+            checker.check_payload_grammar(offset, &ends.inside.grammar);
+        }
+        Err(logs::LogError::Payload { error, .. }) => {
+            checker.findings.add_fault(offset, FaultKind::Payload, error)
+        }
+        Err(error) => checker.findings.add_fault(offset, FaultKind::Payload, error),
+    }
+    checker.note_place(offset, &step, size, None);
+    checker.findings.events = 1;
+    checker.findings.bytes = size;
+    checker.findings.end = offset + size;
+    checker.findings
+}
+
+struct ChunkChecker {
+    format: Arc<EventFormat>,
+    format_inside: Arc<EventFormat>,
+    kind: LogKind,
+    grammar: TransactionGrammar,
+    /// True if an event since the last transaction's start could not be interpreted.
+    in_doubt: bool,
+    /// `end_log_pos` of the previous event.
+    next_position: u32,
+    tables: TableRegistry,
+    /// Table ids that the current statement has mapped.
+    named_tables: Vec<u64>,
+    findings: PieceFindings,
+    /// Buffer for an event that was compressed individually.
+    plain: Vec<u8>,
+}
+
+impl ChunkChecker {
+    fn new(format: &Arc<EventFormat>, carry: &ChunkContext, kind: LogKind) -> Self {
+        let mut checker = Self {
+            format: Arc::clone(format),
+            format_inside: Arc::new(format.inside_payload()),
+            kind,
+            grammar: carry.grammar,
+            in_doubt: false,
+            next_position: carry.next_position,
+            tables: TableRegistry::new(),
+            named_tables: Vec::new(),
+            findings: PieceFindings::default(),
+            plain: Vec::new(),
+        };
+        for map in carry.maps.iter() {
+            // The check of the table map itself reported the error.
+            if let Ok(Event::TableMap(map)) = map.decode(&checker.format)
+                && checker.tables.register(&map).is_ok()
+            {
+                checker.named_tables.push(map.table_id);
+            }
+        }
+        checker
+    }
+
+    fn check_event(&mut self, offset: u64, raw: &RawEvent<'_>, opener: &mut PayloadOpener) {
+        let size = u64::from(raw.header().size);
+        let format = Arc::clone(&self.format);
+        let role = EventRole::of(raw, &format);
+        if let Err(error) = raw.verify() {
+            self.report_checksum(offset, error.reason);
+            // All other faults of the event would follow from the wrong checksum.
+            self.next_position = raw.header().next_position;
+            match role {
+                Ok(role) => {
+                    let step = self.step_quietly(role);
+                    self.note_place(offset, &step, size, None);
+                }
+                Err(_) => self.mark_doubtful(),
+            }
+            return;
+        }
+        let header = raw.header();
+        self.check_position(offset, header);
+        let role = match role {
+            Ok(role) => role,
+            Err(error) => {
+                self.findings.add_fault(offset, FaultKind::Event, name_error(raw, &error));
+                return self.mark_doubtful();
+            }
+        };
+        let step = self.step(offset, role);
+        match raw.decode(&format) {
+            Ok(event) => {
+                self.note_place(offset, &step, size, Some((&event, raw)));
+                match &event {
+                    Event::TransactionPayload(payload) => self.check_payload(offset, payload, opener),
+                    _ => self.check_content(offset, raw, &event),
+                }
+            }
+            Err(error) => {
+                self.findings.add_fault(offset, FaultKind::Event, name_error(raw, &error));
+                self.note_place(offset, &step, size, None);
+            }
+        }
+        if step.statement.is_last() || step.transaction == EventPlace::Outside {
+            self.named_tables.clear();
+        }
+    }
+
+    /// Suspends grammar checks until the next transaction starts, behind an event that cannot be interpreted.
+    fn mark_doubtful(&mut self) {
+        self.findings.facts.push(LogFact::InDoubt);
+        self.grammar = TransactionGrammar::new();
+        self.in_doubt = true;
+    }
+
+    fn report_checksum(&mut self, offset: u64, reason: DecodeReason) {
+        let detail = match reason {
+            DecodeReason::Checksum { stored, computed } => {
+                format!("found 0x{stored:08x}, wanted 0x{computed:08x}")
+            }
+            other => other.to_string(),
+        };
+        self.findings.add_fault(offset, FaultKind::Checksum, detail);
+    }
+
+    fn check_position(&mut self, offset: u64, header: &EventHeader) {
+        let EventHeader { next_position: found, size, flags, event_type, .. } = *header;
+        let before = std::mem::replace(&mut self.next_position, found);
+        if found == 0 || flags.contains(EventFlags::ARTIFICIAL) {
+            return;
+        }
+        // In a relay log that was compressed later, a payload has the position of its last event at the source.
+        let is_free = self.kind == LogKind::Relay && event_type == EventType::TransactionPayload;
+        let before = (before != 0 && self.grammar.is_open() && !is_free).then_some(before);
+        let wanted = wanted_position(self.kind, flags, offset, size, before);
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            let detail = format!("end_log_pos is {found}, should be {wanted}");
+            self.findings.add_fault(offset, FaultKind::Position, detail);
+        }
+    }
+
+    fn step(&mut self, offset: u64, role: EventRole) -> GrammarStep {
+        let in_doubt = self.in_doubt;
+        self.in_doubt &= !matches!(role, EventRole::Gtid | EventRole::GtidAndBegin | EventRole::LogBoundary);
+        match self.grammar.step(role) {
+            Ok(step) => step,
+            Err(fault) if in_doubt => fault.step,
+            Err(fault) => {
+                if fault.lost == GrammarLoss::Transaction {
+                    self.findings.facts.push(LogFact::TransactionLost);
+                }
+                match (self.kind, fault.lost) {
+                    (LogKind::Relay, GrammarLoss::Transaction) => self.findings.remarks.push(format!(
+                        "at {offset}: a transaction is incomplete, as after a lost connection"
+                    )),
+                    _ => self.findings.add_fault(offset, FaultKind::Grammar, fault),
+                }
+                fault.step
+            }
+        }
+    }
+
+    fn step_quietly(&mut self, role: EventRole) -> GrammarStep {
+        self.grammar.step(role).unwrap_or_else(|fault| {
+            if fault.lost == GrammarLoss::Transaction {
+                self.findings.facts.push(LogFact::TransactionLost);
+            }
+            fault.step
+        })
+    }
+
+    /// Records the event's role in its transaction.
+    fn note_place(
+        &mut self,
+        offset: u64,
+        step: &GrammarStep,
+        bytes: u64,
+        event: Option<(&Event<'_>, &RawEvent<'_>)>,
+    ) {
+        if step.transaction == EventPlace::Outside {
+            return;
+        }
+        if step.transaction.is_first() {
+            let starts = self.transaction_start(offset, event);
+            self.findings.facts.push(LogFact::TransactionStart(starts));
+        }
+        match self.findings.facts.last_mut() {
+            Some(LogFact::TransactionBytes { bytes: sum }) => *sum += bytes,
+            _ => self.findings.facts.push(LogFact::TransactionBytes { bytes }),
+        }
+        if step.transaction.is_last() {
+            self.findings.facts.push(LogFact::TransactionEnd);
+        }
+    }
+
+    fn transaction_start(
+        &mut self,
+        offset: u64,
+        event: Option<(&Event<'_>, &RawEvent<'_>)>,
+    ) -> TransactionStart {
+        let mut starts = TransactionStart { offset, id: TransactionId::Unsaid, clock: None, size: None };
+        let Some((event, raw)) = event else { return starts };
+        let mut take = |gtid: Option<TransactionId>, clock, size| {
+            starts.id = gtid.unwrap_or(TransactionId::Unsaid);
+            (starts.clock, starts.size) = (clock, size);
+            gtid.is_none()
+        };
+        let size = |event: &GtidEvent<'_>| event.stamps.as_ref().and_then(|stamps| stamps.transaction_size);
+        let is_wrong = match event {
+            Event::Gtid(event) => take(event.gtid().map(TransactionId::Gtid), event.clock, size(event)),
+            Event::AnonymousGtid(event) => take(Some(TransactionId::Anonymous), event.clock, size(event)),
+            Event::GtidTagged(event) => {
+                take(event.gtid().map(TransactionId::Gtid), Some(event.clock), event.stamps.transaction_size)
+            }
+            Event::MariadbGtid(event) => {
+                take(Some(TransactionId::Mariadb(event.gtid(raw.header().server_id))), None, None)
+            }
+            _ => false,
+        };
+        if is_wrong {
+            let detail = "the transaction number is not in the range 1 to 2^63 - 2";
+            self.findings.add_fault(offset, FaultKind::Gtid, detail);
+        }
+        starts
+    }
+
+    /// Checks the content of an event of the log itself.
+    fn check_content(&mut self, offset: u64, raw: &RawEvent<'_>, event: &Event<'_>) {
+        if raw.event_type() == EventType::PreviousGtids {
+            self.findings.facts.push(LogFact::HasPrevious);
+        }
+        if let Err(error) = fields::check(raw, event, &self.format) {
+            return self.findings.add_fault(offset, FaultKind::Event, name_error(raw, &error));
+        }
+        match event {
+            Event::FormatDescription(description) => self.check_format(offset, raw, description),
+            Event::PreviousGtids(previous) => match GtidSet::decode(previous.set) {
+                Ok(set) => self.findings.facts.push(LogFact::Previous { offset, set }),
+                Err(error) => {
+                    let error = error.within(binlog::HEADER_SIZE);
+                    self.findings.add_fault(offset, FaultKind::Event, name_error(raw, &error));
+                }
+            },
+            Event::MariadbGtidList(list) => {
+                let list = list.iter().collect();
+                self.findings.facts.push(LogFact::PreviousMariadb { offset, list });
+            }
+            Event::Rotate(rotate) if self.is_own(raw) => {
+                let name = String::from_utf8_lossy(rotate.file).into_owned();
+                self.findings.facts.push(LogFact::Rotate { offset, name });
+            }
+            _ => {
+                if let Err((kind, error)) = self.check_rows(raw, event) {
+                    self.findings.add_fault(offset, kind, name_error(raw, &error));
+                }
+            }
+        }
+    }
+
+    /// Returns true if the event belongs to this log: it is not artificial and, in a relay log, not from the source.
+    fn is_own(&self, raw: &RawEvent<'_>) -> bool {
+        let flags = raw.header().flags;
+        !flags.contains(EventFlags::ARTIFICIAL)
+            && (self.kind == LogKind::Binary || flags.contains(EventFlags::RELAY_LOG))
+    }
+
+    fn check_format(&mut self, offset: u64, raw: &RawEvent<'_>, description: &FormatDescription<'_>) {
+        if raw.header().next_position != 0 {
+            let previous = format::previous_gtids_rule(description);
+            self.findings.facts.push(LogFact::Format { previous });
+        }
+        for detail in format::faults(raw.header(), description) {
+            self.findings.add_fault(offset, FaultKind::Format, detail);
+        }
+    }
+
+    fn check_rows(&mut self, raw: &RawEvent<'_>, event: &Event<'_>) -> Result<(), (FaultKind, DecodeError)> {
+        let in_row = |error| (FaultKind::Row, error);
+        match event {
+            Event::TableMap(map) => {
+                self.tables.register(map).map_err(in_row)?;
+                self.named_tables.push(map.table_id);
+                Ok(())
+            }
+            _ if raw.event_type().decompressed().is_some() => self.check_compressed_rows(raw),
+            _ => event.rows().map_or(Ok(()), |rows| self.decode_rows(rows).map_err(in_row)),
+        }
+    }
+
+    fn decode_rows(&mut self, event: &Rows<'_>) -> Result<(), DecodeError> {
+        if event.column_count > 0 && !self.named_tables.contains(&event.table_id) {
+            return Err(rows::unnamed_table(event.table_id));
+        }
+        let decoder = self.tables.decoder(event)?;
+        rows::decode_rows(&decoder, event)
+    }
+
+    /// Checks rows that MariaDB compressed in its own way.
+    fn check_compressed_rows(&mut self, raw: &RawEvent<'_>) -> Result<(), (FaultKind, DecodeError)> {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let format = Arc::clone(&self.format);
+        let in_event = |error| (FaultKind::Event, error);
+        let result = raw
+            .decompress_mariadb(&format, EVENT_SIZE_MAX, &mut plain)
+            .and_then(|()| RawEvent::new(&plain, raw.checksum()))
+            .and_then(|raw| Ok((raw, raw.decode(&format)?)))
+            .map_err(in_event)
+            .and_then(|(raw, event)| self.check_rows(&raw, &event));
+        self.plain = plain;
+        result
+    }
+
+    fn check_payload(&mut self, offset: u64, payload: &TransactionPayload<'_>, opener: &mut PayloadOpener) {
+        let mut events = match opener.open(payload) {
+            Ok(events) => events,
+            Err(error) => return self.findings.add_fault(offset, FaultKind::Payload, error),
+        };
+        let outer = std::mem::replace(&mut self.grammar, TransactionGrammar::inside_payload());
+        loop {
+            let inner_offset = events.summary().uncompressed_size;
+            match events.next_event() {
+                Ok(Some(raw)) => self.check_inner_event(offset, inner_offset, &raw),
+                Ok(None) => {
+                    let summary = *events.summary();
+                    self.check_payload_summary(offset, &summary, payload.rest.len() as u64);
+                    let inner = self.grammar;
+                    self.check_payload_grammar(offset, &inner);
+                    break;
+                }
+                Err(error) => {
+                    self.findings.add_fault(offset, FaultKind::Payload, error);
+                    break;
+                }
+            }
+        }
+        self.grammar = outer;
+    }
+
+    fn check_inner_event(&mut self, offset: u64, inner_offset: u64, raw: &RawEvent<'_>) {
+        let format = Arc::clone(&self.format_inside);
+        let decoded = EventRole::of(raw, &format).and_then(|role| Ok((role, raw.decode(&format)?)));
+        let (role, event) = match decoded {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                return self.report_inner_fault(
+                    offset,
+                    inner_offset,
+                    FaultKind::Event,
+                    name_error(raw, &error),
+                );
+            }
+        };
+        if !self.grammar.is_open() {
+            let wanted = "found another event, wanted the payload's end after its transaction";
+            self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, wanted);
+        }
+        let step = self.grammar.step(role).unwrap_or_else(|fault| {
+            self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, fault);
+            fault.step
+        });
+        let looked = fields::check(raw, &event, &format).map_err(|error| (FaultKind::Event, error));
+        if let Err((kind, error)) = looked.and_then(|()| self.check_rows(raw, &event)) {
+            self.report_inner_fault(offset, inner_offset, kind, name_error(raw, &error));
+        }
+        if step.statement.is_last() {
+            self.named_tables.clear();
+        }
+    }
+
+    fn report_inner_fault(&mut self, offset: u64, inner_offset: u64, kind: FaultKind, detail: impl Display) {
+        let detail = format!("in the event at uncompressed byte {inner_offset} of the payload: {detail}");
+        self.findings.add_fault(offset, kind, detail);
+    }
+
+    fn check_payload_summary(&mut self, offset: u64, summary: &PayloadSummary, trailing: u64) {
+        if !summary.is_claim_true() {
+            let (found, claimed) = (summary.uncompressed_size, summary.claimed_size.unwrap_or_default());
+            let detail = format!("the uncompressed size is {found} bytes, but the payload states {claimed}");
+            self.findings.add_fault(offset, FaultKind::Payload, detail);
+        }
+        if trailing > 0 {
+            let detail = format!("{trailing} bytes follow the payload, wanted the event's end");
+            self.findings.add_fault(offset, FaultKind::Payload, detail);
+        }
+        if summary.frames > 1 || summary.frames_skippable > 0 {
+            let frames = summary.frames + summary.frames_skippable;
+            let remark =
+                format!("at {offset}: the payload has {frames} frames: servers before 8.0.32 read only one");
+            self.findings.remarks.push(remark);
+        }
+    }
+
+    fn check_payload_grammar(&mut self, offset: u64, inner: &TransactionGrammar) {
+        if inner.is_open() {
+            let detail = format!("the payload ends, wanted {}", inner.wanted());
+            self.findings.add_fault(offset, FaultKind::Grammar, detail);
+        }
+    }
+}
+
+/// Returns the expected `end_log_pos`. In a binary log, it is the end of the event. In a relay log, it is the event's
+/// end in the source's log, which follows from the event before in the same transaction. It has 32 bits and wraps at 4
+/// GiB.
+fn wanted_position(
+    kind: LogKind,
+    flags: EventFlags,
+    offset: u64,
+    size: u32,
+    before: Option<u32>,
+) -> Option<u32> {
+    match kind {
+        LogKind::Relay if !flags.contains(EventFlags::RELAY_LOG) => Some(before?.wrapping_add(size)),
+        LogKind::Binary | LogKind::Relay => Some((offset as u32).wrapping_add(size)),
+    }
+}
+
+/// Formats the error with the name of the event.
+fn name_error(raw: &RawEvent<'_>, error: &DecodeError) -> String {
+    format!("{}: {error}", fields::name_of(raw.event_type()))
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::EventFlags;
+    use logs::LogKind;
+
+    use super::wanted_position;
+
+    #[test]
+    fn positions_wrap_and_belong_to_the_source_in_relay_logs() {
+        let check = |kind, flags, offset, before, wanted| {
+            assert_eq!(wanted_position(kind, flags, offset, 100, before), wanted);
+        };
+        let none = EventFlags::default();
+        check(LogKind::Binary, none, 4, Some(9), Some(104));
+        check(LogKind::Binary, none, (1 << 32) - 100, None, Some(0));
+        check(LogKind::Binary, none, (1 << 32) - 99, None, Some(1));
+        check(LogKind::Binary, none, (5 << 32) + 4, None, Some(104));
+        check(LogKind::Relay, EventFlags::RELAY_LOG, 4, Some(9), Some(104));
+        check(LogKind::Relay, none, 4, Some(9), Some(109));
+        check(LogKind::Relay, none, 4, Some(u32::MAX), Some(99));
+        check(LogKind::Relay, none, 4, None, None);
+    }
+}

@@ -1,0 +1,397 @@
+//! Judges pieces together: transactions that span pieces, GTIDs, logical clocks, and the sequence of logs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use binlog::TransactionId;
+use binlog::events::LogicalClock;
+use binlog::gtid::GtidSet;
+use logs::{EndOfLog, LogKind, TornEvent};
+
+use super::fault::{FaultKind, LogFault, LogRemark};
+use super::findings::{LogFact, PieceFindings, PreviousGtidsRule, TransactionStart};
+use super::report::{LogVerdict, UnreadableLog, VerifyReport};
+
+/// Maximum number of faults listed for one log. All are counted.
+const FAULTS_LISTED_MAX: usize = 1000;
+
+/// Judges logs, in the order given.
+#[derive(Debug, Default)]
+pub(crate) struct LogJudge {
+    verdicts: VerifyReport,
+    log: JudgedLog,
+    /// The previous log, if this one follows it.
+    before: Option<JudgedLog>,
+}
+
+/// State of one log.
+#[derive(Debug, Default)]
+struct JudgedLog {
+    name: String,
+    kind: Option<LogKind>,
+    /// GTIDs of all earlier logs, and of this one as far as read; `None` if the log has no previous GTIDs.
+    gtids: Option<GtidSet>,
+    /// True if a Previous_gtids event is required before the first transaction.
+    wants_previous: bool,
+    /// Last MariaDB sequence number by domain and server.
+    mariadb: BTreeMap<(u32, u32), u64>,
+    sequence_number: i64,
+    /// True if transactions may have been skipped since.
+    is_clock_lost: bool,
+    open: Option<UnfinishedTransaction>,
+    /// Name of the next log according to this one, and the offset of that event.
+    next: Option<(String, u64)>,
+    end: Option<(EndOfLog, u64)>,
+    /// True if a part could not be read, so its transactions are unknown.
+    is_damaged: bool,
+}
+
+/// The open transaction, not yet at its end.
+#[derive(Debug)]
+struct UnfinishedTransaction {
+    starts: TransactionStart,
+    bytes: u64,
+}
+
+impl LogJudge {
+    pub(crate) fn start_log(&mut self, name: &str) {
+        let before = std::mem::take(&mut self.log);
+        self.log.name = name.to_owned();
+        self.verdicts.logs.push(LogVerdict { name: name.to_owned(), ..LogVerdict::default() });
+        self.before = before.end.is_some().then_some(before);
+        let Some(before) = &self.before else { return };
+        let is_next = follows(before, name);
+        if let Some((end, position)) = before.end {
+            let before = self.before.take().unwrap_or_default();
+            self.judge_end(&before, end, position, if is_next { NextLog::Given } else { NextLog::Absent });
+            self.before = is_next.then_some(before);
+        }
+    }
+
+    pub(crate) fn judge_piece(&mut self, kind: LogKind, findings: PieceFindings) {
+        self.log.kind = Some(kind);
+        if let Some(verdict) = self.verdicts.logs.last_mut() {
+            verdict.events += findings.events;
+            verdict.bytes = verdict.bytes.max(findings.end);
+        }
+        for found in findings.faults {
+            self.add_fault(found.offset, found.kind, found.detail);
+        }
+        if let Some(verdict) = self.verdicts.logs.last_mut() {
+            verdict.faults += findings.faults_more;
+        }
+        for detail in findings.remarks {
+            self.add_remark(&self.log.name.clone(), detail);
+        }
+        for seen in findings.facts {
+            self.judge_fact(seen);
+        }
+    }
+
+    /// Records that the log cannot be read at this place.
+    pub(crate) fn log_unreadable(&mut self, offset: u64, error: logs::LogError, resumed: Option<u64>) {
+        (self.log.is_damaged, self.log.is_clock_lost) = (true, true);
+        self.log.open = None;
+        match error {
+            logs::LogError::NotALog { found, .. } => {
+                let found = found.map(|byte| format!("{byte:02x}")).join(" ");
+                self.add_fault(0, FaultKind::Start, format!("it starts with {found}, wanted fe 62 69 6e"));
+            }
+            logs::LogError::Corrupt { offset, error, .. } => {
+                let detail = match resumed {
+                    Some(resumed) => {
+                        format!("{error}; skipped {} bytes, to {resumed}", resumed - offset)
+                    }
+                    None => format!("{error}; the rest of the log cannot be read"),
+                };
+                self.add_fault(offset, FaultKind::Framing, detail);
+            }
+            logs::LogError::Payload { offset, error, .. } => {
+                self.add_fault(offset, FaultKind::Payload, error.to_string())
+            }
+            logs::LogError::Torn { torn, .. } => {
+                self.log.end = Some((EndOfLog::Torn(torn), offset));
+            }
+            error => self.verdicts.unreadable.push(UnreadableLog::new(&self.log.name, &error)),
+        }
+    }
+
+    /// Records that a log cannot be opened.
+    pub(crate) fn open_failed(&mut self, name: &str, error: &logs::LogError) {
+        self.verdicts.unreadable.push(UnreadableLog::new(name, error));
+    }
+
+    pub(crate) fn end_log(&mut self, kind: LogKind, end: EndOfLog, position: u64) {
+        self.log.kind = Some(kind);
+        self.log.end = Some((end, position));
+    }
+
+    /// Returns the verdicts, after all logs have been read.
+    pub(crate) fn finish(mut self) -> VerifyReport {
+        let last = std::mem::take(&mut self.log);
+        if let Some((end, position)) = last.end {
+            self.judge_end(&last, end, position, NextLog::Absent);
+        }
+        let order: Vec<String> = self.verdicts.logs.iter().map(|log| log.name.clone()).collect();
+        let place = |name: &str| order.iter().position(|each| each == name);
+        self.verdicts.faults.sort_by_key(|fault| (place(&fault.log), fault.offset));
+        self.verdicts
+    }
+
+    fn judge_fact(&mut self, seen: LogFact) {
+        match seen {
+            LogFact::Format { previous } => {
+                self.log.sequence_number = 0;
+                self.log.wants_previous =
+                    previous == PreviousGtidsRule::Always && self.log.kind == Some(LogKind::Binary);
+            }
+            LogFact::HasPrevious => self.log.wants_previous = false,
+            LogFact::Previous { offset, set } => self.judge_previous_gtids(offset, set),
+            LogFact::PreviousMariadb { offset, list } => self.judge_previous_mariadb(offset, list),
+            LogFact::TransactionStart(starts) => self.start_transaction(starts),
+            LogFact::TransactionBytes { bytes } => {
+                if let Some(open) = &mut self.log.open {
+                    open.bytes += bytes;
+                }
+            }
+            LogFact::TransactionEnd => self.end_transaction(),
+            LogFact::TransactionLost => self.log.open = None,
+            LogFact::InDoubt => {
+                if let Some(open) = self.log.open.take() {
+                    self.add_committed(open.starts.id);
+                }
+            }
+            LogFact::Rotate { offset, name } => {
+                let wanted = numbered(&self.log.name).and_then(|(_, number)| number.checked_add(1));
+                if let (Some(wanted), Some((_, found))) = (wanted, numbered(&name))
+                    && wanted != found
+                {
+                    let detail = format!("the next log is {name}, wanted number {wanted}");
+                    self.add_fault(offset, FaultKind::Rotation, detail);
+                }
+                self.log.next = Some((name, offset));
+            }
+        }
+    }
+
+    fn judge_previous_gtids(&mut self, offset: u64, set: GtidSet) {
+        // Relay logs also contain the previous GTIDs of their source, which refer to other logs.
+        if self.log.gtids.is_some() {
+            return;
+        }
+        let before = self.before.as_ref().filter(|before| !before.is_damaged);
+        if let Some(wanted) = before.and_then(|before| before.gtids.as_ref())
+            && *wanted != set
+        {
+            let before = self.before.as_ref().map(|before| before.name.clone()).unwrap_or_default();
+            let (more, less) = (set.difference(wanted), wanted.difference(&set));
+            let mut detail = Vec::new();
+            if !more.is_empty() {
+                detail.push(format!(
+                    "the previous GTIDs include {}, which {before} does not contain",
+                    one_line(&more)
+                ));
+            }
+            if !less.is_empty() {
+                detail.push(format!("the previous GTIDs lack {}, which {before} contains", one_line(&less)));
+            }
+            self.add_fault(offset, FaultKind::Continuity, detail.join("; "));
+        }
+        self.log.gtids = Some(set);
+    }
+
+    fn judge_previous_mariadb(&mut self, offset: u64, list: Vec<(u32, u32, u64)>) {
+        let mut faults = Vec::new();
+        for (domain, server, number) in list {
+            let before = self.before.as_ref().filter(|before| !before.is_damaged);
+            let before = before.and_then(|before| before.mariadb.get(&(domain, server)));
+            if let Some(wanted) = before.filter(|wanted| **wanted != number) {
+                faults.push(format!(
+                    "the last GTID before it is {domain}-{server}-{number}, wanted {domain}-{server}-{wanted}"
+                ));
+            }
+            self.log.mariadb.insert((domain, server), number);
+        }
+        for detail in faults {
+            self.add_fault(offset, FaultKind::Continuity, detail);
+        }
+    }
+
+    fn start_transaction(&mut self, starts: TransactionStart) {
+        if let Some(verdict) = self.verdicts.logs.last_mut() {
+            verdict.transactions += 1;
+        }
+        if let TransactionId::Gtid(gtid) = starts.id
+            && self.log.gtids.as_ref().is_some_and(|gtids| gtids.contains(gtid))
+        {
+            self.add_fault(starts.offset, FaultKind::Gtid, format!("{gtid} is a duplicate"));
+        }
+        if std::mem::take(&mut self.log.wants_previous) && !self.log.is_damaged {
+            let detail = "no Previous_gtids event precedes the first transaction";
+            self.add_fault(starts.offset, FaultKind::Continuity, detail.to_owned());
+        }
+        if let Some(clock) = starts.clock {
+            self.judge_clock(starts.offset, clock);
+        }
+        self.log.open = Some(UnfinishedTransaction { starts, bytes: 0 });
+    }
+
+    fn judge_clock(&mut self, offset: u64, clock: LogicalClock) {
+        let LogicalClock { last_committed, sequence_number } = clock;
+        if clock == (LogicalClock { last_committed: 0, sequence_number: 0 }) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.log.sequence_number, sequence_number);
+        let is_known = !std::mem::take(&mut self.log.is_clock_lost);
+        // A replica does not receive transactions that it has, and its source's numbers start again with each log.
+        if is_known && self.log.kind == Some(LogKind::Binary) && sequence_number != before.saturating_add(1) {
+            let detail = format!("sequence_number is {sequence_number}, wanted {}", before.saturating_add(1));
+            self.add_fault(offset, FaultKind::Clock, detail);
+        }
+        if !(0..sequence_number).contains(&last_committed) {
+            let detail = format!("last_committed is {last_committed}, wanted less than {sequence_number}");
+            self.add_fault(offset, FaultKind::Clock, detail);
+        }
+    }
+
+    fn end_transaction(&mut self) {
+        let Some(UnfinishedTransaction { starts, bytes }) = self.log.open.take() else { return };
+        if let Some(wanted) = starts.size.filter(|wanted| *wanted != bytes) {
+            let detail = format!("the transaction has {bytes} bytes, but its GTID event states {wanted}");
+            self.add_fault(starts.offset, FaultKind::Size, detail);
+        }
+        self.add_committed(starts.id);
+    }
+
+    fn add_committed(&mut self, id: TransactionId) {
+        match id {
+            TransactionId::Gtid(gtid) => {
+                if let Some(gtids) = &mut self.log.gtids {
+                    gtids.add(gtid);
+                }
+            }
+            TransactionId::Mariadb(gtid) => {
+                self.log.mariadb.insert((gtid.domain_id, gtid.server_id), gtid.sequence_number);
+            }
+            _ => {}
+        }
+    }
+
+    fn judge_end(&mut self, log: &JudgedLog, end: EndOfLog, position: u64, followed: NextLog) {
+        let open = log.open.as_ref().map(|open| open.starts.offset);
+        let unfinished =
+            open.map(|offset| format!("; the transaction at {offset} is incomplete")).unwrap_or_default();
+        match (end, followed) {
+            (EndOfLog::Closed, _) => {
+                if let Some(offset) = open {
+                    let detail = "the log is closed within the transaction, wanted its commit";
+                    self.add_fault_of(&log.name, offset, FaultKind::Grammar, detail.to_owned());
+                }
+            }
+            (EndOfLog::Torn(torn), NextLog::Absent) if torn.in_use || log.kind == Some(LogKind::Relay) => {
+                self.add_remark(&log.name, format!("{}{unfinished}", still_written(&torn)));
+            }
+            (EndOfLog::Torn(torn), _) => {
+                let detail = format!("the log stops within an event: {}{unfinished}", torn_bytes(&torn));
+                self.add_fault_of(&log.name, torn.offset, FaultKind::Tail, detail);
+            }
+            (EndOfLog::Open { in_use: true }, NextLog::Absent) => {
+                let detail = format!("is in use, or its server crashed: ends at {position}{unfinished}");
+                self.add_remark(&log.name, detail);
+            }
+            (EndOfLog::Open { .. }, NextLog::Absent)
+                if open.is_none() || log.kind == Some(LogKind::Relay) =>
+            {
+                let detail =
+                    format!("ends at {position} without Rotate or Stop: still open, or its server crashed");
+                self.add_remark(&log.name, detail + &unfinished);
+            }
+            (EndOfLog::Open { .. }, NextLog::Given) if open.is_none() => {
+                let detail = format!("ends at {position} without Rotate or Stop: its server crashed");
+                self.add_remark(&log.name, detail);
+            }
+            (EndOfLog::Open { .. }, _) => {
+                let detail = "the log stops within the transaction, wanted its commit";
+                self.add_fault_of(&log.name, open.unwrap_or(position), FaultKind::Tail, detail.to_owned());
+            }
+        }
+    }
+
+    fn add_fault(&mut self, offset: u64, kind: FaultKind, detail: String) {
+        let name = self.log.name.clone();
+        self.add_fault_of(&name, offset, kind, detail);
+    }
+
+    fn add_fault_of(&mut self, log: &str, offset: u64, kind: FaultKind, detail: String) {
+        let Some(verdict) = self.verdicts.logs.iter_mut().rev().find(|verdict| verdict.name == log) else {
+            return;
+        };
+        verdict.faults += 1;
+        if verdict.faults <= FAULTS_LISTED_MAX as u64 {
+            self.verdicts.faults.push(LogFault { log: log.to_owned(), offset, kind, detail });
+        }
+    }
+
+    fn add_remark(&mut self, log: &str, detail: String) {
+        self.verdicts.remarks.push(LogRemark { log: log.to_owned(), detail });
+    }
+}
+
+/// Presence of the next log among the given ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextLog {
+    Given,
+    Absent,
+}
+
+/// Returns true if the log with this name directly follows `before`.
+fn follows(before: &JudgedLog, name: &str) -> bool {
+    match (&before.next, numbered(&before.name), numbered(name)) {
+        (_, Some((stem, number)), Some((next_stem, next))) => {
+            stem == next_stem && Some(next) == number.checked_add(1)
+        }
+        (Some((wanted, _)), _, _) => base_name(name) == wanted,
+        _ => false,
+    }
+}
+
+/// Splits a log's name: `binlog.000012` is number 12 of `binlog`.
+fn numbered(name: &str) -> Option<(&str, u64)> {
+    let (stem, number) = base_name(name).rsplit_once('.')?;
+    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    Some((stem, number.parse().ok().filter(|_| digits)?))
+}
+
+fn base_name(name: &str) -> &str {
+    Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name)
+}
+
+fn still_written(torn: &TornEvent) -> String {
+    format!("is still being written to, or its server crashed: {}", torn_bytes(torn))
+}
+
+fn torn_bytes(torn: &TornEvent) -> String {
+    let TornEvent { offset, found, wanted, .. } = torn;
+    format!("the event at {offset} has {found} of {wanted} bytes")
+}
+
+fn one_line(set: &GtidSet) -> String {
+    set.to_string().replace('\n', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{base_name, numbered};
+
+    #[test]
+    fn logs_are_numbered_by_their_names() {
+        let check = |name: &str, wanted| assert_eq!(numbered(name), wanted, "{name}");
+        check("binlog.000012", Some(("binlog", 12)));
+        check("/var/lib/mysql/a.b.1000000", Some(("a.b", 1_000_000)));
+        check("binlog", None);
+        check("binlog.", None);
+        check("binlog.1x", None);
+        check("binlog.+1", None);
+        assert_eq!(base_name("standard input"), "standard input");
+    }
+}

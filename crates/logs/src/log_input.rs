@@ -1,0 +1,173 @@
+//! Inputs that logs are read from: files, standard input, memory.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Stdin, copy, sink};
+use std::path::Path;
+use std::sync::Arc;
+
+use binlog::encryption::LogCipher;
+
+use crate::error::LogError;
+
+/// Largest read from standard input in [`ReadMode::Available`].
+const READ_SIZE: usize = 64 << 10;
+
+/// File or stream that is read from front to back.
+#[derive(Debug)]
+pub(crate) struct LogInput {
+    source: ByteSource,
+    /// Number of bytes read so far.
+    position: u64,
+    /// Cipher of the encrypted part, and the position where that part starts.
+    cipher: Option<(LogCipher, u64)>,
+}
+
+#[derive(Debug)]
+enum ByteSource {
+    File(File),
+    Stdin(Stdin),
+    Bytes(io::Cursor<Arc<[u8]>>),
+}
+
+/// Time at which a read returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadMode {
+    /// Once all requested bytes are read, or at the end.
+    Full,
+    /// Once any bytes are read, or at the end.
+    Available,
+}
+
+impl LogInput {
+    pub(crate) fn open(path: &Path) -> Result<Self, LogError> {
+        let file =
+            File::open(path).map_err(|cause| LogError::io("open", &path.display().to_string(), cause))?;
+        Ok(Self::file(file))
+    }
+
+    pub(crate) fn file(file: File) -> Self {
+        Self { source: ByteSource::File(file), position: 0, cipher: None }
+    }
+
+    pub(crate) fn stdin() -> Self {
+        Self { source: ByteSource::Stdin(io::stdin()), position: 0, cipher: None }
+    }
+
+    pub(crate) fn bytes(bytes: Arc<[u8]>) -> Self {
+        Self { source: ByteSource::Bytes(io::Cursor::new(bytes)), position: 0, cipher: None }
+    }
+
+    /// Appends up to `count` bytes, and returns their number. There are fewer only at the end, or if `patience` allows
+    /// it.
+    pub(crate) fn read(&mut self, count: usize, patience: ReadMode, out: &mut Vec<u8>) -> io::Result<usize> {
+        let old = out.len();
+        let result = match (&mut self.source, patience) {
+            (ByteSource::File(file), _) => file.take(count as u64).read_to_end(out),
+            (ByteSource::Bytes(bytes), _) => bytes.take(count as u64).read_to_end(out),
+            (ByteSource::Stdin(stdin), ReadMode::Full) => stdin.lock().take(count as u64).read_to_end(out),
+            (ByteSource::Stdin(stdin), ReadMode::Available) => read_some(stdin, count.min(READ_SIZE), out),
+        };
+        if let Some((cipher, start)) = &mut self.cipher {
+            cipher.apply(self.position - *start, &mut out[old..]);
+        }
+        let read = out.len() - old;
+        self.position += read as u64;
+        result.map(|_| read)
+    }
+
+    /// Decrypts all bytes that follow.
+    pub(crate) fn decrypt_from_here(&mut self, cipher: LogCipher) {
+        self.cipher = Some((cipher, self.position));
+    }
+
+    /// Skips up to `count` bytes, and returns their number.
+    pub(crate) fn skip(&mut self, count: u64) -> io::Result<u64> {
+        let skipped = match &mut self.source {
+            ByteSource::File(file) => match file.metadata()? {
+                metadata if metadata.is_file() => {
+                    let skipped = count.min(metadata.len().saturating_sub(self.position));
+                    file.seek(SeekFrom::Start(self.position + skipped))?;
+                    skipped
+                }
+                // A named pipe.
+                _ => copy(&mut file.take(count), &mut sink())?,
+            },
+            ByteSource::Stdin(stdin) => copy(&mut stdin.lock().take(count), &mut sink())?,
+            ByteSource::Bytes(bytes) => copy(&mut bytes.take(count), &mut sink())?,
+        };
+        self.position += skipped;
+        Ok(skipped)
+    }
+
+    /// Returns the size of the file if it has become smaller than the part already read.
+    pub(crate) fn shrunk_to(&self) -> io::Result<Option<u64>> {
+        let ByteSource::File(file) = &self.source else { return Ok(None) };
+        let metadata = file.metadata()?;
+        Ok((metadata.is_file() && metadata.len() < self.position).then_some(metadata.len()))
+    }
+
+    /// Returns whether the file has been unlinked.
+    pub(crate) fn is_removed(&self) -> io::Result<bool> {
+        let ByteSource::File(file) = &self.source else { return Ok(false) };
+        is_unlinked(file)
+    }
+
+    /// Seeks back by `count` bytes of a file.
+    pub(crate) fn seek_back(&mut self, count: u64) -> io::Result<()> {
+        let to = SeekFrom::Start(self.position - count);
+        match &mut self.source {
+            ByteSource::File(file) => self.position = file.seek(to)?,
+            ByteSource::Bytes(bytes) => self.position = bytes.seek(to)?,
+            ByteSource::Stdin(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Seeks back to the byte `offset` of a log. The header of an encrypted log does not count.
+    pub(crate) fn seek_to(&mut self, offset: u64) -> io::Result<()> {
+        let start = self.cipher.as_ref().map_or(0, |(_, start)| *start);
+        self.seek_back(self.position - (start + offset))
+    }
+
+    /// Returns the number of bytes that follow; `None` for a stream.
+    pub(crate) fn remaining_size(&self) -> io::Result<Option<u64>> {
+        let size = match &self.source {
+            ByteSource::File(file) => match file.metadata()? {
+                metadata if metadata.is_file() => metadata.len(),
+                _ => return Ok(None),
+            },
+            ByteSource::Bytes(bytes) => bytes.get_ref().len() as u64,
+            ByteSource::Stdin(_) => return Ok(None),
+        };
+        Ok(Some(size.saturating_sub(self.position)))
+    }
+
+    /// Returns the number of bytes read so far.
+    pub(crate) const fn position(&self) -> u64 {
+        self.position
+    }
+}
+
+fn read_some(stdin: &mut Stdin, count: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+    let old = out.len();
+    out.resize(old + count, 0);
+    let result = loop {
+        match stdin.read(&mut out[old..]) {
+            Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+            result => break result,
+        }
+    };
+    out.truncate(old + *result.as_ref().unwrap_or(&0));
+    result
+}
+
+#[cfg(unix)]
+fn is_unlinked(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    Ok(file.metadata()?.nlink() == 0)
+}
+
+#[cfg(not(unix))]
+fn is_unlinked(_: &File) -> io::Result<bool> {
+    Ok(false)
+}

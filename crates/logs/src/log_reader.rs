@@ -1,0 +1,785 @@
+//! Reads one log from front to back.
+
+mod resume;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use binlog::encryption::{ENCRYPTED_HEADER_SIZE, Keyring};
+use binlog::{
+    Cursor, EVENT_SIZE_MAX, EventChecksum, EventFlags, EventFormat, EventHeader, EventType, Framer,
+    FramerOutput, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED, RawEvent,
+};
+
+use crate::chunk::{EventChunk, InputPosition, LogEvent};
+use crate::error::LogError;
+use crate::keyring::open_header;
+use crate::large_payload::LargePayload;
+use crate::log_input::{LogInput, ReadMode};
+use crate::regular_file::open_regular;
+
+/// Reads one log from front to back, or several concatenated logs.
+///
+/// At the end, it reports how the log ends. Each further call checks for new events, so that callers follow a growing
+/// log by asking from time to time.
+#[derive(Debug)]
+pub struct LogReader {
+    name: String,
+    input: LogInput,
+    framer: Framer,
+    format: Option<Arc<EventFormat>>,
+    /// Bytes that were read, but are not part of a chunk yet.
+    tail: Vec<u8>,
+    /// Position of the start of `tail`.
+    place: InputPosition,
+    /// True if the magic number has been read.
+    magic_read: bool,
+    keyring: Option<Arc<Keyring>>,
+    /// Name of the key, if the log is encrypted.
+    decryption_key_id: Option<String>,
+    kind: LogKind,
+    in_use: bool,
+    /// End of the format description.
+    format_end: u64,
+    closed: bool,
+    /// True if the rest of the log is encrypted by MariaDB.
+    mariadb_encrypted: bool,
+    /// Chunk that [`LogReader::next_event`] takes events from.
+    current: Option<EventChunk>,
+    current_index: usize,
+    /// End of the large payload that is being read.
+    large_end: Option<u64>,
+    buffer_pool: BufferPool,
+}
+
+/// Result of a read: an item, or the end of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadOutcome<T> {
+    /// Item that was read.
+    Some(T),
+    /// End of the log, at least for now.
+    End(EndOfLog),
+}
+
+/// Result of [`LogReader::next_piece`].
+#[derive(Debug)]
+pub enum LogPiece<'r> {
+    /// Whole events.
+    Chunk(EventChunk),
+    /// Transaction payload that is too large to be read into memory.
+    LargePayload(LargePayload<'r>),
+}
+
+/// End of a log. Only the caller knows whether more events can follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndOfLog {
+    /// The log ends with a Rotate or Stop event: its server has closed it.
+    Closed,
+    /// The log ends with another whole event: its server still writes to it, or crashed, or the log was truncated.
+    Open {
+        /// True if the format description has the in-use flag. Relay logs never have it.
+        in_use: bool,
+    },
+    /// The log ends within an event: the event is incomplete or torn.
+    Torn(TornEvent),
+}
+
+/// Incomplete event at the end of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TornEvent {
+    /// Start of the event: the log is whole up to here.
+    pub offset: u64,
+    /// Number of bytes of the event in the log.
+    pub found: usize,
+    /// Expected size of the event, as far as it is known.
+    pub wanted: usize,
+    /// True if the log's format description has the in-use flag.
+    pub in_use: bool,
+}
+
+impl fmt::Display for TornEvent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, found, wanted, in_use } = self;
+        match offset {
+            0 => write!(out, "is torn at its start: it has {found} bytes")?,
+            _ => write!(out, "is torn at {offset}: it has {found} bytes of an event of at least {wanted}")?,
+        }
+        match in_use {
+            true => out.write_str("; its server still writes to it, or crashed"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Kind of a log, by its writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// Binary log: a server writes the transactions that it commits.
+    Binary,
+    /// Relay log: a replica writes the events that it receives.
+    Relay,
+}
+
+impl LogReader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened. Only the first read shows whether it is a log.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
+        let path = path.as_ref();
+        Ok(Self::new(path.display().to_string(), LogInput::open(path)?))
+    }
+
+    /// Opens a log that a directory or an index names. It must be a regular file: reading a pipe could wait forever.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened, or is not a regular file.
+    pub fn open_stored(path: impl AsRef<Path>) -> Result<Self, LogError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let file = open_regular(path).map_err(|cause| LogError::io("open", &name, cause))?;
+        Ok(Self::new(name, LogInput::file(file)))
+    }
+
+    /// Creates a reader of standard input.
+    pub fn from_stdin() -> Self {
+        Self::new("standard input".to_owned(), LogInput::stdin())
+    }
+
+    /// Creates a reader of a log in memory.
+    pub fn from_bytes(name: String, bytes: Arc<[u8]>) -> Self {
+        Self::new(name, LogInput::bytes(bytes))
+    }
+
+    fn new(name: String, input: LogInput) -> Self {
+        Self {
+            name,
+            input,
+            framer: Framer::new(),
+            format: None,
+            tail: Vec::new(),
+            place: InputPosition { number: 0, offset: 0 },
+            magic_read: false,
+            keyring: None,
+            decryption_key_id: None,
+            kind: LogKind::Binary,
+            in_use: false,
+            format_end: 0,
+            closed: false,
+            mariadb_encrypted: false,
+            current: None,
+            current_index: 0,
+            large_end: None,
+            buffer_pool: BufferPool::default(),
+        }
+    }
+
+    /// Sets the keyring for an encrypted log. Call it before anything is read.
+    #[must_use]
+    pub fn with_keyring(mut self, keyring: Arc<Keyring>) -> Self {
+        self.keyring = Some(keyring);
+        self
+    }
+
+    /// Returns the next event, borrowed until the next call.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is not a log, or has no valid event at this position. All events in front of the
+    /// fault have been returned before.
+    pub fn next_event(&mut self) -> Result<ReadOutcome<LogEvent<'_>>, LogError> {
+        if self.current.as_ref().is_none_or(|chunk| self.current_index == chunk.len()) {
+            self.current = None;
+            match self.read_chunk(EVENTS_READ_SIZE, ReadMode::Available, usize::MAX)? {
+                NextChunk::Chunk(chunk) => (self.current, self.current_index) = (Some(chunk), 0),
+                NextChunk::End(end) => return Ok(ReadOutcome::End(end)),
+                NextChunk::Large(_) => unreachable!("nothing is larger than usize::MAX"),
+            }
+        }
+        let index = self.current_index;
+        self.current_index += 1;
+        match self.current.as_ref().and_then(|chunk| chunk.get(index)) {
+            Some(event) => Ok(ReadOutcome::Some(event)),
+            None => unreachable!("a chunk with events left was seen to"),
+        }
+    }
+
+    /// Returns as many whole events as fit in `size` bytes, at least one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LogReader::next_event`].
+    pub fn next_chunk(&mut self, size: usize) -> Result<ReadOutcome<EventChunk>, LogError> {
+        if let Some(chunk) = self.take_current() {
+            return Ok(ReadOutcome::Some(chunk));
+        }
+        match self.read_chunk(size, ReadMode::Full, usize::MAX)? {
+            NextChunk::Chunk(chunk) => Ok(ReadOutcome::Some(chunk)),
+            NextChunk::End(end) => Ok(ReadOutcome::End(end)),
+            NextChunk::Large(_) => unreachable!("nothing is larger than usize::MAX"),
+        }
+    }
+
+    /// Does the same as [`LogReader::next_chunk`], except for a transaction payload whose event has more than `large`
+    /// bytes: it is returned as a reader of its pieces.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LogReader::next_chunk`].
+    pub fn next_piece(&mut self, size: usize, large: usize) -> Result<ReadOutcome<LogPiece<'_>>, LogError> {
+        if let Some(chunk) = self.take_current() {
+            return Ok(ReadOutcome::Some(LogPiece::Chunk(chunk)));
+        }
+        match self.read_chunk(size, ReadMode::Full, large)? {
+            NextChunk::Chunk(chunk) => Ok(ReadOutcome::Some(LogPiece::Chunk(chunk))),
+            NextChunk::End(end) => Ok(ReadOutcome::End(end)),
+            NextChunk::Large(header) => {
+                Ok(ReadOutcome::Some(LogPiece::LargePayload(self.begin_large(header)?)))
+            }
+        }
+    }
+
+    fn take_current(&mut self) -> Option<EventChunk> {
+        let chunk = self.current.take()?;
+        let rest = chunk.part(self.current_index..chunk.len());
+        (!rest.is_empty()).then_some(rest)
+    }
+
+    fn begin_large(&mut self, header: EventHeader) -> Result<LargePayload<'_>, LogError> {
+        let Some(format) = self.format.clone() else { unreachable!("the framer wants a format first") };
+        let offset = self.place.offset;
+        self.large_end = Some(offset + u64::from(header.size));
+        LargePayload::new(self, header, offset, format)
+    }
+
+    /// Reads the next bytes of the large payload's event, at least one and up to `count`. They count as read.
+    pub(crate) fn read_large(&mut self, count: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
+        out.clear();
+        let count = match self.large_end {
+            Some(end) => count.min(usize::try_from(end - self.place.offset).unwrap_or(usize::MAX)),
+            None => 0,
+        };
+        let from_tail = count.min(self.tail.len());
+        out.extend(self.tail.drain(..from_tail));
+        let read = self.input.read(count - from_tail, ReadMode::Full, out);
+        read.map_err(|cause| LogError::io("read", &self.name, cause))?;
+        self.place.offset += out.len() as u64;
+        Ok(())
+    }
+
+    /// Skips to `offset` of the same log, where an event must start. It must not be before the present position.
+    ///
+    /// The log's format must be known: read its first event before.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read, or ends before `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If `offset` is less than [`LogReader::position`].
+    pub fn skip_to(&mut self, offset: u64) -> Result<(), LogError> {
+        assert!(offset >= self.position(), "ours: {offset} lies behind {}", self.position());
+        if let Some(chunk) = self.current.take() {
+            // Events that were read but not returned go back into the tail.
+            let rest = chunk.part(self.current_index..chunk.len());
+            self.place.offset = rest.offset();
+            self.tail.splice(..0, rest.bytes().iter().copied());
+        }
+        let ahead = offset - self.place.offset;
+        let kept = self.tail.len() as u64;
+        if ahead <= kept {
+            self.tail.drain(..ahead as usize);
+        } else {
+            self.tail.clear();
+            let skipped = self.input.skip(ahead - kept);
+            let skipped = skipped.map_err(|cause| LogError::io("seek in", &self.name, cause))?;
+            if skipped < ahead - kept {
+                let size = self.place.offset + kept + skipped;
+                return Err(LogError::PastEnd { name: self.name.clone(), offset, size });
+            }
+        }
+        self.place.offset = offset;
+        Ok(())
+    }
+
+    /// Puts back the last part of the chunk that was returned last: it is returned next.
+    ///
+    /// # Panics
+    ///
+    /// If the part does not end at the present position.
+    pub fn put_back(&mut self, rest: EventChunk) {
+        assert_eq!(rest.end(), self.position(), "ours: it is the end of what was given last");
+        (self.current, self.current_index) = (Some(rest), 0);
+    }
+
+    /// Returns the present size of the log's file, including the header of an encrypted log; `None` for a stream.
+    ///
+    /// # Errors
+    ///
+    /// If the file's metadata cannot be read.
+    pub fn size(&self) -> Result<Option<u64>, LogError> {
+        let rest = self
+            .input
+            .remaining_size()
+            .map_err(|cause| LogError::io("read the metadata of", &self.name, cause))?;
+        Ok(rest.map(|rest| self.input.position() + rest))
+    }
+
+    /// Returns the start of the next event, in bytes from the start of its log.
+    pub fn position(&self) -> u64 {
+        match &self.current {
+            Some(chunk) => chunk.part(self.current_index..chunk.len()).offset(),
+            None => self.place.offset,
+        }
+    }
+
+    /// Returns the file's name as it was given, or `standard input`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the format of the last returned event; `None` before the first event.
+    pub fn format(&self) -> Option<&Arc<EventFormat>> {
+        self.current.as_ref().map(EventChunk::format).or(self.format.as_ref())
+    }
+
+    /// Returns whether the log is encrypted. Valid after its first event has been read.
+    pub const fn is_encrypted(&self) -> bool {
+        self.decryption_key_id.is_some()
+    }
+
+    /// Returns the kind of the log. Valid after its first event has been read.
+    pub const fn kind(&self) -> LogKind {
+        self.kind
+    }
+
+    /// Returns whether the log's format description has the in-use flag: the log is still open, or a crash left it so.
+    pub const fn in_use(&self) -> bool {
+        self.in_use
+    }
+
+    /// Returns whether no event after the format description has been read.
+    pub(crate) fn is_at_head(&self) -> bool {
+        self.position() <= self.format_end.max(MAGIC.len() as u64)
+    }
+
+    /// Returns whether the file has been removed, so that it never grows again.
+    pub(crate) fn is_removed(&self) -> Result<bool, LogError> {
+        self.input.is_removed().map_err(|cause| LogError::io("read the metadata of", &self.name, cause))
+    }
+
+    /// Returns the error for a torn log, for callers that know that it never grows again.
+    pub fn torn_error(&self, torn: TornEvent) -> LogError {
+        LogError::Torn { name: self.name.clone(), torn }
+    }
+
+    fn read_chunk(&mut self, size: usize, patience: ReadMode, large: usize) -> Result<NextChunk, LogError> {
+        if let Some(end) = self.large_end.take() {
+            self.closed = false;
+            self.skip_to(end)?;
+        }
+        if !self.magic_read && !self.read_magic()? {
+            return Ok(NextChunk::End(self.end_of_log(self.tail.len(), MAGIC.len())));
+        }
+        let mut run =
+            ChunkBuilder::new(self.buffer_pool.take_buffer(&mut self.tail, size), size.min(CHUNK_SIZE_MAX));
+        match self.fill(&mut run, patience, large) {
+            Ok(_) if !run.bounds.is_empty() => Ok(NextChunk::Chunk(self.build_chunk(run))),
+            Ok(stop) => {
+                self.tail = run.bytes;
+                Ok(match stop {
+                    FillStop::Large(header) => NextChunk::Large(header),
+                    FillStop::NeedMore(wanted) => NextChunk::End(self.end_of_log(self.tail.len(), wanted)),
+                    FillStop::Torn { found, wanted } => NextChunk::End(self.end_of_log(found, wanted)),
+                    FillStop::Full => unreachable!("a run without events is not full"),
+                })
+            }
+            Err(error) => {
+                self.tail = run.bytes;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the magic number, and the header of an encrypted log in front of it. Returns whether they are complete.
+    fn read_magic(&mut self) -> Result<bool, LogError> {
+        if !self.read_head(MAGIC.len())? {
+            return Ok(false);
+        }
+        if self.tail.starts_with(&MAGIC_ENCRYPTED) && self.decryption_key_id.is_none() {
+            if !self.read_head(ENCRYPTED_HEADER_SIZE)? {
+                return Ok(false);
+            }
+            self.read_encrypted_header()?;
+            return self.read_magic();
+        }
+        match (self.tail.first_chunk(), &self.decryption_key_id) {
+            (Some(&MAGIC), _) => {}
+            (_, Some(key_id)) => {
+                return Err(LogError::WrongKey { name: self.name.clone(), key_id: key_id.clone() });
+            }
+            (found, None) => {
+                let found = found.copied().unwrap_or_default();
+                return Err(LogError::NotALog { name: self.name.clone(), found });
+            }
+        }
+        self.tail.drain(..MAGIC.len());
+        self.place.offset = MAGIC.len() as u64;
+        self.magic_read = true;
+        Ok(true)
+    }
+
+    /// Reads until the tail has `size` bytes. Returns whether it has them.
+    fn read_head(&mut self, size: usize) -> Result<bool, LogError> {
+        while self.tail.len() < size {
+            let read = self.input.read(size - self.tail.len(), ReadMode::Full, &mut self.tail);
+            if read.map_err(|cause| LogError::io("read", &self.name, cause))? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn read_encrypted_header(&mut self) -> Result<(), LogError> {
+        let Some(header) = self.tail.first_chunk() else { unreachable!("the header has been read") };
+        let (password, key_id) = open_header(&self.name, header, self.keyring.as_deref())?;
+        self.input.decrypt_from_here(password.cipher());
+        self.tail.clear();
+        self.decryption_key_id = Some(key_id);
+        Ok(())
+    }
+
+    /// Adds whole events to the run.
+    fn fill(
+        &mut self,
+        run: &mut ChunkBuilder,
+        patience: ReadMode,
+        large: usize,
+    ) -> Result<FillStop, LogError> {
+        loop {
+            if let Some(header) = large_payload_header(&run.bytes[run.end..], large) {
+                return match run.bounds.is_empty() {
+                    true => self.check_large(header, run),
+                    false => Ok(FillStop::Full),
+                };
+            }
+            match self.take_event(run)? {
+                FillStep::Event => self.take_plain_events(run, large),
+                FillStep::Full => return Ok(FillStop::Full),
+                FillStep::NextLog => self.begin_next_log(run),
+                FillStep::NeedMore(wanted) => {
+                    let is_enough = patience == ReadMode::Available && !run.bounds.is_empty();
+                    if is_enough || self.read_more(run, wanted, patience)? == 0 {
+                        return Ok(FillStop::NeedMore(wanted));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that the large payload is complete: a torn or unfinished payload must not be started.
+    fn check_large(&mut self, header: EventHeader, run: &mut ChunkBuilder) -> Result<FillStop, LogError> {
+        let rest = self
+            .input
+            .remaining_size()
+            .map_err(|cause| LogError::io("read the metadata of", &self.name, cause))?;
+        let wanted = header.size as usize;
+        let found =
+            rest.map(|rest| run.bytes.len().saturating_add(usize::try_from(rest).unwrap_or(usize::MAX)));
+        match found {
+            Some(0..) if found < Some(wanted) => {
+                self.check_truncation(run)?;
+                // Less, if the file has been truncated.
+                let found = found.filter(|_| !run.bytes.is_empty()).unwrap_or(0);
+                Ok(FillStop::Torn { found, wanted })
+            }
+            _ => Ok(FillStop::Large(header)),
+        }
+    }
+
+    /// Adds one event to the run, if it is whole and fits.
+    fn take_event(&mut self, run: &mut ChunkBuilder) -> Result<FillStep, LogError> {
+        if self.mariadb_encrypted {
+            return match run.bounds.is_empty() {
+                true => {
+                    Err(LogError::EncryptedByMariadb { name: self.name.clone(), offset: self.place.offset })
+                }
+                false => Ok(FillStep::Full),
+            };
+        }
+        let rest = &run.bytes[run.end..];
+        if rest.starts_with(&MAGIC) {
+            match starts_log(rest) {
+                None => return Ok(FillStep::NeedMore(LOG_START_SIZE)),
+                Some(true) => {
+                    return Ok(if run.bounds.is_empty() { FillStep::NextLog } else { FillStep::Full });
+                }
+                Some(false) => {}
+            }
+        }
+        let is_format = rest.get(4) == Some(&EventType::FormatDescription.code());
+        // The framer has state: it must not see an event that is left for the next chunk.
+        if is_format && !run.bounds.is_empty() || !run.has_room_for(rest) {
+            return Ok(FillStep::Full);
+        }
+        match self.framer.next(rest) {
+            Ok(FramerOutput::NeedMore { wanted }) => Ok(FillStep::NeedMore(wanted)),
+            Ok(FramerOutput::Event(raw)) => {
+                if is_format {
+                    self.set_format(&raw);
+                    self.format_end = self.place.offset + raw.bytes().len() as u64;
+                }
+                self.mariadb_encrypted = raw.event_type() == EventType::MariadbStartEncryption;
+                run.first_checksum.get_or_insert(raw.checksum());
+                let size = raw.bytes().len();
+                run.push(size);
+                Ok(FillStep::Event)
+            }
+            // Events in front of the fault are returned first.
+            Err(_) if !run.bounds.is_empty() => Ok(FillStep::Full),
+            Err(error) => {
+                let (name, offset) = (self.name.clone(), self.place.offset);
+                Err(LogError::Corrupt { name, offset, error })
+            }
+        }
+    }
+
+    /// Adds events to a non-empty run, as long as only their sizes need to be checked.
+    fn take_plain_events(&self, run: &mut ChunkBuilder, large: usize) {
+        let checksum =
+            self.format.as_ref().map_or(EventChecksum::Absent, |format| format.checksum.for_events());
+        let size_min = HEADER_SIZE + checksum.size();
+        while let Some(head) = run.bytes[run.end..].first_chunk::<HEADER_SIZE>() {
+            let size = u32::from_le_bytes([head[9], head[10], head[11], head[12]]) as usize;
+            let end = run.end + size;
+            let is_large = head[4] == EventType::TransactionPayload.code() && size > large;
+            if head[4] == EventType::FormatDescription.code()
+                || head[4] == EventType::MariadbStartEncryption.code()
+                || head.starts_with(&MAGIC)
+                || is_large
+                || !(size_min..=EVENT_SIZE_MAX as usize).contains(&size)
+                || end > run.size
+                || end > run.bytes.len()
+            {
+                return;
+            }
+            run.push(size);
+        }
+    }
+
+    fn set_format(&mut self, raw: &RawEvent<'_>) {
+        self.format = self.framer.format().cloned().map(Arc::new);
+        // A relay log also has its source's format description, after its own.
+        if self.place.offset == MAGIC.len() as u64 {
+            let flags = raw.header().flags;
+            self.in_use = flags.contains(EventFlags::IN_USE);
+            self.kind = if flags.contains(EventFlags::RELAY_LOG) { LogKind::Relay } else { LogKind::Binary };
+        }
+    }
+
+    fn begin_next_log(&mut self, run: &mut ChunkBuilder) {
+        run.bytes.drain(..MAGIC.len());
+        self.place = InputPosition { number: self.place.number + 1, offset: MAGIC.len() as u64 };
+        self.framer = Framer::new();
+        (self.closed, self.mariadb_encrypted) = (false, false);
+    }
+
+    fn read_more(
+        &mut self,
+        run: &mut ChunkBuilder,
+        wanted: usize,
+        patience: ReadMode,
+    ) -> Result<usize, LogError> {
+        let (have, wanted) = (run.bytes.len(), run.end + wanted);
+        // The size of a large event is only a claim: memory grows only as bytes arrive.
+        let target = if wanted <= run.size { run.size } else { wanted.min(run.size.max(2 * have)) };
+        run.bytes.reserve_exact(target - have);
+        let read = self.input.read(target - have, patience, &mut run.bytes);
+        let read = read.map_err(|cause| LogError::io("read", &self.name, cause))?;
+        if read == 0 {
+            self.check_truncation(run)?;
+        }
+        Ok(read)
+    }
+
+    /// Checks that the file still has the bytes that were read. When its connection breaks, a replica truncates its
+    /// relay log after the last whole event: then the bytes read of an incomplete event are dropped.
+    fn check_truncation(&mut self, run: &mut ChunkBuilder) -> Result<(), LogError> {
+        let io = |cause| LogError::io("read the metadata of", &self.name, cause);
+        let partial = (run.bytes.len() - run.end) as u64;
+        let offset = self.input.position();
+        match self.input.shrunk_to().map_err(io)? {
+            Some(size) if size + partial >= offset => {
+                run.bytes.truncate(run.end);
+                self.input.seek_back(partial).map_err(io)
+            }
+            Some(size) => Err(LogError::Truncated { name: self.name.clone(), offset, size }),
+            None => Ok(()),
+        }
+    }
+
+    fn end_of_log(&self, found: usize, wanted: usize) -> EndOfLog {
+        let (offset, in_use) = (self.place.offset, self.in_use);
+        match found {
+            0 if self.closed => EndOfLog::Closed,
+            0 if self.magic_read => EndOfLog::Open { in_use },
+            _ => EndOfLog::Torn(TornEvent { offset, found, wanted, in_use }),
+        }
+    }
+
+    /// Creates a chunk from the run. The rest of the bytes stays in the tail for the next chunk.
+    fn build_chunk(&mut self, mut run: ChunkBuilder) -> EventChunk {
+        self.tail.clear();
+        self.tail.extend_from_slice(&run.bytes[run.end..]);
+        run.bytes.truncate(run.end);
+        self.closed = run.last().is_some_and(|last| match last.event_type {
+            EventType::Stop => true,
+            // A relay log also has its source's Rotate events, both artificial and real ones.
+            EventType::Rotate if self.kind == LogKind::Relay => last.flags.contains(EventFlags::RELAY_LOG),
+            EventType::Rotate => !last.flags.contains(EventFlags::ARTIFICIAL),
+            _ => false,
+        });
+        let Some(format) = self.format.clone() else { unreachable!("the framer wants a format first") };
+        let log = self.place;
+        self.place.offset += run.end as u64;
+        let range = 0..run.bounds.len() - 1;
+        let first_checksum = run.first_checksum.unwrap_or(EventChecksum::Absent);
+        let bytes = self.buffer_pool.share(run.bytes);
+        EventChunk { bytes, bounds: Arc::new(run.bounds), range, log, format, first_checksum }
+    }
+}
+
+/// Number of bytes that [`LogReader::next_event`] reads at once.
+const EVENTS_READ_SIZE: usize = 256 << 10;
+
+/// Largest size of a chunk: offsets in it are 32 bits wide.
+const CHUNK_SIZE_MAX: usize = 1 << 30;
+
+/// Number of bytes that identify the start of another log: the magic number, and the header of a format description.
+const LOG_START_SIZE: usize = MAGIC.len() + HEADER_SIZE;
+
+/// Possible sizes of a format description.
+const FORMAT_SIZES: std::ops::RangeInclusive<u32> = 76..=1024;
+
+/// Returns whether another log starts here. An event of 13 September 2028 can have a timestamp with the bytes of the
+/// magic number. `None` if there are too few bytes to decide.
+fn starts_log(bytes: &[u8]) -> Option<bool> {
+    let head = bytes.get(MAGIC.len()..LOG_START_SIZE)?;
+    let header = EventHeader::decode(&mut Cursor::new(head)).ok()?;
+    let is_format = header.event_type == EventType::FormatDescription && FORMAT_SIZES.contains(&header.size);
+    Some(is_format && (header.next_position == header.size + 4 || header.next_position == 0))
+}
+
+/// Returns the header if the bytes start with a transaction payload event of more than `large` bytes.
+fn large_payload_header(bytes: &[u8], large: usize) -> Option<EventHeader> {
+    let header = EventHeader::decode(&mut Cursor::new(bytes.first_chunk::<HEADER_SIZE>()?)).ok()?;
+    let is_large = header.event_type == EventType::TransactionPayload && header.size as usize > large;
+    is_large.then_some(header)
+}
+
+/// Events collected for a chunk.
+#[derive(Debug)]
+struct ChunkBuilder {
+    bytes: Vec<u8>,
+    /// End of the whole events in `bytes`.
+    end: usize,
+    /// Bounds as in [`EventChunk`]; empty without events.
+    bounds: Vec<u32>,
+    first_checksum: Option<EventChecksum>,
+    size: usize,
+}
+
+impl ChunkBuilder {
+    fn new(bytes: Vec<u8>, size: usize) -> Self {
+        Self { bytes, end: 0, bounds: Vec::new(), first_checksum: None, size }
+    }
+
+    /// Returns the header of the last event.
+    fn last(&self) -> Option<EventHeader> {
+        let start = *self.bounds.get(self.bounds.len().checked_sub(2)?)? as usize;
+        EventHeader::decode(&mut Cursor::new(&self.bytes[start..])).ok()
+    }
+
+    /// Returns whether the event at the start of `rest` fits, as far as its size is known.
+    fn has_room_for(&self, rest: &[u8]) -> bool {
+        let size = rest.first_chunk().and_then(|head: &[u8; HEADER_SIZE]| head[9..13].first_chunk());
+        let fits = |size: &[u8; 4]| self.end + u32::from_le_bytes(*size) as usize <= self.size;
+        self.bounds.is_empty() || size.is_none_or(fits)
+    }
+
+    fn push(&mut self, size: usize) {
+        if self.bounds.is_empty() {
+            self.bounds.push(0);
+        }
+        self.end += size;
+        self.bounds.push(self.end as u32);
+    }
+}
+
+/// Result of reading a chunk.
+enum NextChunk {
+    Chunk(EventChunk),
+    Large(EventHeader),
+    End(EndOfLog),
+}
+
+/// Reason for which no more events are added to a run.
+enum FillStop {
+    Full,
+    Large(EventHeader),
+    /// The first incomplete event has this size.
+    NeedMore(usize),
+    /// A large payload is incomplete. `found` counts its bytes in the log, including those not read.
+    Torn {
+        found: usize,
+        wanted: usize,
+    },
+}
+
+/// Result of trying to add one event to a run.
+enum FillStep {
+    Event,
+    Full,
+    NextLog,
+    NeedMore(usize),
+}
+
+/// Pool of chunk buffers. A buffer is reused once no chunk refers to it: fresh memory costs more than reading into it.
+#[derive(Debug, Default)]
+struct BufferPool {
+    shared: Vec<Arc<Vec<u8>>>,
+}
+
+/// Largest number of buffers in the pool.
+const POOL_BUFFERS_MAX: usize = 64;
+
+impl BufferPool {
+    /// Returns a buffer that starts with the tail, with a capacity of at least `size` bytes.
+    fn take_buffer(&mut self, tail: &mut Vec<u8>, size: usize) -> Vec<u8> {
+        if tail.len() >= size {
+            return std::mem::take(tail);
+        }
+        let free = self.shared.iter().position(|shared| Arc::strong_count(shared) == 1);
+        let mut buffer = match free.map(|index| Arc::try_unwrap(self.shared.swap_remove(index))) {
+            // The memory of one huge event must not be kept forever.
+            Some(Ok(buffer)) if buffer.capacity() <= 2 * size => buffer,
+            _ => Vec::with_capacity(size),
+        };
+        buffer.clear();
+        buffer.append(tail);
+        buffer
+    }
+
+    fn share(&mut self, buffer: Vec<u8>) -> Arc<Vec<u8>> {
+        let shared = Arc::new(buffer);
+        if self.shared.len() == POOL_BUFFERS_MAX {
+            self.shared.swap_remove(0);
+        }
+        self.shared.push(Arc::clone(&shared));
+        shared
+    }
+}

@@ -1,0 +1,55 @@
+//! Table maps of a statement that is split into pieces: later pieces need the maps of the earlier ones.
+
+use std::sync::Arc;
+
+use binlog::{DecodeError, DecodeReason, HEADER_SIZE, RawEvent, RawEventBuf};
+
+/// Largest number of table maps of one statement: the number that [`binlog::Tables`] remembers at least. A server joins
+/// 61 tables, and triggers and foreign keys add some. The limit bounds the memory that a statement without an end
+/// takes.
+const MAPS_MAX: u64 = 4096;
+
+/// Largest size of the table maps of one statement, in bytes: a map with all column names and the texts of all ENUMs
+/// has a megabyte or two.
+const MAPS_SIZE_MAX: u64 = 64 << 20;
+
+/// Table maps of the present statement, in order. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct StatementTableMaps {
+    maps: Vec<Arc<RawEventBuf>>,
+    size: u64,
+}
+
+impl StatementTableMaps {
+    /// Adds a table map.
+    ///
+    /// # Errors
+    ///
+    /// If the statement has more table maps than any server writes: more than 4096, or more than 64 MiB.
+    pub fn push(&mut self, map: &RawEvent<'_>) -> Result<(), DecodeError> {
+        let (count, size) = (self.maps.len() as u64 + 1, self.size + map.bytes().len() as u64);
+        let refuse = |field, found, max| {
+            Err(DecodeError::new(HEADER_SIZE, DecodeReason::OutOfRange { field, found, max }))
+        };
+        if count > MAPS_MAX {
+            return refuse("number of table maps of one statement", count, MAPS_MAX);
+        }
+        if size > MAPS_SIZE_MAX {
+            return refuse("size of the table maps of one statement", size, MAPS_SIZE_MAX);
+        }
+        self.size = size;
+        self.maps.push(Arc::new(map.to_buf()));
+        Ok(())
+    }
+
+    /// Removes all table maps, at the end of the statement.
+    pub fn clear(&mut self) {
+        self.maps.clear();
+        self.size = 0;
+    }
+
+    /// Returns the table maps, in order.
+    pub fn iter(&self) -> impl Iterator<Item = RawEvent<'_>> {
+        self.maps.iter().map(|map| map.as_raw())
+    }
+}

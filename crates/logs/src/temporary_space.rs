@@ -1,0 +1,112 @@
+//! Limit on the size of temporary files.
+//!
+//! A transaction that does not fit in memory is stored in a file, and a few kilobytes of a compressed transaction can
+//! decompress to any size. Other programs need the disk, too.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::sys::statvfs::statvfs;
+
+/// Limit set by [`limit_temporary_files`]; [`UNLIMITED`] means the default.
+static TEMPORARY_MAX: AtomicU64 = AtomicU64::new(UNLIMITED);
+/// Size of all temporary files of this process, in bytes.
+static TEMPORARY_USED: AtomicU64 = AtomicU64::new(0);
+
+const UNLIMITED: u64 = u64::MAX;
+
+/// Limits the total size of this process's temporary files. By default, they may take half of the space that would be
+/// free without them.
+pub fn limit_temporary_files(bytes_max: u64) {
+    TEMPORARY_MAX.store(bytes_max, Ordering::Relaxed);
+}
+
+/// Part of the limit that one file uses.
+#[derive(Debug)]
+pub(crate) struct TemporarySpace {
+    folder: PathBuf,
+    bytes: u64,
+}
+
+impl TemporarySpace {
+    /// Creates the entry of an empty file in `folder`.
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), bytes: 0 }
+    }
+
+    /// Reserves space for the file to grow to this size.
+    ///
+    /// # Errors
+    ///
+    /// If all files together would exceed the limit.
+    pub(crate) fn grow(&mut self, bytes: u64) -> io::Result<()> {
+        let more = bytes.saturating_sub(self.bytes);
+        let used = TEMPORARY_USED.fetch_add(more, Ordering::Relaxed);
+        self.bytes += more;
+        let max = match TEMPORARY_MAX.load(Ordering::Relaxed) {
+            UNLIMITED => half_of_free(&self.folder, used),
+            max => max,
+        };
+        if used.saturating_add(more) <= max {
+            return Ok(());
+        }
+        self.shrink(more);
+        Err(io::Error::other(TemporaryFilesFull { folder: self.folder.clone(), max }))
+    }
+
+    fn shrink(&mut self, less: u64) {
+        self.bytes -= less;
+        TEMPORARY_USED.fetch_sub(less, Ordering::Relaxed);
+    }
+}
+
+impl Drop for TemporarySpace {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}
+
+/// Returns half of the space that would be free in a directory's file system without our files; no limit if it is
+/// unknown.
+fn half_of_free(folder: &Path, used: u64) -> u64 {
+    statvfs(folder).map_or(u64::MAX, |found| {
+        let free = found.blocks_available().saturating_mul(found.fragment_size());
+        free.saturating_add(used) / 2
+    })
+}
+
+/// Error: temporary files would exceed their limit.
+#[derive(Debug)]
+struct TemporaryFilesFull {
+    folder: PathBuf,
+    max: u64,
+}
+
+impl fmt::Display for TemporaryFilesFull {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { folder, max } = self;
+        let folder = folder.display();
+        write!(
+            out,
+            "temporary files in {folder} would exceed {max} bytes; raise --temporary-max, or set TMPDIR to a \
+             larger disk"
+        )
+    }
+}
+
+impl std::error::Error for TemporaryFilesFull {}
+
+#[cfg(test)]
+mod tests {
+    use super::half_of_free;
+
+    #[test]
+    fn own_files_do_not_shrink_the_bound() {
+        let folder = std::env::temp_dir();
+        let (free, used) = (half_of_free(&folder, 0), half_of_free(&folder, 1 << 60));
+        assert!(free > 0 && used >= 1 << 59, "{free} {used}");
+        assert_eq!(half_of_free("/nonexistent".as_ref(), 0), u64::MAX);
+    }
+}

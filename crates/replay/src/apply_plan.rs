@@ -1,0 +1,687 @@
+//! Apply plan of a transaction: the steps that apply it to a target.
+
+use std::sync::Arc;
+
+use binlog::events::{
+    DuplicateHandling, ExecuteLoadQuery, Incident, Intvar, IntvarKind, MariadbGtidEvent, Query, Rand,
+    StatusVar, UserVar,
+};
+use binlog::{
+    DecodeError, EncodeError, Event, EventChecksum, EventFlags, EventFormat, EventHeader, EventType, Flavour,
+    NextPosition, PayloadError, PayloadOpener, RawEvent, TransactionKind, TransactionVerb,
+};
+
+use crate::session_variables::SessionVariables;
+use crate::source::event_size_max;
+use crate::source_transaction::SourceTransaction;
+use crate::spooled_rows::{RowSpooler, SpoolPushError, SpooledRows};
+
+/// The steps that apply one transaction to a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplyPlan {
+    /// Kind of transaction.
+    pub shape: TransactionShape,
+    /// Steps, in order.
+    pub steps: Vec<ApplyStep>,
+    /// Connection id on the source, if it is logged.
+    pub session: Option<u32>,
+}
+
+/// Kinds of transactions, as an applier handles them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactionShape {
+    /// Row changes only, committed; may be empty.
+    Rows,
+    /// Statements, and maybe row changes, committed.
+    Statements,
+    /// As [`TransactionShape::Statements`], but rolled back at the end, as far as possible: changes of nontransactional tables
+    /// stay.
+    RolledBack,
+    /// Commits implicitly: a definition, or a table created from a query.
+    ImplicitCommit {
+        /// Databases whose definitions it may change; empty: all.
+        databases: Vec<Vec<u8>>,
+    },
+    /// The first phase of an XA transaction, decided later.
+    XaPrepare(String),
+    /// Commit of an XA transaction that was prepared before.
+    XaCommit(String),
+    /// Rollback of an XA transaction that was prepared before.
+    XaRollback(String),
+}
+
+/// A step of applying a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplyStep {
+    /// Row changes of whole statements.
+    Rows(Arc<SessionVariables>, RowEvents),
+    /// Row changes in a temporary file, too many for memory.
+    Spooled(Arc<SessionVariables>, SpooledRows),
+    /// A statement.
+    Statement(Box<SourceStatement>),
+}
+
+/// Table maps and rows events, one after the other, without checksums.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowEvents {
+    /// Format to decode the events with; it has no checksums.
+    pub format: Arc<EventFormat>,
+    /// The encoded events.
+    pub bytes: Vec<u8>,
+}
+
+/// A statement with everything that it depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceStatement {
+    /// Text, in the character set of its context. Not always UTF-8.
+    pub sql: Vec<u8>,
+    /// Default database to run it with; empty if that does not matter.
+    pub database: Vec<u8>,
+    /// Default database on the source; may be empty.
+    pub default_database: Vec<u8>,
+    /// Start time on the source: seconds since 1970, and microseconds if they were logged.
+    pub timestamp: (u32, Option<u32>),
+    /// Connection id on the source, if temporary tables depend on it.
+    pub thread_id: Option<u32>,
+    /// Session variables that it depends on.
+    pub context: Arc<SessionVariables>,
+    /// Further inputs.
+    pub variables: Vec<StatementInput>,
+    /// File that it loads.
+    pub load: Option<LoadDataFile>,
+    /// Error that it ended with on the source; 0 for none.
+    pub error_code: u16,
+}
+
+/// An input of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatementInput {
+    /// Result of `LAST_INSERT_ID()`.
+    LastInsertId(u64),
+    /// First value of an AUTO_INCREMENT column.
+    InsertId(u64),
+    /// Seeds of `RAND()`.
+    RandomSeeds(u64, u64),
+    /// A user variable.
+    User {
+        /// Name of the variable.
+        name: Vec<u8>,
+        /// Value; `None` for NULL.
+        value: Option<UserVariableValue>,
+    },
+}
+
+/// Value of a user variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserVariableValue {
+    /// As [`binlog::events::UserVariableValue::kind`].
+    pub kind: u8,
+    /// Collation number.
+    pub collation: u32,
+    /// Bytes as logged.
+    pub bytes: Vec<u8>,
+    /// `true` for an unsigned integer.
+    pub is_unsigned: bool,
+}
+
+/// A file that `LOAD DATA` loads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadDataFile {
+    /// Range in the statement that our own file name replaces: the file name and the text around it.
+    pub name: (usize, usize),
+    /// Handling of rows whose key exists.
+    pub duplicates: DuplicateHandling,
+    /// Content of the file.
+    pub file: Vec<u8>,
+}
+
+/// Reasons why a transaction cannot be applied.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyPlanError {
+    /// An event cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// An event cannot be written without its checksum.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// A payload cannot be opened.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// An incident event: the source lost changes.
+    #[error("the source lost changes here, according to an incident event: {0}")]
+    Incident(String),
+    /// An event that must not be ignored, and cannot be applied.
+    #[error("cannot apply its {0} event")]
+    Unsupported(String),
+    /// Row events cannot be written to a temporary file.
+    #[error("could not write its rows to a temporary file: {0}")]
+    Spool(String),
+    /// An event sequence that no server writes.
+    #[error("{0}")]
+    Malformed(&'static str),
+}
+
+impl ApplyPlan {
+    /// Returns the apply plan of this transaction. `opener` opens its payload, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// When an event cannot be decoded or applied.
+    pub fn of(unit: &SourceTransaction, opener: &mut PayloadOpener) -> Result<Self, ApplyPlanError> {
+        Self::with_memory_limit(unit, opener, usize::MAX)
+    }
+
+    /// Returns the apply plan of this transaction. Row events beyond `held_max` bytes go to a temporary file.
+    ///
+    /// # Errors
+    ///
+    /// As [`ApplyPlan::of_query`], or when the temporary file cannot be written.
+    pub fn with_memory_limit(
+        unit: &SourceTransaction,
+        opener: &mut PayloadOpener,
+        held_max: usize,
+    ) -> Result<Self, ApplyPlanError> {
+        let format = unit.transaction.format();
+        let mut maker = ApplyPlanBuilder::new(format, held_max);
+        maker.rows_size = unit.transaction.bytes().len().min(held_max);
+        for raw in unit.transaction.events() {
+            match raw.event_type() {
+                EventType::TransactionPayload => maker.open(&raw, format, opener)?,
+                _ => maker.take(&raw, format)?,
+            }
+        }
+        maker.finish(unit.transaction.outline().kind)
+    }
+
+    /// Returns whether all of it is in memory.
+    pub fn is_in_memory(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, ApplyStep::Spooled(..)))
+    }
+}
+
+/// Builds an apply plan from events, one after the other.
+pub(crate) struct ApplyPlanBuilder {
+    format: Arc<EventFormat>,
+    context: Arc<SessionVariables>,
+    steps: Vec<ApplyStep>,
+    variables: Vec<StatementInput>,
+    file: Vec<u8>,
+    end: Option<TransactionShape>,
+    xid: Option<String>,
+    has_begun: bool,
+    is_alone: bool,
+    databases: Vec<Vec<u8>>,
+    session: Option<u32>,
+    /// Approximate bytes of the first row events, to reserve.
+    rows_size: usize,
+    /// Bytes of the row events in the steps.
+    held: usize,
+    held_max: usize,
+    scratch: Vec<u8>,
+    /// Takes the row events of the last step, once they exceed the limit.
+    spooler: Option<(Arc<SessionVariables>, RowSpooler)>,
+}
+
+impl ApplyPlanBuilder {
+    /// Creates a builder for a transaction of this format. Row events beyond `held_max` bytes go to a temporary file.
+    pub(crate) fn new(format: &Arc<EventFormat>, held_max: usize) -> Self {
+        Self {
+            rows_size: 0,
+            held: 0,
+            held_max,
+            scratch: Vec::new(),
+            spooler: None,
+            format: Arc::new(applied_format(format)),
+            context: Arc::new(SessionVariables {
+                is_mariadb: format.flavour == Flavour::MariaDb,
+                ..SessionVariables::default()
+            }),
+            steps: Vec::new(),
+            variables: Vec::new(),
+            file: Vec::new(),
+            end: None,
+            xid: None,
+            has_begun: false,
+            is_alone: false,
+            databases: Vec::new(),
+            session: None,
+        }
+    }
+
+    fn open(
+        &mut self,
+        raw: &RawEvent<'_>,
+        format: &EventFormat,
+        opener: &mut PayloadOpener,
+    ) -> Result<(), ApplyPlanError> {
+        let Event::TransactionPayload(payload) = raw.decode(format)? else { return Ok(()) };
+        let inner_format = Arc::clone(&self.format);
+        let mut events = opener.open(&payload)?;
+        while let Some(raw) = events.next_event()? {
+            self.take(&raw, &inner_format)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the transaction's next event.
+    pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), ApplyPlanError> {
+        if raw.event_type().decompressed().is_some() {
+            let mut plain = Vec::new();
+            raw.decompress_mariadb(format, event_size_max(self.held_max), &mut plain)?;
+            return self.take(&RawEvent::new(&plain, raw.checksum())?, format);
+        }
+        match raw.decode(format)? {
+            // Unless the flag is set, the event stands for a BEGIN.
+            Event::MariadbGtid(gtid) => self.has_begun = gtid.flags & MariadbGtidEvent::STANDALONE == 0,
+            Event::Query(query) => {
+                self.end_spool()?;
+                self.query(raw.header(), &query);
+            }
+            Event::TableMap(_) => self.rows(raw, None)?,
+            event if event.rows().is_some() => self.rows(raw, self.upgraded(event))?,
+            Event::Xid(_) => self.commit(),
+            Event::XaPrepare(prepare) if prepare.one_phase == 0 => {
+                self.end = Some(TransactionShape::XaPrepare(prepare.xid.to_string()));
+            }
+            Event::XaPrepare(_) => self.commit(),
+            Event::Intvar(intvar) => self.variables.extend(integer(&intvar)),
+            Event::Rand(Rand { seed1, seed2 }) => {
+                self.variables.push(StatementInput::RandomSeeds(seed1, seed2))
+            }
+            Event::UserVar(variable) => self.variables.push(user(&variable)),
+            Event::BeginLoadQuery(block) => self.file = block.block.to_vec(),
+            Event::AppendBlock(block) => self.file.extend_from_slice(block.block),
+            Event::DeleteFile(_) => self.file.clear(),
+            Event::ExecuteLoadQuery(load) => {
+                self.end_spool()?;
+                self.load(raw.header(), &load);
+            }
+            Event::Incident(incident) => return Err(incident_error(&incident)),
+            _ if is_passed_over(raw) => {}
+            _ => return Err(ApplyPlanError::Unsupported(raw.event_type().name().to_owned())),
+        }
+        Ok(())
+    }
+
+    fn query(&mut self, header: &EventHeader, query: &Query<'_>) {
+        self.context = Arc::new(self.context_of(query));
+        self.session = Some(query.thread_id);
+        match TransactionVerb::of(query.sql) {
+            TransactionVerb::Begin => self.has_begun = true,
+            TransactionVerb::XaStart => {
+                self.has_begun = true;
+                self.xid = xid_of(query.sql, "XA START ");
+            }
+            TransactionVerb::XaEnd => {}
+            TransactionVerb::Commit => self.commit(),
+            TransactionVerb::Rollback => self.end = Some(TransactionShape::RolledBack),
+            TransactionVerb::XaCommit => match (xid_of(query.sql, "XA COMMIT "), &self.xid) {
+                (Some(xid), None) => self.end = Some(TransactionShape::XaCommit(xid)),
+                _ => self.commit(),
+            },
+            TransactionVerb::XaRollback => match (xid_of(query.sql, "XA ROLLBACK "), &self.xid) {
+                (Some(xid), None) => self.end = Some(TransactionShape::XaRollback(xid)),
+                _ => self.end = Some(TransactionShape::RolledBack),
+            },
+            // Includes savepoints.
+            _ => {
+                let is_definition = !self.has_begun || self.is_created_from_query(query.sql);
+                if is_definition {
+                    self.is_alone = true;
+                    self.databases = databases(header, query);
+                }
+                if creation(query.sql).is_some() {
+                    // The server wrote this text in UTF-8, whatever the client's character set.
+                    self.context = Arc::new(self.context.with_utf8_text());
+                }
+                let statement = self.statement(header, query, None);
+                self.steps.push(statement);
+            }
+        }
+    }
+
+    /// Ends the step whose rows go to a temporary file.
+    fn end_spool(&mut self) -> Result<(), ApplyPlanError> {
+        if let Some((context, spooler)) = self.spooler.take() {
+            self.steps.push(ApplyStep::Spooled(context, spooler.finish()?));
+        }
+        Ok(())
+    }
+
+    fn context_of(&self, query: &Query<'_>) -> SessionVariables {
+        SessionVariables {
+            is_mariadb: self.format.flavour == Flavour::MariaDb,
+            ..SessionVariables::of_query(query)
+        }
+    }
+
+    /// Returns whether this creates the table of a `CREATE TABLE … SELECT`. Its rows follow, and it commits with them.
+    /// MySQL writes `START TRANSACTION` into it, MariaDB a transaction around both.
+    fn is_created_from_query(&self, sql: &[u8]) -> bool {
+        const VERBS: [&[u8]; 2] = [b"CREATE TABLE ", b"CREATE OR REPLACE TABLE "];
+        let is_made = || VERBS.iter().any(|verb| sql.starts_with(verb));
+        creation(sql).is_some() || self.format.flavour == Flavour::MariaDb && is_made()
+    }
+
+    fn statement(
+        &mut self,
+        header: &EventHeader,
+        query: &Query<'_>,
+        load: Option<LoadDataFile>,
+    ) -> ApplyStep {
+        let micros = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {
+            StatusVar::Microseconds(micros) | StatusVar::MariadbMicroseconds(micros) => Some(micros),
+            _ => None,
+        });
+        let is_of_thread = header.flags.contains(EventFlags::THREAD_SPECIFIC);
+        let database = match header.flags.contains(EventFlags::SUPPRESS_USE) {
+            true => Vec::new(),
+            false => query.database.to_vec(),
+        };
+        ApplyStep::Statement(Box::new(SourceStatement {
+            sql: query.sql.to_vec(),
+            database,
+            default_database: query.database.to_vec(),
+            timestamp: (header.timestamp, micros),
+            thread_id: is_of_thread.then_some(query.thread_id),
+            context: Arc::clone(&self.context),
+            variables: std::mem::take(&mut self.variables),
+            load,
+            error_code: query.error_code,
+        }))
+    }
+
+    fn load(&mut self, header: &EventHeader, load: &ExecuteLoadQuery<'_>) {
+        self.context = Arc::new(self.context_of(&load.query));
+        let file = std::mem::take(&mut self.file);
+        let name = (load.name_start as usize, load.name_end as usize);
+        let statement = self.statement(
+            header,
+            &load.query,
+            Some(LoadDataFile { name, duplicates: load.duplicates, file }),
+        );
+        self.steps.push(statement);
+    }
+
+    /// Returns row events of version 1 as version 2, which every MySQL since 5.6 accepts; `None` for other events.
+    /// MariaDB's stay as they are: MariaDB writes no others, and they are applied as statements.
+    fn upgraded<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
+        use Event::{DeleteRowsV1, UpdateRowsV1, WriteRowsV1};
+        let is_old = matches!(event, WriteRowsV1(_) | UpdateRowsV1(_) | DeleteRowsV1(_));
+        (is_old && self.format.flavour == Flavour::MySql).then(|| event.with_rows_v2())
+    }
+
+    /// Adds a table map or row changes; writes `instead` in place of `raw`, if given.
+    fn rows(&mut self, raw: &RawEvent<'_>, instead: Option<Event<'_>>) -> Result<(), ApplyPlanError> {
+        let format = Arc::clone(&self.format);
+        let put = |out: &mut Vec<u8>| match &instead {
+            Some(event) => event.write(raw.header().origin(), NextPosition::Fixed(0), &format, out),
+            None => raw.rewrite(raw.header().origin(), NextPosition::Fixed(0), EventChecksum::Absent, out),
+        };
+        if let Some((_, spooler)) = &mut self.spooler {
+            self.scratch.clear();
+            put(&mut self.scratch)?;
+            return Ok(spooler.push(&RawEvent::new(&self.scratch, EventChecksum::Absent)?)?);
+        }
+        let context = &self.context;
+        let is_going_on =
+            matches!(self.steps.last(), Some(ApplyStep::Rows(last, _)) if Arc::ptr_eq(last, context));
+        if !is_going_on {
+            let bytes = Vec::with_capacity(std::mem::take(&mut self.rows_size));
+            let rows = RowEvents { format: Arc::clone(&self.format), bytes };
+            self.steps.push(ApplyStep::Rows(Arc::clone(context), rows));
+        }
+        if let Some(ApplyStep::Rows(_, rows)) = self.steps.last_mut() {
+            let before = rows.bytes.len();
+            put(&mut rows.bytes)?;
+            self.held += rows.bytes.len() - before;
+        }
+        if self.held > self.held_max {
+            self.spool_last()?;
+        }
+        Ok(())
+    }
+
+    /// Moves the last step's row events to a temporary file, which also takes those that follow.
+    fn spool_last(&mut self) -> Result<(), ApplyPlanError> {
+        let Some(ApplyStep::Rows(context, rows)) = self.steps.pop() else { return Ok(()) };
+        let mut spooler = RowSpooler::new(&self.format)?;
+        for raw in rows.events() {
+            spooler.push(&raw)?;
+        }
+        self.held -= rows.bytes.len();
+        self.spooler = Some((context, spooler));
+        Ok(())
+    }
+
+    fn commit(&mut self) {
+        self.end.get_or_insert(TransactionShape::Rows);
+    }
+
+    /// Returns the complete apply plan.
+    pub(crate) fn finish(mut self, kind: TransactionKind) -> Result<ApplyPlan, ApplyPlanError> {
+        self.end_spool()?;
+        let only_rows = self.steps.iter().all(|step| !matches!(step, ApplyStep::Statement(_)));
+        let shape = match self.end {
+            _ if self.is_alone => TransactionShape::ImplicitCommit { databases: self.databases },
+            Some(TransactionShape::Rows) if only_rows => TransactionShape::Rows,
+            Some(TransactionShape::Rows) => TransactionShape::Statements,
+            Some(shape) => shape,
+            None if self.steps.is_empty() && kind == TransactionKind::Statement => TransactionShape::Rows,
+            None => {
+                return Err(ApplyPlanError::Malformed("its payload does not end with a commit or rollback"));
+            }
+        };
+        Ok(ApplyPlan { shape, steps: self.steps, session: self.session })
+    }
+}
+
+impl From<std::io::Error> for ApplyPlanError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Spool(error.to_string())
+    }
+}
+
+impl From<SpoolPushError> for ApplyPlanError {
+    fn from(error: SpoolPushError) -> Self {
+        match error {
+            SpoolPushError::Decode(error) => Self::Decode(error),
+            SpoolPushError::Io(error) => error.into(),
+        }
+    }
+}
+
+impl ApplyStep {
+    /// Returns the bytes of its events, texts and files in memory.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Rows(_, rows) => rows.bytes.len(),
+            Self::Spooled(..) => 0,
+            Self::Statement(statement) => {
+                statement.sql.len() + statement.load.as_ref().map_or(0, |load| load.file.len())
+            }
+        }
+    }
+}
+
+impl RowEvents {
+    /// Returns the events one by one.
+    pub fn events(&self) -> impl Iterator<Item = RawEvent<'_>> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let size: [u8; 4] = rest.get(9..13)?.try_into().ok()?;
+            let (event, behind) = rest.split_at_checked(u32::from_le_bytes(size) as usize)?;
+            rest = behind;
+            RawEvent::new(event, EventChecksum::Absent).ok()
+        })
+    }
+}
+
+/// Returns the format of applied events: without checksums, and with version 2 of MySQL's row events.
+fn applied_format(format: &EventFormat) -> EventFormat {
+    match format.flavour {
+        Flavour::MySql => format.inside_payload().with_rows_v2(),
+        Flavour::MariaDb => format.inside_payload(),
+    }
+}
+
+/// Returns whether the event needs no action: it describes the transaction, or nothing.
+fn is_passed_over(raw: &RawEvent<'_>) -> bool {
+    matches!(
+        raw.event_type(),
+        EventType::Gtid
+            | EventType::AnonymousGtid
+            | EventType::GtidTagged
+            | EventType::MariadbGtid
+            | EventType::MariadbAnnotateRows
+            | EventType::RowsQuery
+            | EventType::TransactionContext
+            | EventType::ViewChange
+            | EventType::Heartbeat
+            | EventType::HeartbeatV2
+            | EventType::Rotate
+            | EventType::FormatDescription
+            | EventType::PreviousGtids
+            | EventType::Stop
+            | EventType::Ignorable
+            | EventType::MariadbGtidList
+            | EventType::MariadbBinlogCheckpoint
+    ) || raw.header().flags.contains(EventFlags::IGNORABLE)
+}
+
+fn integer(intvar: &Intvar) -> Option<StatementInput> {
+    match intvar.kind {
+        IntvarKind::LastInsertId => Some(StatementInput::LastInsertId(intvar.value)),
+        IntvarKind::InsertId => Some(StatementInput::InsertId(intvar.value)),
+        _ => None,
+    }
+}
+
+fn user(variable: &UserVar<'_>) -> StatementInput {
+    let value = variable.value.map(|value| UserVariableValue {
+        kind: value.kind,
+        collation: value.collation,
+        bytes: value.bytes.to_vec(),
+        is_unsigned: value.is_unsigned(),
+    });
+    StatementInput::User { name: variable.name.to_vec(), value }
+}
+
+fn incident_error(incident: &Incident<'_>) -> ApplyPlanError {
+    ApplyPlanError::Incident(String::from_utf8_lossy(incident.message).into_owned())
+}
+
+/// Returns the XID after the verb: `X'67',X'62',1`, as servers write it.
+fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
+    let text = str::from_utf8(sql).ok()?;
+    let xid = text.get(..verb.len()).filter(|start| start.eq_ignore_ascii_case(verb));
+    xid.and(text.get(verb.len()..)).map(|xid| xid.trim_end_matches(" ONE PHASE").to_owned())
+}
+
+/// Returns the part of `CREATE TABLE … START TRANSACTION …` that creates the table only; `None` for any other
+/// statement.
+pub(crate) fn creation(sql: &[u8]) -> Option<Vec<u8>> {
+    let clause = filter::find_start_transaction(sql)?;
+    let mut creation = sql[..clause.start].to_vec();
+    creation.extend_from_slice(&sql[clause.end..]);
+    Some(creation)
+}
+
+/// Returns the databases that a definition may change; empty for all.
+fn databases(header: &EventHeader, query: &Query<'_>) -> Vec<Vec<u8>> {
+    let updated = query.status.iter().map_while(Result::ok).find_map(|variable| match variable {
+        StatusVar::UpdatedDatabases(names) => Some(names),
+        _ => None,
+    });
+    let mut found: Vec<Vec<u8>> = match updated {
+        Some(Some(names)) => names.iter().map(<[u8]>::to_vec).collect(),
+        Some(None) | None => return Vec::new(),
+    };
+    if !query.database.is_empty() && !header.flags.contains(EventFlags::SUPPRESS_USE) {
+        found.push(query.database.to_vec());
+    }
+    found.retain(|name| !name.is_empty());
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use binlog::events::RowsKind;
+    use binlog::{
+        ChecksumAlgorithm, Event, EventChecksum, EventFlags, EventFormat, EventOrigin, EventType, Flavour,
+        NextPosition, RawEvent, TransactionKind,
+    };
+
+    use super::{ApplyPlanBuilder, ApplyStep, creation};
+    use crate::sample_table::{SampleTable, image, int};
+
+    /// Post-header sizes that MySQL 5.5 writes.
+    const SIZES_OF_5_5: [u8; 27] =
+        [56, 13, 0, 8, 0, 18, 0, 4, 4, 4, 4, 18, 0, 0, 84, 0, 4, 26, 8, 0, 0, 0, 8, 8, 8, 2, 0];
+
+    #[test]
+    fn row_events_of_version_1_become_version_2() {
+        let (server_version, checksum) = (b"5.5.34-log".to_vec(), ChecksumAlgorithm::Undefined);
+        let post_header_sizes = SIZES_OF_5_5.to_vec();
+        let format =
+            Arc::new(EventFormat { server_version, post_header_sizes, checksum, flavour: Flavour::MySql });
+        let (sample, row) = (SampleTable::new("int"), image(&[int(7)]));
+        let update = [row.as_slice(), &row].concat();
+        let old = |kind, rows| {
+            let mut event = sample.rows(kind, rows);
+            event.extra = None;
+            event
+        };
+        for held_max in [usize::MAX, 1] {
+            let mut maker = ApplyPlanBuilder::new(&format, held_max);
+            for event in [
+                Event::TableMap(sample.map()),
+                Event::WriteRowsV1(old(RowsKind::Write, &row)),
+                Event::UpdateRowsV1(old(RowsKind::Update, &update)),
+                Event::DeleteRowsV1(old(RowsKind::Delete, &row)),
+            ] {
+                let mut bytes = Vec::new();
+                let origin = EventOrigin { timestamp: 9, server_id: 3, flags: EventFlags(0) };
+                event.write(origin, NextPosition::Fixed(0), &format, &mut bytes).unwrap();
+                maker.take(&RawEvent::new(&bytes, EventChecksum::Absent).unwrap(), &format).unwrap();
+            }
+            maker.commit();
+            let work = maker.finish(TransactionKind::Statement).unwrap();
+            let mut seen = Vec::new();
+            let mut see = |rows: &super::RowEvents| {
+                for raw in rows.events() {
+                    let event = raw.decode(&rows.format).unwrap();
+                    let rows = event.rows().map(|rows| (rows.extra == Some(&[]), rows.rows.to_vec()));
+                    seen.push((raw.event_type(), raw.header().timestamp, rows));
+                }
+            };
+            for step in &work.steps {
+                match step {
+                    ApplyStep::Rows(_, rows) => see(rows),
+                    ApplyStep::Spooled(_, rows) => rows.parts().for_each(|part| see(&part.unwrap())),
+                    ApplyStep::Statement(statement) => panic!("{statement:?}"),
+                }
+            }
+            let rows = |event_type, rows: &[u8]| (event_type, 9, Some((true, rows.to_vec())));
+            seen.retain(|(event_type, ..)| *event_type != EventType::TableMap);
+            let wanted = [
+                rows(EventType::WriteRows, &row),
+                rows(EventType::UpdateRows, &update),
+                rows(EventType::DeleteRows, &row),
+            ];
+            assert_eq!(seen, wanted, "{held_max}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_made_without_its_query() {
+        let found = creation(b"CREATE TABLE `t` (\n  `a` int\n) START TRANSACTION ENGINE=InnoDB");
+        assert_eq!(found.as_deref(), Some(b"CREATE TABLE `t` (\n  `a` int\n)  ENGINE=InnoDB".as_slice()));
+        assert_eq!(creation(b"CREATE TABLE `t` (`a` int)"), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads the rows of a server.
+
+use std::ops::ControlFlow;
+
+use binlog::gtid::GtidSet;
+use servers::quote;
+use servers::{ServerAddress, ServerFacts, SqlConnection};
+
+use crate::compare::rows_digest::{ColumnReading, ComparedColumn, ComparisonForm, RowText, RowsDigest};
+use crate::error::TargetFailure;
+use crate::target_table::TargetTableName;
+
+/// Session settings: one consistent snapshot, text in UTF-8, times in UTC, and no SQL mode that changes values.
+const SNAPSHOT_SESSION: &str = "SET NAMES utf8mb4; SET time_zone = '+00:00', sql_mode = ''; \
+    SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
+
+/// A server whose rows are compared.
+#[derive(Debug)]
+pub(super) struct ServerReader {
+    connection: SqlConnection,
+    facts: ServerFacts,
+}
+
+impl ServerReader {
+    pub(super) fn open(address: &ServerAddress) -> Result<Self, TargetFailure> {
+        let mut connection = SqlConnection::open(address)?;
+        let facts = ServerFacts::query(&mut connection)?;
+        connection.run(SNAPSHOT_SESSION)?;
+        Ok(Self { connection, facts })
+    }
+
+    /// Returns flavour and release. Servers of one release represent rows in the same way.
+    pub(super) fn release(&self) -> (bool, Vec<&str>) {
+        (self.facts.is_mariadb, self.facts.version.split('.').take(2).collect())
+    }
+
+    pub(super) const fn executed(&self) -> &GtidSet {
+        &self.facts.gtid_executed
+    }
+
+    /// Reads a table's columns, in order; empty if there is no such table.
+    pub(super) fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
+        let is_of = quote::table_condition(&table.database, &table.table);
+        let rows = self.connection.rows(&format!(
+            "SELECT column_name,
+               IF(column_type LIKE '%zerofill%' AND data_type NOT IN ('float', 'double'), 'zerofill', data_type)
+             FROM information_schema.columns WHERE {is_of} AND EXISTS
+             (SELECT 1 FROM information_schema.tables WHERE {is_of} AND table_type = 'BASE TABLE')
+             ORDER BY ordinal_position"
+        ))?;
+        let text = |value: Option<Vec<u8>>| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
+        let columns = rows.into_iter().map(|row| {
+            let mut values = row.into_iter();
+            let mut next = || text(values.next().flatten());
+            ComparedColumn { name: next(), data_type: next() }
+        });
+        Ok(columns.collect())
+    }
+
+    /// Returns the result of `CHECKSUM TABLE`.
+    pub(super) fn checksum(&mut self, table: &TargetTableName) -> Result<String, TargetFailure> {
+        let sql = format!("CHECKSUM TABLE {} EXTENDED", quoted(table)?);
+        let row = self.connection.rows(&sql)?.into_iter().next().unwrap_or_default();
+        let sum = row.into_iter().nth(1).flatten();
+        let sum = sum.ok_or_else(|| {
+            TargetFailure::refused(format!("CHECKSUM TABLE {table} returned NULL: the table cannot be read"))
+        })?;
+        Ok(format!("the checksum {}", String::from_utf8_lossy(&sum)))
+    }
+
+    /// Returns the digest of a table's rows.
+    pub(super) fn sum(
+        &mut self,
+        table: &TargetTableName,
+        readings: &[ColumnReading<'_>],
+        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<RowsDigest, TargetFailure> {
+        let values: Vec<String> = readings.iter().map(value).collect();
+        let sql = format!("SELECT {} FROM {}", values.join(", "), quoted(table)?);
+        let (mut sum, mut text) = (RowsDigest::default(), RowText::default());
+        self.connection.each_row(&sql, &mut |row| {
+            text.clear();
+            for (value, reading) in row.iter().zip(readings) {
+                text.put(reading.form, value.as_deref());
+            }
+            sum.add(&text);
+            go_on()
+        })?;
+        Ok(sum)
+    }
+}
+
+/// Returns the expression that selects a column's values in the form in which they are compared.
+fn value(reading: &ColumnReading<'_>) -> String {
+    let mut name = Vec::new();
+    quote::put_name(&mut name, reading.column.name.as_bytes());
+    let name = String::from_utf8_lossy(&name);
+    match reading.form {
+        ComparisonForm::Plain => name.into_owned(),
+        ComparisonForm::Number => format!("{name} + 0"),
+        ComparisonForm::Double => format!("{name} + 0e0"),
+        ComparisonForm::Text | ComparisonForm::Document => format!("CONVERT({name} USING utf8mb4)"),
+    }
+}
+
+fn quoted(table: &TargetTableName) -> Result<String, TargetFailure> {
+    let mut name = Vec::new();
+    quote::put_table(&mut name, &table.database, &table.table);
+    String::from_utf8(name)
+        .map_err(|_| TargetFailure::refused(format!("the table name {table} is not UTF-8")))
+}

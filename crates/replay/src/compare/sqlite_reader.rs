@@ -1,0 +1,82 @@
+//! Reads the rows of a SQLite database that was a target.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::compare::rows_digest::{
+    ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest,
+};
+use crate::error::TargetFailure;
+use crate::sqlite::{StoredTable, quoted, read_stored_tables};
+use crate::target_table::TargetTableName;
+
+/// A database whose rows are compared. It is only read.
+#[derive(Debug)]
+pub(super) struct SqliteReader {
+    connection: Connection,
+    tables: Vec<StoredTable>,
+}
+
+impl SqliteReader {
+    pub(super) fn open(path: &Path) -> Result<Self, TargetFailure> {
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let tables = read_stored_tables(&connection)?;
+        Ok(Self { connection, tables })
+    }
+
+    /// Returns a table's columns, in order; empty if there is no such table.
+    pub(super) fn columns(&self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
+        let Some(held) = self.find(table) else { return Ok(Vec::new()) };
+        let column = |(name, is_number): &(String, bool)| ComparedColumn {
+            name: name.clone(),
+            data_type: if *is_number { NUMBER_ONLY } else { "" }.to_owned(),
+        };
+        Ok(held.columns.iter().map(column).collect())
+    }
+
+    /// Returns the digest of a table's rows.
+    pub(super) fn sum(
+        &self,
+        table: &TargetTableName,
+        readings: &[ColumnReading<'_>],
+        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<RowsDigest, TargetFailure> {
+        let held = self
+            .find(table)
+            .ok_or_else(|| TargetFailure::refused(format!("{table} does not exist any more")))?;
+        let columns: Vec<String> = readings.iter().map(|reading| quoted(&reading.column.name)).collect();
+        let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(&held.name));
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        let (mut sum, mut text) = (RowsDigest::default(), RowText::default());
+        while let Some(row) = rows.next()? {
+            text.clear();
+            for (at, reading) in readings.iter().enumerate() {
+                put(&mut text, reading.form, row.get_ref(at)?);
+            }
+            sum.add(&text);
+            if go_on().is_break() {
+                break;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn find(&self, table: &TargetTableName) -> Option<&StoredTable> {
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        let (database, name) = (text(&table.database), text(&table.table));
+        self.tables.iter().find(|held| held.source.0 == database && held.source.1 == name)
+    }
+}
+
+fn put(text: &mut RowText, form: ComparisonForm, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Null => text.put(form, None),
+        ValueRef::Integer(number) => text.put(form, Some(number.to_string().as_bytes())),
+        ValueRef::Real(number) => text.put(form, Some(format!("{number:?}").as_bytes())),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => text.put(form, Some(bytes)),
+    }
+}

@@ -1,0 +1,259 @@
+//! Row changes of a commit group: the net change where it provably has the same result, else all changes as logged, in
+//! an order with the same result.
+
+use binlog::events::{Rows, RowsFlags, TableMap};
+use binlog::{
+    DecodeError, EncodeError, Event, EventFormat, EventRole, EventType, Flavour, NextPosition, RawEvent,
+};
+use hashbrown::HashSet;
+
+use super::{FoldRefusal, NetChanges, NetError, NetForm, NetRows};
+use crate::target_table::TargetTableDefinition;
+
+/// Row changes of the transactions in a commit group.
+///
+/// Changes of foldable tables are folded; events of other tables are kept as they are and applied first. If an event
+/// cannot be folded for a reason of its own, all changes folded so far are written, then its transaction as it is.
+#[derive(Debug)]
+pub struct GroupChanges {
+    net: NetChanges,
+    form: NetForm,
+    /// Events to apply before the folded changes, in this order.
+    done: Vec<u8>,
+    report: ChangesReport,
+}
+
+/// Result for the transactions taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangesReport {
+    /// Rows left to change of those that were folded.
+    pub net: NetRows,
+    /// Rows events that were not folded.
+    pub plain_events: u64,
+    /// Transactions that could not be folded, for a reason of their own.
+    pub plain_transactions: u64,
+    /// Reason for the last of them.
+    pub refusal: Option<FoldRefusal>,
+}
+
+/// Reason why a transaction was not taken: nothing of it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangesError {
+    /// It does more than change rows.
+    #[error("a transaction with row changes also has an event of type {}", .0.name())]
+    NotRows(EventType),
+    /// An event cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// An event cannot be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+}
+
+/// Reason why a transaction was not folded.
+enum FoldError {
+    Refused(FoldRefusal),
+    Failed(ChangesError),
+}
+
+impl<E: Into<ChangesError>> From<E> for FoldError {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl GroupChanges {
+    /// Creates an empty set of changes for logs of this flavour, to be written in this form.
+    pub fn new(flavour: Flavour, form: NetForm) -> Self {
+        Self { net: NetChanges::new(flavour), form, done: Vec::new(), report: ChangesReport::default() }
+    }
+
+    /// Returns the bytes in memory.
+    pub fn size(&self) -> usize {
+        self.net.size() + self.done.len()
+    }
+
+    /// Takes a transaction that only changes rows. `events` are all its events, in a log of this format or inside a
+    /// payload. `define` returns a table by its name in the log.
+    ///
+    /// # Errors
+    ///
+    /// When one of its events is of another type, or cannot be decoded; then nothing of it is taken.
+    pub fn take<'d>(
+        &mut self,
+        events: &[RawEvent<'_>],
+        format: &EventFormat,
+        define: &dyn Fn(&TableMap<'_>) -> Option<&'d TargetTableDefinition>,
+    ) -> Result<(), ChangesError> {
+        for raw in events {
+            has_rows(raw, format)?;
+        }
+        let mut refused = None;
+        // The first try folds into the present changes, the second starts new ones after them.
+        for _ in 0..2 {
+            let start = (self.done.len(), self.report);
+            let unfolded = match self.fold(events, format, define) {
+                Ok(()) => {
+                    self.net.commit_transaction();
+                    return Ok(());
+                }
+                Err(unfolded) => unfolded,
+            };
+            self.net.undo();
+            self.done.truncate(start.0);
+            self.report = start.1;
+            match unfolded {
+                FoldError::Failed(error) => return Err(error),
+                FoldError::Refused(refusal) => refused = Some(refusal),
+            }
+            self.flush()?;
+        }
+        self.report.plain_transactions += 1;
+        self.report.refusal = refused;
+        self.take_unfolded(events, format)
+    }
+
+    /// Appends all events to apply, in this order, and empties the set. Each statement's last rows event ends it.
+    ///
+    /// # Errors
+    ///
+    /// When an event cannot be encoded.
+    pub fn write(&mut self, out: &mut Vec<u8>) -> Result<ChangesReport, EncodeError> {
+        self.flush()?;
+        out.append(&mut self.done);
+        Ok(std::mem::take(&mut self.report))
+    }
+
+    /// Moves the folded changes after the finished events.
+    fn flush(&mut self) -> Result<(), EncodeError> {
+        let rows = self.net.write(&self.form, &mut self.done)?;
+        self.report.net.add(rows);
+        self.net.clear();
+        Ok(())
+    }
+
+    fn fold<'d>(
+        &mut self,
+        events: &[RawEvent<'_>],
+        format: &EventFormat,
+        define: &dyn Fn(&TableMap<'_>) -> Option<&'d TargetTableDefinition>,
+    ) -> Result<(), FoldError> {
+        let mut statement = StatementMode::default();
+        let mut plain = HashSet::new();
+        for raw in events {
+            if !has_rows(raw, format)? {
+                continue;
+            }
+            match raw.decode(format)? {
+                Event::TableMap(map) => self.map(raw, &map, define(&map), &mut plain)?,
+                event => match event.rows() {
+                    Some(rows) => self.rows(raw, rows, &plain, &mut statement)?,
+                    None => return Err(ChangesError::NotRows(raw.event_type()).into()),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn map(
+        &mut self,
+        raw: &RawEvent<'_>,
+        map: &TableMap<'_>,
+        definition: Option<&TargetTableDefinition>,
+        plain: &mut HashSet<u64>,
+    ) -> Result<(), FoldError> {
+        match self.net.add_map(map, definition) {
+            Ok(()) => drop(plain.remove(&map.table_id)),
+            Err(NetError::Decode(error)) => return Err(error.into()),
+            Err(NetError::Refused(refusal)) if refusal.is_of_table() => {
+                plain.insert(map.table_id);
+                self.put(raw)?;
+            }
+            Err(NetError::Refused(refusal)) => return Err(FoldError::Refused(refusal)),
+        }
+        Ok(())
+    }
+
+    fn rows(
+        &mut self,
+        raw: &RawEvent<'_>,
+        rows: &Rows<'_>,
+        plain: &HashSet<u64>,
+        statement: &mut StatementMode,
+    ) -> Result<(), FoldError> {
+        let ends = rows.flags.contains(RowsFlags::STATEMENT_END);
+        let way = match rows.column_count {
+            // Only ends the statement, whichever way its rows were taken.
+            0 => *statement,
+            _ if plain.contains(&rows.table_id) => StatementMode::Plain,
+            _ => StatementMode::Folded,
+        };
+        if *statement != StatementMode::Empty && *statement != way {
+            return Err(FoldError::Refused(FoldRefusal::Mixed));
+        }
+        *statement = if ends { StatementMode::Empty } else { way };
+        match way {
+            StatementMode::Empty => Ok(()),
+            StatementMode::Plain => {
+                self.report.plain_events += 1;
+                Ok(self.put(raw)?)
+            }
+            StatementMode::Folded => match self.net.rows(rows) {
+                Ok(()) => Ok(()),
+                Err(NetError::Decode(error)) => Err(error.into()),
+                Err(NetError::Refused(refusal)) => Err(FoldError::Refused(refusal)),
+            },
+        }
+    }
+
+    /// Takes the events without folding them.
+    fn take_unfolded(&mut self, events: &[RawEvent<'_>], format: &EventFormat) -> Result<(), ChangesError> {
+        for raw in events {
+            if has_rows(raw, format)? {
+                self.report.plain_events += u64::from(raw.event_type() != EventType::TableMap);
+                self.put(raw)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends an event to the finished ones; only its position changes.
+    fn put(&mut self, raw: &RawEvent<'_>) -> Result<(), EncodeError> {
+        let checksum = self.form.format.checksum.for_events();
+        raw.rewrite(raw.header().origin(), NextPosition::Fixed(0), checksum, &mut self.done)
+    }
+}
+
+/// Treatment of the open statement's rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum StatementMode {
+    /// No rows yet.
+    #[default]
+    Empty,
+    Plain,
+    Folded,
+}
+
+/// Returns whether the event is a table map or rows. All other events may only frame a transaction of rows.
+fn has_rows(raw: &RawEvent<'_>, format: &EventFormat) -> Result<bool, ChangesError> {
+    match EventRole::of(raw, format)? {
+        EventRole::Rows | EventRole::RowsEnd => Ok(true),
+        EventRole::RowsBegin => Ok(raw.event_type() == EventType::TableMap),
+        EventRole::Aside
+        | EventRole::Gtid
+        | EventRole::GtidAndBegin
+        | EventRole::Begin
+        | EventRole::Commit => Ok(false),
+        _ => Err(ChangesError::NotRows(raw.event_type())),
+    }
+}
+
+impl NetRows {
+    fn add(&mut self, more: Self) {
+        self.deleted += more.deleted;
+        self.updated += more.updated;
+        self.inserted += more.inserted;
+        self.counted += more.counted;
+    }
+}

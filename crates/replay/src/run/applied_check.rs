@@ -1,0 +1,189 @@
+//! Check for transactions that the target already has.
+
+use std::collections::BTreeSet;
+
+use binlog::gtid::GtidSet;
+
+use crate::error::ReplayError;
+use crate::progress::AppliedState;
+use crate::source::STDIN;
+use crate::source_transaction::TransactionHead;
+
+/// Check for transactions that the target already has.
+#[derive(Debug)]
+pub(crate) struct AppliedCheck {
+    applied: AppliedState,
+    /// Number of the log with the saved position, for transactions without GTIDs. `Err` with its name if it is not
+    /// among the logs.
+    saved_log: Option<Result<usize, String>>,
+    /// Names that several logs have.
+    repeated_names: BTreeSet<String>,
+    /// GTIDs of all transactions read so far, applied or not.
+    seen: GtidSet,
+    /// The last log that was checked.
+    checked_log: Option<usize>,
+}
+
+impl AppliedCheck {
+    pub(crate) fn new(applied: AppliedState, log_names: &[String]) -> Self {
+        let saved_log = applied.progress.place.as_ref().map(|place| {
+            let number = log_names.iter().position(|name| *name == place.log);
+            number.ok_or_else(|| place.log.clone())
+        });
+        let mut names = BTreeSet::new();
+        let names_twice = log_names.iter().filter(|name| !names.insert(*name)).cloned().collect();
+        Self { applied, saved_log, repeated_names: names_twice, seen: GtidSet::new(), checked_log: None }
+    }
+
+    /// Checks that the target, or an earlier log, has all transactions before this transaction's log.
+    pub(crate) fn check_gap(
+        &mut self,
+        unit: &TransactionHead,
+        previous: &GtidSet,
+    ) -> Result<(), ReplayError> {
+        if self.checked_log.replace(unit.origin.log_number) == Some(unit.origin.log_number) {
+            return Ok(());
+        }
+        let AppliedState { executed, progress, .. } = &self.applied;
+        let missing = previous.difference(executed).difference(&progress.gtids).difference(&self.seen);
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(ReplayError::Gap { missing, log: unit.origin.log.to_string() }),
+        }
+    }
+
+    /// Returns whether an overlapping log had this transaction before. Must be called once for each transaction.
+    pub(crate) fn is_repeated(&mut self, unit: &TransactionHead) -> Result<bool, ReplayError> {
+        let name = &*unit.origin.log_name;
+        match unit.gtid() {
+            Some(gtid) => Ok(!self.seen.add(gtid)),
+            None if self.repeated_names.contains(name) => Err(ReplayError::Refused(format!(
+                "{unit} has no GTID, and two of the logs are called {name}: its position is ambiguous. Give only \
+                 one of these logs"
+            ))),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns whether the target has this transaction.
+    pub(crate) fn is_applied(&self, unit: &TransactionHead) -> Result<bool, ReplayError> {
+        let progress = &self.applied.progress;
+        if let Some(gtid) = unit.gtid() {
+            return Ok(progress.gtids.contains(gtid) || self.applied.executed.contains(gtid));
+        }
+        if progress.beyond.contains(&unit.origin.start_place()) {
+            return Ok(true);
+        }
+        let (Some(saved), Some(place)) = (&self.saved_log, &progress.place) else { return Ok(false) };
+        if place.log.starts_with(STDIN) && unit.origin.log_name.starts_with(STDIN) {
+            return match *unit.origin.log_name == *place.log {
+                true => Ok(unit.origin.end <= place.position),
+                false => Err(ReplayError::Refused(format!(
+                    "{unit} has no GTID, and the saved progress is of another log from standard input: it is unknown \
+                     which of them is the later one. Give the logs as files, in order, or drop the progress with \
+                     --forget to apply all of this log"
+                ))),
+            };
+        }
+        match saved {
+            Ok(number) if unit.origin.log_number == *number => Ok(unit.origin.end <= place.position),
+            Ok(number) => Ok(unit.origin.log_number < *number),
+            Err(log) => Err(ReplayError::Refused(format!(
+                "{unit} has no GTID, and the target's progress is at {place}. Give {log} too, or drop the table \
+                 bintide.progress on the target to apply all"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::TransactionId;
+    use binlog::gtid::GtidSet;
+
+    use super::AppliedCheck;
+    use crate::progress::{AppliedState, ReplayProgress, SourcePosition};
+    use crate::source_transaction::{TransactionHead, TransactionOrigin};
+
+    const UUID: &str = "00000000-0000-0000-0000-000000000001";
+
+    /// Returns a transaction in the log with this number and name; `gno` is the number in its GTID, if it has one.
+    fn head(log_number: usize, log_name: &str, gno: Option<u64>) -> TransactionHead {
+        let (log, log_name) = (log_name.into(), log_name.into());
+        let origin = TransactionOrigin { log, log_name, log_number, start: 4, end: 99 };
+        let id = gno.map_or(TransactionId::Anonymous, |gno| {
+            TransactionId::Gtid(format!("{UUID}:{gno}").parse().unwrap())
+        });
+        TransactionHead { number: 0, origin, id, clock: None, committed_us: 0 }
+    }
+
+    fn set(intervals: &str) -> GtidSet {
+        format!("{UUID}:{intervals}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_log_that_is_missing_is_named() {
+        let place = Some(SourcePosition { log: "b.000001".into(), position: 4 });
+        let applied = AppliedState {
+            progress: ReplayProgress { place, ..ReplayProgress::default() },
+            ..AppliedState::default()
+        };
+        let skip = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            AppliedCheck::new(applied.clone(), &names).saved_log
+        };
+        assert_eq!(skip(&["b.000000", "b.000001"]), Some(Ok(1)));
+        assert_eq!(skip(&["b.000002"]), Some(Err("b.000001".into())));
+    }
+
+    #[test]
+    fn logs_from_standard_input_are_told_apart() {
+        let (one, other) = ("standard input (1 17 1700 349)", "standard input (1 17 1800 349)");
+        let place = Some(SourcePosition { log: one.into(), position: 99 });
+        let applied = AppliedState {
+            progress: ReplayProgress { place, ..ReplayProgress::default() },
+            ..AppliedState::default()
+        };
+        let skip = AppliedCheck::new(applied, &["standard input".to_owned()]);
+        assert!(skip.is_applied(&head(0, one, None)).unwrap());
+        let behind = head(0, one, None);
+        let behind = TransactionHead { origin: TransactionOrigin { end: 100, ..behind.origin }, ..behind };
+        assert!(!skip.is_applied(&behind).unwrap());
+        let refused = skip.is_applied(&head(0, other, None)).unwrap_err().to_string();
+        assert!(refused.contains("of another log"), "{refused}");
+        assert!(!skip.is_applied(&head(0, other, Some(7))).unwrap());
+    }
+
+    #[test]
+    fn previous_gtids_are_on_the_target_or_in_earlier_logs() {
+        let applied = AppliedState { executed: set("1-3"), ..AppliedState::default() };
+        let mut skip = AppliedCheck::new(applied, &["b.1".to_owned(), "b.2".to_owned(), "b.4".to_owned()]);
+        let mut check = |log, name, gno, previous: &str| {
+            let unit = head(log, name, Some(gno));
+            let gap = skip.check_gap(&unit, &set(previous)).map_err(|error| error.to_string());
+            assert!(!skip.is_repeated(&unit).unwrap(), "{gno}");
+            gap
+        };
+        assert_eq!(check(0, "b.1", 4, "1-3"), Ok(()));
+        assert_eq!(check(0, "b.1", 5, "1-9"), Ok(()), "only with the first of a log");
+        assert_eq!(check(1, "b.2", 6, "1-5"), Ok(()));
+        let message = format!("the target lacks {UUID}:7-8, which the source ran before b.4");
+        assert_eq!(check(2, "b.4", 9, "1-8"), Err(message));
+    }
+
+    #[test]
+    fn repeated_transactions_are_recognised() {
+        let mut skip = AppliedCheck::new(
+            AppliedState::default(),
+            &["b.1".to_owned(), "b.2".to_owned(), "b.1".to_owned()],
+        );
+        let mut is_again =
+            |log, name, gno| skip.is_repeated(&head(log, name, gno)).map_err(|error| error.to_string());
+        assert_eq!(is_again(0, "b.1", Some(1)), Ok(false));
+        assert_eq!(is_again(1, "b.2", Some(2)), Ok(false));
+        assert_eq!(is_again(2, "b.1", Some(1)), Ok(true));
+        assert_eq!(is_again(1, "b.2", None), Ok(false));
+        let refused = is_again(2, "b.1", None).unwrap_err();
+        assert!(refused.contains("two of the logs are called b.1"), "{refused}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Finds the claims of commit groups from their apply plans.
+
+use std::collections::HashMap;
+
+use binlog::events::TableMap;
+use binlog::{Event, EventType, RawEvent};
+
+use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
+use crate::error::{ReplayError, TargetFailure};
+use crate::keys::TransactionKeys;
+use crate::schedule::{
+    ChangedDatabases, ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode, ScheduleClaim,
+    TransactionFootprint,
+};
+use crate::source_transaction::TransactionHead;
+use crate::target::ReplayTarget;
+use crate::target_table::TargetTableDefinition;
+
+/// Definitions read so far, by database.
+#[derive(Default)]
+pub(super) struct DefinitionCache(HashMap<Box<[u8]>, CachedTables>);
+
+/// Definitions of one database; `None` for a table without one on the target.
+type CachedTables = HashMap<Box<[u8]>, Option<TargetTableDefinition>>;
+
+impl DefinitionCache {
+    /// Returns a table's definition, if the target had one when it was read.
+    pub(super) fn find(&self, map: &TableMap<'_>) -> Option<&TargetTableDefinition> {
+        self.0.get(map.database)?.get(map.table)?.as_ref()
+    }
+
+    /// Reads the definitions of these events' tables from the target, if they are not known.
+    pub(super) fn load(&mut self, rows: &RowEvents, target: &dyn ReplayTarget) -> Result<(), TargetFailure> {
+        // Decodes table maps only: most of the bytes are rows, which do not matter here.
+        for raw in rows.events().filter(|raw| raw.event_type() == EventType::TableMap) {
+            let Ok(Event::TableMap(map)) = raw.decode(&rows.format) else { continue };
+            if !self.0.get(map.database).is_some_and(|tables| tables.contains_key(map.table)) {
+                let definition = target.definition(map.database, map.table)?;
+                let tables = self.0.entry(map.database.into()).or_default();
+                tables.insert(map.table.into(), definition);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Finds claims for transactions, and then for the changes that are left of them.
+pub(super) struct ClaimFinder {
+    mode: ParallelMode,
+    claims: ClaimBuilder,
+    /// Made with the first rows, which have the log's flavour.
+    keys: Option<TransactionKeys>,
+}
+
+impl ClaimFinder {
+    pub(super) fn new(mode: ParallelMode) -> Self {
+        Self { mode, claims: ClaimBuilder::new(mode), keys: None }
+    }
+
+    /// Returns whether the definitions of tables are needed.
+    pub(super) const fn needs_tables(&self) -> bool {
+        !matches!(self.mode, ParallelMode::None | ParallelMode::LogicalClock)
+    }
+
+    /// Returns the claim of a transaction without its changes, which [`ClaimFinder::add`] adds.
+    pub(super) fn claim(
+        &mut self,
+        head: &TransactionHead,
+        work: &ApplyPlan,
+    ) -> Result<ScheduleClaim, ReplayError> {
+        let is_rows = work.shape == TransactionShape::Rows && work.is_in_memory();
+        let footprint = TransactionFootprint {
+            exclusivity: if is_rows { Exclusivity::Shared } else { Exclusivity::Exclusive },
+            log: head.origin.log_number as u64,
+            clock: head.clock,
+            session: work.session.map(u64::from),
+            databases: ChangedDatabases::Known(Vec::new()),
+            keys: ChangedKeys::Known(KeySet::default()),
+        };
+        let claim = self.claims.claim(head.number, &footprint);
+        claim.map_err(|error| ReplayError::Refused(format!("{head}: {error}")))
+    }
+
+    /// Adds the changes that are applied. Rows that the net change leaves out block nothing.
+    pub(super) fn add(
+        &mut self,
+        claim: &mut ScheduleClaim,
+        work: &ApplyPlan,
+        definitions: &DefinitionCache,
+    ) -> Result<(), binlog::DecodeError> {
+        if claim.is_alone() || !self.needs_tables() {
+            return Ok(());
+        }
+        let mut databases = ChangedDatabases::Known(Vec::new());
+        let mut keys = ChangedKeys::Known(KeySet::default());
+        for step in &work.steps {
+            let ApplyStep::Rows(_, rows) = step else { continue };
+            match self.mode {
+                ParallelMode::Database => add_databases(rows, definitions, &mut databases)?,
+                _ => self.add_keys(rows, definitions, &mut keys)?,
+            }
+        }
+        self.claims.add(claim, databases, keys);
+        Ok(())
+    }
+
+    /// Forgets the definitions of tables.
+    pub(super) fn forget(&mut self) {
+        if let Some(keys) = &mut self.keys {
+            keys.forget();
+        }
+    }
+
+    fn add_keys(
+        &mut self,
+        rows: &RowEvents,
+        definitions: &DefinitionCache,
+        keys: &mut ChangedKeys,
+    ) -> Result<(), binlog::DecodeError> {
+        let reader = self.keys.get_or_insert_with(|| TransactionKeys::new(rows.format.flavour));
+        let events: Vec<RawEvent<'_>> = rows.events().collect();
+        reader.read(&events, &rows.format, &|map| definitions.find(map), keys)
+    }
+}
+
+/// Adds the databases of row events. A foreign key into another database makes them unknown: its rows may change, too.
+fn add_databases(
+    rows: &RowEvents,
+    definitions: &DefinitionCache,
+    databases: &mut ChangedDatabases,
+) -> Result<(), binlog::DecodeError> {
+    for raw in rows.events() {
+        let Event::TableMap(map) = raw.decode(&rows.format)? else { continue };
+        let definition = definitions.find(&map);
+        let name = definition.map_or(map.database, |definition| &definition.name.database);
+        let is_within = definition.is_none_or(|definition| {
+            let relatives = &definition.foreign_keys;
+            relatives.parents.iter().chain(&relatives.descendants).all(|other| *other.database == *name)
+        });
+        match databases {
+            ChangedDatabases::Known(names) if is_within => {
+                if !names.iter().any(|known| **known == *name) {
+                    names.push(name.into());
+                }
+            }
+            _ => *databases = ChangedDatabases::Unknown,
+        }
+    }
+    Ok(())
+}

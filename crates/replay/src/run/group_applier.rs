@@ -1,0 +1,203 @@
+//! Applies commit groups one after the other in one session.
+
+use std::time::Duration;
+
+use crate::apply_plan::{ApplyStep, RowEvents, TransactionShape};
+use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
+use crate::order::RETRIES_MAX;
+use crate::progress::StatementIntent;
+use crate::row_reader::RowReader;
+use crate::run::group_builder::{CommitGroup, GroupMember};
+use crate::source_transaction::TransactionHead;
+use crate::target::{ReplayTarget, TargetSession};
+
+/// Wait before a group is first retried; it doubles each time.
+const RETRY_BACKOFF_MIN: Duration = Duration::from_millis(5);
+
+pub(super) struct GroupApplier {
+    session: Box<dyn TargetSession>,
+    counter: RowCounter,
+    pub(super) tally: ApplyTotals,
+}
+
+/// Totals of the groups applied so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ApplyTotals {
+    /// Committed row changes.
+    pub(super) rows: u64,
+    /// Number of retries.
+    pub(super) retries: u64,
+    /// Maximum number of groups applied at the same time.
+    pub(super) at_once: u64,
+}
+
+/// Counter of the row changes given to a session.
+#[derive(Debug, Default)]
+pub(super) struct RowCounter {
+    reader: RowReader,
+    /// Rows of the last group.
+    pub(super) rows: u64,
+}
+
+impl RowCounter {
+    /// Counts rows. Ignores events that cannot be decoded: the target refuses them.
+    fn count(&mut self, rows: &RowEvents) {
+        let Self { reader, rows: counted } = self;
+        let _ = reader.read(rows, &mut |event| {
+            *counted += event.rows().count() as u64;
+            Ok(())
+        });
+    }
+}
+
+impl GroupApplier {
+    pub(super) fn new(target: &dyn ReplayTarget) -> Result<Self, ReplayError> {
+        let session = target.session().map_err(|failure| failure.into_error("open a session"))?;
+        Ok(Self {
+            session,
+            counter: RowCounter::default(),
+            tally: ApplyTotals { at_once: 1, ..ApplyTotals::default() },
+        })
+    }
+
+    /// Applies and commits a group. Retries it after lock conflicts, unless `go_on` returns an error.
+    pub(super) fn apply(
+        &mut self,
+        group: &CommitGroup,
+        go_on: &mut dyn FnMut() -> Result<(), ReplayError>,
+    ) -> Result<(), ReplayError> {
+        let mut pause = RETRY_BACKOFF_MIN;
+        for _ in 0..RETRIES_MAX {
+            match self.try_apply(group) {
+                Err(failure) if failure.kind == TargetFailureKind::Locked && can_be_undone(group) => {
+                    let unit = || group.head.to_string();
+                    self.session
+                        .rollback()
+                        .map_err(|failure| ReplayError::Apply { unit: unit(), failure })?;
+                    self.tally.retries += 1;
+                    go_on()?;
+                    std::thread::sleep(pause);
+                    pause *= 2;
+                }
+                result => return result.map_err(|failure| self.name_failed_member(group, failure)),
+            }
+        }
+        self.try_apply(group).map_err(|failure| self.name_failed_member(group, failure))
+    }
+
+    fn name_failed_member(&mut self, group: &CommitGroup, failure: TargetFailure) -> ReplayError {
+        // If the rollback fails, the session is lost, and the search finds nothing.
+        let _ = self.session.rollback();
+        name_failed_member(&mut *self.session, group, failure)
+    }
+
+    fn try_apply(&mut self, group: &CommitGroup) -> Result<(), TargetFailure> {
+        apply_group(&mut *self.session, group, &mut self.counter)?;
+        self.session.commit(&group.progress, &mut || ())?;
+        self.tally.rows += self.counter.rows;
+        Ok(())
+    }
+}
+
+/// Applies all steps of a group, without the commit.
+pub(super) fn apply_group(
+    session: &mut dyn TargetSession,
+    group: &CommitGroup,
+    counter: &mut RowCounter,
+) -> Result<(), TargetFailure> {
+    counter.rows = 0;
+    session.set_gtids(&group.gtids)?;
+    let format = group.work.steps.iter().find_map(|step| match step {
+        ApplyStep::Rows(_, rows) => Some(&rows.format),
+        ApplyStep::Spooled(_, rows) => Some(rows.format()),
+        ApplyStep::Statement(_) => None,
+    });
+    match &group.work.shape {
+        TransactionShape::ImplicitCommit { databases } => {
+            let (unit, databases) = (StatementIntent::name(&group.head), databases.clone());
+            session.announce(StatementIntent { unit, databases, before: String::new() }, format)?;
+        }
+        _ => {
+            session.begin()?;
+            if let (Some(format), Some(ApplyStep::Statement(_))) = (format, group.work.steps.first()) {
+                session.expect_rows(format)?;
+            }
+        }
+    }
+    for step in &group.work.steps {
+        match step {
+            ApplyStep::Rows(context, rows) => {
+                counter.count(rows);
+                session.apply_rows(context, rows)?;
+            }
+            ApplyStep::Spooled(context, rows) => {
+                for part in rows.parts() {
+                    let unread = |error| {
+                        TargetFailure::refused(format!(
+                            "could not read its rows from the temporary file: {error}"
+                        ))
+                    };
+                    let part = part.map_err(unread)?;
+                    counter.count(&part);
+                    session.apply_rows(context, &part)?;
+                }
+            }
+            ApplyStep::Statement(statement) => session.run_statement(statement)?,
+        }
+    }
+    session.flush()?;
+    if group.work.shape == TransactionShape::RolledBack {
+        session.rollback()?;
+        session.begin()?;
+        counter.rows = 0;
+    }
+    Ok(())
+}
+
+/// Finds the failed transaction of a group by applying them one after the other, then rolls back. The session must have
+/// been rolled back before.
+pub(super) fn name_failed_member(
+    session: &mut dyn TargetSession,
+    group: &CommitGroup,
+    failure: TargetFailure,
+) -> ReplayError {
+    let found = match failure.kind {
+        TargetFailureKind::Refused => find_refused(session, &group.members),
+        _ => None,
+    };
+    match (found, group.members.last()) {
+        (Some((head, failure)), _) => ReplayError::Apply { unit: head.to_string(), failure },
+        (None, None) => ReplayError::Apply { unit: group.head.to_string(), failure },
+        (None, Some(last)) => {
+            let unit =
+                format!("the {} transactions from {} to {}", group.transactions, group.head, last.head);
+            ReplayError::Apply { unit, failure }
+        }
+    }
+}
+
+fn find_refused<'g>(
+    session: &mut dyn TargetSession,
+    members: &'g [GroupMember],
+) -> Option<(&'g TransactionHead, TargetFailure)> {
+    if members.is_empty() || session.begin().is_err() {
+        return None;
+    }
+    let mut refused = None;
+    for member in members {
+        let Some((context, rows)) = &member.rows else { continue };
+        if let Err(failure) = session.apply_rows(context, rows).and_then(|()| session.flush()) {
+            refused = Some((&member.head, failure));
+            break;
+        }
+    }
+    // Nothing follows in this session.
+    let _ = session.rollback();
+    // A lock of another session says nothing about the transaction.
+    refused.filter(|(_, failure)| failure.kind == TargetFailureKind::Refused)
+}
+
+/// Returns whether the group can be rolled back and tried again.
+pub(super) const fn can_be_undone(group: &CommitGroup) -> bool {
+    !matches!(group.work.shape, TransactionShape::ImplicitCommit { .. } | TransactionShape::RolledBack)
+}

@@ -1,0 +1,406 @@
+//! Forms commit groups: consecutive transactions that are committed as one, with their row changes folded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use binlog::gtid::Gtid;
+use binlog::{EventFlags, EventFormat, EventOrigin, RawEvent};
+use servers::quote;
+
+use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
+use crate::error::ReplayError;
+use crate::net::{GroupChanges, NetForm};
+use crate::order::CommitOrder;
+use crate::progress::{ProgressLedger, ReplayProgress};
+use crate::run::ReplayOptions;
+use crate::run::claim_finder::{ClaimFinder, DefinitionCache};
+use crate::schedule::{ParallelMode, ScheduleClaim};
+use crate::session_variables::SessionVariables;
+use crate::source_transaction::{TransactionHead, TransactionOrigin};
+use crate::target::{ReplayTarget, RollbackTraces};
+
+/// Source transactions that are committed as one.
+#[derive(Debug)]
+pub(super) struct CommitGroup {
+    /// The first transaction.
+    pub(super) head: TransactionHead,
+    /// Number of transactions.
+    pub(super) transactions: u64,
+    /// Commit time of each transaction on its source: [`TransactionHead::committed_us`].
+    pub(super) committed_us: Vec<u64>,
+    /// Position of the last transaction.
+    pub(super) end: TransactionOrigin,
+    pub(super) work: ApplyPlan,
+    /// Progress to save with the group, if commits come in order.
+    pub(super) progress: ReplayProgress,
+    /// GTIDs to add to the progress, if commits come in any order.
+    pub(super) gtids: Vec<Gtid>,
+    /// Groups that must not run at the same time.
+    pub(super) claim: ScheduleClaim,
+    /// The transactions of a group of several, to find the one that fails.
+    pub(super) members: Vec<GroupMember>,
+}
+
+/// A transaction of a group of several.
+#[derive(Debug)]
+pub(super) struct GroupMember {
+    pub(super) head: TransactionHead,
+    /// Row changes; `None` if there are none.
+    pub(super) rows: Option<(Arc<SessionVariables>, RowEvents)>,
+}
+
+impl CommitGroup {
+    /// Returns the bytes of the apply plan and of the members' rows.
+    pub(super) fn size(&self) -> usize {
+        let members = self.members.iter().map(GroupMember::size).sum::<usize>();
+        self.work.steps.iter().map(ApplyStep::size).sum::<usize>() + members
+    }
+}
+
+impl GroupMember {
+    fn size(&self) -> usize {
+        self.rows.as_ref().map_or(0, |(_, rows)| rows.bytes.len())
+    }
+}
+
+/// Puts transactions into groups, in source order.
+pub(super) struct GroupBuilder<'t> {
+    target: &'t dyn ReplayTarget,
+    order: CommitOrder,
+    group_max: u64,
+    /// Maximum bytes of changes in a group. Bounds memory.
+    group_size_max: usize,
+    pub(super) ledger: ProgressLedger,
+    /// Undecided XA transactions, by XID.
+    held: HashMap<String, (TransactionHead, ApplyPlan)>,
+    definitions: DefinitionCache,
+    claimer: ClaimFinder,
+    open: Option<OpenGroup>,
+}
+
+/// A group that further transactions can join.
+struct OpenGroup {
+    head: TransactionHead,
+    transactions: u64,
+    committed_us: Vec<u64>,
+    end: TransactionOrigin,
+    claim: ScheduleClaim,
+    session: Option<u32>,
+    context: Arc<SessionVariables>,
+    format: Arc<EventFormat>,
+    changes: GroupChanges,
+    members: Vec<GroupMember>,
+    /// Bytes of the members' rows.
+    members_size: usize,
+}
+
+/// Bytes of rows in an event of a net change. Targets split rows into statements themselves.
+const ROWS_SIZE_MAX: usize = 1 << 20;
+
+impl<'t> GroupBuilder<'t> {
+    /// Creates a builder that makes claims for `mode`.
+    pub(super) fn new(
+        target: &'t dyn ReplayTarget,
+        options: &ReplayOptions,
+        mode: ParallelMode,
+        ledger: ProgressLedger,
+    ) -> Self {
+        Self {
+            target,
+            order: options.order,
+            group_max: options.group_max as u64,
+            group_size_max: options.memory / 8,
+            ledger,
+            held: HashMap::new(),
+            definitions: DefinitionCache::default(),
+            claimer: ClaimFinder::new(mode),
+            open: None,
+        }
+    }
+
+    /// Takes the next transaction; appends the groups that are complete with it.
+    pub(super) fn take(
+        &mut self,
+        head: TransactionHead,
+        work: ApplyPlan,
+        out: &mut Vec<CommitGroup>,
+    ) -> Result<(), ReplayError> {
+        if self.order == CommitOrder::Any && head.gtid().is_none() {
+            return Err(ReplayError::Refused(format!(
+                "{head} has no GTID: --commit-order any saves progress by GTID. Use grouped or strict"
+            )));
+        }
+        let claim = self.claimer.claim(&head, &work)?;
+        match &work.shape {
+            TransactionShape::Rows
+                if self.order == CommitOrder::Grouped && work.steps.len() <= 1 && work.is_in_memory() =>
+            {
+                return self.join(head, work, claim, out);
+            }
+            _ => self.close(out)?,
+        }
+        let (work, prepared) = match work.shape.clone() {
+            TransactionShape::XaPrepare(xid) => {
+                self.refuse_duplicate_xid(&xid, &head)?;
+                self.ledger.mark_prepared(&head);
+                self.held.insert(xid, (head, work));
+                return Ok(());
+            }
+            TransactionShape::XaCommit(xid) => {
+                let (prepared, changes) = self.take_prepared(&xid, &head)?;
+                (changes, Some(prepared))
+            }
+            TransactionShape::XaRollback(xid) => {
+                let (prepared, changes) = self.take_prepared(&xid, &head)?;
+                // A replica runs the changes, and rolls them back.
+                let work = match self.target.rollback_traces() {
+                    RollbackTraces::Stay => ApplyPlan { shape: TransactionShape::RolledBack, ..changes },
+                    RollbackTraces::None => work,
+                };
+                (work, Some(prepared))
+            }
+            TransactionShape::ImplicitCommit { .. } => {
+                self.definitions.forget();
+                self.claimer.forget();
+                (work, None)
+            }
+            _ => (work, None),
+        };
+        let mut gtids = Vec::new();
+        for head in prepared.iter().chain([&head]) {
+            self.ledger.mark_applied(head);
+            gtids.extend(head.gtid());
+        }
+        let transactions = 1 + u64::from(prepared.is_some());
+        let (committed_us, end, progress) =
+            (vec![head.committed_us], head.origin.clone(), self.ledger.next_progress());
+        let members = Vec::new();
+        self.push(
+            CommitGroup { head, transactions, committed_us, end, work, progress, gtids, claim, members },
+            out,
+        )
+    }
+
+    /// Appends a complete group, after its changes are added to its claim.
+    fn push(&mut self, mut group: CommitGroup, out: &mut Vec<CommitGroup>) -> Result<(), ReplayError> {
+        if self.claimer.needs_tables() && group.work.shape == TransactionShape::Rows {
+            for step in &group.work.steps {
+                let ApplyStep::Rows(_, rows) = step else { continue };
+                let asked = self.definitions.load(rows, self.target);
+                asked.map_err(|failure| failure.into_error("read the definition of a table"))?;
+            }
+            let added = self.claimer.add(&mut group.claim, &group.work, &self.definitions);
+            added.map_err(|error| ReplayError::Work { unit: group.head.to_string(), error: error.into() })?;
+        }
+        out.push(group);
+        Ok(())
+    }
+
+    /// Returns whether a group waits for further transactions.
+    pub(super) const fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Appends the open group.
+    pub(super) fn close(&mut self, out: &mut Vec<CommitGroup>) -> Result<(), ReplayError> {
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        let mut rows = RowEvents { format: open.format, bytes: Vec::new() };
+        let written = open.changes.write(&mut rows.bytes);
+        written.map_err(|error| ReplayError::Work { unit: open.head.to_string(), error: error.into() })?;
+        let mut steps = Vec::new();
+        if !rows.bytes.is_empty() {
+            steps.push(ApplyStep::Rows(open.context, rows));
+        }
+        let work = ApplyPlan { shape: TransactionShape::Rows, steps, session: open.session };
+        let OpenGroup { head, transactions, committed_us, end, claim, mut members, .. } = open;
+        if transactions == 1 {
+            members.clear();
+        }
+        let (progress, gtids) = (self.ledger.next_progress(), Vec::new());
+        self.push(
+            CommitGroup { head, transactions, committed_us, end, work, progress, gtids, claim, members },
+            out,
+        )
+    }
+
+    /// Returns the XIDs of undecided XA transactions.
+    pub(super) fn undecided(self) -> Vec<String> {
+        let mut xids: Vec<String> = self.held.into_keys().map(|xid| format_xid(&xid)).collect();
+        xids.sort();
+        xids
+    }
+
+    fn join(
+        &mut self,
+        head: TransactionHead,
+        work: ApplyPlan,
+        claim: ScheduleClaim,
+        out: &mut Vec<CommitGroup>,
+    ) -> Result<(), ReplayError> {
+        let session = work.session;
+        let step = match work.steps.into_iter().next() {
+            Some(ApplyStep::Rows(context, rows)) => Some((Arc::new(context.for_rows()), rows)),
+            _ => None,
+        };
+        if let (Some(open), Some((context, rows))) = (&self.open, &step)
+            && !open.takes(context, &rows.format)
+        {
+            self.close(out)?;
+        }
+        let Some((context, rows)) = step else { return self.join_empty(head, claim, out) };
+        let asked = self.definitions.load(&rows, self.target);
+        asked.map_err(|failure| failure.into_error("read the definition of a table"))?;
+        let open = match &mut self.open {
+            Some(open) => {
+                open.claim.join(claim);
+                open
+            }
+            none => none.insert(OpenGroup::new(head.clone(), claim, Arc::clone(&context), &rows.format)),
+        };
+        open.session = session;
+        let events: Vec<RawEvent<'_>> = rows.events().collect();
+        let definitions = &self.definitions;
+        let taken = open.changes.take(&events, &rows.format, &|map| definitions.find(map));
+        taken.map_err(|error| ReplayError::Refused(format!("{head}: {error}")))?;
+        drop(events);
+        open.add(&head, Some((context, rows)));
+        self.ledger.mark_applied(&head);
+        // Memory holds both: the net changes, and the rows of each transaction.
+        let size = open.changes.size() + open.members_size;
+        if open.transactions >= self.group_max || size >= self.group_size_max {
+            self.close(out)?;
+        }
+        Ok(())
+    }
+
+    /// Joins a transaction that changes nothing: only its progress is saved.
+    fn join_empty(
+        &mut self,
+        head: TransactionHead,
+        claim: ScheduleClaim,
+        out: &mut Vec<CommitGroup>,
+    ) -> Result<(), ReplayError> {
+        self.ledger.mark_applied(&head);
+        match &mut self.open {
+            Some(open) => {
+                open.add(&head, None);
+                open.claim.join(claim);
+            }
+            None => {
+                let work = ApplyPlan { shape: TransactionShape::Rows, steps: Vec::new(), session: None };
+                let (progress, gtids) = (self.ledger.next_progress(), Vec::new());
+                let (committed_us, end) = (vec![head.committed_us], head.origin.clone());
+                let (transactions, members) = (1, Vec::new());
+                out.push(CommitGroup {
+                    head,
+                    transactions,
+                    committed_us,
+                    end,
+                    work,
+                    progress,
+                    gtids,
+                    claim,
+                    members,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a second prepared transaction with the same XID: the logs then lack the decision of the first.
+    fn refuse_duplicate_xid(&self, xid: &str, head: &TransactionHead) -> Result<(), ReplayError> {
+        let Some((first, _)) = self.held.get(xid) else { return Ok(()) };
+        Err(ReplayError::Refused(format!(
+            "{head} prepares the XA transaction {} again, but the logs do not commit or roll back {first}. If that was \
+             rolled back, leave it out with --exclude-gtids",
+            format_xid(xid)
+        )))
+    }
+
+    fn take_prepared(
+        &mut self,
+        xid: &str,
+        head: &TransactionHead,
+    ) -> Result<(TransactionHead, ApplyPlan), ReplayError> {
+        let (prepared, mut work) = self.held.remove(xid).ok_or_else(|| {
+            ReplayError::Refused(format!(
+                "{head} commits or rolls back the XA transaction {}, which was prepared before the first transaction \
+                 applied here. Give the log that has its XA PREPARE too, and start before that",
+                format_xid(xid)
+            ))
+        })?;
+        work.shape = TransactionShape::Statements;
+        Ok((prepared, work))
+    }
+}
+
+/// Formats an XID as a client would write it: `X'67',X'62',1`, with text in place of hex digits where it is printable.
+fn format_xid(xid: &str) -> String {
+    let shown = |part: &str| -> Option<String> {
+        let digits = part.strip_prefix("X'").or(part.strip_prefix("x'"))?.strip_suffix('\'')?;
+        let bytes = quote::parse_hex(digits)?;
+        let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && !matches!(byte, b'\'' | b'\\');
+        bytes.iter().all(is_plain).then(|| format!("'{}'", String::from_utf8_lossy(&bytes)))
+    };
+    xid.split(',').map(|part| shown(part).unwrap_or_else(|| part.to_owned())).collect::<Vec<_>>().join(",")
+}
+
+impl OpenGroup {
+    fn new(
+        head: TransactionHead,
+        claim: ScheduleClaim,
+        context: Arc<SessionVariables>,
+        format: &Arc<EventFormat>,
+    ) -> Self {
+        let origin = EventOrigin { timestamp: 0, server_id: 1, flags: EventFlags(0) };
+        let form = NetForm { origin, format: (**format).clone(), rows_size_max: ROWS_SIZE_MAX };
+        let changes = GroupChanges::new(format.flavour, form);
+        let format = Arc::clone(format);
+        let (committed_us, end) = (Vec::new(), head.origin.clone());
+        let (members, members_size) = (Vec::new(), 0);
+        let (transactions, session) = (0, None);
+        Self {
+            head,
+            transactions,
+            committed_us,
+            end,
+            claim,
+            session,
+            context,
+            format,
+            changes,
+            members,
+            members_size,
+        }
+    }
+
+    /// Adds this transaction.
+    fn add(&mut self, head: &TransactionHead, rows: Option<(Arc<SessionVariables>, RowEvents)>) {
+        let member = GroupMember { head: head.clone(), rows };
+        self.members_size += member.size();
+        self.members.push(member);
+        self.transactions += 1;
+        self.committed_us.push(head.committed_us);
+        self.end.clone_from(&head.origin);
+    }
+
+    fn takes(&self, context: &Arc<SessionVariables>, format: &Arc<EventFormat>) -> bool {
+        self.context == *context && (Arc::ptr_eq(&self.format, format) || self.format == *format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::format_xid;
+
+    #[test]
+    fn xids_are_text_where_they_can_be_printed() {
+        let check = |xid: &str, wanted: &str| assert_eq!(format_xid(xid), wanted);
+        check("X'6f72646572',X'31',1", "'order','1',1");
+        check("X'61',X'',1", "'a','',1");
+        check("X'00ff',X'61',7", "X'00ff','a',7");
+        check("X'27',X'5c',1", "X'27',X'5c',1");
+        check("'a'", "'a'");
+        check("X'é'", "X'é'");
+    }
+}

@@ -1,0 +1,233 @@
+//! The queue of commit groups between the group builder and the applier.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use binlog::gtid::GtidSet;
+use logs::ThreadPanic;
+
+use crate::apply_plan::TransactionShape;
+use crate::error::ReplayError;
+use crate::run::group_builder::{CommitGroup, GroupBuilder};
+use crate::run::read::{ReadProgress, TransactionBatch};
+
+/// Message to the applier.
+pub(super) enum ApplierMessage {
+    /// Apply this group.
+    Group(Box<CommitGroup>),
+    /// The source has been read up to here.
+    Read(ReadProgress),
+    /// The source has ended.
+    Over { undecided: Vec<String> },
+    /// Nothing follows, for this reason.
+    Failed(ReplayError),
+}
+
+/// Interval at which the group builder, while nothing arrives, checks whether the applier is free.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The queue from the group builder to the applier.
+pub(super) struct GroupQueue {
+    groups: SyncSender<ApplierMessage>,
+    limits: QueueLimits,
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+/// Limits of groups that are formed and not applied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueueLimits {
+    /// Maximum number of groups.
+    pub(super) open: usize,
+    /// Maximum number of groups whose application has not begun.
+    pub(super) waiting: usize,
+    /// Maximum bytes of all groups; a single group may be larger.
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    /// Groups formed and not applied.
+    open: usize,
+    /// Groups whose application has not begun.
+    waiting: usize,
+    /// Bytes of all groups.
+    bytes: usize,
+    is_stopped: bool,
+    /// Everything read is queued, and nothing more is available yet.
+    is_resting: bool,
+    /// New GTIDs that the target counts as executed.
+    executed: Option<GtidSet>,
+}
+
+/// The applier has stopped.
+struct StopSignal;
+
+impl GroupQueue {
+    /// Creates a queue with these limits.
+    pub(super) fn new(limits: QueueLimits) -> (Self, Receiver<ApplierMessage>) {
+        // `open` limits the groups; other messages are small and few.
+        let (groups, receiver) = sync_channel(64);
+        (Self { groups, limits, state: Mutex::default(), changed: Condvar::new() }, receiver)
+    }
+
+    /// Records that a group is about to be applied.
+    pub(super) fn mark_started(&self) {
+        self.state().waiting -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Records that a group was applied.
+    pub(super) fn mark_applied(&self, group: &CommitGroup) {
+        let mut state = self.state();
+        state.open -= 1;
+        state.bytes -= group.size();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Records that nothing more will be applied.
+    pub(super) fn stop(&self) {
+        self.state().is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// Returns whether nothing more will be applied.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state().is_stopped
+    }
+
+    /// Returns whether everything available is applied.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.is_resting && state.open == 0
+    }
+
+    /// Records GTIDs that the target counts as executed: progress need not list them.
+    pub(super) fn set_executed(&self, executed: GtidSet) {
+        self.state().executed = Some(executed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether another group would be started soon.
+    fn has_room(&self) -> bool {
+        let state = self.state();
+        state.open < self.limits.open && state.waiting < self.limits.waiting
+    }
+
+    /// Waits until there is room for a group of `size` bytes, and counts it.
+    fn reserve(&self, size: usize) -> Result<(), StopSignal> {
+        let QueueLimits { open, waiting, bytes } = self.limits;
+        let mut state = self.wait_while(|state| {
+            state.open >= open || state.waiting >= waiting || state.open > 0 && state.bytes + size > bytes
+        })?;
+        state.open += 1;
+        state.waiting += 1;
+        state.bytes += size;
+        Ok(())
+    }
+
+    fn wait_while(
+        &self,
+        holds: impl Fn(&QueueState) -> bool,
+    ) -> Result<MutexGuard<'_, QueueState>, StopSignal> {
+        let mut state = self.state();
+        while holds(&state) && !state.is_stopped {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.is_stopped { Err(StopSignal) } else { Ok(state) }
+    }
+
+    fn send(&self, message: ApplierMessage) -> Result<(), StopSignal> {
+        self.groups.send(message).map_err(|_| StopSignal)
+    }
+
+    fn send_groups(&self, groups: &mut Vec<CommitGroup>) -> Result<(), StopSignal> {
+        for group in groups.drain(..) {
+            // The temporary file of a large transaction must be gone before the next one is read.
+            let is_alone = matches!(group.work.shape, TransactionShape::ImplicitCommit { .. })
+                || !group.work.is_in_memory();
+            self.reserve(group.size())?;
+            self.send(ApplierMessage::Group(Box::new(group)))?;
+            if is_alone {
+                // Definitions read from here on must include its changes.
+                drop(self.wait_while(|state| state.open > 0)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Forms groups until the source ends or the applier stops.
+pub(super) fn build_groups(
+    mut former: GroupBuilder<'_>,
+    batches: Receiver<TransactionBatch>,
+    flow: &GroupQueue,
+) {
+    let formed = ThreadPanic::catch("groups transactions", || run_builder(&mut former, &batches, flow));
+    let last = match formed.unwrap_or_else(|panic| Err(Some(panic.into()))) {
+        Ok(()) => ApplierMessage::Over { undecided: former.undecided() },
+        Err(Some(error)) => ApplierMessage::Failed(error),
+        Err(None) => return,
+    };
+    // If the receiver is gone, another thread failed first.
+    let _ = flow.send(last);
+}
+
+fn run_builder(
+    former: &mut GroupBuilder<'_>,
+    batches: &Receiver<TransactionBatch>,
+    flow: &GroupQueue,
+) -> Result<(), Option<ReplayError>> {
+    let (mut groups, mut is_last) = (Vec::new(), false);
+    loop {
+        flow.state().is_resting = is_last && !former.is_open();
+        let next = match former.is_open() {
+            true => batches.recv_timeout(POLL_INTERVAL),
+            false => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let batch = match next {
+            Ok(batch) => batch,
+            Err(RecvTimeoutError::Timeout) => {
+                if flow.has_room() {
+                    former.close(&mut groups).map_err(Some)?;
+                    flow.send_groups(&mut groups)?;
+                }
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        is_last = batch.is_last;
+        flow.state().is_resting = false;
+        for (head, work) in batch.units {
+            former.take(head, work, &mut groups).map_err(Some)?;
+            if former.is_open() && groups.is_empty() && flow.has_room() {
+                former.close(&mut groups).map_err(Some)?;
+            }
+            if !groups.is_empty() {
+                flow.send_groups(&mut groups)?;
+            }
+        }
+        if let Some(executed) = flow.state().executed.take() {
+            former.ledger.remove_executed(&executed);
+        }
+        flow.send(ApplierMessage::Read(batch.so_far))?;
+        if let Some(error) = batch.failure {
+            former.close(&mut groups).map_err(Some)?;
+            flow.send_groups(&mut groups)?;
+            return Err(Some(error));
+        }
+    }
+    former.close(&mut groups).map_err(Some)?;
+    Ok(flow.send_groups(&mut groups)?)
+}
+
+impl From<StopSignal> for Option<ReplayError> {
+    fn from(_: StopSignal) -> Self {
+        None
+    }
+}

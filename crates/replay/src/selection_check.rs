@@ -1,0 +1,114 @@
+//! Check that the logs have what a selection names. A mistyped number in `--stop-gtid` would otherwise apply
+//! everything.
+
+use std::sync::Arc;
+
+use binlog::encryption::Keyring;
+use binlog::gtid::{Gtid, GtidSet};
+use binlog::{Event, EventFormat, EventType, RawEvent};
+use logs::{LogPiece, LogReader, ReadOutcome};
+
+use crate::error::ReplayError;
+use crate::selection::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
+use crate::source::ReplayLog;
+
+/// Bytes per read.
+const CHUNK_SIZE: usize = 1 << 20;
+
+impl TransactionSelection {
+    /// Checks that the logs have the positions and GTIDs that the selection names. Decodes only GTID events. Standard
+    /// input cannot be read twice: there, replay reports at its end that the stop was not reached.
+    ///
+    /// # Errors
+    ///
+    /// When the logs do not have them. A log that cannot be read is no error here: replay reports it.
+    pub fn check_bounds(
+        &self,
+        logs: &[ReplayLog],
+        keyring: Option<&Arc<Keyring>>,
+    ) -> Result<(), ReplayError> {
+        let (start, starts) = match &self.start {
+            Some(SelectionStart::At(bound)) => (Some(bound), None),
+            Some(SelectionStart::AtGtid(gtids) | SelectionStart::AfterGtid(gtids)) => (None, Some(gtids)),
+            None => (None, None),
+        };
+        let (stop, stops) = match &self.stop {
+            Some(SelectionStop::At(bound)) => (Some(bound), None),
+            Some(SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)) => (None, Some(gtids)),
+            None => (None, None),
+        };
+        for bound in start.into_iter().chain(stop) {
+            if let SelectionBound::Position { log, position } = bound
+                && let Some(file) = logs.iter().find(|file| file.name() == *log)
+            {
+                check_position(file, *position, keyring)?;
+            }
+        }
+        if logs.contains(&ReplayLog::Stdin) {
+            return Ok(());
+        }
+        let mut named = starts.into_iter().chain(stops);
+        match named.find(|gtids| !any_log_contains(logs, gtids, keyring)) {
+            Some(gtids) => Err(missing_gtids(gtids)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the error for GTIDs that none of the logs has.
+pub(crate) fn missing_gtids(gtids: &GtidSet) -> ReplayError {
+    ReplayError::Refused(format!("start or stop not found: none of these logs has a transaction of {gtids}"))
+}
+
+fn open_log(log: &ReplayLog, keyring: Option<&Arc<Keyring>>) -> Result<Option<LogReader>, logs::LogError> {
+    let ReplayLog::File(path) = log else { return Ok(None) };
+    let reader = LogReader::open(path)?;
+    Ok(Some(match keyring {
+        Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
+        None => reader,
+    }))
+}
+
+fn check_position(log: &ReplayLog, position: u64, keyring: Option<&Arc<Keyring>>) -> Result<(), ReplayError> {
+    let Ok(Some(mut reader)) = open_log(log, keyring) else { return Ok(()) };
+    if !matches!(reader.next_event(), Ok(ReadOutcome::Some(_))) || position < reader.position() {
+        return Ok(());
+    }
+    match reader.skip_to(position) {
+        Err(error @ logs::LogError::PastEnd { .. }) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether one of the logs has one of these GTIDs; `true` if a log cannot be read.
+fn any_log_contains(logs: &[ReplayLog], gtids: &GtidSet, keyring: Option<&Arc<Keyring>>) -> bool {
+    logs.iter().any(|log| log_contains(log, gtids, keyring).unwrap_or(true))
+}
+
+fn log_contains(
+    log: &ReplayLog,
+    gtids: &GtidSet,
+    keyring: Option<&Arc<Keyring>>,
+) -> Result<bool, ReplayError> {
+    let Some(mut reader) = open_log(log, keyring)? else { return Ok(true) };
+    loop {
+        match reader.next_piece(CHUNK_SIZE, CHUNK_SIZE)? {
+            ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
+                let mut named = chunk.iter().filter_map(|event| gtid_of(&event.raw, chunk.format()));
+                if named.any(|gtid| gtids.contains(gtid)) {
+                    return Ok(true);
+                }
+            }
+            // Its GTID event came before it.
+            ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
+            ReadOutcome::End(_) => return Ok(false),
+        }
+    }
+}
+
+fn gtid_of(raw: &RawEvent<'_>, format: &EventFormat) -> Option<Gtid> {
+    if !matches!(raw.event_type(), EventType::Gtid | EventType::GtidTagged) {
+        return None;
+    }
+    raw.decode(format).ok().as_ref().and_then(Event::gtid)
+}

@@ -1,0 +1,248 @@
+//! Session variables that a statement or row changes depend on.
+
+use std::fmt::Write as _;
+
+use binlog::events::{Query, StatusVar};
+use binlog::{Collation, Flavour};
+
+/// Session variables that a statement or row changes depend on, as the source logged them. A variable that was not
+/// logged is `None`, or has the value that the server leaves out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SessionVariables {
+    /// `true` if MariaDB wrote the log: it has its own collation numbers and SQL modes.
+    pub is_mariadb: bool,
+    /// Bits: 0x4000 `sql_auto_is_null`, 0x4000000 foreign key checks off, 0x8000000 unique checks off.
+    pub flags2: Option<u32>,
+    /// Bits of `sql_mode`.
+    pub sql_mode: Option<u64>,
+    /// `auto_increment_increment` and `auto_increment_offset`; `None` stands for 1 and 1.
+    pub auto_increment: Option<(u16, u16)>,
+    /// `character_set_client`, `collation_connection`, `collation_server`: collation numbers.
+    pub charset: Option<[u16; 3]>,
+    /// `time_zone`, if it was logged.
+    pub time_zone: Option<Vec<u8>>,
+    /// `lc_time_names`, by number.
+    pub lc_time_names: u16,
+    /// `collation_database`; 0 for that of the default database. `None` only for a session whose default database has
+    /// changed.
+    pub database_collation: Option<u16>,
+    /// `explicit_defaults_for_timestamp`.
+    pub explicit_timestamp: Option<u8>,
+    /// `default_collation_for_utf8mb4`; 0 if not logged.
+    pub utf8mb4_collation: u16,
+    /// `sql_require_primary_key`.
+    pub require_primary_key: Option<u8>,
+    /// `default_table_encryption`.
+    pub table_encryption: Option<u8>,
+    /// `enable_cascade_triggers`: servers since 9.7 log it where it is on.
+    pub cascade_triggers: Option<u8>,
+}
+
+/// Bits of a query's `flags2`: the bit, its variable, and whether the bit means off. `autocommit` is missing: replay
+/// decides itself when to commit.
+const FLAG_VARIABLES: [(u32, &str, bool); 3] = [
+    (0x0400_0000, "foreign_key_checks", true),
+    (0x0000_4000, "sql_auto_is_null", false),
+    (0x0800_0000, "unique_checks", true),
+];
+
+/// Value that the server writes for a variable whose value it does not log.
+const NOT_LOGGED: u8 = u8::MAX;
+
+impl SessionVariables {
+    /// Returns the variables that a query depends on. After an unknown variable the others are lost, as on a server.
+    pub fn of_query(query: &Query<'_>) -> Self {
+        let mut context = Self { database_collation: Some(0), ..Self::default() };
+        for variable in query.status.iter().map_while(Result::ok) {
+            context.set(variable);
+        }
+        context
+    }
+
+    /// Returns the flavour of the log.
+    pub const fn flavour(&self) -> Flavour {
+        if self.is_mariadb { Flavour::MariaDb } else { Flavour::MySql }
+    }
+
+    fn set(&mut self, variable: StatusVar<'_>) {
+        match variable {
+            StatusVar::Flags2(flags) => self.flags2 = Some(flags),
+            StatusVar::SqlMode(mode) => self.sql_mode = Some(mode),
+            StatusVar::AutoIncrement { increment, offset } => self.auto_increment = Some((increment, offset)),
+            StatusVar::Charset { client, connection, server } => {
+                self.charset = Some([client, connection, server]);
+            }
+            StatusVar::TimeZone(name) if !name.is_empty() => self.time_zone = Some(name.to_vec()),
+            StatusVar::LcTimeNames(number) => self.lc_time_names = number,
+            StatusVar::CharsetDatabase(number) => self.database_collation = Some(number),
+            StatusVar::ExplicitDefaultsForTimestamp(value) => self.explicit_timestamp = Some(value),
+            StatusVar::DefaultCollationForUtf8mb4(number) => self.utf8mb4_collation = number,
+            StatusVar::SqlRequirePrimaryKey(value) if value != NOT_LOGGED => {
+                self.require_primary_key = Some(value)
+            }
+            StatusVar::DefaultTableEncryption(value) if value != NOT_LOGGED => {
+                self.table_encryption = Some(value)
+            }
+            StatusVar::EnableCascadeTriggers(value) => self.cascade_triggers = Some(value),
+            _ => {}
+        }
+    }
+
+    /// Appends the assignments that bring a session to `self`, each followed by a comma, for one `SET`. `from` is the
+    /// session's present state, if it is known.
+    pub fn append_assignments(&self, from: Option<&Self>, out: &mut String) {
+        self.append_flags(from, out);
+        if self.sql_mode != from.and_then(|from| from.sql_mode)
+            && let Some(mode) = self.sql_mode
+        {
+            append_assignment(out, "sql_mode", mode);
+        }
+        if from.is_none_or(|from| from.auto_increment != self.auto_increment) {
+            let (increment, offset) = self.auto_increment.unwrap_or((1, 1));
+            append_assignment(out, "auto_increment_increment", increment);
+            append_assignment(out, "auto_increment_offset", offset);
+        }
+        if self.charset != from.and_then(|from| from.charset)
+            && let Some([client, connection, server]) = self.charset
+        {
+            append_assignment(out, "character_set_client", Collation::client_setting(client));
+            append_assignment(out, "collation_connection", connection);
+            append_assignment(out, "collation_server", server);
+        }
+        self.append_locale(from, out);
+        self.append_others(from, out);
+    }
+
+    fn append_flags(&self, from: Option<&Self>, out: &mut String) {
+        let Some(flags) = self.flags2 else { return };
+        let changed = from.and_then(|from| from.flags2).map_or(u32::MAX, |last| last ^ flags);
+        for (bit, name, means_off) in FLAG_VARIABLES {
+            if changed & bit != 0 {
+                append_assignment(out, name, u8::from((flags & bit != 0) != means_off));
+            }
+        }
+    }
+
+    fn append_locale(&self, from: Option<&Self>, out: &mut String) {
+        if self.time_zone.as_ref() != from.and_then(|from| from.time_zone.as_ref())
+            && let Some(zone) = &self.time_zone
+        {
+            append_assignment(out, "time_zone", format_args!("'{}'", String::from_utf8_lossy(zone)));
+        }
+        if from.is_none_or(|from| from.lc_time_names != self.lc_time_names) {
+            append_assignment(out, "lc_time_names", self.lc_time_names);
+        }
+        if from.and_then(|from| from.database_collation) != self.database_collation {
+            match self.database_collation {
+                Some(0) => append_assignment(out, "collation_database", "DEFAULT"),
+                Some(number) => append_assignment(out, "collation_database", number),
+                None => {}
+            }
+        }
+    }
+
+    fn append_others(&self, from: Option<&Self>, out: &mut String) {
+        if self.utf8mb4_collation != 0
+            && from.is_none_or(|from| from.utf8mb4_collation != self.utf8mb4_collation)
+        {
+            append_assignment(out, "default_collation_for_utf8mb4", self.utf8mb4_collation);
+        }
+        let mut put_some = |name, get: fn(&Self) -> Option<u8>| match (get(self), from.and_then(get)) {
+            (Some(value), last) if last != Some(value) => append_assignment(out, name, value),
+            _ => {}
+        };
+        put_some("explicit_defaults_for_timestamp", |context| context.explicit_timestamp);
+        put_some("sql_require_primary_key", |context| context.require_primary_key);
+        put_some("default_table_encryption", |context| context.table_encryption);
+        put_some("enable_cascade_triggers", |context| context.cascade_triggers);
+    }
+
+    /// Returns the context of a text in UTF-8.
+    #[must_use]
+    pub fn with_utf8_text(&self) -> Self {
+        const UTF8MB4_GENERAL_CI: u16 = 45;
+        let charset = self.charset.map(|[_, connection, server]| [UTF8MB4_GENERAL_CI, connection, server]);
+        Self { charset, ..self.clone() }
+    }
+
+    /// Returns the variables that row changes depend on: without AUTO_INCREMENT, as all values are in the log.
+    #[must_use]
+    pub fn for_rows(&self) -> Self {
+        Self { auto_increment: None, ..self.clone() }
+    }
+
+    /// Returns the state of a session that had `from` and was brought to `self`: variables missing in `self` keep their
+    /// values.
+    #[must_use]
+    pub fn merged_over(&self, from: Option<&Self>) -> Self {
+        let mut now = self.clone();
+        let Some(from) = from else { return now };
+        now.flags2 = now.flags2.or(from.flags2);
+        now.sql_mode = now.sql_mode.or(from.sql_mode);
+        now.charset = now.charset.or(from.charset);
+        now.time_zone = now.time_zone.or_else(|| from.time_zone.clone());
+        now.database_collation = now.database_collation.or(from.database_collation);
+        now.explicit_timestamp = now.explicit_timestamp.or(from.explicit_timestamp);
+        now.require_primary_key = now.require_primary_key.or(from.require_primary_key);
+        now.table_encryption = now.table_encryption.or(from.table_encryption);
+        now.cascade_triggers = now.cascade_triggers.or(from.cascade_triggers);
+        if now.utf8mb4_collation == 0 {
+            now.utf8mb4_collation = from.utf8mb4_collation;
+        }
+        now
+    }
+}
+
+fn append_assignment(out: &mut String, name: &str, value: impl std::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "@@session.{name}={value},");
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::events::{Query, StatusVars};
+
+    use super::SessionVariables;
+
+    fn context(status: &[u8]) -> SessionVariables {
+        let status = StatusVars { bytes: status };
+        SessionVariables::of_query(&Query {
+            thread_id: 1,
+            exec_time: 0,
+            error_code: 0,
+            status,
+            database: b"",
+            sql: b"",
+        })
+    }
+
+    fn changes(from: Option<&SessionVariables>, to: &SessionVariables) -> String {
+        let mut out = String::new();
+        to.append_assignments(from, &mut out);
+        out
+    }
+
+    #[test]
+    fn only_what_changes_is_set() {
+        let plain = context(&[0, 0, 0, 0, 0, 1, 0, 0, 0x20, 0x50, 0, 0, 0, 0, 4, 255, 0, 255, 0, 255, 0]);
+        let first = changes(None, &plain);
+        assert!(first.starts_with("@@session.foreign_key_checks=1,@@session.sql_auto_is_null=0,"), "{first}");
+        assert!(first.contains("@@session.sql_mode=1344274432,"), "{first}");
+        assert!(first.contains("@@session.character_set_client=255,"), "{first}");
+        assert!(
+            first.ends_with("@@session.lc_time_names=0,@@session.collation_database=DEFAULT,"),
+            "{first}"
+        );
+        assert_eq!(changes(Some(&plain), &plain), "");
+        let other = context(&[0, 0, 0, 0, 4, 3, 2, 0, 1, 0, 5, 3, b'U', b'T', b'C']);
+        let set = "@@session.foreign_key_checks=0,@@session.auto_increment_increment=2,\
+                   @@session.auto_increment_offset=1,@@session.time_zone='UTC',";
+        assert_eq!(changes(Some(&plain), &other), set);
+        // Variables missing in a context stay as they are in the session.
+        let now = other.merged_over(Some(&plain));
+        assert_eq!((now.sql_mode, now.charset), (plain.sql_mode, plain.charset));
+        let back = "@@session.foreign_key_checks=1,@@session.auto_increment_increment=1,\
+                    @@session.auto_increment_offset=1,";
+        assert_eq!(changes(Some(&now), &plain.merged_over(Some(&now))), back);
+    }
+}

@@ -1,0 +1,101 @@
+//! A whole source transaction, and its position.
+
+use std::fmt;
+use std::sync::Arc;
+
+use binlog::events::LogicalClock;
+use binlog::gtid::Gtid;
+use binlog::{Transaction, TransactionId, TransactionOutline};
+
+use crate::progress::SourcePosition;
+
+/// A whole source transaction.
+#[derive(Clone, Debug)]
+pub struct SourceTransaction {
+    /// Number in source order: 0, 1, 2… over all logs of a replay.
+    pub number: u64,
+    /// Position in the logs.
+    pub origin: TransactionOrigin,
+    /// Outline and events.
+    pub transaction: Transaction,
+}
+
+/// A transaction without its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionHead {
+    /// As [`SourceTransaction::number`].
+    pub number: u64,
+    /// Position in the logs.
+    pub origin: TransactionOrigin,
+    /// Identifier.
+    pub id: TransactionId,
+    /// Logical clock: the source's record of which transactions may run in parallel.
+    pub clock: Option<LogicalClock>,
+    /// Commit time on the server that wrote this log, in microseconds since 1970. Before MySQL 8.0.1: the start time,
+    /// in whole seconds.
+    pub committed_us: u64,
+}
+
+/// Position of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionOrigin {
+    /// The log as it was given: a path, or `standard input`.
+    pub log: Arc<str>,
+    /// The log's name on the source's server: the last part of the path. For standard input, a name made of server,
+    /// time and first transaction, to tell logs apart.
+    pub log_name: Arc<str>,
+    /// The log's number in the replay: 0, 1, 2…
+    pub log_number: usize,
+    /// Start of the first event, in bytes from the start of the log.
+    pub start: u64,
+    /// End of the last event.
+    pub end: u64,
+}
+
+impl TransactionOrigin {
+    /// Returns its start as a position.
+    pub fn start_place(&self) -> SourcePosition {
+        SourcePosition { log: self.log_name.to_string(), position: self.start }
+    }
+
+    /// Returns its end as a position.
+    pub fn end_place(&self) -> SourcePosition {
+        SourcePosition { log: self.log_name.to_string(), position: self.end }
+    }
+}
+
+impl SourceTransaction {
+    /// Returns the transaction without its events.
+    pub fn head(&self) -> TransactionHead {
+        TransactionHead::of(self.number, self.origin.clone(), self.transaction.outline())
+    }
+}
+
+impl TransactionHead {
+    /// Creates it from a transaction's outline.
+    pub(crate) fn of(number: u64, origin: TransactionOrigin, outline: &TransactionOutline) -> Self {
+        let committed_us = committed_us(outline);
+        Self { number, origin, id: outline.id, clock: outline.clock, committed_us }
+    }
+
+    /// Returns its GTID, if it has one of MySQL's.
+    pub const fn gtid(&self) -> Option<Gtid> {
+        match self.id {
+            TransactionId::Gtid(gtid) => Some(gtid),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the value of [`TransactionHead::committed_us`].
+pub(crate) fn committed_us(outline: &TransactionOutline) -> u64 {
+    let began_us = u64::from(outline.timestamp) * 1_000_000;
+    outline.stamps.map_or(began_us, |stamps| stamps.immediate_commit_us)
+}
+
+/// Format for messages: log, position, GTID.
+impl fmt::Display for TransactionHead {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} at {} ({})", self.origin.log, self.origin.start, self.id)
+    }
+}

@@ -1,0 +1,223 @@
+//! Row events in a temporary file: too many to hold in memory until they are applied.
+
+use std::env;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use binlog::events::RowsFlags;
+use binlog::{DecodeError, Event, EventChecksum, EventFormat, RawEvent};
+use logs::EncryptedSpool;
+
+use crate::apply_plan::RowEvents;
+
+/// Row events in a private temporary file that vanishes with the process. They are read back in parts, each of whole
+/// statements. A statement larger than one part is split into several, each with its own table maps.
+#[derive(Clone, Debug)]
+pub struct SpooledRows {
+    format: Arc<EventFormat>,
+    spool: Arc<EncryptedSpool>,
+    parts: Vec<Range<u64>>,
+}
+
+/// Equal if file and parts are the same.
+impl PartialEq for SpooledRows {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.spool, &other.spool) && self.parts == other.parts
+    }
+}
+
+impl Eq for SpooledRows {}
+
+impl SpooledRows {
+    /// Returns the format to decode the events with; it has no checksums.
+    pub const fn format(&self) -> &Arc<EventFormat> {
+        &self.format
+    }
+
+    /// Returns the parts, in order.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn parts(&self) -> impl Iterator<Item = io::Result<RowEvents>> {
+        self.parts.iter().map(|part| {
+            let mut bytes = vec![0; (part.end - part.start) as usize];
+            self.spool.read_exact_at(part.start, &mut bytes)?;
+            Ok(RowEvents { format: Arc::clone(&self.format), bytes })
+        })
+    }
+}
+
+/// Approximate bytes of a part. A larger row makes a larger part.
+const PART_SIZE: usize = 2 << 20;
+
+/// Writes row events to a temporary file.
+pub(crate) struct RowSpooler {
+    rows: SpooledRows,
+    part_size: usize,
+    /// The current part.
+    part: Vec<u8>,
+    /// Table maps of the open statement.
+    maps: Vec<u8>,
+    /// Offset of the open statement in the part.
+    start: usize,
+    /// Offset of the open statement's last rows event in the part, if it has one.
+    last: Option<usize>,
+}
+
+impl RowSpooler {
+    /// Creates an empty spool for events of this format.
+    pub(crate) fn new(format: &Arc<EventFormat>) -> io::Result<Self> {
+        let spool = Arc::new(EncryptedSpool::new_in(&env::temp_dir(), 0)?);
+        let rows = SpooledRows { format: Arc::clone(format), spool, parts: Vec::new() };
+        let (part, maps) = (Vec::new(), Vec::new());
+        Ok(Self { rows, part_size: PART_SIZE, part, maps, start: 0, last: None })
+    }
+
+    /// Adds the next event, which has no checksum.
+    pub(crate) fn push(&mut self, raw: &RawEvent<'_>) -> Result<(), SpoolPushError> {
+        let event = raw.decode(&self.rows.format)?;
+        let Some(rows) = event.rows() else {
+            if matches!(event, Event::TableMap(_)) {
+                self.maps.extend_from_slice(raw.bytes());
+            }
+            self.part.extend_from_slice(raw.bytes());
+            return Ok(());
+        };
+        if self.part.len() + raw.bytes().len() > self.part_size {
+            self.cut()?;
+        }
+        self.last = Some(self.part.len());
+        self.part.extend_from_slice(raw.bytes());
+        if rows.flags.contains(RowsFlags::STATEMENT_END) {
+            self.maps.clear();
+            (self.start, self.last) = (self.part.len(), None);
+        }
+        Ok(())
+    }
+
+    /// Returns all events that were added.
+    pub(crate) fn finish(mut self) -> io::Result<SpooledRows> {
+        self.put(self.part.len())?;
+        Ok(self.rows)
+    }
+
+    /// Ends the current part, before the open statement or within it.
+    fn cut(&mut self) -> io::Result<()> {
+        if let Some(last) = self.last.take() {
+            end_statement(&mut self.part[last..], &self.rows.format);
+            self.put(self.part.len())?;
+            self.part.extend_from_slice(&self.maps);
+        } else {
+            self.put(self.start)?;
+        }
+        self.start = 0;
+        Ok(())
+    }
+
+    /// Writes the first bytes of the part to the file.
+    fn put(&mut self, size: usize) -> io::Result<()> {
+        if size > 0 {
+            let start = self.rows.spool.push(&self.part[..size])?;
+            self.rows.parts.push(start..start + size as u64);
+            self.part.drain(..size);
+        }
+        Ok(())
+    }
+}
+
+/// Reason why an event was not added.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpoolPushError {
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Sets the flag of a rows event that ends its statement.
+pub(crate) fn end_statement(event: &mut [u8], format: &EventFormat) {
+    let Ok(raw) = RawEvent::new(event, EventChecksum::Absent) else { return };
+    // The flags follow the table number, which has six bytes, or four in old logs.
+    let number_size = match format.post_header_size(raw.event_type()) {
+        Some(6) => 4,
+        _ => 6,
+    };
+    if let Some(flags) = event.get_mut(binlog::HEADER_SIZE + number_size) {
+        *flags |= RowsFlags::STATEMENT_END.0 as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::sync::Arc;
+
+    use binlog::events::{RowsFlags, RowsKind};
+    use binlog::{
+        ChecksumAlgorithm, Event, EventFlags, EventFormat, EventOrigin, Flavour, NextPosition, RawEvent,
+    };
+
+    use super::RowSpooler;
+    use crate::sample_table::{SampleTable, image, int};
+
+    fn format() -> EventFormat {
+        let (server_version, checksum) = (b"9.7.4".to_vec(), ChecksumAlgorithm::Off);
+        EventFormat { server_version, post_header_sizes: Vec::new(), checksum, flavour: Flavour::MySql }
+    }
+
+    fn bytes(event: &Event<'_>) -> Vec<u8> {
+        let origin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
+        let mut out = Vec::new();
+        event.write(origin, NextPosition::Fixed(0), &format(), &mut out).unwrap();
+        out
+    }
+
+    /// `statements` are words with a digit for each rows event; parts hold up to `events` of them. In the result, `m`
+    /// is a table map and `.` marks the end of a statement.
+    fn check(statements: &str, events: usize, wanted: &str) {
+        let table = SampleTable::new("int").named("t", 1);
+        let format = Arc::new(format());
+        let mut spooler = RowSpooler::new(&format).unwrap();
+        let push = |spooler: &mut RowSpooler, bytes: &[u8]| {
+            spooler.push(&RawEvent::new(bytes, binlog::EventChecksum::Absent).unwrap()).unwrap();
+        };
+        let map = bytes(&Event::TableMap(table.map()));
+        for statement in statements.split(' ') {
+            push(&mut spooler, &map);
+            for (index, digit) in (1..).zip(statement.bytes()) {
+                let after = image(&[int(i32::from(digit - b'0'))]);
+                let mut rows = table.rows(RowsKind::Write, &after);
+                rows.flags = RowsFlags(u16::from(index == statement.len()));
+                let event = bytes(&Event::WriteRows(rows));
+                spooler.part_size = map.len() + events * event.len();
+                push(&mut spooler, &event);
+            }
+        }
+        let mut parts = Vec::new();
+        for part in spooler.finish().unwrap().parts() {
+            let (part, mut text) = (part.unwrap(), String::new());
+            for raw in part.events() {
+                match raw.decode(&format).unwrap().rows() {
+                    None => text.push('m'),
+                    Some(rows) => {
+                        let end = if rows.flags.contains(RowsFlags::STATEMENT_END) { "." } else { "" };
+                        write!(text, "{}{end}", rows.rows[1]).unwrap();
+                    }
+                }
+            }
+            parts.push(text);
+        }
+        assert_eq!(parts.join(" "), wanted);
+    }
+
+    #[test]
+    fn parts_are_whole_statements() {
+        check("1", 4, "m1.");
+        check("1 2", 9, "m1.m2.");
+        check("123", 4, "m123.");
+        check("12345", 2, "m12. m34. m5.");
+        check("1 2345 6", 3, "m1. m234. m5. m6.");
+    }
+}

@@ -1,0 +1,168 @@
+//! Tables of the target, for statements that name their columns.
+
+use servers::quote;
+use servers::{ResultRow, SqlConnection};
+
+use crate::error::TargetFailure;
+use crate::grants::AccountGrants;
+
+/// A table on the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TargetTable {
+    /// Database and table, quoted.
+    pub(super) name: String,
+    pub(super) columns: Vec<TargetColumn>,
+    /// Unique keys whose columns are never NULL, the primary key first.
+    pub(super) keys: Vec<Vec<usize>>,
+    /// The engine, if it does not support transactions.
+    pub(super) nontransactional_engine: Option<String>,
+    /// Triggers: the event and the name of each.
+    pub(super) triggers: Vec<(String, String)>,
+}
+
+/// A column on the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TargetColumn {
+    /// Name without quotes.
+    pub(super) raw_name: String,
+    /// Name in backquotes.
+    pub(super) name: String,
+    /// Type as in `information_schema`: `varchar`, `bigint`.
+    pub(super) data_type: String,
+    pub(super) is_unsigned: bool,
+    /// Character set of text.
+    pub(super) charset: Option<String>,
+    pub(super) collation: Option<String>,
+    /// Maximum size of text and byte values, in bytes.
+    pub(super) octets: usize,
+    /// Precision and scale of a decimal.
+    pub(super) digits: (usize, usize),
+    /// True for a generated column.
+    pub(super) is_generated: bool,
+    /// True for a column with `ON UPDATE CURRENT_TIMESTAMP`.
+    pub(super) has_on_update: bool,
+}
+
+/// Reads a table's definition.
+pub(super) fn load(
+    connection: &mut SqlConnection,
+    database: &[u8],
+    table: &[u8],
+) -> Result<TargetTable, TargetFailure> {
+    let condition = quote::table_condition(database, table);
+    let name = format!("{}.{}", quoted(database), quoted(table));
+    let question = format!(
+        "SELECT column_name, data_type, column_type, character_set_name, collation_name, character_octet_length,
+           numeric_precision, numeric_scale, extra
+         FROM information_schema.columns WHERE {condition} ORDER BY ordinal_position"
+    );
+    let columns: Vec<TargetColumn> = connection.rows(&question)?.iter().map(column).collect();
+    if columns.is_empty() {
+        return Err(TargetFailure::refused(format!(
+            "the target has no table {name}, or the account may not see it"
+        )));
+    }
+    let question = format!("SELECT table_type FROM information_schema.tables WHERE {condition}");
+    if connection.value(&question)?.as_deref() == Some("SYSTEM VERSIONED") {
+        return Err(TargetFailure::refused(format!(
+            "{name} is system-versioned, and the log contains its history as rows: it cannot be applied as SQL"
+        )));
+    }
+    let question = format!(
+        "SELECT index_name, column_name, nullable FROM information_schema.statistics
+         WHERE non_unique = 0 AND {condition} ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
+    );
+    let parts = connection.rows(&question)?;
+    let keys = parts.chunk_by(|one, next| one.first() == next.first());
+    let keys = keys.filter_map(|key| key_columns(key, &columns)).collect();
+    let triggers = triggers(connection, database, table, &name)?;
+    let untransactional = nontransactional_engine(connection, database, table)?;
+    Ok(TargetTable { name, columns, keys, nontransactional_engine: untransactional, triggers })
+}
+
+/// Returns the table's engine, if it does not support transactions.
+pub(crate) fn nontransactional_engine(
+    connection: &mut SqlConnection,
+    database: &[u8],
+    table: &[u8],
+) -> Result<Option<String>, TargetFailure> {
+    Ok(connection.value(&format!(
+        "SELECT engine FROM information_schema.tables WHERE {} AND engine IN
+           (SELECT engine FROM information_schema.engines WHERE transactions = 'NO')",
+        quote::table_condition(database, table)
+    ))?)
+}
+
+fn column(row: &ResultRow) -> TargetColumn {
+    let text = |at: usize| text(row, at);
+    let number = |at: usize| text(at).parse().unwrap_or(0);
+    let some = |at: usize| row.get(at).and_then(Option::as_ref).map(|_| text(at));
+    let extra = text(8).to_ascii_lowercase();
+    TargetColumn {
+        raw_name: text(0),
+        name: quoted(text(0).as_bytes()),
+        data_type: text(1).to_ascii_lowercase(),
+        is_unsigned: text(2).to_ascii_lowercase().contains("unsigned"),
+        charset: some(3),
+        collation: some(4),
+        octets: number(5),
+        digits: (number(6), number(7)),
+        is_generated: extra.contains("virtual generated") || extra.contains("stored generated"),
+        has_on_update: extra.contains("on update"),
+    }
+}
+
+/// Returns the columns of a unique key that can find a row; `None` if one may be NULL, is generated, or is an
+/// expression.
+fn key_columns(key: &[ResultRow], columns: &[TargetColumn]) -> Option<Vec<usize>> {
+    let part = |row: &ResultRow| {
+        let name = text(row, 1);
+        let index = columns.iter().position(|column| column.raw_name == name && !column.is_generated)?;
+        (text(row, 2) != "YES").then_some(index)
+    };
+    key.iter().map(part).collect()
+}
+
+/// Reads the table's triggers. Fails without the TRIGGER privilege: the account could not see them.
+fn triggers(
+    connection: &mut SqlConnection,
+    database: &[u8],
+    table: &[u8],
+    name: &str,
+) -> Result<Vec<(String, String)>, TargetFailure> {
+    if !AccountGrants::query(connection)?.has_on_table(database, table, "TRIGGER") {
+        return Err(TargetFailure::refused(format!(
+            "the account cannot see whether {name} has triggers, which would run a second time. GRANT it TRIGGER ON {name}"
+        )));
+    }
+    let question = format!(
+        "SELECT event_manipulation, trigger_name FROM information_schema.triggers
+         WHERE event_object_schema = {} AND event_object_table = {}",
+        quote::hex_value(database),
+        quote::hex_value(table)
+    );
+    Ok(connection.rows(&question)?.iter().map(|row| (text(row, 0), text(row, 1))).collect())
+}
+
+/// Returns a name in backquotes.
+pub(super) fn quoted(name: &[u8]) -> String {
+    let mut out = Vec::new();
+    quote::put_name(&mut out, name);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Returns a value as text; empty for NULL.
+fn text(row: &ResultRow, at: usize) -> String {
+    let bytes = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn names_are_quoted() {
+        assert_eq!(quoted(b"a`b"), "`a``b`");
+    }
+}

@@ -1,0 +1,102 @@
+//! Definitions in the logs, executed in memory and without rows: the resulting tables, and definitions that a SQLite
+//! target would refuse.
+
+use std::path::Path;
+
+use binlog::KeyPart;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::apply_plan::SourceStatement;
+use crate::error::{ReplayError, TargetFailure};
+use crate::progress::AppliedState;
+use crate::sqlite::catalogue_table::{self, CatalogueTable, KeyColumn};
+use crate::sqlite::ddl::QualifiedName;
+use crate::sqlite::schema_editor::SchemaEditor;
+use crate::sqlite::sqlite_remarks::SqliteRemarks;
+use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
+use crate::sqlite::{check_ownership, read_progress_of};
+use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
+
+/// An in-memory database with the tables that definitions create.
+#[derive(Debug)]
+pub(crate) struct SchemaDraft {
+    connection: Connection,
+    catalogue: TableCatalogue,
+    remarks: SqliteRemarks,
+}
+
+impl SchemaDraft {
+    /// Creates a draft without tables.
+    pub(crate) fn new() -> Result<Self, TargetFailure> {
+        let connection = Connection::open_in_memory()?;
+        connection.execute_batch(CREATE_CATALOGUE_TABLE)?;
+        Ok(Self { connection, catalogue: TableCatalogue::default(), remarks: SqliteRemarks::default() })
+    }
+
+    /// Creates a draft with the tables of a SQLite database, which is only read, and returns what was applied to it.
+    /// Both are empty if there is no file.
+    pub(crate) fn read_file(path: &Path) -> Result<(Self, AppliedState), ReplayError> {
+        let read = || -> Result<(Self, AppliedState), TargetFailure> {
+            let mut draft = Self::new()?;
+            if !path.exists() {
+                return Ok((draft, AppliedState::default()));
+            }
+            let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            check_ownership(&file)?;
+            let progress = read_progress_of(&file)?;
+            for (name, table) in TableCatalogue::load(&file)?.into_tables() {
+                draft.editor().create_empty(name, table)?;
+            }
+            Ok((draft, AppliedState { progress, ..AppliedState::default() }))
+        };
+        read().map_err(|failure| failure.into_error("read the SQLite database"))
+    }
+
+    /// Executes the definition in a statement.
+    pub(crate) fn execute(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        self.editor().execute(statement)
+    }
+
+    /// Returns the definition of a table, if there is one.
+    pub(crate) fn definition(&self, database: &[u8], table: &[u8]) -> Option<TargetTableDefinition> {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let wanted = (text(database), text(table));
+        let (_, table) = self.catalogue.find(&wanted)?;
+        let referring = self.catalogue.tables().flat_map(|(name, table)| {
+            table.foreign_keys.iter().map(|key| (table_name(name), table_name(&key.parent)))
+        });
+        let relatives = ForeignKeys::of_all(&referring.collect::<Vec<_>>());
+        let name = table_name(&wanted);
+        let is_transactional = table.engine == catalogue_table::SourceEngine::Transactional;
+        let unique = table.keys.iter().filter(|key| key.unique);
+        Some(TargetTableDefinition {
+            engine: if is_transactional { StorageEngine::InnoDb } else { StorageEngine::Other },
+            primary_key: table.primary_key.as_ref().and_then(|parts| key_parts(table, parts)),
+            unique_keys: unique
+                .map(|key| key_parts(table, &key.parts).map_or(UniqueKey::Other, UniqueKey::Columns))
+                .collect(),
+            auto_increment: None,
+            foreign_keys: relatives.get(&name).cloned().unwrap_or_default(),
+            name,
+        })
+    }
+
+    fn editor(&mut self) -> SchemaEditor<'_> {
+        let Self { connection, catalogue, remarks } = self;
+        SchemaEditor { connection, catalogue, remarks }
+    }
+}
+
+/// Returns the parts of a key; `None` if one is a column prefix, whose size the catalogue does not record.
+fn key_parts(table: &CatalogueTable, parts: &[KeyColumn]) -> Option<Vec<KeyPart>> {
+    let part = |part: &KeyColumn| match part.is_prefix {
+        true => None,
+        false => Some(KeyPart { column: table.column(&part.column)?, prefix: 0 }),
+    };
+    let parts: Vec<KeyPart> = parts.iter().map(part).collect::<Option<_>>()?;
+    (!parts.is_empty()).then_some(parts)
+}
+
+fn table_name(name: &QualifiedName) -> TargetTableName {
+    TargetTableName { database: name.0.as_bytes().into(), table: name.1.as_bytes().into() }
+}

@@ -1,0 +1,301 @@
+//! Executes definitions: creates, changes and drops SQLite's tables.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use crate::apply_plan::SourceStatement;
+use crate::error::TargetFailure;
+use crate::sqlite::alter::alter;
+use crate::sqlite::catalogue_table::{CatalogueTable, KeyColumn, SecondaryKey, SourceEngine};
+use crate::sqlite::ddl::{DdlStatement, ExistingTablePolicy, QualifiedName, TableBody};
+use crate::sqlite::default_value::sql_literal;
+use crate::sqlite::mysql_type::MysqlType;
+use crate::sqlite::sqlite_remarks::SqliteRemarks;
+use crate::sqlite::table_catalogue::TableCatalogue;
+
+/// A database and its catalogue, which definitions are executed on.
+pub(super) struct SchemaEditor<'s> {
+    pub(super) connection: &'s Connection,
+    pub(super) catalogue: &'s mut TableCatalogue,
+    pub(super) remarks: &'s mut SqliteRemarks,
+}
+
+/// Returns a name in SQLite's quotes.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+impl SchemaEditor<'_> {
+    /// Executes the definition in a statement.
+    pub(super) fn execute(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        match DdlStatement::parse(statement) {
+            DdlStatement::CreateTable { name, exists, body } => self.create_table(name, body, exists),
+            DdlStatement::CreateLike { name, exists, model } => self.create_like(name, &model, exists),
+            DdlStatement::DropTables(names) => names.iter().try_for_each(|name| self.drop(name)),
+            DdlStatement::AlterTable { name, changes } => alter(self, &name, &changes, statement),
+            DdlStatement::RenameTables(pairs) => {
+                pairs.into_iter().try_for_each(|(old, new)| self.rename(&old, new))
+            }
+            DdlStatement::Truncate(name) => self.truncate(&name),
+            DdlStatement::CreateIndex { table, name, unique, parts } => {
+                let key =
+                    SecondaryKey { name, unique, parts: parts.unwrap_or_default(), index: String::new() };
+                self.change_keys(&table, |table| table.keys.push(key))
+            }
+            DdlStatement::DropIndex { table, name } => {
+                self.change_keys(&table, |table| drop_key(table, &name))
+            }
+            DdlStatement::DropDatabase(database) => {
+                let names = self.catalogue.of_database(&database);
+                names.iter().try_for_each(|name| self.drop(name))
+            }
+            DdlStatement::Savepoint(verb, name) => {
+                Ok(self.connection.execute_batch(&format!("{verb} {}", quoted(&name)))?)
+            }
+            DdlStatement::PassedOver(what) => {
+                self.remarks.count_passed_over(&what);
+                Ok(())
+            }
+            DdlStatement::Nothing => Ok(()),
+            DdlStatement::Rows(what) => Err(TargetFailure::refused(format!(
+                "the log contains {what} as a statement (binlog_format = STATEMENT or MIXED), which only a MySQL server \
+                 can repeat. A SQLite target needs row events"
+            ))),
+            DdlStatement::Unknown(what) => {
+                Err(TargetFailure::refused(format!("cannot parse a definition: {what} …")))
+            }
+        }
+    }
+
+    fn create_table(
+        &mut self,
+        name: QualifiedName,
+        body: TableBody,
+        exists: ExistingTablePolicy,
+    ) -> Result<(), TargetFailure> {
+        if self.resolve_existing(&name, exists)? {
+            return Ok(());
+        }
+        let mut columns = body.columns;
+        for column in &mut columns {
+            if let MysqlType::Text { charset: charset @ None } = &mut column.kind {
+                charset.clone_from(&body.charset);
+            }
+        }
+        let table = CatalogueTable {
+            name: String::new(),
+            columns,
+            primary_key: body.primary_key,
+            keys: body.keys,
+            foreign_keys: body.foreign_keys,
+            engine: SourceEngine::of(body.engine.as_deref()),
+            charset: body.charset,
+        };
+        self.create_empty(name, table)
+    }
+
+    /// Resolves a conflict with an existing table. Returns true if that table stays; drops it if it is to be replaced.
+    fn resolve_existing(
+        &mut self,
+        name: &QualifiedName,
+        exists: ExistingTablePolicy,
+    ) -> Result<bool, TargetFailure> {
+        match (self.catalogue.find(name), exists) {
+            (None, _) => Ok(false),
+            (Some(_), ExistingTablePolicy::Keep) => Ok(true),
+            (Some(_), ExistingTablePolicy::Replace) => self.drop(name).map(|()| false),
+            (Some(_), ExistingTablePolicy::Refuse) => {
+                Err(TargetFailure::refused(format!("the table {}.{} already exists", name.0, name.1)))
+            }
+        }
+    }
+
+    fn create_like(
+        &mut self,
+        name: QualifiedName,
+        model: &QualifiedName,
+        exists: ExistingTablePolicy,
+    ) -> Result<(), TargetFailure> {
+        if self.resolve_existing(&name, exists)? {
+            return Ok(());
+        }
+        let Some((_, model)) = self.catalogue.find(model) else {
+            self.remarks.count_passed_over("CREATE TABLE … LIKE of a table that the logs did not create");
+            return Ok(());
+        };
+        let mut table = CatalogueTable::clone(model);
+        table.foreign_keys.clear();
+        self.create_empty(name, table)
+    }
+
+    /// Creates a new table, under a free SQLite name.
+    pub(super) fn create_empty(
+        &mut self,
+        name: QualifiedName,
+        mut table: CatalogueTable,
+    ) -> Result<(), TargetFailure> {
+        table.name = self.free_name(&format!("{}.{}", name.0, name.1))?;
+        self.connection.execute_batch(&create_sql(&table, &table.name))?;
+        self.create_indexes(&mut table)?;
+        self.catalogue.put(self.connection, name, table)
+    }
+
+    /// Creates the missing indexes.
+    pub(super) fn create_indexes(&mut self, table: &mut CatalogueTable) -> Result<(), TargetFailure> {
+        for at in 0..table.keys.len() {
+            let Some(columns) = index_columns(table, &table.keys[at]) else { continue };
+            let unique = if is_unique(table, &table.keys[at]) { "UNIQUE " } else { "" };
+            let index = self.free_name(&format!("{}.{}", table.name, table.keys[at].name))?;
+            let (own, on) = (quoted(&index), quoted(&table.name));
+            self.connection.execute_batch(&format!("CREATE {unique}INDEX {own} ON {on} ({columns})"))?;
+            table.keys[at].index = index;
+        }
+        Ok(())
+    }
+
+    /// Changes secondary keys and their indexes.
+    fn change_keys(
+        &mut self,
+        name: &QualifiedName,
+        change: impl FnOnce(&mut CatalogueTable),
+    ) -> Result<(), TargetFailure> {
+        let Some((name, table)) = self.catalogue.find(name) else { return Ok(()) };
+        let (name, old) = (name.clone(), Arc::clone(table));
+        let mut table = CatalogueTable::clone(&old);
+        change(&mut table);
+        self.update_indexes(&old, &mut table)?;
+        self.catalogue.put(self.connection, name, table)
+    }
+
+    /// Drops the indexes of removed keys, and creates those of new keys.
+    pub(super) fn update_indexes(
+        &mut self,
+        old: &CatalogueTable,
+        new: &mut CatalogueTable,
+    ) -> Result<(), TargetFailure> {
+        for key in old.keys.iter().filter(|key| !key.index.is_empty()) {
+            let kept = new.keys.iter().any(|new| new.index == key.index && new.parts == key.parts);
+            if !kept {
+                self.connection.execute_batch(&format!("DROP INDEX {}", quoted(&key.index)))?;
+                for key in new.keys.iter_mut().filter(|new| new.index == key.index) {
+                    key.index.clear();
+                }
+            }
+        }
+        self.create_indexes(new)
+    }
+
+    fn drop(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
+        let Some((name, table)) = self.catalogue.find(name) else { return Ok(()) };
+        let name = name.clone();
+        self.connection.execute_batch(&format!("DROP TABLE {}", quoted(&table.name)))?;
+        self.catalogue.remove(self.connection, &name)
+    }
+
+    fn truncate(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
+        let Some((_, table)) = self.catalogue.find(name) else { return Ok(()) };
+        Ok(self.connection.execute_batch(&format!("DELETE FROM {}", quoted(&table.name)))?)
+    }
+
+    pub(super) fn rename(&mut self, old: &QualifiedName, new: QualifiedName) -> Result<(), TargetFailure> {
+        let Some((old, table)) = self.catalogue.find(old) else { return Ok(()) };
+        let (old, mut table) = (old.clone(), CatalogueTable::clone(table));
+        let name = self.free_name(&format!("{}.{}", new.0, new.1))?;
+        self.connection.execute_batch(&format!(
+            "ALTER TABLE {} RENAME TO {}",
+            quoted(&table.name),
+            quoted(&name)
+        ))?;
+        table.name = name;
+        self.catalogue.remove(self.connection, &old)?;
+        self.catalogue.put(self.connection, new.clone(), table)?;
+        self.update_references(&old, |parent, _| parent.clone_from(&new))
+    }
+
+    /// Updates foreign keys that refer to a renamed table or column: their parent, and its columns.
+    pub(super) fn update_references(
+        &mut self,
+        parent: &QualifiedName,
+        change: impl Fn(&mut QualifiedName, &mut Vec<String>),
+    ) -> Result<(), TargetFailure> {
+        let mut names: Vec<QualifiedName> =
+            self.catalogue.children(parent).map(|(name, ..)| name.clone()).collect();
+        names.dedup();
+        for name in names {
+            let Some((_, table)) = self.catalogue.find(&name) else { continue };
+            let mut table = CatalogueTable::clone(table);
+            for key in table.foreign_keys.iter_mut().filter(|key| key.parent == *parent) {
+                change(&mut key.parent, &mut key.parent_columns);
+            }
+            self.catalogue.put(self.connection, name, table)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a similar name that no table or index has. SQLite's tables and indexes share one case-insensitive name
+    /// space.
+    pub(super) fn free_name(&self, name: &str) -> Result<String, TargetFailure> {
+        let is_reserved = name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"));
+        let name = if is_reserved { format!("~{name}") } else { name.to_owned() };
+        let mut statement =
+            self.connection.prepare_cached("SELECT 1 FROM sqlite_master WHERE name = ?1 COLLATE NOCASE")?;
+        let mut free = name.clone();
+        for number in 2.. {
+            if !statement.exists([&free])? {
+                break;
+            }
+            free = format!("{name}~{number}");
+        }
+        Ok(free)
+    }
+}
+
+pub(super) fn drop_key(table: &mut CatalogueTable, name: &str) {
+    match name.eq_ignore_ascii_case("PRIMARY") {
+        true => table.primary_key = None,
+        false => table.keys.retain(|key| !key.name.eq_ignore_ascii_case(name)),
+    }
+}
+
+/// Returns the CREATE TABLE statement of a table.
+pub(super) fn create_sql(table: &CatalogueTable, name: &str) -> String {
+    let columns = table.columns.iter().map(|column| {
+        let mut text = format!("{} {}", quoted(&column.name), column.kind.strict_type().sql());
+        if !column.nullable {
+            text.push_str(" NOT NULL");
+        }
+        let default = column.default.value(&column.kind, column.nullable);
+        if let Some(value) = default.filter(|value| *value != rusqlite::types::Value::Null) {
+            text.push_str(" DEFAULT ");
+            text.push_str(&sql_literal(&value));
+        }
+        text
+    });
+    let mut parts: Vec<String> = columns.collect();
+    if let Some(key) = table.sqlite_key() {
+        let names: Vec<String> = key.iter().map(|column| quoted(&table.columns[*column].name)).collect();
+        parts.push(format!("PRIMARY KEY ({})", names.join(", ")));
+    }
+    let clustered = if table.is_without_rowid() { ", WITHOUT ROWID" } else { "" };
+    format!("CREATE TABLE {} ({}) STRICT{clustered}", quoted(name), parts.join(", "))
+}
+
+/// Returns the columns of a key's index; `None` if the key needs no index, or has one.
+fn index_columns(table: &CatalogueTable, key: &SecondaryKey) -> Option<String> {
+    let column = |part: &KeyColumn| {
+        let column = table.column(&part.column)?;
+        (!part.is_prefix).then(|| quoted(&table.columns[column].name))
+    };
+    let columns: Option<Vec<String>> = key.parts.iter().map(column).collect();
+    columns.filter(|columns| !columns.is_empty() && key.index.is_empty()).map(|columns| columns.join(", "))
+}
+
+/// Returns true if the key's values are unique in SQLite, too. Two values of an ENUM may be the same text.
+fn is_unique(table: &CatalogueTable, key: &SecondaryKey) -> bool {
+    let is_doubtful = |part: &KeyColumn| {
+        let kind = table.column(&part.column).map(|column| &table.columns[column].kind);
+        matches!(kind, Some(MysqlType::Enum { texts }) if texts.iter().any(String::is_empty))
+    };
+    key.unique && !key.parts.iter().any(is_doubtful)
+}

@@ -1,0 +1,167 @@
+//! Live binary log of a server.
+
+use wire::{
+    AckRequest, PositionGaps, ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep,
+    SemiSync, SemiSyncAck, SourceEvent, SourceFacts, StreamReader, WireError,
+};
+
+use crate::error::ConnectionError;
+use crate::server_address::ServerAddress;
+use crate::server_link::{ANSWER_SIZE_MAX, LinkOptions, ServerLink};
+
+/// Live binary log of a server: verified events in order, with their positions in the source's files.
+pub struct LiveSource {
+    link: ServerLink,
+    conversation: ReplicaConversation,
+    reader: StreamReader,
+    end: ReplicaEnd,
+    /// Number of heartbeats since the last event. One can come between skipped events; two in a row mean that the
+    /// source has no more events.
+    heartbeats: u32,
+}
+
+/// Event received from a source.
+pub struct LiveEvent<'a> {
+    /// Event and its position.
+    pub arrival: SourceEvent<'a>,
+    /// Request for an acknowledgement: call [`LiveSource::acknowledge`] for it once the event is safe.
+    pub acknowledge: AckRequest,
+}
+
+/// `ER_ACCESS_DENIED_ERROR`, here for an account that has logged in.
+const ACCESS_DENIED: u16 = 1045;
+
+impl LiveSource {
+    /// Connects, runs the queries of a replica, and requests the log.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, refuses, or cannot be the source of this replica.
+    pub fn open(
+        address: &ServerAddress,
+        link_options: &LinkOptions,
+        replica_options: ReplicaOptions,
+    ) -> Result<Self, ConnectionError> {
+        let mut link = ServerLink::open(address, link_options)?;
+        let end = replica_options.end;
+        let gaps = match replica_options.start {
+            ReplicaStart::Position { .. } => PositionGaps::None,
+            ReplicaStart::Gtids { .. } | ReplicaStart::MariadbGtids { .. } => PositionGaps::Skipped,
+        };
+        let (mut conversation, first) = ReplicaConversation::begin(replica_options, link.session().clone())?;
+        link.packet_stream.send(&first)?;
+        let mut answer_size = 0;
+        while !conversation.is_streaming() {
+            let payload = link.next()?;
+            answer_size += payload.len();
+            if answer_size > ANSWER_SIZE_MAX {
+                let size = ANSWER_SIZE_MAX >> 20;
+                return Err(ConnectionError::lost(format!(
+                    "the answers to a replica's questions exceed {size} MiB"
+                )));
+            }
+            match conversation.read(payload).map_err(explain_missing_privilege)? {
+                ReplicaStep::Send(command) => link.packet_stream.send(&command)?,
+                ReplicaStep::Wait => {}
+                ReplicaStep::Event(_) | ReplicaStep::End => {
+                    unreachable!("ours: the log does not flow before it is asked for")
+                }
+            }
+        }
+        if conversation.facts().semi_sync == SemiSync::On {
+            link.packet_stream.packets.ignore_sequence();
+        }
+        let reader = StreamReader::new(conversation.facts().checksum, gaps);
+        Ok(Self { link, conversation, reader, end, heartbeats: 0 })
+    }
+
+    /// Returns the source's version and settings.
+    pub fn facts(&self) -> &SourceFacts {
+        self.conversation.facts()
+    }
+
+    /// Returns the negotiated session.
+    pub fn session(&self) -> &wire::ClientSession {
+        self.link.session()
+    }
+
+    /// Returns the stream's reader, which has the position of the next event and the format of its file.
+    pub fn reader(&self) -> &StreamReader {
+        &self.reader
+    }
+
+    /// Returns the number of bytes received from the source, after compression and without TLS overhead.
+    pub const fn network_bytes(&self) -> u64 {
+        self.link.packet_stream.received()
+    }
+
+    /// Returns whether the next event has arrived. If not, the caller can finish its work on the earlier ones.
+    ///
+    /// # Errors
+    ///
+    /// If the received bytes are invalid, or the connection is lost.
+    pub fn has_more(&mut self) -> Result<bool, ConnectionError> {
+        self.link.packet_stream.read_ready_packet()
+    }
+
+    /// Waits up to a tenth of a second for the next event. Returns whether it has arrived.
+    ///
+    /// # Errors
+    ///
+    /// If the source is silent for too long, the connection is lost, or the wait is cancelled.
+    pub fn wait_briefly(&mut self) -> Result<bool, ConnectionError> {
+        self.link.packet_stream.wait_briefly()
+    }
+
+    /// Returns the next event; `None` at the end, if the log was requested only up to its end.
+    ///
+    /// # Errors
+    ///
+    /// If the source refuses to continue (1236), is silent for too long, sends an invalid event or not the next one, or
+    /// if the connection is lost or the wait is cancelled.
+    #[allow(clippy::should_implement_trait, reason = "the event borrows from the source")]
+    pub fn next(&mut self) -> Result<Option<LiveEvent<'_>>, ConnectionError> {
+        match self.conversation.read(self.link.packet_stream.next()?)? {
+            ReplicaStep::Event(packet) => {
+                let arrival = self.reader.read(packet.event)?;
+                match arrival {
+                    SourceEvent::Heartbeat { .. } => self.heartbeats += 1,
+                    _ => self.heartbeats = 0,
+                }
+                // MySQL 5.6.14 waits for new events even if the log was requested only up to its end.
+                if self.end == ReplicaEnd::LastEvent && self.heartbeats > 1 {
+                    return Ok(None);
+                }
+                Ok(Some(LiveEvent { arrival, acknowledge: packet.acknowledge }))
+            }
+            ReplicaStep::End => Ok(None),
+            ReplicaStep::Send(_) | ReplicaStep::Wait => {
+                Err(WireError::Unexpected { found: None, wanted: "an event" }.into())
+            }
+        }
+    }
+
+    /// Acknowledges all received events as safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost.
+    pub fn acknowledge(&mut self) -> Result<(), ConnectionError> {
+        let ack = SemiSyncAck { position: self.reader.position(), file: self.reader.file() };
+        let mut payload = Vec::new();
+        ack.encode(&mut payload);
+        self.link.packet_stream.send(&payload)
+    }
+}
+
+/// Adds the missing privilege to the error: for an account without it, servers report the same error as for a wrong
+/// password.
+fn explain_missing_privilege(error: WireError) -> ConnectionError {
+    match ConnectionError::from(error) {
+        ConnectionError::Refused { code: ACCESS_DENIED, message } => {
+            let message = format!("the account needs the privilege REPLICATION SLAVE: {message}");
+            ConnectionError::Refused { code: ACCESS_DENIED, message }
+        }
+        error => error,
+    }
+}

@@ -1,0 +1,193 @@
+//! Sources of an account's password.
+
+use std::fmt;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use logs::open_regular;
+
+use crate::error::ConnectionError;
+use crate::server_link::CancelToken;
+
+/// Source of an account's password. Each new connection reads it again, so that expiring tokens are replaced.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum PasswordSource {
+    /// The account has no password.
+    #[default]
+    None,
+    /// The password is this text.
+    Text(String),
+    /// The password is the first line of this file.
+    File(PathBuf),
+    /// The password is the first line that this shell command prints.
+    Command(String),
+}
+
+/// Time limit of a password command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval at which the wait for a password command checks for its end and for cancellation.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Largest password in bytes. Cloud tokens have about two thousand.
+const PASSWORD_MAX: u64 = 64 << 10;
+
+impl PasswordSource {
+    /// Returns whether the account has a password.
+    pub const fn is_some(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// Returns the present password; empty for an account without one.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or the command fails.
+    pub fn read(&self, cancel: &CancelToken) -> Result<String, ConnectionError> {
+        match self {
+            Self::None => Ok(String::new()),
+            Self::Text(text) => Ok(text.clone()),
+            Self::File(path) => {
+                // A pipe would be empty at the next connection, which would then log in without a password.
+                let bytes = open_regular(path).and_then(|file| {
+                    let mut bytes = Vec::new();
+                    file.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes)
+                });
+                let bytes = bytes.map_err(|error| {
+                    ConnectionError::Password(format!("could not read {}: {error}", path.display()))
+                })?;
+                first_line(&bytes)
+                    .map_err(|why| ConnectionError::Password(format!("{}: {why}", path.display())))
+            }
+            Self::Command(command) => {
+                run_command(command, cancel).map_err(|why| match cancel.is_cancelled() {
+                    true => ConnectionError::Cancelled,
+                    false => ConnectionError::Password(format!("the password command failed: {why}")),
+                })
+            }
+        }
+    }
+}
+
+/// Omits the password; a command may contain one, too.
+impl fmt::Debug for PasswordSource {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::None => "None",
+            Self::Text(_) => "Text(..)",
+            Self::File(_) => "File(..)",
+            Self::Command(_) => "Command(..)",
+        })
+    }
+}
+
+fn first_line(bytes: &[u8]) -> Result<String, String> {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if line.len() as u64 > PASSWORD_MAX {
+        return Err(format!("its first line is longer than {PASSWORD_MAX} bytes"));
+    }
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    String::from_utf8(line.to_vec()).map_err(|_| "its first line is not UTF-8".to_owned())
+}
+
+/// Runs a shell command, and returns the first line that it prints. It inherits our standard error.
+fn run_command(command: &str, cancel: &CancelToken) -> Result<String, String> {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = shell.spawn().map_err(|error| format!("/bin/sh: {error}"))?;
+    let output = read_output(&mut child, cancel);
+    if output.is_err() {
+        // The command may have ended by itself.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let line = first_line(&output?).map_err(|why| format!("its output cannot be used: {why}"))?;
+    match line.is_empty() {
+        true => Err("it printed nothing".to_owned()),
+        false => Ok(line),
+    }
+}
+
+fn read_output(child: &mut Child, cancel: &CancelToken) -> Result<Vec<u8>, String> {
+    let (sender, receiver) = mpsc::channel();
+    if let Some(pipe) = child.stdout.take() {
+        let reading = thread::Builder::new().spawn(move || {
+            let mut bytes = Vec::new();
+            let read = pipe.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes);
+            // After a timeout, the receiver is gone.
+            let _ = sender.send(read);
+        });
+        reading.map_err(|error| error.to_string())?;
+    }
+    let begun = Instant::now();
+    let bytes = loop {
+        match receiver.recv_timeout(POLL_INTERVAL) {
+            Ok(read) => break read.map_err(|error| error.to_string())?,
+            Err(RecvTimeoutError::Disconnected) => return Err("its output cannot be read".to_owned()),
+            Err(RecvTimeoutError::Timeout) => check_command_timeout(begun, cancel)?,
+        }
+    };
+    if bytes.len() as u64 > PASSWORD_MAX {
+        return Err(format!("it printed more than {PASSWORD_MAX} bytes"));
+    }
+    loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) if status.success() => return Ok(bytes),
+            Some(status) => return Err(status.to_string()),
+            None => check_command_timeout(begun, cancel)?,
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn check_command_timeout(begun: Instant, cancel: &CancelToken) -> Result<(), String> {
+    if cancel.is_cancelled() {
+        return Err("cancelled".to_owned());
+    }
+    match begun.elapsed() < COMMAND_TIMEOUT {
+        true => Ok(()),
+        false => Err(format!("it takes longer than {} seconds", COMMAND_TIMEOUT.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PasswordSource;
+    use crate::error::ConnectionError;
+    use crate::server_link::CancelToken;
+
+    #[test]
+    fn passwords_of_commands() {
+        let check = |command: &str, wanted: Result<&str, &str>| {
+            let read = PasswordSource::Command(command.to_owned()).read(&CancelToken::default());
+            let read = read.map_err(|error| error.to_string());
+            assert_eq!(read.as_deref().map_err(String::as_str), wanted, "{command}");
+        };
+        check("echo secret", Ok("secret"));
+        check("printf 'a b\\r\\nmore'", Ok("a b"));
+        check("printf secret", Ok("secret"));
+        check("true", Err("the password command failed: it printed nothing"));
+        check("echo secret; exit 3", Err("the password command failed: exit status: 3"));
+        check(
+            "head -c 70000 /dev/zero | tr '\\0' x",
+            Err("the password command failed: it printed more than 65536 bytes"),
+        );
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_cancelled() {
+        let cancel = CancelToken::default();
+        cancel.cancel();
+        let read = PasswordSource::Command("sleep 60".to_owned()).read(&cancel);
+        assert!(matches!(read, Err(ConnectionError::Cancelled)), "{read:?}");
+    }
+
+    #[test]
+    fn passwords_are_never_shown() {
+        for source in [PasswordSource::Text("secret".into()), PasswordSource::Command("echo secret".into())] {
+            assert!(!format!("{source:?}").contains("secret"));
+        }
+    }
+}

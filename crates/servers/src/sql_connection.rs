@@ -1,0 +1,560 @@
+//! SQL connection to a server.
+
+use std::fmt;
+use std::mem::size_of;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use wire::{
+    Capabilities, ClientCommand, CommandResponse, ParameterValue, PrepareReader, PreparedStatement,
+    ResultPart, ResultReader, ServerStatus, StatementExecution, TextRow, WireError,
+};
+
+use crate::error::ConnectionError;
+use crate::server_address::ServerAddress;
+use crate::server_link::{ANSWER_SIZE_MAX, LinkOptions, ServerLink};
+use crate::silence_monitor::{RequestGuard, ServerActivity, SilenceMonitor};
+use crate::statement_cache::StatementCache;
+
+/// SQL connection to a server. A text may have several statements, separated by semicolons: the first one that fails
+/// ends the run.
+///
+/// Over TCP, a server may be silent only while it runs a statement. If it is silent for longer than its address allows
+/// and runs none, the connection is closed, at the latest after twice that time: that is [`ConnectionError::Lost`].
+pub struct SqlConnection {
+    /// Declared before the client, whose socket must outlive it.
+    monitor: Option<SilenceMonitor>,
+    /// Host and port or socket of the server, for errors.
+    place: String,
+    client: SqlClient,
+}
+
+/// Client side of the protocol.
+struct SqlClient {
+    link: ServerLink,
+    statements: StatementCache,
+    /// File to send if the server requests one.
+    file: Option<Vec<u8>>,
+    sync: AnswerSync,
+    /// `max_allowed_packet` of the server, if known.
+    packet_max: Option<usize>,
+}
+
+/// Relation of requests and answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AnswerSync {
+    /// The next answer belongs to the next request.
+    InStep,
+    /// The next answer could be the rest of an earlier one, which failed for this reason.
+    Lost { reason: String },
+}
+
+/// Row of a result: its values as text, `None` for NULL.
+pub type ResultRow = Vec<Option<Vec<u8>>>;
+
+/// Row with the names of its columns.
+pub type NamedRow = Vec<(String, Option<Vec<u8>>)>;
+
+/// Value of a prepared statement's parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StatementParameter {
+    /// NULL.
+    Null,
+    /// Signed integer.
+    Int(i64),
+    /// Unsigned integer.
+    UInt(u64),
+    /// Floating-point number of four bytes.
+    Float(f32),
+    /// Floating-point number of eight bytes.
+    Double(f64),
+    /// Bytes: text in the session's `character_set_client`.
+    Bytes(Vec<u8>),
+}
+
+impl StatementParameter {
+    /// Returns an upper bound of the parameter's size in a packet.
+    pub const fn size(&self) -> usize {
+        match self {
+            Self::Null => HEAD_SIZE_MAX,
+            Self::Int(_) | Self::UInt(_) | Self::Float(_) | Self::Double(_) => HEAD_SIZE_MAX + 8,
+            Self::Bytes(bytes) => HEAD_SIZE_MAX + LENGTH_SIZE_MAX + bytes.len(),
+        }
+    }
+
+    fn value(&self) -> ParameterValue<'_> {
+        match self {
+            Self::Null => ParameterValue::Null,
+            Self::Int(number) => ParameterValue::Int(*number),
+            Self::UInt(number) => ParameterValue::UInt(*number),
+            Self::Float(number) => ParameterValue::Float(*number),
+            Self::Double(number) => ParameterValue::Double(*number),
+            Self::Bytes(bytes) => ParameterValue::Bytes(bytes),
+        }
+    }
+}
+
+/// Checks that a server with this `max_allowed_packet` accepts a statement with these parameters. They must fit into a
+/// packet, either together or each by itself: see [`SqlConnection::set_packet_max`].
+///
+/// # Errors
+///
+/// The size that is too large.
+pub fn check_fit(parameters: &[StatementParameter], packet_max: usize) -> Result<(), usize> {
+    let largest = parameters.iter().map(StatementParameter::size).max().unwrap_or(0);
+    // Only bytes are sent ahead; other values stay in the statement.
+    let left = |parameter: &StatementParameter| match parameter {
+        StatementParameter::Bytes(_) => HEAD_SIZE_MAX,
+        other => other.size(),
+    };
+    let left = parameters.iter().map(left).sum();
+    match largest.max(left) {
+        size if size <= packet_max => Ok(()),
+        size => Err(size),
+    }
+}
+
+/// Largest size of a parameter's type and its NULL bit.
+const HEAD_SIZE_MAX: usize = 3;
+/// Largest size of the length in front of bytes.
+const LENGTH_SIZE_MAX: usize = 9;
+/// Smallest total size of parameters that are sent in pieces.
+const PARAMETERS_WHOLE_MAX: usize = 16 << 20;
+/// Size of a piece of a parameter or file: less than the lowest default of `max_allowed_packet`, 1 MiB.
+const PIECE_SIZE: usize = 512 << 10;
+/// Largest size of the rows held at once. Bounds the memory that a hostile server can take.
+const ROWS_SIZE_MAX: usize = 1 << 30;
+
+/// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it matches, changed or not.
+const SQL_CAPABILITIES: Capabilities = Capabilities(
+    Capabilities::FOUND_ROWS.0
+        | Capabilities::LOCAL_FILES.0
+        | Capabilities::MULTI_STATEMENTS.0
+        | Capabilities::MULTI_RESULTS.0,
+);
+
+impl SqlConnection {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, refuses the login, or the wait is cancelled.
+    pub fn open(address: &ServerAddress) -> Result<Self, ConnectionError> {
+        let options = LinkOptions {
+            connect_timeout: address.timeout,
+            capabilities: SQL_CAPABILITIES,
+            cancel: address.cancel.clone(),
+            ..LinkOptions::default()
+        };
+        let mut link = ServerLink::open(address, &options)?;
+        // A statement may take hours: the watch decides when to end the wait.
+        link.begin_request();
+        let watch = address.silence_max().zip(link.descriptor()).map(|(silence_max, descriptor)| {
+            let (address, id) = (address.clone(), link.session().connection_id);
+            SilenceMonitor::new(descriptor, silence_max, move |timeout| ask_activity(&address, id, timeout))
+        });
+        let client = SqlClient {
+            link,
+            statements: StatementCache::default(),
+            file: None,
+            sync: AnswerSync::InStep,
+            packet_max: None,
+        };
+        Ok(Self { monitor: watch.transpose()?, place: address.endpoint(), client })
+    }
+
+    /// Makes waits ignore a cancellation: for connections whose commits must be known to have succeeded or failed.
+    pub fn ignore_cancel(&mut self) {
+        self.client.link.ignore_cancel();
+    }
+
+    /// Sets the server's `max_allowed_packet`. Parameters that together exceed half of it, or 16 MiB, are sent ahead of
+    /// their statement in pieces (`COM_STMT_SEND_LONG_DATA`). A file is then sent in smaller pieces, too.
+    pub fn set_packet_max(&mut self, packet_max: usize) {
+        self.client.packet_max = Some(packet_max);
+    }
+
+    /// Returns the server's connection ID of this connection.
+    pub fn id(&self) -> u32 {
+        self.client.link.session().connection_id
+    }
+
+    /// Runs statements, and drops their results.
+    ///
+    /// # Errors
+    ///
+    /// If the server refuses a statement (it does not run the following ones), or the connection is lost.
+    pub fn run(&mut self, sql: &str) -> Result<(), ConnectionError> {
+        self.run_then(sql, || ())
+    }
+
+    /// Runs statements as [`SqlConnection::run`] does. Calls `first_done` after the first one, while the others still run.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn run_then(&mut self, sql: &str, first_done: impl FnOnce()) -> Result<(), ConnectionError> {
+        let mut first_done = Some(first_done);
+        self.query(sql.as_bytes(), &mut |_| {
+            if let Some(first_done) = first_done.take() {
+                first_done();
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs statements whose text is in the session's `character_set_client`, which need not be UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn run_bytes(&mut self, sql: &[u8]) -> Result<(), ConnectionError> {
+        self.query(sql, &mut |_| Ok(()))
+    }
+
+    /// Runs `LOAD DATA LOCAL` with this file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run_bytes`].
+    pub fn load(&mut self, sql: &[u8], file: Vec<u8>) -> Result<(), ConnectionError> {
+        let size = sql.len() + file.len();
+        self.client.file = Some(file);
+        let result = self.request(size, |client| client.query(sql, &mut |_| Ok(())));
+        self.client.file = None;
+        result
+    }
+
+    /// Runs one prepared statement with a value for each `?`, and keeps it prepared. Returns the number of rows that it
+    /// changed, or for an `UPDATE` matched. A statement with a result set is an error.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn execute(
+        &mut self,
+        sql: &str,
+        parameters: Vec<StatementParameter>,
+    ) -> Result<u64, ConnectionError> {
+        let size = parameters.iter().map(StatementParameter::size).sum();
+        self.request(size, |client| client.execute(sql, &parameters, size))
+    }
+
+    /// Returns the rows of a query.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn rows(&mut self, sql: &str) -> Result<Vec<ResultRow>, ConnectionError> {
+        let (mut rows, mut size) = (Vec::new(), 0);
+        self.query(sql.as_bytes(), &mut |part| {
+            if let ResultPart::Row(row) = part {
+                rows.push(bounded_row(row, &mut size, ROWS_SIZE_MAX)?);
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Returns the rows of a query with the names of their columns, for results whose columns differ between servers.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn named_rows(&mut self, sql: &str) -> Result<Vec<NamedRow>, ConnectionError> {
+        let (mut names, mut rows, mut size) = (Vec::<String>::new(), Vec::new(), 0);
+        self.query(sql.as_bytes(), &mut |part| {
+            match part {
+                ResultPart::Columns(_) => names.clear(),
+                ResultPart::Column(column) => names.push(String::from_utf8_lossy(column.name).into_owned()),
+                ResultPart::Row(row) => {
+                    // Each row has its own copy of the names.
+                    size += names.iter().map(|name| size_of::<String>() + name.len()).sum::<usize>();
+                    rows.push(
+                        names.iter().cloned().zip(bounded_row(row, &mut size, ROWS_SIZE_MAX)?).collect(),
+                    );
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Calls `take` with each row of a query until it returns `Break`. The server sends all rows in any case.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn each_row(
+        &mut self,
+        sql: &str,
+        take: &mut dyn FnMut(ResultRow) -> ControlFlow<()>,
+    ) -> Result<(), ConnectionError> {
+        let mut flow = ControlFlow::Continue(());
+        self.query(sql.as_bytes(), &mut |part| {
+            if let ResultPart::Row(row) = part
+                && flow.is_continue()
+            {
+                flow = take(owned_row(row));
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the first value of the first row; `None` if there is no row, or the value is NULL.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn value(&mut self, sql: &str) -> Result<Option<String>, ConnectionError> {
+        let (mut first, mut size) = (None, 0);
+        self.query(sql.as_bytes(), &mut |part| {
+            match (part, &first) {
+                (ResultPart::Row(row), None) => first = Some(bounded_row(row, &mut 0, ROWS_SIZE_MAX)?),
+                // Further rows are not used, so they have a lower limit.
+                (ResultPart::Row(row), Some(_)) => drop(bounded_row(row, &mut size, ANSWER_SIZE_MAX)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let value = first.and_then(|row| row.into_iter().next()).flatten();
+        Ok(value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn query(&mut self, sql: &[u8], take: PartCallback<'_>) -> Result<(), ConnectionError> {
+        self.request(sql.len(), |client| client.query(sql, take))
+    }
+
+    /// Runs a request while the watch monitors the connection.
+    fn request<T>(
+        &mut self,
+        size: usize,
+        request: impl FnOnce(&mut SqlClient) -> Result<T, ConnectionError>,
+    ) -> Result<T, ConnectionError> {
+        self.client.link.begin_request();
+        let under_way: Option<RequestGuard> = self.monitor.as_ref().map(|watch| watch.request(size));
+        let result = self.client.run_checked(request);
+        drop(under_way);
+        let result = match (result, self.monitor.as_ref().and_then(SilenceMonitor::end_reason)) {
+            (Err(ConnectionError::Lost { .. }), Some(why)) => Err(ConnectionError::lost(why)),
+            (result, _) => result,
+        };
+        result.map_err(|error| error.with_place(&self.place))
+    }
+}
+
+/// Callback that takes a part of an answer.
+type PartCallback<'t> = &'t mut dyn FnMut(ResultPart<'_>) -> Result<(), ConnectionError>;
+
+impl SqlClient {
+    /// Runs a request. If its answer is not read completely, the connection is lost and no longer used.
+    fn run_checked<T>(
+        &mut self,
+        request: impl FnOnce(&mut Self) -> Result<T, ConnectionError>,
+    ) -> Result<T, ConnectionError> {
+        if let AnswerSync::Lost { reason } = &self.sync {
+            return Err(match self.link.is_cancelled() {
+                true => ConnectionError::Cancelled,
+                false => ConnectionError::lost(format!("an earlier request on it has failed: {reason}")),
+            });
+        }
+        let result = request(self);
+        match result {
+            Ok(_)
+            | Err(
+                ConnectionError::Refused { .. }
+                | ConnectionError::FileRequest { .. }
+                | ConnectionError::StatementShape { .. },
+            ) => result,
+            Err(error) => {
+                let error = match error {
+                    ConnectionError::Protocol(error) => ConnectionError::lost(error.to_string()),
+                    error => error,
+                };
+                let reason = match &error {
+                    ConnectionError::Lost { reason, .. } => reason.clone(),
+                    error => error.to_string(),
+                };
+                self.sync = AnswerSync::Lost { reason };
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs statements, and calls `take` with each part of their results.
+    fn query(&mut self, sql: &[u8], take: PartCallback<'_>) -> Result<(), ConnectionError> {
+        self.link.send(&ClientCommand::Query { sql })?;
+        let mut reader = ResultReader::new(self.link.session().capabilities);
+        let mut result = Ok(());
+        while !reader.is_done() {
+            let requested = match reader.read(self.link.next()?) {
+                Ok(ResultPart::FileRequest(name)) => name.to_vec(),
+                Ok(part) => {
+                    take(part)?;
+                    continue;
+                }
+                // The server refuses the empty file.
+                Err(WireError::Refused(_)) if result.is_err() => return result,
+                Err(error) => return Err(error.into()),
+            };
+            match self.send_file(&requested) {
+                Err(error @ ConnectionError::FileRequest { .. }) => result = Err(error),
+                sent => sent?,
+            }
+        }
+        result
+    }
+
+    /// Sends the file that the statement loads. Without one, the server gets an empty file, and the caller an error.
+    fn send_file(&mut self, requested: &[u8]) -> Result<(), ConnectionError> {
+        let file = self.file.take();
+        for piece in file.as_deref().unwrap_or_default().chunks(self.piece_size()) {
+            self.link.send_more(piece)?;
+        }
+        self.link.send_more(&[])?;
+        match file {
+            Some(_) => Ok(()),
+            None => {
+                Err(ConnectionError::FileRequest { name: String::from_utf8_lossy(requested).into_owned() })
+            }
+        }
+    }
+
+    fn execute(
+        &mut self,
+        sql: &str,
+        parameters: &[StatementParameter],
+        size: usize,
+    ) -> Result<u64, ConnectionError> {
+        let prepared = match self.statements.find(sql) {
+            Some(prepared) => prepared,
+            None => self.prepare(sql)?,
+        };
+        if prepared.columns > 0 || usize::from(prepared.parameters) != parameters.len() {
+            let PreparedStatement { parameters: found, columns, .. } = prepared;
+            return Err(ConnectionError::StatementShape {
+                parameters: found,
+                columns,
+                values: parameters.len(),
+            });
+        }
+        let mut values: Vec<ParameterValue<'_>> = parameters.iter().map(StatementParameter::value).collect();
+        let is_in_pieces =
+            size >= self.packet_max.map_or(PARAMETERS_WHOLE_MAX, |max| PARAMETERS_WHOLE_MAX.min(max / 2));
+        if is_in_pieces {
+            self.send_ahead(prepared.statement, &mut values)?;
+        }
+        let execution = StatementExecution { statement: prepared.statement, parameters: values };
+        self.link.send_encoded(|out| execution.encode(out))?;
+        let result = self.affected_rows();
+        if is_in_pieces && result.is_err() {
+            // The server may have kept the values that were sent ahead.
+            self.forget_statement(sql)?;
+        }
+        result
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<PreparedStatement, ConnectionError> {
+        self.link.send(&ClientCommand::Prepare { sql: sql.as_bytes() })?;
+        let mut reader = PrepareReader::new(self.link.session().capabilities);
+        let prepared = loop {
+            if let Some(prepared) = reader.read(self.link.next()?)? {
+                break prepared;
+            }
+        };
+        if let Some(statement) = self.statements.insert(sql, prepared) {
+            self.link.queue(&ClientCommand::CloseStatement { statement })?;
+        }
+        Ok(prepared)
+    }
+
+    fn forget_statement(&mut self, sql: &str) -> Result<(), ConnectionError> {
+        match self.statements.remove(sql) {
+            Some(statement) => self.link.queue(&ClientCommand::CloseStatement { statement }),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends bytes ahead of their statement, in pieces. Empty values have no piece, and stay in the statement.
+    fn send_ahead(
+        &mut self,
+        statement: u32,
+        values: &mut [ParameterValue<'_>],
+    ) -> Result<(), ConnectionError> {
+        for (parameter, value) in (0..=u16::MAX).zip(values) {
+            let ParameterValue::Bytes(bytes @ [_, ..]) = *value else { continue };
+            for data in bytes.chunks(self.piece_size()) {
+                self.link.send(&ClientCommand::SendLongData { statement, parameter, data })?;
+            }
+            *value = ParameterValue::SentAhead;
+        }
+        Ok(())
+    }
+
+    fn piece_size(&self) -> usize {
+        self.packet_max.map_or(PIECE_SIZE, |max| PIECE_SIZE.min(max / 2)).max(1)
+    }
+
+    /// Reads the answer to a statement without a result set.
+    fn affected_rows(&mut self) -> Result<u64, ConnectionError> {
+        let capabilities = self.link.session().capabilities;
+        loop {
+            match CommandResponse::decode(self.link.next()?, capabilities)? {
+                CommandResponse::Ok(ok) if ok.status.contains(ServerStatus::MORE_RESULTS) => {}
+                CommandResponse::Ok(ok) => return Ok(ok.affected_rows),
+                CommandResponse::Eof(_) => {
+                    let error = WireError::Unexpected { found: Some(0xfe), wanted: "an OK packet" };
+                    return Err(ConnectionError::Protocol(error));
+                }
+            }
+        }
+    }
+}
+
+/// Returns the row's values, and adds their size to `size`, which may not exceed `size_max`.
+fn bounded_row(row: TextRow<'_>, size: &mut usize, size_max: usize) -> Result<ResultRow, ConnectionError> {
+    let row = owned_row(row);
+    *size += row_memory(&row);
+    match *size > size_max {
+        true => Err(ConnectionError::lost(format!("an answer has more than {} MiB of rows", size_max >> 20))),
+        false => Ok(row),
+    }
+}
+
+/// Returns the size of a row in memory.
+pub(crate) fn row_memory(row: &ResultRow) -> usize {
+    let values: usize = row.iter().flatten().map(Vec::len).sum();
+    size_of::<ResultRow>() + row.len() * size_of::<Option<Vec<u8>>>() + values
+}
+
+fn owned_row(row: TextRow<'_>) -> ResultRow {
+    row.map(|value| value.map(<[u8]>::to_vec)).collect()
+}
+
+/// Asks a server over a new connection whether it runs a statement of the connection `id`.
+fn ask_activity(address: &ServerAddress, id: u32, timeout: Duration) -> ServerActivity {
+    let address = ServerAddress { timeout, ..address.clone() };
+    let options = LinkOptions { connect_timeout: timeout, ..LinkOptions::default() };
+    let asked = ServerLink::open(&address, &options).and_then(|mut link| link.query("SHOW PROCESSLIST"));
+    let rows = match asked {
+        Ok(rows) => rows,
+        Err(error) => return ServerActivity::Unreachable(error.to_string()),
+    };
+    let id = id.to_string();
+    let text = |row: &ResultRow, column: usize| row.get(column).cloned().flatten().unwrap_or_default();
+    match rows.iter().find(|row| text(row, ID_COLUMN) == id.as_bytes()).map(|row| text(row, COMMAND_COLUMN)) {
+        Some(command) if command != b"Sleep" => ServerActivity::Busy,
+        _ => ServerActivity::Idle,
+    }
+}
+
+/// Column indexes in `SHOW PROCESSLIST`, the same on all servers.
+const ID_COLUMN: usize = 0;
+const COMMAND_COLUMN: usize = 4;
+
+impl fmt::Debug for SqlConnection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "connection {}", self.id())
+    }
+}

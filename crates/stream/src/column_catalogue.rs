@@ -1,0 +1,273 @@
+//! Source of column names that the log lacks: a server's catalogue, or the DDL statements in the log.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use binlog::events::Rows;
+use binlog::{Column, ColumnType, GeometryType, KeyPart, Table};
+
+use crate::ddl_schema::DdlSchema;
+use crate::error::StreamError;
+
+/// Source of column names that the log lacks.
+///
+/// A server's catalogue describes tables as they are now. They may have been different when the log was written.
+pub struct ColumnCatalogue {
+    source: CatalogueSource,
+    /// Time of the last query for each table, by the server's clock, in seconds since 1970.
+    asked: HashMap<String, u64>,
+    mismatches: Vec<SchemaMismatch>,
+}
+
+enum CatalogueSource {
+    Server(Box<TableLookup>),
+    Log(DdlSchema),
+}
+
+/// Returns a table by its database and name; `None` if there is no table of that name.
+type TableLookup = dyn FnMut(&str, &str) -> Result<Option<TableSchema>, String>;
+
+/// A table that the log redefines after rows for which a newer definition from the catalogue was used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaMismatch {
+    /// `database.table`
+    pub table: String,
+    /// Name of the log.
+    pub log: String,
+    /// Offset of the DDL statement in the log.
+    pub offset: u64,
+}
+
+/// Definition of a table in the catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableSchema {
+    /// Time of the query, by the server's clock, in seconds since 1970.
+    pub asked_s: u64,
+    /// Columns, in order.
+    pub columns: Vec<ColumnSchema>,
+    /// Names of the columns of the primary key.
+    pub primary_key: Vec<String>,
+    /// Default character set of the table, if a DDL statement in the log states it.
+    pub charset: Option<String>,
+    /// Number of expressions in its indexes, as the server reports it. Each has a hidden column.
+    pub index_expressions: usize,
+}
+
+/// Definition of a column in the catalogue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnSchema {
+    /// Column name.
+    pub name: String,
+    /// `information_schema.columns.data_type`: `varchar`.
+    pub data_type: String,
+    /// `information_schema.columns.column_type`: `enum('a','b')`, `int unsigned`.
+    pub column_type: String,
+    /// ID of its collation, if it has one.
+    pub collation: Option<u16>,
+    /// True if the column is nullable.
+    pub nullable: bool,
+    /// Further properties from a DDL statement. Not queried from a server.
+    pub ddl: ColumnDdl,
+}
+
+/// Properties of a column's definition that decoding rows does not need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnDdl {
+    /// Type as the statement spells it, in upper case: `BOOL`, `INT UNSIGNED`. Empty if unknown.
+    pub type_name: String,
+    /// Arguments in parentheses after the type: numbers, and strings as SQL literals.
+    pub arguments: Vec<String>,
+    /// Default value. For `CURRENT_TIMESTAMP`, it is 1970-01-01 00:00:00.
+    pub default: Option<String>,
+    /// True if the column is AUTO_INCREMENT.
+    pub is_auto_increment: bool,
+}
+
+impl ColumnCatalogue {
+    /// Uses the DDL statements in the log; `definitions` holds the tables defined before it.
+    pub fn from_definitions(definitions: DdlSchema) -> Self {
+        Self { source: CatalogueSource::Log(definitions), asked: HashMap::new(), mismatches: Vec::new() }
+    }
+
+    /// Uses a server's catalogue; `ask` queries it.
+    pub fn from_server(ask: impl FnMut(&str, &str) -> Result<Option<TableSchema>, String> + 'static) -> Self {
+        Self { source: CatalogueSource::Server(Box::new(ask)), asked: HashMap::new(), mismatches: Vec::new() }
+    }
+
+    /// Returns the table with the catalogue's column names. `None` if the catalogue lacks the table, or its columns
+    /// differ.
+    pub(crate) fn with_names(&mut self, logged: &Table) -> Result<Option<Table>, StreamError> {
+        let places: Vec<usize> = (0..logged.columns.len()).collect();
+        self.with_names_at(logged, &places)
+    }
+
+    /// Like `named`, for a table map that lists columns that no row has. MySQL 8.0.13 and some later versions
+    /// log the hidden columns of functional indexes there. The catalogue's columns are the ones in the rows.
+    pub(crate) fn with_names_by_rows(
+        &mut self,
+        logged: &Table,
+        rows: &Rows<'_>,
+    ) -> Result<Option<Table>, StreamError> {
+        let is_shown =
+            |index| rows.columns.contains(index) || rows.columns_after.is_some_and(|set| set.contains(index));
+        let places: Vec<usize> = (0..logged.columns.len()).filter(|index| is_shown(*index)).collect();
+        self.with_names_at(logged, &places)
+    }
+
+    /// Returns the table with names for the columns at `places`, which correspond to the catalogue's columns in order.
+    fn with_names_at(&mut self, logged: &Table, places: &[usize]) -> Result<Option<Table>, StreamError> {
+        let [database, table] =
+            [&logged.database, &logged.name].map(|name| String::from_utf8_lossy(name).into_owned());
+        let name = format!("{database}.{table}");
+        let ask = match &mut self.source {
+            CatalogueSource::Server(ask) => ask,
+            CatalogueSource::Log(definitions) => {
+                let facts = definitions.table(&database, &table);
+                return Ok(facts.and_then(|facts| with_schema(logged, facts, places)));
+            }
+        };
+        let facts = ask(&database, &table)
+            .map_err(|reason| StreamError::Catalogue { table: name.clone(), reason })?;
+        let Some(facts) = facts else { return Ok(None) };
+        self.asked.insert(name, facts.asked_s);
+        let hidden = logged.columns.len() - places.len();
+        let is_explained = hidden == 0 || hidden == facts.index_expressions;
+        Ok(with_schema(logged, &facts, places).filter(|_| is_explained))
+    }
+
+    /// Returns the definitions from the log, if these are the source.
+    pub(crate) const fn definitions(&self) -> Option<&DdlSchema> {
+        match &self.source {
+            CatalogueSource::Server(_) => None,
+            CatalogueSource::Log(definitions) => Some(definitions),
+        }
+    }
+
+    /// Returns the definitions from the log for update, if these are the source.
+    pub(crate) const fn definitions_mut(&mut self) -> Option<&mut DdlSchema> {
+        match &mut self.source {
+            CatalogueSource::Server(_) => None,
+            CatalogueSource::Log(definitions) => Some(definitions),
+        }
+    }
+
+    /// Handles a DDL statement on a table: reports the table if its earlier rows used a newer definition.
+    pub(crate) fn note_definition(&mut self, changed: SchemaMismatch, timestamp: u32) {
+        let asked = self.asked.remove(&changed.table);
+        if asked.is_some_and(|asked_s| u64::from(timestamp) <= asked_s) {
+            self.mismatches.push(changed);
+        }
+    }
+
+    pub(crate) fn take_mismatches(&mut self) -> Vec<SchemaMismatch> {
+        std::mem::take(&mut self.mismatches)
+    }
+}
+
+impl fmt::Debug for ColumnCatalogue {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Catalogue").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+/// Returns the table with the facts applied to its columns at `places`. The other columns are hidden, and no row has
+/// them.
+fn with_schema(logged: &Table, facts: &TableSchema, places: &[usize]) -> Option<Table> {
+    if places.len() != facts.columns.len() {
+        return None;
+    }
+    let mut table = logged.clone();
+    for column in &mut table.columns {
+        column.name = Some(HIDDEN_NAME.into());
+    }
+    for (place, facts) in places.iter().zip(&facts.columns) {
+        let column = logged.columns.get(*place).filter(|column| is_compatible(column.column_type, facts))?;
+        table.columns[*place] = with_column_schema(column, facts);
+    }
+    let place = |name: &String| {
+        let index = facts.columns.iter().position(|column| column.name == *name)?;
+        places.get(index).copied()
+    };
+    let key = facts.primary_key.iter().filter_map(place).map(|column| KeyPart { column, prefix: 0 });
+    table.primary_key = Some(key.collect());
+    Some(table)
+}
+
+/// Name given to columns that are in no row.
+const HIDDEN_NAME: &[u8] = b"";
+
+fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
+    /// Collation ID of `binary`, which non-text types have.
+    const BINARY: u16 = 63;
+    // A server reports ENUM and SET members in UTF-8, whatever the column's own character set is.
+    let texts = parse_texts(&facts.column_type).into_iter().map(|text| text.into_bytes().into());
+    let is_bytes = ["binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"];
+    let told = match &*facts.data_type {
+        "enum" | "set" => None,
+        data_type if is_bytes.contains(&data_type) => Some(BINARY),
+        _ => facts.collation,
+    };
+    let mut named = column.clone();
+    named.name = Some(facts.name.clone().into_bytes().into());
+    named.unsigned = column.unsigned.or_else(|| Some(facts.column_type.contains("unsigned")));
+    named.collation = column.collation.or(told);
+    named.texts = texts.collect();
+    named.geometry_type = (facts.data_type == "point").then_some(GeometryType::Point);
+    named
+}
+
+/// Data types that the log's BLOB type stands for.
+const BLOB_TYPES: [&str; 9] =
+    ["tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext", "json"];
+
+/// Returns whether the log's column type is compatible with the catalogue's column.
+fn is_compatible(column_type: ColumnType, facts: &ColumnSchema) -> bool {
+    let wanted: &[&str] = match column_type {
+        // MariaDB logs its address and UUID types as CHAR.
+        ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
+        ColumnType::Blob { .. } => &BLOB_TYPES,
+        ColumnType::Vector { .. } => &[],
+        same => same.data_types(),
+    };
+    wanted.is_empty() || wanted.contains(&&*facts.data_type)
+}
+
+/// Returns the members of `enum('a','it''s')` and `set(…)`; empty for other types.
+fn parse_texts(column_type: &str) -> Vec<String> {
+    let is_list = ["enum(", "set("].iter().any(|start| column_type.starts_with(start));
+    let Some((_, list)) = column_type.split_once('(').filter(|_| is_list) else { return Vec::new() };
+    let (mut texts, mut open) = (Vec::new(), None::<String>);
+    let mut chars = list.chars().peekable();
+    while let Some(sign) = chars.next() {
+        match (&mut open, sign) {
+            (Some(text), '\'') if chars.peek() == Some(&'\'') => {
+                chars.next();
+                text.push('\'');
+            }
+            (Some(_), '\'') => texts.extend(open.take()),
+            (Some(text), '\\') => match chars.next() {
+                Some('0') => text.push('\0'),
+                Some('n') => text.push('\n'),
+                Some('r') => text.push('\r'),
+                Some('Z') => text.push('\x1a'),
+                escaped => text.extend(escaped),
+            },
+            (Some(text), sign) => text.push(sign),
+            (None, '\'') => open = Some(String::new()),
+            (None, _) => {}
+        }
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_texts;
+
+    #[test]
+    fn texts_of_enums() {
+        assert_eq!(parse_texts("enum('a','it''s','','x,(\\\\y')"), ["a", "it's", "", "x,(\\y"]);
+        assert_eq!(parse_texts("set('a','b')"), ["a", "b"]);
+        assert!(parse_texts("varchar(7)").is_empty());
+    }
+}

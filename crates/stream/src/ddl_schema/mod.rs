@@ -1,0 +1,805 @@
+//! Table definitions from the DDL statements in the log: names for columns that rows events do not name.
+//!
+//! A DDL statement that cannot be parsed is no error: from there on, the tables that it names are unknown.
+
+mod column;
+mod table_changes;
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use filter::SqlWords;
+
+use crate::column_catalogue::TableSchema;
+use crate::ddl_schema::column::{
+    CHARSET_KEYWORDS, NewColumnPosition, alter_default, collation_charset, convert_charset,
+    default_collation_of, parse_charset_name, parse_column, parse_column_ddl, parse_key, put_column,
+    rename_column,
+};
+
+pub(crate) use crate::ddl_schema::table_changes::put_changes;
+
+/// Table definitions that DDL statements have created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DdlSchema {
+    /// Tables by database and name. Shared with copies that wait to be saved.
+    tables: Arc<BTreeMap<DdlTableName, TableSchema>>,
+    /// Default character sets of databases, as far as DDL statements state them.
+    charsets: Arc<BTreeMap<String, String>>,
+}
+
+/// Session state that the meaning of a statement depends on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DdlContext<'a> {
+    /// Default database.
+    pub(crate) database: &'a str,
+    /// Bits of `sql_mode`.
+    pub(crate) sql_mode: u64,
+    /// Character set of the server.
+    pub(crate) charset: Option<&'a str>,
+    /// True if the statement may have had no effect. A server logs `IF NOT EXISTS` even if the table existed.
+    pub(crate) may_have_no_effect: bool,
+}
+
+/// Changes that a statement made to table definitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SchemaChanges {
+    /// Changed tables, each with its definition before; `None` if it did not exist.
+    tables_before: BTreeMap<DdlTableName, Option<TableSchema>>,
+    /// True if the character set of a database has changed.
+    has_charset_changes: bool,
+}
+
+/// Database and name of a table.
+type DdlTableName = [String; 2];
+
+/// Keywords that start an element of CREATE TABLE that is no column. A word that is not reserved is listed with its
+/// next word, because it may be a column name otherwise.
+const NON_COLUMN_WORDS: [&str; 10] = [
+    "CONSTRAINT",
+    "PRIMARY",
+    "UNIQUE",
+    "INDEX",
+    "KEY",
+    "FULLTEXT",
+    "SPATIAL",
+    "FOREIGN",
+    "CHECK",
+    "PERIOD FOR",
+];
+
+/// Keywords that follow ALTER TABLE … DROP when no column is dropped.
+const NON_COLUMN_TARGETS: [&str; 8] =
+    ["PARTITION", "INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "SYSTEM VERSIONING", "PERIOD FOR"];
+
+impl DdlSchema {
+    /// Applies a statement, if it defines tables. Returns the changes.
+    pub(crate) fn apply_statement(&mut self, sql: &str, ambient: DdlContext<'_>) -> SchemaChanges {
+        let Some(mut words) = SqlWords::parse(sql, ambient.sql_mode) else { return SchemaChanges::default() };
+        let naming = DefaultDatabase { database: ambient.database };
+        let charsets = DatabaseCharsets { by_database: &mut self.charsets, server: ambient.charset };
+        let (may_be_idle, changes) = (ambient.may_have_no_effect, SchemaChanges::default());
+        let mut tables =
+            DdlApplier { all: &mut self.tables, charsets, may_have_no_effect: may_be_idle, changes };
+        tables.apply(&mut words, &naming);
+        let mut changes = tables.changes;
+        changes.tables_before.retain(|name, was| self.tables.get(name) != was.as_ref());
+        changes
+    }
+
+    /// Returns a table; `None` if no DDL statement on it could be parsed.
+    pub fn table(&self, database: &str, table: &str) -> Option<&TableSchema> {
+        find_table(&self.tables, [database, table]).map(|(_, facts)| facts)
+    }
+
+    /// Inserts a table from another source. `statement` is its SHOW CREATE TABLE, if available, which has more detail.
+    pub fn insert_table(&mut self, names: [&str; 2], mut facts: TableSchema, statement: Option<&str>) {
+        if let Some(made) = statement.and_then(parse_show_create_table)
+            && made
+                .columns
+                .iter()
+                .map(|column| &column.name)
+                .eq(facts.columns.iter().map(|column| &column.name))
+        {
+            facts.charset = made.charset;
+            for (column, made) in facts.columns.iter_mut().zip(made.columns) {
+                column.ddl = made.ddl;
+            }
+        }
+        for column in &mut facts.columns {
+            if column.ddl.type_name.is_empty() {
+                column.ddl = parse_column_ddl(&column.column_type).unwrap_or_default();
+            }
+            // Saved definitions contain names of character sets, not of collations.
+            column.collation = column.collation.map(default_collation_of);
+        }
+        Arc::make_mut(&mut self.tables).insert(names.map(str::to_owned), facts);
+    }
+
+    /// Inserts the character set of a database from another source.
+    pub fn insert_database(&mut self, name: &str, charset: &str) {
+        Arc::make_mut(&mut self.charsets).insert(name.to_owned(), charset.to_ascii_lowercase());
+    }
+
+    /// Parses saved definitions, the format that `Display` writes.
+    pub fn parse(text: &str) -> Self {
+        let (mut tables, mut charsets) = (BTreeMap::new(), BTreeMap::new());
+        for mut words in text.split(STATEMENT_END).filter_map(|statement| SqlWords::parse(statement, 0)) {
+            if words.take("CREATE DATABASE") {
+                charsets.extend(words.take_name().zip(parse_charset_option(&mut words)));
+            } else if words.take("CREATE TABLE") {
+                tables.extend(parse_saved_table(&mut words));
+            }
+        }
+        Self { tables: Arc::new(tables), charsets: Arc::new(charsets) }
+    }
+}
+
+/// Parses the output of SHOW CREATE TABLE.
+fn parse_show_create_table(statement: &str) -> Option<TableSchema> {
+    let mut words = SqlWords::parse(statement, 0)?;
+    words.take("CREATE TABLE").then_some(())?;
+    words.take_table()?;
+    parse_table_body(words.take_group()?, &mut words, None)
+}
+
+/// Parses a saved table. The character set of its database does not apply to it.
+fn parse_saved_table(words: &mut SqlWords) -> Option<(DdlTableName, TableSchema)> {
+    let (database, table) = words.take_table()?;
+    let facts = parse_table_body(words.take_group()?, words, None)?;
+    Some(([database?, table], facts))
+}
+
+impl SchemaChanges {
+    /// Returns whether nothing has changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables_before.is_empty() && !self.has_charset_changes
+    }
+}
+
+/// End of a saved statement.
+const STATEMENT_END: &str = ";\n";
+
+/// Writes the definitions as CREATE statements, one per line.
+impl fmt::Display for DdlSchema {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (database, charset) in self.charsets.iter() {
+            write!(out, "CREATE DATABASE {} CHARACTER SET {charset}{STATEMENT_END}", quote_name(database))?;
+        }
+        for ([database, table], facts) in self.tables.iter() {
+            write!(out, "CREATE TABLE {}.{} (", quote_name(database), quote_name(table))?;
+            for (index, column) in facts.columns.iter().enumerate() {
+                let mut text = String::from(if index > 0 { ", " } else { "" });
+                put_column(&mut text, column);
+                out.write_str(&text)?;
+            }
+            if !facts.primary_key.is_empty() {
+                let names: Vec<String> = facts.primary_key.iter().map(|name| quote_name(name)).collect();
+                write!(out, ", PRIMARY KEY ({})", names.join(", "))?;
+            }
+            out.write_char(')')?;
+            if let Some(charset) = &facts.charset {
+                write!(out, " DEFAULT CHARACTER SET {charset}")?;
+            }
+            out.write_str(STATEMENT_END)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns a name quoted for SQL.
+pub(crate) fn quote_name(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// Default database of table names that have none.
+struct DefaultDatabase<'n> {
+    database: &'n str,
+}
+
+impl DefaultDatabase<'_> {
+    fn qualify(&self, words: &mut SqlWords) -> Option<DdlTableName> {
+        let (database, table) = words.take_table()?;
+        Some([database.unwrap_or_else(|| self.database.to_owned()), table])
+    }
+}
+
+/// Finds a table by its exact name, or else by a name that differs only in case.
+fn find_table<'t>(
+    tables: &'t BTreeMap<DdlTableName, TableSchema>,
+    name: [&str; 2],
+) -> Option<(&'t DdlTableName, &'t TableSchema)> {
+    let exact = tables.get_key_value(&name.map(str::to_owned));
+    exact.or_else(|| {
+        let is_it = |found: &DdlTableName| {
+            found.iter().zip(name).all(|(found, name)| found.eq_ignore_ascii_case(name))
+        };
+        tables.iter().find(|(found, _)| is_it(found))
+    })
+}
+
+/// Applies DDL statements to the definitions.
+struct DdlApplier<'t> {
+    /// Copied before the first change, if shared.
+    all: &'t mut Arc<BTreeMap<DdlTableName, TableSchema>>,
+    charsets: DatabaseCharsets<'t>,
+    may_have_no_effect: bool,
+    changes: SchemaChanges,
+}
+
+/// Default character sets, for databases and tables that do not name one.
+struct DatabaseCharsets<'t> {
+    /// Character sets of databases.
+    by_database: &'t mut Arc<BTreeMap<String, String>>,
+    server: Option<&'t str>,
+}
+
+impl DdlApplier<'_> {
+    fn apply(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
+        if words.take("CREATE") {
+            words.take("OR REPLACE");
+            if words.take("TABLE") {
+                self.create_table(words, naming);
+            } else if words.take_any(&["DATABASE", "SCHEMA"]) {
+                // If the database existed, its character set is unknown.
+                if !words.take("IF NOT EXISTS") {
+                    self.set_database_charset(words, naming, self.charsets.server);
+                }
+            }
+        } else if words.take("ALTER") {
+            words.take_any(&["ONLINE", "IGNORE"]);
+            if words.take("TABLE") {
+                words.take("IF EXISTS");
+                self.alter_table(words, naming);
+            } else if words.take_any(&["DATABASE", "SCHEMA"]) {
+                self.set_database_charset(words, naming, None);
+            }
+        } else if words.take("DROP") {
+            self.drop_objects(words, naming);
+        } else if words.take_any(&["RENAME TABLE", "RENAME TABLES"]) {
+            self.rename_tables(words, naming);
+        }
+    }
+
+    /// Sets the character set of a database. `server` is the default for CREATE.
+    fn set_database_charset(
+        &mut self,
+        words: &mut SqlWords,
+        naming: &DefaultDatabase<'_>,
+        server: Option<&str>,
+    ) {
+        let is_named =
+            !["CHARACTER", "CHAR", "CHARSET", "COLLATE", "DEFAULT"].iter().any(|word| words.is_next(word));
+        let name = if is_named { words.take_name() } else { Some(naming.database.to_owned()) };
+        if let (Some(name), Some(charset)) = (name, parse_charset_option(words).or(server.map(str::to_owned)))
+        {
+            let was = Arc::make_mut(self.charsets.by_database).insert(name, charset.clone());
+            self.changes.has_charset_changes |= was.is_none_or(|was| was != charset);
+        }
+    }
+
+    fn create_table(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
+        let is_kept = words.take("IF NOT EXISTS");
+        let Some(name) = naming.qualify(words) else { return };
+        // A table that existed before may have other columns.
+        if is_kept && (self.may_have_no_effect || self.find(&name).is_some()) {
+            return;
+        }
+        let mut inner = words.clone().take_group().unwrap_or_else(|| words.clone());
+        let facts = match inner.take("LIKE") {
+            true => naming.qualify(&mut inner).and_then(|model| Some(self.find(&model)?.1.clone())),
+            false => {
+                let charset = self.charsets.by_database.get(&name[0]).cloned();
+                words.take_group().and_then(|group| parse_table_body(group, words, charset))
+            }
+        };
+        self.put(name, facts);
+    }
+
+    /// Sets the definition of a table; `None` if it could not be parsed.
+    fn put(&mut self, name: DdlTableName, facts: Option<TableSchema>) {
+        self.remove(&name);
+        if facts.is_some() {
+            self.replace_column(name, facts);
+        }
+    }
+
+    /// Replaces or removes a table, and records the change. All changes go through this method.
+    fn replace_column(&mut self, name: DdlTableName, facts: Option<TableSchema>) {
+        let all = Arc::make_mut(self.all);
+        let was = match facts {
+            Some(facts) => all.insert(name.clone(), facts),
+            None => all.remove(&name),
+        };
+        self.changes.tables_before.entry(name).or_insert(was);
+    }
+
+    fn find(&self, [database, table]: &DdlTableName) -> Option<(&DdlTableName, &TableSchema)> {
+        find_table(self.all, [database, table])
+    }
+
+    fn remove(&mut self, name: &DdlTableName) -> Option<TableSchema> {
+        let (name, facts) = self.find(name)?;
+        let (name, facts) = (name.clone(), facts.clone());
+        self.replace_column(name, None);
+        Some(facts)
+    }
+
+    fn drop_objects(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
+        if words.take_any(&["DATABASE", "SCHEMA"]) {
+            words.take("IF EXISTS");
+            if let Some(name) = words.take_name() {
+                let is_in = |[database, _]: &&DdlTableName| database.eq_ignore_ascii_case(&name);
+                let names: Vec<DdlTableName> = self.all.keys().filter(is_in).cloned().collect();
+                names.into_iter().for_each(|table| self.replace_column(table, None));
+                self.changes.has_charset_changes |=
+                    Arc::make_mut(self.charsets.by_database).remove(&name).is_some();
+            }
+        } else if words.take_any(&["TABLE", "TABLES"]) {
+            words.take("IF EXISTS");
+            while let Some(name) = naming.qualify(words) {
+                self.remove(&name);
+                words.take_sign(",");
+            }
+        }
+    }
+
+    fn rename_tables(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
+        words.take("IF EXISTS");
+        while let Some(old) = naming.qualify(words) {
+            words.take("TO");
+            let Some(new) = naming.qualify(words) else { return };
+            let facts = self.remove(&old);
+            self.put(new, facts);
+            words.take_sign(",");
+        }
+    }
+
+    fn alter_table(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
+        let Some(name) = naming.qualify(words) else { return };
+        let Some((name, facts)) = self.find(&name) else { return };
+        let (name, mut facts) = (name.clone(), facts.clone());
+        let database_charset = self.charsets.by_database.get(&name[0]).cloned();
+        let mut new_name = None;
+        let mut is_understood = true;
+        for mut part in words.split_at_commas() {
+            // The elements after ORDER BY may be column names.
+            if part.is_next("ORDER") || part.is_next("PARTITION") {
+                break;
+            }
+            if let Some(new) = parse_rename(&part, naming) {
+                new_name = Some(new);
+                continue;
+            }
+            is_understood &= apply_alteration(&mut part, &mut facts, database_charset.as_deref()).is_some();
+        }
+        if !is_understood || new_name.is_some() {
+            self.remove(&name);
+        }
+        if is_understood {
+            self.put(new_name.unwrap_or(name), Some(facts));
+        }
+    }
+}
+
+/// Parses the parentheses of CREATE TABLE, and the table options after them.
+fn parse_table_body(
+    mut group: SqlWords,
+    options: &mut SqlWords,
+    database_charset: Option<String>,
+) -> Option<TableSchema> {
+    let mut facts = TableSchema::default();
+    // A query appends columns whose definitions are unknown.
+    if options.has_ahead(&["SELECT", "AS", "WITH", "VALUES", "TABLE"]) {
+        return None;
+    }
+    let charset = parse_charset_option(options).or(database_charset);
+    for mut part in group.split_at_commas() {
+        if !take_non_column(&mut part, &mut facts)? {
+            let (column, is_key) = parse_column(&mut part, charset.as_deref())?;
+            if is_key {
+                facts.primary_key = vec![column.name.clone()];
+            }
+            facts.columns.push(column);
+        }
+    }
+    facts.charset = charset;
+    Some(facts)
+}
+
+/// Returns the character set from the options of a table or database.
+fn parse_charset_option(options: &mut SqlWords) -> Option<String> {
+    let mut charset = None;
+    while !options.is_at_end() {
+        if options.take_any(&CHARSET_KEYWORDS) {
+            options.take_sign("=");
+            charset = parse_charset_name(options).map(|name| name.to_ascii_lowercase());
+        } else if options.take("COLLATE") {
+            options.take_sign("=");
+            charset = charset.or(parse_charset_name(options).map(|name| collation_charset(&name)));
+        } else {
+            options.skip();
+        }
+    }
+    charset
+}
+
+/// Takes an element that is no column, and sets the primary key if it declares one. Returns whether it was one.
+fn take_non_column(words: &mut SqlWords, facts: &mut TableSchema) -> Option<bool> {
+    if !NON_COLUMN_WORDS.iter().any(|element| words.is_next(element)) {
+        return Some(false);
+    }
+    if words.take("CONSTRAINT") && !words.is_next("PRIMARY") {
+        words.take_name();
+    }
+    if words.take("PRIMARY KEY") {
+        if words.take("USING") {
+            words.skip();
+        }
+        facts.primary_key = parse_key(words.take_group()?)?;
+    }
+    Some(true)
+}
+
+/// Parses `RENAME [TO] name` and `RENAME = name`, which rename the table itself.
+fn parse_rename(words: &SqlWords, naming: &DefaultDatabase<'_>) -> Option<DdlTableName> {
+    let mut words = words.clone();
+    let is_it = words.take("RENAME") && !["COLUMN", "INDEX", "KEY"].iter().any(|part| words.is_next(part));
+    if !is_it {
+        return None;
+    }
+    words.take_any(&["TO", "AS"]);
+    words.take_sign("=");
+    naming.qualify(&mut words)
+}
+
+/// Applies one alteration of ALTER TABLE; `None` if it cannot be parsed.
+fn apply_alteration(
+    words: &mut SqlWords,
+    facts: &mut TableSchema,
+    database_charset: Option<&str>,
+) -> Option<()> {
+    if words.take("ADD") {
+        return add_columns(words, facts);
+    }
+    if words.take("DROP") {
+        return drop_column(words, facts);
+    }
+    if words.take("MODIFY") {
+        words.take("COLUMN");
+        words.take("IF EXISTS");
+        let old = words.clone().take_name()?;
+        return replace(words, facts, &old);
+    }
+    if words.take("CHANGE") {
+        words.take("COLUMN");
+        words.take("IF EXISTS");
+        let old = words.take_name()?;
+        return replace(words, facts, &old);
+    }
+    if words.take("RENAME COLUMN") {
+        words.take("IF EXISTS");
+        let old = words.take_name()?;
+        words.take("TO").then_some(())?;
+        return rename_column(facts, &old, &words.take_name()?);
+    }
+    if words.take("ALTER") {
+        words.take("COLUMN");
+        return alter_default(words, facts);
+    }
+    if words.take("CONVERT TO") {
+        let charset = parse_charset_option(words)?;
+        convert_charset(facts, if charset == "default" { database_charset } else { Some(&charset) });
+        return Some(());
+    }
+    // Table options, some of which may set a character set, and partitions. Column names stay.
+    facts.charset = parse_charset_option(words).or(facts.charset.take());
+    Some(())
+}
+
+fn add_columns(words: &mut SqlWords, facts: &mut TableSchema) -> Option<()> {
+    if words.is_next("PARTITION") || words.is_next("SYSTEM VERSIONING") || take_non_column(words, facts)? {
+        return Some(());
+    }
+    words.take("COLUMN");
+    let has = words.take("IF NOT EXISTS");
+    let mut added = |words: &mut SqlWords| {
+        let (column, is_key) = parse_column(words, facts.charset.as_deref())?;
+        if has && facts.columns.iter().any(|other| other.name.eq_ignore_ascii_case(&column.name)) {
+            return Some(());
+        }
+        if is_key {
+            facts.primary_key = vec![column.name.clone()];
+        }
+        let at = NewColumnPosition::parse(words)?.index(facts)?.unwrap_or(facts.columns.len());
+        facts.columns.insert(at, column);
+        Some(())
+    };
+    match words.take_group() {
+        Some(mut group) => group.split_at_commas().iter_mut().try_for_each(|part| {
+            match NON_COLUMN_WORDS.iter().any(|word| part.is_next(word)) {
+                true => Some(()),
+                false => added(part),
+            }
+        }),
+        None => added(words),
+    }
+}
+
+fn drop_column(words: &mut SqlWords, facts: &mut TableSchema) -> Option<()> {
+    if words.take("PRIMARY KEY") {
+        facts.primary_key.clear();
+        return Some(());
+    }
+    if NON_COLUMN_TARGETS.iter().any(|other| words.is_next(other)) {
+        return Some(());
+    }
+    words.take("COLUMN");
+    let may_lack = words.take("IF EXISTS");
+    let name = words.take_name()?;
+    let at = facts.columns.iter().position(|column| column.name.eq_ignore_ascii_case(&name));
+    match at {
+        Some(at) => drop(facts.columns.remove(at)),
+        None => may_lack.then_some(())?,
+    }
+    facts.primary_key.retain(|column| !column.eq_ignore_ascii_case(&name));
+    Some(())
+}
+
+/// Replaces a column definition.
+fn replace(words: &mut SqlWords, facts: &mut TableSchema, old: &str) -> Option<()> {
+    let (column, is_key) = parse_column(words, facts.charset.as_deref())?;
+    rename_column(facts, old, &column.name)?;
+    if is_key {
+        facts.primary_key = vec![column.name.clone()];
+    }
+    let was = facts.columns.iter().position(|other| other.name == column.name)?;
+    facts.columns.remove(was);
+    let at = NewColumnPosition::parse(words)?.index(facts)?.unwrap_or(was);
+    facts.columns.insert(at, column);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::sync::Arc;
+
+    use super::{DdlContext, DdlSchema};
+    use crate::column_catalogue::{ColumnSchema, TableSchema};
+
+    /// Checks the tables that statements create, and that these survive saving.
+    fn check(statements: &[&str], wanted: &str) {
+        let mut definitions = DdlSchema::default();
+        for statement in statements {
+            definitions.apply_statement(statement, DdlContext { database: "d", ..DdlContext::default() });
+        }
+        assert_eq!(definitions.to_string().trim_end(), wanted, "{statements:?}");
+        assert_eq!(DdlSchema::parse(&definitions.to_string()), definitions);
+    }
+
+    #[test]
+    fn tables_are_made() {
+        check(
+            &["create table t (a int primary key, b varchar(9) not null default 'x' comment 'a, (b')"],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` varchar(9) NOT NULL DEFAULT 'x', PRIMARY KEY (`a`));",
+        );
+        check(
+            &[
+                "CREATE TABLE IF NOT EXISTS `e`.`t``u` (a BIGINT UNSIGNED AUTO_INCREMENT, `key` ENUM('it''s','x\\\\y') \
+               CHARACTER SET latin1, c DECIMAL(5,2) ZEROFILL, d DOUBLE PRECISION, j int generated always as (a + 1), \
+               PRIMARY KEY USING BTREE (a, c), UNIQUE KEY k (d), CONSTRAINT f FOREIGN KEY (a) REFERENCES x (y), \
+               CHECK (a > 0)) ENGINE=InnoDB PARTITION BY HASH(a) PARTITIONS 3",
+            ],
+            "CREATE TABLE `e`.`t``u` (`a` bigint unsigned AUTO_INCREMENT, `key` enum('it''s','x\\\\y') \
+             CHARACTER SET latin1, `c` decimal(5,2) unsigned zerofill, `d` double precision, `j` int, \
+             PRIMARY KEY (`a`, `c`));",
+        );
+        check(
+            &["create table t (a serial, b char(3) byte, c national varchar(4), d long varbinary, e bool)"],
+            "CREATE TABLE `d`.`t` (`a` bigint unsigned NOT NULL AUTO_INCREMENT, `b` binary(3), `c` varchar(4), \
+             `d` long varbinary, `e` bool);",
+        );
+        check(
+            &["create table t (a int)", "create table u like t"],
+            "CREATE TABLE `d`.`t` (`a` int);\nCREATE TABLE `d`.`u` (`a` int);",
+        );
+        // MariaDB keywords that may also be column names.
+        check(
+            &[
+                "create table t (id int, period date, system int, period for p (period, q), q date)",
+                "alter table t add period for system_time (a, b), add system versioning, drop period for p",
+                "alter table t drop system versioning, drop system, add (system text, period for z (q, period))",
+            ],
+            "CREATE TABLE `d`.`t` (`id` int, `period` date, `q` date, `system` text);",
+        );
+        check(
+            &[
+                "create table t (id int)",
+                "alter table t add period date",
+                "alter table t drop period, add period time",
+            ],
+            "CREATE TABLE `d`.`t` (`id` int, `period` time);",
+        );
+        check(&["create table t (a int) as select 1 b"], "");
+        check(&["create table t (a int) start transaction"], "CREATE TABLE `d`.`t` (`a` int);");
+        check(
+            &["create temporary table t (a int)", "create view v as select 1", "grant select on t to u"],
+            "",
+        );
+    }
+
+    #[test]
+    fn character_sets_are_inherited() {
+        check(
+            &[
+                "create database e character set = koi8r",
+                "create table e.t (a char(3), b text character set latin1, c int default -1)",
+                "create table e.u (a char(3)) collate utf8mb4_bin",
+                "alter table e.u add b text, convert to charset latin2",
+                "alter table e.t add d tinytext, alter column c drop default",
+            ],
+            "CREATE DATABASE `e` CHARACTER SET koi8r;\n\
+             CREATE TABLE `e`.`t` (`a` char(3) CHARACTER SET koi8r, `b` text CHARACTER SET latin1, `c` int, \
+             `d` tinytext CHARACTER SET koi8r) DEFAULT CHARACTER SET koi8r;\n\
+             CREATE TABLE `e`.`u` (`a` char(3) CHARACTER SET latin2, `b` text CHARACTER SET latin2) \
+             DEFAULT CHARACTER SET latin2;",
+        );
+        // Verified with MySQL 9.7.4.
+        check(
+            &[
+                "create table t (a varchar(9) char set latin1, b text, c enum('a') charset 'latin1', d char(3) ascii)",
+                "alter table t convert to charset binary",
+            ],
+            "CREATE TABLE `d`.`t` (`a` varbinary(9), `b` blob, `c` enum('a') CHARACTER SET binary, \
+             `d` binary(3)) DEFAULT CHARACTER SET binary;",
+        );
+        check(
+            &[
+                "create table t (a varchar(9), b text, c char(3) char set utf8mb4, d char unicode) char set = latin1",
+                "alter table t engine=innodb default char set = 'koi8r'",
+                "alter table t add e text",
+            ],
+            "CREATE TABLE `d`.`t` (`a` varchar(9) CHARACTER SET latin1, `b` text CHARACTER SET latin1, \
+             `c` char(3) CHARACTER SET utf8mb4, `d` char CHARACTER SET ucs2, `e` text CHARACTER SET koi8r) \
+             DEFAULT CHARACTER SET koi8r;",
+        );
+        check(
+            &[
+                "create database e char set koi8r",
+                "create table e.t (a char(3)) char set latin1",
+                "alter table e.t convert to character set default",
+            ],
+            "CREATE DATABASE `e` CHARACTER SET koi8r;\n\
+             CREATE TABLE `e`.`t` (`a` char(3) CHARACTER SET koi8r) DEFAULT CHARACTER SET koi8r;",
+        );
+        // A database's character set does not apply to tables that existed before.
+        check(
+            &["create table e.t (a char(3))", "alter database e char set koi8r"],
+            "CREATE DATABASE `e` CHARACTER SET koi8r;\nCREATE TABLE `e`.`t` (`a` char(3));",
+        );
+    }
+
+    #[test]
+    fn inserted_tables_keep_their_character_sets() {
+        let column = |name: &str, collation| ColumnSchema {
+            name: name.to_owned(),
+            data_type: "varchar".to_owned(),
+            column_type: "varchar(9)".to_owned(),
+            collation,
+            nullable: true,
+            ..ColumnSchema::default()
+        };
+        // latin1_bin, utf8mb4_0900_ai_ci, MariaDB's utf8mb4_uca1400_ai_ci
+        let columns = [Some(47), Some(255), Some(2304)].map(|collation| column("a", collation)).to_vec();
+        let mut definitions = DdlSchema::default();
+        definitions.insert_table(["d", "t"], TableSchema { columns, ..TableSchema::default() }, None);
+        let wanted =
+            ["latin1", "utf8mb4", "utf8mb4"].map(|set| format!("`a` varchar(9) CHARACTER SET {set}"));
+        assert_eq!(definitions.to_string(), format!("CREATE TABLE `d`.`t` ({});\n", wanted.join(", ")));
+        assert_eq!(DdlSchema::parse(&definitions.to_string()), definitions);
+    }
+
+    #[test]
+    fn create_if_not_exists_without_effect_defines_nothing() {
+        let mut definitions = DdlSchema::default();
+        let mut check = |statement: &str, may_be_idle: bool, wanted: Option<&str>| {
+            definitions.apply_statement(
+                statement,
+                DdlContext { database: "d", may_have_no_effect: may_be_idle, ..DdlContext::default() },
+            );
+            let column = definitions.table("d", "t").map(|facts| facts.columns[0].name.as_str());
+            assert_eq!(column, wanted, "{statement}");
+        };
+        check("create table if not exists t (a int)", true, None);
+        check("create table if not exists t (b int)", false, Some("b"));
+        check("create table if not exists t (c int)", true, Some("b"));
+        check("drop table t", true, None);
+        check("create table t (d int)", true, Some("d"));
+    }
+
+    #[test]
+    fn tables_are_copied_only_if_shared() {
+        let mut definitions = DdlSchema::default();
+        let mut check = |statement: &str, is_changed: bool| {
+            let before = Arc::as_ptr(&definitions.tables);
+            let changes =
+                definitions.apply_statement(statement, DdlContext { database: "d", ..DdlContext::default() });
+            assert_eq!(changes.is_empty(), !is_changed, "{statement}");
+            assert_eq!(Arc::as_ptr(&definitions.tables), before, "{statement}");
+        };
+        check("create table t (a int)", true);
+        check("create table u (a int)", true);
+        check("create table if not exists t (b int)", false);
+        check("create or replace table t (a int)", false);
+        check("alter table t engine = innodb", false);
+        check("alter table t modify a bigint", true);
+        check("rename table t to x, u to t", true);
+        check("rename table q to r", false);
+        check("drop table if exists q", false);
+        check("drop table t", true);
+        check("create database e character set latin1", true);
+        check("alter database e character set latin1", false);
+        check("drop database e", true);
+        check("drop database e", false);
+        check("drop database d", true);
+        let kept = definitions.clone();
+        let changes = definitions.apply_statement("create table d.t (a int)", DdlContext::default());
+        assert!(!changes.is_empty());
+        assert_eq!((kept.to_string(), definitions.tables.len()), (String::new(), 1));
+    }
+
+    /// This would take minutes if each statement copied all tables.
+    #[test]
+    fn many_tables() {
+        const TABLES: usize = 20_000;
+        let mut text = String::new();
+        for number in 0..TABLES {
+            let _ = writeln!(text, "CREATE TABLE `d`.`t{number:05}` (`a` int NOT NULL, `b` text);");
+        }
+        let mut definitions = DdlSchema::parse(&text);
+        assert_eq!(definitions.tables.len(), TABLES);
+        assert!(definitions.to_string() == text);
+        for number in 0..TABLES {
+            let statement = format!("alter table d.t{number:05} add c int");
+            assert!(!definitions.apply_statement(&statement, DdlContext::default()).is_empty());
+        }
+        assert_eq!(definitions.to_string().matches("`c` int").count(), TABLES);
+    }
+
+    #[test]
+    fn tables_are_changed() {
+        let check_all = |changes: &[&str], wanted: &str| {
+            let statements = [&["create table t (a int primary key, b int, c text)"], changes].concat();
+            check(&statements, wanted);
+        };
+        check_all(
+            &["alter table T add column x int first, add (y date, z time), add key (b), engine = innodb"],
+            "CREATE TABLE `d`.`t` (`x` int, `a` int NOT NULL, `b` int, `c` text, `y` date, `z` time, PRIMARY KEY (`a`));",
+        );
+        check_all(
+            &["alter table t change a k bigint after b, drop c, rename column b to bb, algorithm = inplace"],
+            "CREATE TABLE `d`.`t` (`bb` int, `k` bigint, PRIMARY KEY (`k`));",
+        );
+        check_all(
+            &["alter table t drop primary key, modify b varchar(3) not null first, rename to e.u"],
+            "CREATE TABLE `e`.`u` (`b` varchar(3) NOT NULL, `a` int NOT NULL, `c` text);",
+        );
+        check_all(
+            &[
+                "rename table t to x, x to e.y",
+                "alter table e.y alter column b set default 7, drop key k, order by a, b",
+            ],
+            "CREATE TABLE `e`.`y` (`a` int NOT NULL, `b` int DEFAULT '7', `c` text, PRIMARY KEY (`a`));",
+        );
+        check_all(&["drop table if exists q, t /* generated by server */"], "");
+        check_all(&["drop database d"], "");
+        check_all(
+            &["create table if not exists t (z int)"],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, `c` text, PRIMARY KEY (`a`));",
+        );
+        // Cannot be applied: the table is unknown from there on.
+        check_all(&["alter table t drop column nobody"], "");
+    }
+}

@@ -1,0 +1,468 @@
+//! Records in files, each exactly once: after a crash, the last file is truncated to the last saved transaction.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use logs::{FileLock, FolderLock, make_folders, private_options, sync_parent};
+
+use crate::ddl_schema::DdlSchema;
+use crate::resume_token::ResumeToken;
+use crate::schema_files::{SchemaFiles, format_schema_line, split_schema_line};
+use crate::settings::Envelope;
+use crate::stream_gtid_state::StreamGtidState;
+
+/// Writer of records into the files of a directory.
+///
+/// `changes.000001.json` and so on are finished: they end between transactions and no longer change.
+/// `changes.000002.json.part` grows. The file `progress` states how much of it is saved, and where to resume.
+#[derive(Debug)]
+pub struct FolderSink {
+    folder: PathBuf,
+    /// Size in bytes at which a file is finished.
+    size_max: u64,
+    /// Format of the records.
+    envelope: Envelope,
+    number: u64,
+    file: File,
+    size: u64,
+    /// Size up to the last saved transaction.
+    complete_size: u64,
+    /// Saved position, and GTIDs received from a server.
+    saved: Option<(ResumeToken, Option<StreamGtidState>)>,
+    /// Saved table definitions.
+    schema_files: SchemaFiles,
+    /// Prevents a second process from writing into the same directory.
+    _lock: FolderLock,
+}
+
+/// Contents of the progress file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FolderProgress {
+    token: ResumeToken,
+    number: u64,
+    size: u64,
+    /// Format of the records; `None` in files of older versions.
+    envelope: Option<Envelope>,
+    schema_number: Option<u64>,
+    gtid_state: Option<StreamGtidState>,
+}
+
+impl FolderSink {
+    /// Opens a directory, which it creates if needed, and truncates the last file after the last saved transaction.
+    ///
+    /// # Errors
+    ///
+    /// If an I/O operation fails, another process uses the directory, its files do not match the saved progress, or
+    /// their records have another format.
+    pub fn open(folder: &Path, size_max: u64, envelope: Envelope) -> io::Result<Self> {
+        make_folders(folder).map_err(io::Error::other)?;
+        let mark = folder.join(LOCK_FILE);
+        let lock = FolderLock::take(folder).map_err(|error| named(folder, &error))?;
+        let lock = lock
+            .ok_or_else(|| in_use_error(folder))?
+            .with_mark(&mark)
+            .map_err(|error| named(&mark, &error))?;
+        let lock = lock.ok_or_else(|| in_use_error(folder))?;
+        let saved = match fs::read_to_string(folder.join(PROGRESS_FILE)) {
+            Ok(text) => Some(
+                FolderProgress::parse(&text)
+                    .ok_or_else(|| damaged_error(folder, "its progress file is damaged"))?,
+            ),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(FolderProgress { envelope: Some(other), .. }) = &saved
+            && *other != envelope
+        {
+            return Err(envelope_error(folder, *other, envelope));
+        }
+        let (number, size) = match &saved {
+            None if finished_path(folder, 1).exists() => {
+                return Err(damaged_error(folder, "it has record files but no progress file"));
+            }
+            None => (1, 0),
+            Some(saved) if finished_path(folder, saved.number).exists() => (saved.number + 1, 0),
+            Some(saved) => (saved.number, saved.size),
+        };
+        let path = growing_path(folder, number);
+        let mut file = create_options().truncate(false).open(&path).map_err(|error| named(&path, &error))?;
+        if file.metadata()?.len() < size {
+            return Err(damaged_error(folder, "its last file is shorter than the saved size"));
+        }
+        let cut = file.set_len(size).and_then(|()| file.seek(SeekFrom::Start(size)));
+        cut.map_err(|error| named(&path, &error))?;
+        let kept = SchemaFiles::beside(
+            &folder.join(PROGRESS_FILE),
+            saved.as_ref().and_then(|saved| saved.schema_number),
+        );
+        let (folder, saved) = (folder.to_owned(), saved.map(|saved| (saved.token, saved.gtid_state)));
+        Ok(Self {
+            folder,
+            size_max,
+            envelope,
+            number,
+            file,
+            size,
+            complete_size: size,
+            saved,
+            schema_files: kept,
+            _lock: lock,
+        })
+    }
+
+    /// Returns the saved position; `None` in a new directory.
+    pub fn resume_token(&self) -> Option<&ResumeToken> {
+        self.saved.as_ref().map(|(token, _)| token)
+    }
+
+    /// Returns the saved GTIDs received from a server; `None` if the records came from log files.
+    pub fn gtid_state(&self) -> Option<&StreamGtidState> {
+        self.saved.as_ref().and_then(|(_, had)| had.as_ref())
+    }
+
+    /// Reads the saved table definitions; `None` if there are none.
+    pub(crate) fn read_schema(&self) -> io::Result<Option<DdlSchema>> {
+        self.schema_files.read()
+    }
+
+    /// Drops the saved definitions: what follows is read without them.
+    pub(crate) const fn forget_schema(&mut self) {
+        self.schema_files.forget();
+    }
+
+    /// Truncates the last `torn` written bytes.
+    pub(crate) fn cut_tail(&mut self, torn: u64) -> io::Result<()> {
+        self.size = self.size.saturating_sub(torn);
+        let cut = self.file.set_len(self.size).and_then(|()| self.file.seek(SeekFrom::Start(self.size)));
+        cut.map(drop).map_err(|error| self.with_path(&error))
+    }
+
+    /// Adds the path of the growing file to an error.
+    fn with_path(&self, error: &io::Error) -> io::Error {
+        named(&growing_path(&self.folder, self.number), error)
+    }
+
+    /// Returns the size of the growing file in bytes.
+    pub(crate) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Size in bytes at which a file is finished.
+    pub(crate) const fn size_max(&self) -> u64 {
+        self.size_max
+    }
+
+    /// Saves progress up to the last `torn` written bytes. Finishes the file if it is large enough.
+    pub(crate) fn save(
+        &mut self,
+        (token, had, defined): (&ResumeToken, Option<&StreamGtidState>, Option<DdlSchema>),
+        torn: u64,
+    ) -> io::Result<()> {
+        self.file.sync_data().map_err(|error| self.with_path(&error))?;
+        self.complete_size = self.size.saturating_sub(torn);
+        let written = self.schema_files.write(defined.as_ref())?;
+        let (number, size, kept) = (self.number, self.complete_size, self.schema_files.number());
+        let (token, envelope, had) = (token.clone(), Some(self.envelope), had.cloned());
+        let saved = FolderProgress { token, number, size, envelope, schema_number: kept, gtid_state: had };
+        write_atomically(&self.folder.join(PROGRESS_FILE), &saved.to_text())?;
+        written.remove();
+        self.saved = Some((saved.token, saved.gtid_state));
+        if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
+    }
+
+    /// Ends writing: finishes the last file, without the bytes after the last saved transaction.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.file.set_len(self.complete_size).map_err(|error| self.with_path(&error))?;
+        if self.complete_size > 0 {
+            self.finish_file()?;
+        }
+        fs::remove_file(growing_path(&self.folder, self.number)).map_err(|error| self.with_path(&error))
+    }
+
+    /// Finishes the file. All of its bytes must be saved.
+    fn finish_file(&mut self) -> io::Result<()> {
+        let whole = finished_path(&self.folder, self.number);
+        let renamed = fs::rename(growing_path(&self.folder, self.number), &whole);
+        renamed.and_then(|()| sync_parent(&whole)).map_err(|error| named(&whole, &error))?;
+        // The number grows only once the next file exists: saved progress must not name a file that is missing.
+        let next = growing_path(&self.folder, self.number + 1);
+        self.file = create_options().truncate(true).open(&next).map_err(|error| named(&next, &error))?;
+        self.number += 1;
+        (self.size, self.complete_size) = (0, 0);
+        Ok(())
+    }
+}
+
+impl Write for FolderSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes).map_err(|error| self.with_path(&error))?;
+        self.size += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+const PROGRESS_FILE: &str = "progress";
+const LOCK_FILE: &str = "bintide-stream.lock";
+
+fn in_use_error(path: &Path) -> io::Error {
+    io::Error::other(format!(
+        "{} is in use by another process: wait until it ends, or stop it",
+        path.display()
+    ))
+}
+
+fn finished_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("changes.{number:06}.json"))
+}
+
+fn growing_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("changes.{number:06}.json.part"))
+}
+
+fn envelope_error(folder: &Path, found: Envelope, asked: Envelope) -> io::Error {
+    let [found, asked] = [found, asked].map(Envelope::name);
+    let folder = folder.display();
+    let text = format!(
+        "the records in {folder} have the format {found}, not {asked}: give --format={found}, or an empty directory"
+    );
+    io::Error::other(text)
+}
+
+fn damaged_error(folder: &Path, what: &str) -> io::Error {
+    io::Error::other(format!("cannot resume in {}: {what}; give an empty directory", folder.display()))
+}
+
+/// Replaces a file atomically: after a crash it has either the old or the new text.
+pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let write = || {
+        let mut file = create_options().truncate(true).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        sync_parent(path)
+    };
+    write().map_err(|error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+/// Locks a progress file without changing it, and checks that progress can be saved.
+///
+/// # Errors
+///
+/// If progress cannot be saved, or another process holds the lock. The error contains the path.
+pub fn lock_progress(path: &Path) -> io::Result<FileLock> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let lock = FileLock::take(path).map_err(named)?.ok_or_else(|| in_use_error(path))?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    create_options().truncate(true).open(&new).and_then(|_| fs::remove_file(&new)).map_err(named)?;
+    Ok(lock)
+}
+
+fn create_options() -> OpenOptions {
+    let mut options = private_options();
+    options.write(true);
+    options
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+impl FolderProgress {
+    /// Formats the contents of the progress file:
+    ///
+    /// ```text
+    /// TOKEN
+    /// NUMBER SIZE FORMAT      of the growing file
+    /// schema NUMBER           if table definitions are saved
+    /// server ID               if the records came from a server
+    /// gtids GTIDS             if its GTIDs are known
+    /// ```
+    fn to_text(&self) -> String {
+        let had = self.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
+        let envelope = self.envelope.map(|envelope| format!(" {}", envelope.name())).unwrap_or_default();
+        format!(
+            "{}\n{} {}{envelope}\n{}{had}",
+            self.token,
+            self.number,
+            self.size,
+            format_schema_line(self.schema_number)
+        )
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (token, rest) = text.split_once('\n')?;
+        let (numbers, rest) = rest.split_once('\n').unwrap_or((rest, ""));
+        let (number, size) = numbers.split_once(' ')?;
+        let (size, envelope) = match size.split_once(' ') {
+            Some((size, name)) => (size, Some(Envelope::from_name(name)?)),
+            None => (size, None),
+        };
+        let (kept, had) = split_schema_line(rest)?;
+        let had = if had.is_empty() { None } else { Some(StreamGtidState::parse(had)?) };
+        let (number, size) = (number.parse().ok()?, size.parse().ok()?);
+        Some(Self {
+            token: token.parse().ok()?,
+            number,
+            size,
+            envelope,
+            schema_number: kept,
+            gtid_state: had,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::path::Path;
+
+    use super::{FolderSink, LOCK_FILE, lock_progress};
+    use crate::ddl_schema::DdlSchema;
+    use crate::resume_token::ResumeToken;
+    use crate::settings::Envelope;
+    use crate::stream_gtid_state::StreamGtidState;
+
+    const FORM: Envelope = Envelope::Maxwell;
+
+    fn token(position: u64) -> ResumeToken {
+        format!("binlog.000001:{position}").parse().unwrap()
+    }
+
+    fn names(folder: &Path) -> String {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .filter(|entry| entry.file_name() != LOCK_FILE)
+            .map(|entry| {
+                let text = fs::read_to_string(entry.path()).unwrap().replace('\n', "|");
+                format!("{}={text}", entry.file_name().to_string_lossy())
+            })
+            .collect();
+        names.sort();
+        names.join(" ")
+    }
+
+    #[test]
+    fn what_is_behind_the_last_saved_transaction_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        assert_eq!(files.resume_token(), None);
+        files.write_all(b"one\n").unwrap();
+        files.save((&token(10), None, None), 0).unwrap();
+        files.write_all(b"torn").unwrap();
+        drop(files);
+        let had = StreamGtidState::new("here".to_owned());
+        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        let error = FolderSink::open(&path, 8, FORM).unwrap_err().to_string();
+        assert!(error.contains("in use by another process"), "{error}");
+        assert_eq!((files.resume_token(), files.gtid_state()), (Some(&token(10)), None));
+        files.write_all(b"two\n").unwrap();
+        files.save((&token(20), Some(&had), None), 0).unwrap();
+        files.write_all(b"torn").unwrap();
+        drop(files);
+        assert_eq!(
+            names(&path),
+            "changes.000001.json=one|two| changes.000002.json.part=torn progress=binlog.000001:20|1 8 maxwell|server here|"
+        );
+        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        assert_eq!((files.resume_token(), files.gtid_state()), (Some(&token(20)), Some(&had)));
+        files.write_all(b"torn").unwrap();
+        files.cut_tail(4).unwrap();
+        files.write_all(b"3\n").unwrap();
+        files.save((&token(30), None, None), 0).unwrap();
+        files.finish().unwrap();
+        assert_eq!(
+            names(&path),
+            "changes.000001.json=one|two| changes.000002.json=3| progress=binlog.000001:30|2 2 maxwell|"
+        );
+        let error = FolderSink::open(&path, 8, Envelope::Debezium).unwrap_err().to_string();
+        assert!(error.contains("give --format=maxwell"), "{error}");
+        let files = FolderSink::open(&path, 8, FORM).unwrap();
+        assert_eq!(files.resume_token(), Some(&token(30)));
+        files.finish().unwrap();
+        // As after a crash between saving and renaming.
+        fs::rename(path.join("changes.000002.json"), path.join("changes.000002.json.part")).unwrap();
+        FolderSink::open(&path, 8, FORM).unwrap().finish().unwrap();
+        assert!(names(&path).contains("changes.000002.json=3|"));
+    }
+
+    #[test]
+    fn forgotten_definitions_are_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        let save = |files: &mut FolderSink, position, defined| {
+            files.save((&token(position), None, defined), 0).unwrap();
+            names(&path)
+        };
+        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        let begun = save(&mut files, 10, Some(DdlSchema::default()));
+        let wanted =
+            "changes.000001.json.part= progress.schema.1= progress=binlog.000001:10|1 0 maxwell|schema 1|";
+        assert_eq!(begun, wanted);
+        drop(files);
+        // Nothing was saved since: the definitions still apply.
+        let mut files = FolderSink::open(&path, 8, FORM).unwrap();
+        files.forget_schema();
+        assert_eq!(names(&path), begun);
+        let ended = save(&mut files, 20, None);
+        assert_eq!(ended, "changes.000001.json.part= progress=binlog.000001:20|1 0 maxwell|");
+    }
+
+    #[test]
+    fn progress_has_one_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("progress");
+        let lock = lock_progress(&path).unwrap();
+        let error = lock_progress(&path).unwrap_err().to_string();
+        assert!(error.contains("in use by another process") && error.contains("progress"), "{error}");
+        drop(lock);
+        drop(lock_progress(&path).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// A link could point at any file that the user may write to.
+    #[test]
+    fn symbolic_links_in_the_place_of_files_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        fs::write(&target, "text").unwrap();
+        for name in [LOCK_FILE, "changes.000001.json.part", "progress.new"] {
+            let out = folder.path().join(name).join("out");
+            fs::create_dir_all(&out).unwrap();
+            std::os::unix::fs::symlink(&target, out.join(name)).unwrap();
+            let result = FolderSink::open(&out, 8, FORM).and_then(|mut files| {
+                files.write_all(b"one\n")?;
+                files.save((&token(10), None, None), 0)
+            });
+            assert!(result.is_err(), "{name}");
+            assert_eq!(fs::read_to_string(&target).unwrap(), "text", "{name}");
+        }
+    }
+
+    #[test]
+    fn foreign_folders_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |wanted: &str| {
+            let error = FolderSink::open(folder.path(), 8, FORM).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        };
+        fs::write(folder.path().join("changes.000001.json"), "x").unwrap();
+        check("no progress file");
+        fs::write(folder.path().join("progress"), "x").unwrap();
+        check("damaged");
+        fs::write(folder.path().join("progress"), "binlog.000001:10\n2 5\n").unwrap();
+        check("shorter");
+    }
+}

@@ -1,0 +1,332 @@
+//! Buffered writing of records, and saving of progress.
+
+use std::io::{self, Write as _};
+
+use binlog::Event as Body;
+
+use crate::ddl_schema::DdlSchema;
+use crate::folder_sink::FolderSink;
+use crate::pipe_sink::{self, PipeSink};
+use crate::resume_token::{ResumeToken, ResumeTokenError};
+use crate::schema_files::split_schema_line;
+use crate::stream_gtid_state::StreamGtidState;
+
+/// Size in bytes at which the buffer is written.
+const DRAIN_SIZE: usize = 256 << 10;
+
+/// Buffer of records, written many at a time.
+#[derive(Debug)]
+pub struct RecordSink {
+    pub(crate) bytes: Vec<u8>,
+    target: SinkTarget,
+    /// Bytes written so far.
+    written: u64,
+    marked: Option<SinkMark>,
+    /// GTIDs received from a server up to the mark; `None` for log files.
+    gtid_state: Option<StreamGtidState>,
+    /// Server whose log is being read.
+    server: String,
+    /// Table definitions at the mark, if they are newer than the saved ones.
+    new_schema: Option<DdlSchema>,
+    /// True if the mark is newer than the saved progress.
+    is_newer: bool,
+}
+
+/// Target of the records.
+#[derive(Debug)]
+pub enum SinkTarget {
+    /// Pipe or standard output, with a reader.
+    Pipe(Box<PipeSink>),
+    /// Files that contain each transaction exactly once.
+    Files(Box<FolderSink>),
+}
+
+/// End of a transaction.
+#[derive(Clone, Debug)]
+struct SinkMark {
+    token: ResumeToken,
+    /// Bytes of records up to the mark.
+    size: u64,
+}
+
+impl RecordSink {
+    /// Creates an output to a target.
+    pub fn new(to: SinkTarget) -> Self {
+        Self {
+            bytes: Vec::with_capacity(DRAIN_SIZE * 2),
+            target: to,
+            written: 0,
+            marked: None,
+            gtid_state: None,
+            server: String::new(),
+            new_schema: None,
+            is_newer: false,
+        }
+    }
+
+    /// Sets the server whose log follows. `had` holds the GTIDs received so far, perhaps from another server. They are
+    /// saved with the position.
+    pub fn follow(&mut self, server: &str, had: Option<StreamGtidState>) {
+        self.server = server.to_owned();
+        self.gtid_state = Some(had.unwrap_or_else(|| StreamGtidState::new(self.server.clone())));
+    }
+
+    /// Reads the saved table definitions; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn read_schema(&self) -> io::Result<Option<DdlSchema>> {
+        match &self.target {
+            SinkTarget::Files(files) => files.read_schema(),
+            SinkTarget::Pipe(pipe) => pipe.read_schema(),
+        }
+    }
+
+    /// Drops the saved definitions, which this run does not use and does not update. They are deleted with the next
+    /// save.
+    pub fn forget_schema(&mut self) {
+        match &mut self.target {
+            SinkTarget::Files(files) => files.forget_schema(),
+            SinkTarget::Pipe(pipe) => pipe.forget_schema(),
+        }
+    }
+
+    /// Sets the table definitions after the current transaction, to be saved with its end.
+    pub fn set_schema(&mut self, definitions: DdlSchema) {
+        self.new_schema = Some(definitions);
+    }
+
+    /// Takes back definitions that are not yet part of a mark.
+    pub(crate) const fn take_schema(&mut self) -> Option<DdlSchema> {
+        self.new_schema.take()
+    }
+
+    /// Returns the GTIDs received from a server up to the last mark.
+    pub const fn gtid_state(&self) -> Option<&StreamGtidState> {
+        self.gtid_state.as_ref()
+    }
+
+    /// Adds the GTIDs in the head of a log of the server.
+    pub fn begin_log(&mut self, head: &Body<'_>) {
+        if let Some(had) = &mut self.gtid_state {
+            had.add_log_head(head);
+        }
+    }
+
+    /// Returns whether there were no records yet.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.written == 0 && self.bytes.is_empty()
+    }
+
+    /// Returns the position after the last transaction.
+    pub fn token(&self) -> Option<&ResumeToken> {
+        self.marked.as_ref().map(|mark| &mark.token)
+    }
+
+    /// Discards the records after the last transaction, which the caller reads again. Files are truncated. Records that
+    /// were written to a pipe cannot be withdrawn.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be truncated.
+    pub fn rewind(&mut self) -> io::Result<()> {
+        let whole = self.marked.as_ref().map_or(0, |mark| mark.size);
+        if let Some(kept) = whole.checked_sub(self.written) {
+            self.bytes.truncate(kept as usize);
+            return Ok(());
+        }
+        self.bytes.clear();
+        if let SinkTarget::Files(files) = &mut self.target {
+            files.cut_tail(self.written - whole)?;
+            self.written = whole;
+        }
+        Ok(())
+    }
+
+    /// Marks the end of a transaction: the next save covers the records up to here.
+    pub fn mark(&mut self, token: ResumeToken) {
+        if let Some(had) = &mut self.gtid_state {
+            had.add(token.gtid.as_deref());
+        }
+        self.mark_position(token);
+    }
+
+    /// Marks a position that is not the end of a transaction.
+    pub(crate) fn mark_position(&mut self, token: ResumeToken) {
+        if let Some(had) = &mut self.gtid_state {
+            // Until the first mark, the position belongs to the previous server's log.
+            had.server.clone_from(&self.server);
+        }
+        let size = self.written + self.bytes.len() as u64;
+        self.marked = Some(SinkMark { token, size });
+        self.is_newer = true;
+        if matches!(&self.target, SinkTarget::Pipe(pipe) if pipe.is_mark_due(size)) {
+            self.mark_pipe();
+        }
+    }
+
+    /// Passes the mark to the pipe, which saves it once the reader has read all records before it.
+    fn mark_pipe(&mut self) {
+        if let (SinkTarget::Pipe(pipe), Some(SinkMark { token, size }), true) =
+            (&mut self.target, &self.marked, self.is_newer)
+        {
+            let (token, size, had) = (token.clone(), *size, self.gtid_state.clone());
+            pipe.mark(pipe_sink::PipeMark {
+                token,
+                size,
+                gtid_state: had,
+                new_schema: self.new_schema.take(),
+            });
+            self.is_newer = false;
+        }
+    }
+
+    /// Returns whether the reader of the pipe has yet to read records before a mark.
+    pub fn has_unread_marks(&self) -> bool {
+        match &self.target {
+            SinkTarget::Pipe(pipe) => pipe.has_unread_marks(),
+            SinkTarget::Files(_) => false,
+        }
+    }
+
+    /// Returns whether the file has reached its maximum size.
+    pub fn is_file_full(&self) -> bool {
+        match &self.target {
+            SinkTarget::Pipe(..) => false,
+            SinkTarget::Files(files) => files.size() + self.bytes.len() as u64 >= files.size_max(),
+        }
+    }
+
+    /// Writes the buffer and saves progress: for files, the last complete transaction; for a pipe, the last one that
+    /// the reader has read.
+    ///
+    /// # Errors
+    ///
+    /// If records or progress cannot be written.
+    pub fn save(&mut self) -> io::Result<()> {
+        self.mark_pipe();
+        let drained = self.drain();
+        match &mut self.target {
+            // Save what was read even if the pipe takes no more.
+            SinkTarget::Pipe(pipe) => drained.and(pipe.save())?,
+            SinkTarget::Files(files) => {
+                drained?;
+                if let (Some(mark), true) = (&self.marked, self.is_newer) {
+                    let saved = (&mark.token, self.gtid_state.as_ref(), self.new_schema.take());
+                    files.save(saved, self.written - mark.size)?;
+                }
+            }
+        }
+        self.is_newer = false;
+        Ok(())
+    }
+
+    /// Writes and saves the rest, and finishes the last file.
+    ///
+    /// # Errors
+    ///
+    /// If records or progress cannot be written.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.save()?;
+        match self.target {
+            SinkTarget::Pipe(..) => Ok(()),
+            SinkTarget::Files(files) => files.finish(),
+        }
+    }
+
+    /// Writes the buffer if it is full.
+    pub(crate) fn drain_if_full(&mut self) -> io::Result<()> {
+        if self.bytes.len() < DRAIN_SIZE {
+            return Ok(());
+        }
+        self.drain()
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        let written = match &mut self.target {
+            SinkTarget::Pipe(pipe) => pipe.write_all(&self.bytes),
+            SinkTarget::Files(files) => files.write_all(&self.bytes),
+        };
+        self.written += self.bytes.len() as u64;
+        self.bytes.clear();
+        if written.is_err() {
+            // A later save must not count records that were not written.
+            (self.marked, self.is_newer) = (None, false);
+        }
+        written
+    }
+}
+
+/// Contents of the progress file of a pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedProgress {
+    /// Position to resume at.
+    pub token: ResumeToken,
+    /// GTIDs received from a server; `None` if the records came from log files.
+    pub gtid_state: Option<StreamGtidState>,
+    /// Number of the file with the table definitions.
+    pub schema_number: Option<u64>,
+}
+
+/// Parses the progress file of a pipe.
+///
+/// # Errors
+///
+/// If the text is malformed.
+pub fn parse_progress(text: &str) -> Result<SavedProgress, ResumeTokenError> {
+    let (token, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let token = token.trim_end().parse()?;
+    let (kept, had) = split_schema_line(rest).ok_or_else(|| ResumeTokenError::new(rest))?;
+    let had = match had.is_empty() {
+        true => None,
+        false => Some(StreamGtidState::parse(had).ok_or_else(|| ResumeTokenError::new(had))?),
+    };
+    Ok(SavedProgress { token, gtid_state: had, schema_number: kept })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{self, Write};
+
+    use super::{RecordSink, SinkTarget};
+    use crate::folder_sink::lock_progress;
+    use crate::pipe_sink::PipeSink;
+
+    /// Writer that accepts this number of bytes, and then fails.
+    struct LimitedWriter(usize);
+
+    impl Write for LimitedWriter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if bytes.len() > self.0 {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            self.0 -= bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn failed_writes_are_never_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("progress");
+        let lock = lock_progress(&path).unwrap();
+        let pipe = PipeSink::new(Box::new(LimitedWriter(10))).with_progress(path.clone(), lock, None, || 0);
+        let mut output = RecordSink::new(SinkTarget::Pipe(Box::new(pipe)));
+        output.bytes.extend(b"one\n");
+        output.mark("binlog.000001:100".parse().unwrap());
+        output.save().unwrap();
+        output.bytes.extend(b"two, and more\n");
+        output.mark("binlog.000001:200".parse().unwrap());
+        assert!(output.save().is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");
+        // An orderly shutdown saves once more.
+        output.save().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "binlog.000001:100\n");
+    }
+}

@@ -1,0 +1,315 @@
+//! A column read by SQL for a snapshot: its SELECT expression, and its values as JSON, written as those of the log are.
+
+use std::str::FromStr;
+
+use binlog::{
+    BitValue, BytesValue, Charset, Date, DateTime, GeometryValue, TextValue, Time, Timestamp, Value,
+    VectorValue,
+};
+
+use crate::column_catalogue::ColumnSchema;
+use crate::ddl_schema::quote_name;
+use crate::epoch::epoch_micros;
+use crate::json_writer::{put_base64, put_escaped, put_string};
+use crate::settings::Envelope;
+use crate::table_plan::ColumnPlan;
+use crate::unscaled_decimal::unscaled_from_text;
+use crate::value::{ValueBuffers, debezium, maxwell};
+
+/// A column read by SQL.
+#[derive(Clone, Debug)]
+pub(crate) struct SnapshotColumn {
+    pub(crate) plan: ColumnPlan,
+    sql_type: SqlType,
+}
+
+/// Type that the text of a value is parsed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SqlType {
+    Int,
+    UInt,
+    Float,
+    Double,
+    Decimal,
+    Bit(u8),
+    Year,
+    Date,
+    Time,
+    DateTime,
+    Timestamp,
+    Text,
+    Bytes,
+    Set,
+    Json,
+    Geometry,
+    Vector,
+}
+
+impl ColumnSchema {
+    /// Returns the SELECT expression for a snapshot. The session must use UTF-8 and the time zone UTC.
+    pub fn select_expression(&self) -> String {
+        let name = quote_name(&self.name);
+        match SqlType::from_column(self) {
+            // A FLOAT as text has six digits; a DOUBLE has as many as identify it.
+            // CAST supports DOUBLE only since MySQL 8.0.17. A product keeps the sign of a zero.
+            SqlType::Float | SqlType::Double => format!("{name} * 1e0"),
+            SqlType::Bit(_) => format!("CAST({name} AS UNSIGNED)"),
+            _ => name,
+        }
+    }
+}
+
+impl SnapshotColumn {
+    pub(crate) fn new(facts: &ColumnSchema) -> Self {
+        let sort = SqlType::from_column(facts);
+        let mut label = Vec::new();
+        put_string(&mut label, &facts.name);
+        label.push(b':');
+        let plan = ColumnPlan {
+            label: label.into(),
+            charset: if sort == SqlType::Bytes { Charset::Binary } else { Charset::Utf8mb4 },
+            texts: Box::default(),
+            nullable: facts.nullable,
+            is_point: facts.data_type == "point",
+        };
+        Self { plan, sql_type: sort }
+    }
+
+    /// Appends a value; `None` if it is not a value of this column's type.
+    pub(crate) fn put(
+        &self,
+        out: &mut Vec<u8>,
+        text: &[u8],
+        to: Envelope,
+        room: &mut ValueBuffers,
+    ) -> Option<()> {
+        match (self.sql_type, to) {
+            (SqlType::Decimal, Envelope::Debezium) => {
+                room.bytes.clear();
+                put_base64(out, unscaled_from_text(text, &mut room.bytes));
+            }
+            (SqlType::Decimal, Envelope::Maxwell) => put_decimal(out, text),
+            (SqlType::Set, Envelope::Maxwell) => put_list(out, std::str::from_utf8(text).ok()?),
+            (SqlType::Json, _) => put_json(out, text, to, room),
+            (sort, _) => {
+                let value = sort.parse_value(text)?;
+                let put = match to {
+                    Envelope::Debezium => debezium::put(out, &self.plan, &value, room),
+                    Envelope::Maxwell => maxwell::put(out, &self.plan, &value, room),
+                };
+                put.ok()?;
+            }
+        }
+        Some(())
+    }
+}
+
+impl SqlType {
+    fn from_column(facts: &ColumnSchema) -> Self {
+        match &*facts.data_type {
+            "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => {
+                if facts.column_type.contains("unsigned") { Self::UInt } else { Self::Int }
+            }
+            "float" => Self::Float,
+            "double" => Self::Double,
+            "decimal" => Self::Decimal,
+            "bit" => Self::Bit(parse_length(&facts.column_type).unwrap_or(1)),
+            "year" => Self::Year,
+            "date" => Self::Date,
+            "time" => Self::Time,
+            "datetime" => Self::DateTime,
+            "timestamp" => Self::Timestamp,
+            "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Self::Bytes,
+            "set" => Self::Set,
+            "json" => Self::Json,
+            "vector" => Self::Vector,
+            "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
+            | "multipolygon" | "geometrycollection" | "geomcollection" => Self::Geometry,
+            _ => Self::Text,
+        }
+    }
+
+    fn parse_value<'t>(self, bytes: &'t [u8]) -> Option<Value<'t>> {
+        Some(match self {
+            Self::Int => Value::Int(parse_number(bytes)?),
+            Self::UInt => Value::UInt(parse_number(bytes)?),
+            Self::Float => Value::Float(parse_number::<f64>(bytes)? as f32),
+            Self::Double => Value::Double(parse_number(bytes)?),
+            Self::Bit(bits) => Value::Bit(BitValue { value: parse_number(bytes)?, bits }),
+            Self::Year => Value::Year(parse_number(bytes)?),
+            Self::Date => Value::Date(parse_date(std::str::from_utf8(bytes).ok()?)?),
+            Self::Time => Value::Time(parse_time(std::str::from_utf8(bytes).ok()?)?),
+            Self::DateTime => Value::DateTime(parse_datetime(bytes)?),
+            Self::Timestamp => Value::Timestamp(parse_timestamp(bytes)?),
+            Self::Bytes => Value::Bytes(BytesValue { bytes, padding: 0 }),
+            Self::Geometry => Value::Geometry(GeometryValue { bytes }),
+            Self::Vector => Value::Vector(VectorValue { bytes }),
+            Self::Text | Self::Set | Self::Decimal | Self::Json => {
+                Value::Text(TextValue { bytes, collation: 0 })
+            }
+        })
+    }
+}
+
+/// Returns the number in `bit(7)`.
+fn parse_length(column_type: &str) -> Option<u8> {
+    column_type.split_once('(')?.1.split_once(')')?.0.parse().ok()
+}
+
+fn parse_number<N: FromStr>(bytes: &[u8]) -> Option<N> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// Parses `2026-11-21`.
+fn parse_date(text: &str) -> Option<Date> {
+    let mut parts = text.splitn(3, '-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(Date { year: year.parse().ok()?, month: month.parse().ok()?, day: day.parse().ok()? })
+}
+
+/// Parses `-838:59:59.000000`.
+fn parse_time(text: &str) -> Option<Time> {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    let (text, behind) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = u8::try_from(behind.len()).ok().filter(|digits| *digits <= 6)?;
+    let micros = format!("{behind:0<6}").parse().ok()?;
+    let mut parts = text.splitn(3, ':');
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
+    let [minutes, seconds] = [minutes.parse().ok()?, seconds.parse().ok()?];
+    Some(Time { negative, hours: hours.parse().ok()?, minutes, seconds, micros, fraction })
+}
+
+/// Parses `2026-11-21 10:20:30.5`.
+fn parse_datetime(bytes: &[u8]) -> Option<DateTime> {
+    let (day, clock) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+    let Time { hours, minutes, seconds, micros, fraction, .. } = parse_time(clock)?;
+    let hour = u8::try_from(hours).ok()?;
+    Some(DateTime { date: parse_date(day)?, hour, minute: minutes, second: seconds, micros, fraction })
+}
+
+/// Parses a date and time in UTC; 0 for the zero date.
+fn parse_timestamp(bytes: &[u8]) -> Option<Timestamp> {
+    let moment = parse_datetime(bytes)?;
+    let micros = epoch_micros(&moment).unwrap_or(0);
+    let seconds = u32::try_from(micros.div_euclid(1_000_000)).ok()?;
+    Some(Timestamp { seconds, micros: moment.micros, fraction: moment.fraction })
+}
+
+/// Appends a decimal without the leading zeros of ZEROFILL.
+fn put_decimal(out: &mut Vec<u8>, text: &[u8]) {
+    let digits = match text.strip_prefix(b"-") {
+        Some(digits) => {
+            out.push(b'-');
+            digits
+        }
+        None => text,
+    };
+    let whole = digits.iter().position(|byte| *byte == b'.').unwrap_or(digits.len());
+    let zeros = digits[..whole.saturating_sub(1)].iter().take_while(|byte| **byte == b'0').count();
+    out.extend_from_slice(&digits[zeros..]);
+}
+
+/// Appends the members of a SET as an array. Members contain no commas.
+fn put_list(out: &mut Vec<u8>, text: &str) {
+    out.push(b'[');
+    for (index, text) in text.split(',').filter(|text| !text.is_empty()).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        put_string(out, text);
+    }
+    out.push(b']');
+}
+
+fn put_json(out: &mut Vec<u8>, text: &[u8], to: Envelope, room: &mut ValueBuffers) {
+    let text = String::from_utf8_lossy(text);
+    match to {
+        Envelope::Maxwell => put_without_blanks(out, &text),
+        Envelope::Debezium => {
+            room.text.clear();
+            put_without_blanks(&mut room.text, &text);
+            out.push(b'"');
+            put_escaped(out, &room.text);
+            out.push(b'"');
+        }
+    }
+}
+
+/// Appends a document's text without the whitespace between tokens.
+fn put_without_blanks(out: &mut Vec<u8>, text: &str) {
+    let (mut is_string, mut is_escaped) = (false, false);
+    for byte in text.bytes() {
+        if is_string || !byte.is_ascii_whitespace() {
+            out.push(byte);
+        }
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_string = !is_string,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SnapshotColumn;
+    use crate::column_catalogue::ColumnSchema;
+    use crate::settings::Envelope;
+    use crate::value::ValueBuffers;
+
+    /// Compares a value in both envelopes.
+    fn check(column_type: &str, text: &str, debezium: &str, maxwell: &str) {
+        let data_type = column_type.split(['(', ' ']).next().unwrap_or_default().to_owned();
+        let facts =
+            ColumnSchema { data_type, column_type: column_type.to_owned(), ..ColumnSchema::default() };
+        for (to, wanted) in [(Envelope::Debezium, debezium), (Envelope::Maxwell, maxwell)] {
+            let mut out = Vec::new();
+            let put =
+                SnapshotColumn::new(&facts).put(&mut out, text.as_bytes(), to, &mut ValueBuffers::default());
+            let found = put.map(|()| String::from_utf8(out).unwrap());
+            assert_eq!(found.as_deref().unwrap_or("(none)"), wanted, "{column_type} {text}");
+        }
+    }
+
+    #[test]
+    fn values() {
+        check("int", "-7", "-7", "-7");
+        check("int(8) unsigned zerofill", "00000042", "42", "42");
+        check("bigint unsigned", "18446744073709551615", "-1", "18446744073709551615");
+        check("float", "0.10000000149011612", "0.1", "0.1");
+        check("double", "1.5", "1.5", "1.5");
+        check("bit(1)", "1", "true", "1");
+        check("bit(9)", "257", "\"AQE=\"", "257");
+        check("year", "0000", "0", "0");
+        check("date", "1970-01-02", "1", "\"1970-01-02\"");
+        check("date", "0000-00-00", "0", "\"0000-00-00\"");
+        check("time(1)", "-838:59:59.5", "-3020399500000", "\"-838:59:59.5\"");
+        check("datetime(3)", "1970-01-01 00:00:01.500", "1500", "\"1970-01-01 00:00:01.500\"");
+        check("timestamp", "1970-01-01 00:00:01", "\"1970-01-01T00:00:01Z\"", "\"1970-01-01 00:00:01\"");
+        check("varchar(9)", "a\"b", r#""a\"b""#, r#""a\"b""#);
+        check("varbinary(9)", "ab", "\"YWI=\"", "\"YWI=\"");
+        check("enum('a','b')", "b", "\"b\"", "\"b\"");
+        check("json", r#"{"a": [1, "x: \" y"]}"#, r#""{\"a\":[1,\"x: \\\" y\"]}""#, r#"{"a":[1,"x: \" y"]}"#);
+        check("int", "x", "(none)", "(none)");
+        check("date", "2026-11", "(none)", "(none)");
+    }
+
+    #[test]
+    fn decimals_and_sets() {
+        check("decimal(5,2)", "-1.25", "\"gw==\"", "-1.25");
+        check("decimal(8,2) unsigned zerofill", "000001.25", "\"fQ==\"", "1.25");
+        check("decimal(5,2) unsigned zerofill", "000.00", "\"AA==\"", "0.00");
+        check(
+            "decimal(65,0)",
+            "-99999999999999999999999999999999999999999",
+            "\"/togXI5eYZCDSrxqNgAAAAAB\"",
+            "-99999999999999999999999999999999999999999",
+        );
+        check("set('a','b')", "a,b", "\"a,b\"", r#"["a","b"]"#);
+        check("set('a','b')", "", "\"\"", "[]");
+    }
+}

@@ -1,0 +1,189 @@
+//! The server whose log is read, and the GTIDs received from it. After a failover they determine where to resume.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use binlog::Event as Body;
+use binlog::events::MariadbGtid;
+use binlog::gtid::{Gtid, GtidSet};
+
+/// Server whose log is read, and the GTIDs received from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamGtidState {
+    /// `server_uuid`; for MariaDB, which has none, `server_id`.
+    pub server: String,
+    /// Received transactions, and all that the server had before them; `None` if unknown.
+    pub gtids: Option<StreamGtids>,
+}
+
+/// Received GTIDs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamGtids {
+    /// GTID set of MySQL.
+    Set(GtidSet),
+    /// Last GTID of each domain of MariaDB.
+    LastByDomain(BTreeMap<u32, MariadbGtid>),
+}
+
+impl StreamGtidState {
+    /// Creates the state for a server from which nothing was received.
+    pub const fn new(server: String) -> Self {
+        Self { server, gtids: None }
+    }
+
+    /// Adds the GTIDs of all logs before this one, which the head of a log lists.
+    pub fn add_log_head(&mut self, head: &Body<'_>) {
+        match (head, &mut self.gtids) {
+            (Body::PreviousGtids(previous), gtids) => {
+                let Ok(set) = GtidSet::decode(previous.set) else { return };
+                match gtids {
+                    Some(StreamGtids::Set(had)) => had.add_all(&set),
+                    gtids => *gtids = Some(StreamGtids::Set(set)),
+                }
+            }
+            (Body::MariadbGtidList(list), gtids @ None) => {
+                // The newest GTID of each domain comes last.
+                let last = list.iter().map(|(domain_id, server_id, sequence_number)| {
+                    (domain_id, MariadbGtid { domain_id, server_id, sequence_number })
+                });
+                *gtids = Some(StreamGtids::LastByDomain(last.collect()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a received transaction by its GTID as text. After a transaction without a GTID, the state is unknown until
+    /// the next log head that lists GTIDs.
+    pub fn add(&mut self, gtid: Option<&str>) {
+        let is_added = match (&mut self.gtids, gtid) {
+            (Some(StreamGtids::Set(set)), Some(gtid)) => {
+                gtid.parse::<Gtid>().map(|gtid| set.add(gtid)).is_ok()
+            }
+            (Some(StreamGtids::LastByDomain(last)), Some(gtid)) => {
+                parse_mariadb_gtid(gtid).map(|gtid| last.insert(gtid.domain_id, gtid)).is_some()
+            }
+            (_, None) | (None, _) => false,
+        };
+        if !is_added {
+            self.gtids = None;
+        }
+    }
+
+    /// Parses the format that `Display` writes; `None` if it is malformed.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (server, rest) = text.strip_prefix("server ")?.split_once('\n')?;
+        let gtids = match rest.strip_suffix('\n').and_then(|line| line.strip_prefix("gtids ")) {
+            Some(text) => Some(StreamGtids::parse(text)?),
+            None => None,
+        };
+        Some(Self { server: server.to_owned(), gtids })
+    }
+}
+
+impl StreamGtids {
+    /// Returns whether there are no GTIDs. Transactions without GTIDs may have been received even so.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Set(set) => set.is_empty(),
+            Self::LastByDomain(last) => last.is_empty(),
+        }
+    }
+
+    /// Parses GTIDs; `None` if malformed. The empty text is an empty set of MySQL.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() || text.contains(':') {
+            return text.parse().ok().map(Self::Set);
+        }
+        let last: Option<Vec<MariadbGtid>> = text.split(',').map(parse_mariadb_gtid).collect();
+        Some(Self::LastByDomain(last?.into_iter().map(|gtid| (gtid.domain_id, gtid)).collect()))
+    }
+}
+
+/// Parses `0-1-270`.
+fn parse_mariadb_gtid(text: &str) -> Option<MariadbGtid> {
+    let mut parts = text.splitn(3, '-');
+    let domain_id = parts.next()?.parse().ok()?;
+    let server_id = parts.next()?.parse().ok()?;
+    let sequence_number = parts.next()?.parse().ok()?;
+    Some(MariadbGtid { domain_id, server_id, sequence_number })
+}
+
+/// Writes a line `server`, and a line `gtids` if they are known.
+impl fmt::Display for StreamGtidState {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "server {}", self.server)?;
+        match &self.gtids {
+            Some(gtids) => writeln!(out, "gtids {gtids}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes the GTIDs in one line, in the server's format.
+impl fmt::Display for StreamGtids {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set(set) => out.write_str(&set.to_string().replace(['\n', ' '], "")),
+            Self::LastByDomain(last) => {
+                for (index, gtid) in last.values().enumerate() {
+                    write!(out, "{}{gtid}", if index > 0 { "," } else { "" })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::Event as Body;
+    use binlog::events::{MariadbGtidList, PreviousGtids};
+    use binlog::gtid::GtidSet;
+
+    use super::StreamGtidState;
+
+    const A: &str = "5ea5ca5e-0001-4000-8000-000000000001";
+
+    fn check(had: &StreamGtidState, wanted: &str) {
+        assert_eq!(had.to_string(), wanted);
+        assert_eq!(StreamGtidState::parse(wanted).as_ref(), Some(had));
+    }
+
+    #[test]
+    fn sets_grow_from_the_head_of_a_log_on() {
+        let mut had = StreamGtidState::new(A.to_owned());
+        had.add(Some(&format!("{A}:7")));
+        check(&had, &format!("server {A}\n"));
+        let begin = |had: &mut StreamGtidState, set: &str| {
+            let (set, mut bytes) = (set.parse::<GtidSet>().unwrap(), Vec::new());
+            set.encode(set.format(), &mut bytes);
+            had.add_log_head(&Body::PreviousGtids(PreviousGtids { set: &bytes }));
+        };
+        begin(&mut had, "");
+        check(&had, &format!("server {A}\ngtids \n"));
+        had.add(Some(&format!("{A}:7")));
+        had.add(Some(&format!("{A}:tag:1")));
+        begin(&mut had, &format!("{A}:1-6,5ea5ca5e-0001-4000-8000-000000000002:3"));
+        check(&had, &format!("server {A}\ngtids {A}:1-7:tag:1,5ea5ca5e-0001-4000-8000-000000000002:3\n"));
+        // A transaction without a GTID: the state is known again after the next log head.
+        had.add(None);
+        had.add(Some(&format!("{A}:8")));
+        check(&had, &format!("server {A}\n"));
+        begin(&mut had, &format!("{A}:1-8"));
+        check(&had, &format!("server {A}\ngtids {A}:1-8\n"));
+    }
+
+    #[test]
+    fn mariadb_gtids_are_kept_per_domain() {
+        let mut had = StreamGtidState::new("1".to_owned());
+        let entry = |domain: u32, server: u32, number: u64| {
+            [&domain.to_le_bytes()[..], &server.to_le_bytes(), &number.to_le_bytes()].concat()
+        };
+        let entries = [entry(0, 2, 5), entry(0, 1, 9), entry(3, 1, 2)].concat();
+        had.add_log_head(&Body::MariadbGtidList(MariadbGtidList { count_and_flags: 3, entries: &entries }));
+        had.add(Some("3-2-4"));
+        check(&had, "server 1\ngtids 0-1-9,3-2-4\n");
+        assert_eq!(StreamGtidState::parse("server 1\ngtids x\n"), None);
+        assert_eq!(StreamGtidState::parse(""), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! Tracking of how far the searches are ahead of the applier.
+
+use std::collections::VecDeque;
+
+use crate::relay_position::RelayPosition;
+
+/// The changes between the applier and the searches, and the applier's progress in them.
+#[derive(Clone, Debug, Default)]
+pub struct ApplierLead {
+    marks: VecDeque<LeadMark>,
+    ahead: LeadMark,
+    /// Number of marks at the front whose rows the applier has changed, though their transaction has not ended.
+    changed_marks: usize,
+    /// Rows of these marks.
+    changed_rows: u64,
+}
+
+/// Events up to a place in the log, and their totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeadMark {
+    /// End of the events.
+    pub place: RelayPosition,
+    /// Number of events.
+    pub events: u64,
+    /// Approximate number of pages searched for.
+    pub touches: u64,
+    /// Number of row changes.
+    pub rows: u64,
+    /// Timestamp of the last event, in seconds since 1970.
+    pub timestamp: u32,
+}
+
+impl ApplierLead {
+    /// Adds a mark after all others.
+    pub fn add(&mut self, mark: LeadMark) {
+        self.ahead.join(&mark);
+        let is_last_ahead = self.marks.len() > self.changed_marks;
+        match self.marks.back_mut() {
+            Some(last) if is_last_ahead && last.can_join(&mark) => last.join(&mark),
+            _ => self.marks.push_back(mark),
+        }
+    }
+
+    /// Updates the applier's progress: it is at this place, and has changed `rows` rows beyond it. Returns the totals
+    /// of the marks that it has newly passed.
+    pub fn pass(&mut self, applier: RelayPosition, rows: u64) -> LeadMark {
+        let mut passed = LeadMark::default();
+        while let Some(mark) = self.marks.front().copied().filter(|mark| mark.place <= applier) {
+            self.marks.pop_front();
+            match self.changed_marks.checked_sub(1) {
+                Some(begun) => {
+                    self.changed_marks = begun;
+                    self.changed_rows -= mark.rows;
+                }
+                None => self.subtract(&mark, &mut passed),
+            }
+        }
+        while let Some(mark) =
+            self.marks.get(self.changed_marks).copied().filter(|mark| self.has_begun(mark.rows, rows))
+        {
+            self.changed_marks += 1;
+            self.changed_rows += mark.rows;
+            self.subtract(&mark, &mut passed);
+        }
+        passed
+    }
+
+    /// Returns whether the next `rows` rows are changed already, given that the applier has changed `changed` rows
+    /// beyond its place.
+    pub fn is_already_changed(&self, rows: u64, changed: u64) -> bool {
+        self.changed_marks == self.marks.len() && self.has_begun(rows, changed)
+    }
+
+    /// Returns the last place that the applier has reached within a transaction.
+    pub fn reached_in_transaction(&self) -> Option<RelayPosition> {
+        let next = self.marks.get(self.changed_marks)?.place;
+        let begun = self.marks.range(..self.changed_marks).rev();
+        // All events of a compressed transaction have the same place.
+        begun.map(|mark| mark.place).find(|place| *place < next)
+    }
+
+    fn has_begun(&self, rows: u64, changed: u64) -> bool {
+        changed > 0 && self.changed_rows + rows <= changed
+    }
+
+    fn subtract(&mut self, mark: &LeadMark, passed: &mut LeadMark) {
+        self.ahead.events -= mark.events;
+        self.ahead.touches -= mark.touches;
+        self.ahead.rows -= mark.rows;
+        passed.join(mark);
+    }
+
+    /// Returns the totals of all marks ahead of the applier.
+    pub const fn ahead(&self) -> &LeadMark {
+        &self.ahead
+    }
+
+    /// Returns the seconds, by the source's timestamps, between the applier's current change and the last change
+    /// searched for.
+    pub fn seconds(&self) -> u32 {
+        let first = self.marks.get(self.changed_marks).map_or(self.ahead.timestamp, |mark| mark.timestamp);
+        self.ahead.timestamp.saturating_sub(first)
+    }
+
+    /// Removes all marks: reading restarts elsewhere.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl LeadMark {
+    /// Returns whether `next` can be joined to this mark: it has the same place, or neither has searches.
+    fn can_join(&self, next: &Self) -> bool {
+        let is_nothing = self.touches == 0 && next.touches == 0 && self.timestamp == next.timestamp;
+        let is_one = self.place == next.place || (is_nothing && self.events < MARK_EVENTS_MAX);
+        is_one && self.rows + next.rows <= MARK_ROWS_MAX
+    }
+
+    /// Joins the following mark to this one.
+    const fn join(&mut self, next: &Self) {
+        self.events += next.events;
+        self.touches += next.touches;
+        self.rows += next.rows;
+        (self.place, self.timestamp) = (next.place, next.timestamp);
+    }
+}
+
+/// Events without searches in one mark.
+const MARK_EVENTS_MAX: u64 = 64;
+/// Rows in one mark, unless a single event has more. Limits the error of the applier's progress within a transaction,
+/// which is known in rows.
+const MARK_ROWS_MAX: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::{ApplierLead, LeadMark};
+    use crate::relay_position::RelayPosition;
+
+    fn at(offset: u64) -> RelayPosition {
+        RelayPosition { log: 1.into(), offset }
+    }
+
+    #[test]
+    fn what_the_applier_passed_is_not_ahead() {
+        let mut lead = ApplierLead::default();
+        for (offset, touches, timestamp) in [(100, 1, 10), (100, 2, 10), (200, 4, 12), (300, 8, 17)] {
+            lead.add(LeadMark { place: at(offset), events: 1, touches, rows: 1, timestamp });
+        }
+        let mut check = |applier, passed, ahead, seconds| {
+            assert_eq!(lead.pass(at(applier), 0).touches, passed, "{applier}");
+            assert_eq!((lead.ahead().touches, lead.seconds()), (ahead, seconds), "{applier}");
+        };
+        check(99, 0, 15, 7);
+        check(100, 3, 12, 5);
+        check(299, 4, 8, 0);
+        check(300, 8, 0, 0);
+        assert_eq!(lead.ahead().events, 0);
+    }
+
+    #[test]
+    fn events_that_need_nothing_take_little_room() {
+        let mut lead = ApplierLead::default();
+        for offset in 0..1000 {
+            lead.add(LeadMark { place: at(offset), events: 1, touches: 0, rows: 0, timestamp: 10 });
+        }
+        assert_eq!((lead.marks.len(), lead.ahead().events), (16, 1000));
+        lead.add(LeadMark { place: at(1000), events: 1, touches: 5, rows: 1, timestamp: 10 });
+        assert_eq!((lead.pass(at(999), 0).events, lead.ahead().touches), (1000, 5));
+    }
+
+    /// Ten events of a hundred rows each, of an open transaction, at these places.
+    fn large(places: impl Fn(u64) -> u64) -> ApplierLead {
+        let mut lead = ApplierLead::default();
+        for number in 1..=10 {
+            lead.add(LeadMark { place: at(places(number)), events: 1, touches: 7, rows: 100, timestamp: 10 });
+        }
+        lead
+    }
+
+    #[test]
+    fn rows_say_where_the_applier_is_within_a_transaction() {
+        let mut lead = large(|number| 1000 * number);
+        let mut check = |(applier, rows), passed: u64, ahead: u64, reached: Option<u64>| {
+            assert_eq!(lead.pass(at(applier), rows).touches, 7 * passed, "{applier} {rows}");
+            assert_eq!(
+                (lead.ahead().touches, lead.reached_in_transaction()),
+                (7 * ahead, reached.map(at)),
+                "{applier} {rows}"
+            );
+        };
+        check((4, 0), 0, 10, None);
+        check((4, 99), 0, 10, None);
+        check((4, 350), 3, 7, Some(3000));
+        // No news for a while.
+        check((4, 0), 0, 7, Some(3000));
+        check((4, 400), 1, 6, Some(4000));
+        // The transaction has ended: rows counted before do not count again.
+        check((6000, 0), 2, 4, None);
+        check((6000, 250), 2, 2, Some(8000));
+        check((10_000, 0), 2, 0, None);
+        assert_eq!(lead.ahead().rows, 0);
+    }
+
+    #[test]
+    fn all_of_a_compressed_transaction_is_at_one_place() {
+        let mut lead = large(|_| 9000);
+        assert_eq!((lead.marks.len(), lead.pass(at(4), 450).touches), (5, 28));
+        assert_eq!((lead.reached_in_transaction(), lead.ahead().touches), (None, 42));
+        lead.add(LeadMark { place: at(9500), events: 1, touches: 1, rows: 1, timestamp: 10 });
+        assert_eq!((lead.pass(at(9000), 0).touches, lead.ahead().touches), (42, 1));
+    }
+
+    #[test]
+    fn next_rows_may_be_changed_already() {
+        let mut lead = ApplierLead::default();
+        assert!(!lead.is_already_changed(1, 0));
+        assert!(lead.is_already_changed(100, 150));
+        lead.add(LeadMark { place: at(100), events: 1, touches: 0, rows: 100, timestamp: 10 });
+        assert!(!lead.is_already_changed(10, 150));
+        lead.pass(at(4), 150);
+        assert!(lead.is_already_changed(50, 150));
+        assert!(!lead.is_already_changed(51, 150));
+    }
+}

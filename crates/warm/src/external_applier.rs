@@ -1,0 +1,143 @@
+//! An applier that is no replica and reports its own progress.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use logs::Store;
+
+use crate::error::WarmError;
+use crate::relay_position::{LogNumber, RelayPosition};
+use crate::replica_monitor::ReplicaChannel;
+use crate::settings::ExternalApplierSettings;
+
+/// Logs that an applier reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppliedLogs {
+    /// Logs of a store, which may still grow.
+    Store(PathBuf),
+    /// These files, in order.
+    Files(Vec<PathBuf>),
+}
+
+/// Progress that an applier outside of the server reports.
+#[derive(Debug, Default)]
+pub struct ExternalApplier(Mutex<ApplierStatus>);
+
+#[derive(Clone, Debug, Default)]
+struct ApplierStatus {
+    /// Name of the log, and bytes from its start.
+    place: Option<(String, u64)>,
+    sessions: Vec<u32>,
+    is_over: bool,
+}
+
+impl ExternalApplier {
+    /// Reports the applier's position in the log of this name.
+    pub fn set_position(&self, log: &str, position: u64) {
+        self.lock().place = Some((log.to_owned(), position));
+    }
+
+    /// Reports the connection IDs of the sessions that apply.
+    pub fn set_sessions(&self, sessions: Vec<u32>) {
+        self.lock().sessions = sessions;
+    }
+
+    /// Reports the end of applying.
+    pub fn finish(&self) {
+        self.lock().is_over = true;
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.lock().is_over
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<u32> {
+        self.lock().sessions.clone()
+    }
+
+    /// Returns the applier's position as a channel; the logs' start until the first report.
+    pub(crate) fn channel(&self, settings: &ExternalApplierSettings) -> Result<ReplicaChannel, WarmError> {
+        let (place, log) = self.position(&settings.logs)?;
+        let filter = settings.filter.clone();
+        Ok(ReplicaChannel { log, is_applying: true, filter, ..ReplicaChannel::without_applier(place) })
+    }
+
+    fn position(&self, logs: &AppliedLogs) -> Result<(RelayPosition, String), WarmError> {
+        let place = self.lock().place.clone();
+        let place = place.and_then(|(log, position)| Some((logs.position(&log, position)?, log)));
+        match place {
+            Some(found) => Ok(found),
+            None => Ok((logs.first_position()?, String::new())),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ApplierStatus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AppliedLogs {
+    /// Returns the place at this position of the log of this name. Logs of a store have numbers; files are numbered in
+    /// order.
+    fn position(&self, name: &str, position: u64) -> Option<RelayPosition> {
+        let log = match self {
+            Self::Store(_) => LogNumber::of(name)?,
+            Self::Files(files) => {
+                let number =
+                    files.iter().position(|file| file.file_name().is_some_and(|file| file == name))?;
+                LogNumber::from(number as u64)
+            }
+        };
+        Some(RelayPosition { log, offset: position })
+    }
+
+    fn first_position(&self) -> Result<RelayPosition, WarmError> {
+        match self {
+            Self::Store(path) => first_position(path),
+            Self::Files(_) => Ok(RelayPosition::default()),
+        }
+    }
+}
+
+impl fmt::Display for AppliedLogs {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(path) => path.display().fmt(out),
+            Self::Files(files) => {
+                let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+                out.write_str(&names.join(", "))
+            }
+        }
+    }
+}
+
+/// Returns the start of the first log.
+pub(crate) fn first_position(logs: &Path) -> Result<RelayPosition, WarmError> {
+    let store = Store::open(logs)?;
+    let names = store.logs().iter().filter_map(|log| log.file_name());
+    let place = names.filter_map(|name| RelayPosition::of(&name.to_string_lossy(), 0)).next();
+    place.ok_or_else(|| {
+        WarmError::Unsuitable(format!("the names of the logs in {} do not end in numbers", logs.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AppliedLogs, ExternalApplier};
+    use crate::relay_position::RelayPosition;
+
+    #[test]
+    fn applier_is_at_the_position_it_reported() {
+        let logs = AppliedLogs::Files(vec!["/a/x.log".into(), "/b/y".into()]);
+        let applier = ExternalApplier::default();
+        let place = || applier.position(&logs).unwrap().0;
+        assert_eq!(place(), RelayPosition::default());
+        applier.set_position("y", 4711);
+        assert_eq!(place(), RelayPosition { log: 1.into(), offset: 4711 });
+        assert_eq!(
+            AppliedLogs::Store("/d".into()).position("binlog.000012", 4),
+            RelayPosition::of("binlog.000012", 4)
+        );
+    }
+}

@@ -1,0 +1,329 @@
+//! Packets of a connection: splitting and joining, sequence numbers, compression.
+
+use std::mem;
+
+use binlog::Cursor;
+
+use crate::buffer::ReceiveBuffer;
+use crate::compress::{CompressedFrames, PacketCompression, put_u24};
+use crate::error::WireError;
+
+/// Size of a packet's header: payload size and sequence number.
+const HEADER_SIZE: usize = 4;
+/// Maximum size of a piece of a packet. A piece of exactly this size is followed by another.
+pub const PIECE_SIZE_MAX: usize = 0xff_ffff;
+/// Lower bound for the packet limit: handshakes must fit.
+pub const PACKET_LIMIT_MIN: usize = 64 << 10;
+
+/// Codec for both directions of one connection: bytes on one side, whole packets on the other.
+///
+/// ```
+/// use wire::Packets;
+///
+/// let (mut client, mut server) = (Packets::new(1 << 20), Packets::new(1 << 20));
+/// client.begin_command();
+/// client.send(b"\x0e"); // COM_PING
+/// server.begin_command();
+/// server.receive(client.output());
+/// assert_eq!(server.next()?, Some(&b"\x0e"[..]));
+/// assert_eq!(server.next()?, None);
+/// # Ok::<(), wire::WireError>(())
+/// ```
+pub struct PacketCodec {
+    /// Maximum size of a packet in bytes, all pieces joined.
+    limit: usize,
+    /// Sequence number of the next packet, in either direction.
+    sequence: u8,
+    sequence_check: SequenceCheck,
+    incoming: IncomingPackets,
+    frames: Option<CompressedFrames>,
+    output: Vec<u8>,
+    /// Number of bytes of `output` that have been sent.
+    sent: usize,
+}
+
+/// Maximum capacity of an empty output buffer. There may be many connections.
+const OUTPUT_KEPT_MAX: usize = 256 << 10;
+
+/// Handling of the sequence numbers of received packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SequenceCheck {
+    Checked,
+    Ignored,
+}
+
+/// Received bytes. In order: the packet handed out, the packet being joined, unread bytes.
+#[derive(Default)]
+struct IncomingPackets {
+    buffer: ReceiveBuffer,
+    /// Start of the packet that is being joined or was handed out.
+    start: usize,
+    joined: usize,
+    /// Start of the next header.
+    unread: usize,
+    phase: PacketPhase,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PacketPhase {
+    /// More pieces of the packet are expected.
+    #[default]
+    Joining,
+    /// The packet is whole.
+    Whole,
+    /// The packet was handed out.
+    HandedOut,
+}
+
+impl PacketCodec {
+    /// Creates the codec of a new connection, for received packets of up to `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit: limit.max(PACKET_LIMIT_MIN),
+            sequence: 0,
+            sequence_check: SequenceCheck::Checked,
+            incoming: IncomingPackets::default(),
+            frames: None,
+            output: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// Returns room for received bytes. Call [`PacketCodec::commit_read`] with the number of bytes read.
+    pub fn read_buffer(&mut self) -> &mut [u8] {
+        self.receive_buffer().read_buffer()
+    }
+
+    /// Adds the first `count` bytes of the last room to the received bytes.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `count` is larger than the room.
+    pub fn commit_read(&mut self, count: usize) {
+        self.receive_buffer().commit_read(count);
+    }
+
+    /// Appends received bytes.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.receive_buffer().append(bytes);
+    }
+
+    fn receive_buffer(&mut self) -> &mut ReceiveBuffer {
+        self.incoming.release();
+        match &mut self.frames {
+            None => &mut self.incoming.buffer,
+            Some(frames) => &mut frames.raw,
+        }
+    }
+
+    /// Returns the payload of the next whole packet; `None` until more bytes have arrived.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a sequence number is wrong, if a packet exceeds the limit, or if a compressed packet cannot be
+    /// decompressed. No packet can be read after that.
+    #[allow(clippy::should_implement_trait, reason = "what it gives is borrowed from it")]
+    pub fn next(&mut self) -> Result<Option<&[u8]>, WireError> {
+        if !self.is_ready()? {
+            return Ok(None);
+        }
+        self.incoming.phase = PacketPhase::HandedOut;
+        Ok(Some(self.incoming.payload()))
+    }
+
+    /// Returns true if a whole packet has arrived.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketCodec::next`].
+    pub fn is_ready(&mut self) -> Result<bool, WireError> {
+        self.incoming.release();
+        while !self.join()? {
+            let Some(frames) = &mut self.frames else { return Ok(false) };
+            let Some(content) = frames.open(self.sequence_check)? else { return Ok(false) };
+            self.incoming.buffer.append(content);
+        }
+        Ok(true)
+    }
+
+    /// Joins the pieces that have arrived; returns true if the packet is whole.
+    fn join(&mut self) -> Result<bool, WireError> {
+        let is_numbered = self.frames.is_none() && self.sequence_check == SequenceCheck::Checked;
+        while self.incoming.phase == PacketPhase::Joining {
+            let Some((size, sequence)) = self.incoming.header() else { return Ok(false) };
+            // Servers number the packets inside compressed frames arbitrarily; only the numbers of frames are
+            // checked.
+            if is_numbered && sequence != self.sequence {
+                return Err(WireError::Sequence { found: sequence, wanted: self.sequence });
+            }
+            let found = self.incoming.joined - self.incoming.start + size;
+            if found > self.limit {
+                return Err(WireError::TooLarge { found, limit: self.limit });
+            }
+            if !self.incoming.take_piece(size) {
+                return Ok(false);
+            }
+            self.sequence = sequence.wrapping_add(1);
+        }
+        Ok(true)
+    }
+
+    /// Returns true if received bytes have not been handed out. Before a switch to TLS there must be none.
+    pub fn has_unread(&self) -> bool {
+        let incoming = &self.incoming;
+        let in_frames = self.frames.as_ref().is_some_and(CompressedFrames::has_unread);
+        in_frames || incoming.unread < incoming.buffer.len() || incoming.phase == PacketPhase::Whole
+    }
+
+    /// Resets the sequence numbers to 0, at the start of a command to send or receive.
+    pub fn begin_command(&mut self) {
+        self.sequence = 0;
+        if let Some(frames) = &mut self.frames {
+            frames.sequence = 0;
+        }
+    }
+
+    /// Stops checking the sequence numbers of received packets. In semi-synchronous replication, source and replica
+    /// send independently, and their numbers do not match.
+    pub fn ignore_sequence(&mut self) {
+        self.sequence_check = SequenceCheck::Ignored;
+    }
+
+    /// Starts compression in both directions. Call this right after a successful login.
+    pub fn start_compression(&mut self, compression: PacketCompression) {
+        self.incoming.release();
+        let IncomingPackets { buffer, unread, .. } = mem::take(&mut self.incoming);
+        let mut frames = CompressedFrames::new(compression);
+        frames.raw.append(&buffer.as_slice()[unread..]);
+        self.frames = Some(frames);
+    }
+
+    /// Appends a packet to the output, in as many pieces as needed.
+    pub fn send(&mut self, payload: &[u8]) {
+        let Some(frames) = &mut self.frames else {
+            put_pieces(payload, &mut self.sequence, &mut self.output);
+            return;
+        };
+        let mut plain = Vec::with_capacity(payload.len() + HEADER_SIZE);
+        put_pieces(payload, &mut self.sequence, &mut plain);
+        frames.put(&plain, &mut self.output);
+    }
+
+    /// Appends a packet to the output. `encode` writes its payload, in place if possible.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `encode`. Nothing is then appended.
+    pub fn send_encoded<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
+        if self.frames.is_some() {
+            let mut payload = Vec::new();
+            encode(&mut payload)?;
+            self.send(&payload);
+            return Ok(());
+        }
+        let start = self.output.len();
+        self.output.extend_from_slice(&[0; HEADER_SIZE]);
+        encode(&mut self.output).inspect_err(|_| self.output.truncate(start))?;
+        let size = self.output.len() - start - HEADER_SIZE;
+        if size < PIECE_SIZE_MAX {
+            let [low, middle, high, ..] = (size as u32).to_le_bytes();
+            self.output[start..start + HEADER_SIZE].copy_from_slice(&[low, middle, high, self.sequence]);
+            self.sequence = self.sequence.wrapping_add(1);
+            return Ok(());
+        }
+        // Each piece needs its own header.
+        let payload = self.output.split_off(start + HEADER_SIZE);
+        self.output.truncate(start);
+        self.send(&payload);
+        Ok(())
+    }
+
+    /// Returns the bytes to be sent.
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.sent..]
+    }
+
+    /// Removes the first `count` bytes of the output after they were sent.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `count` is larger than the output.
+    pub fn mark_sent(&mut self, count: usize) {
+        assert!(count <= self.output().len(), "ours: no more is sent than stood ready");
+        self.sent += count;
+        if self.sent < self.output.len() {
+            return;
+        }
+        self.sent = 0;
+        match self.output.capacity() > OUTPUT_KEPT_MAX {
+            true => self.output = Vec::new(),
+            false => self.output.clear(),
+        }
+    }
+}
+
+// size  field
+//    3  size of the payload
+//    1  sequence
+//    *  payload
+impl IncomingPackets {
+    /// Returns the size and sequence number of the next piece, if its header has arrived.
+    fn header(&self) -> Option<(usize, u8)> {
+        let mut cursor = Cursor::new(&self.buffer.as_slice()[self.unread..]);
+        Some((cursor.u24().ok()? as usize, cursor.u8().ok()?))
+    }
+
+    /// Appends the next piece of `size` bytes to the joined ones; returns false if it has not arrived yet.
+    fn take_piece(&mut self, size: usize) -> bool {
+        let piece = self.unread + HEADER_SIZE..self.unread + HEADER_SIZE + size;
+        if self.buffer.len() < piece.end {
+            return false;
+        }
+        if self.joined == self.start {
+            // The first piece stays in place.
+            (self.start, self.joined) = (piece.start, piece.end);
+        } else {
+            self.buffer.as_mut_slice().copy_within(piece.clone(), self.joined);
+            self.joined += size;
+        }
+        self.unread = piece.end;
+        if size < PIECE_SIZE_MAX {
+            self.phase = PacketPhase::Whole;
+        }
+        true
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.buffer.as_slice()[self.start..self.joined]
+    }
+
+    /// Releases the packet that was handed out. Moves the remaining bytes to the front once they are no more than the
+    /// released ones.
+    fn release(&mut self) {
+        if self.phase != PacketPhase::HandedOut {
+            return;
+        }
+        self.phase = PacketPhase::Joining;
+        let rest = self.buffer.len() - self.unread;
+        if self.unread >= rest {
+            self.buffer.drop_front(self.unread);
+            self.unread = 0;
+        }
+        (self.start, self.joined) = (self.unread, self.unread);
+    }
+}
+
+fn put_pieces(payload: &[u8], sequence: &mut u8, out: &mut Vec<u8>) {
+    let mut rest = payload;
+    loop {
+        let (piece, behind) = rest.split_at(rest.len().min(PIECE_SIZE_MAX));
+        put_u24(out, piece.len());
+        out.push(*sequence);
+        out.extend_from_slice(piece);
+        *sequence = sequence.wrapping_add(1);
+        if piece.len() < PIECE_SIZE_MAX {
+            return;
+        }
+        rest = behind;
+    }
+}

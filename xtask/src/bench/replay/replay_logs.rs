@@ -1,0 +1,368 @@
+//! Creates the logs to apply, and the data directories to apply them to, with real servers. Both are kept.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use testkit::{Launch, TestServer};
+
+use crate::workloads;
+
+/// Revision of the created files. Increase it when they change.
+const REVISION: u32 = 2;
+
+/// UUID of the server that writes the logs.
+const SOURCE_UUID: &str = "b0a7c3d2-5e1f-4a6b-9c8d-0123456789ab";
+
+/// Number of sysbench's tables, and of rows in each.
+const TABLES: usize = 4;
+const TABLE_ROWS: usize = 100_000;
+/// Number of sessions that write to the source at once.
+const SESSIONS: usize = 16;
+/// Number of rows in each transaction of [`ReplayLogKind::Inserts`], and number of rows for each transaction of sysbench's.
+const INSERTED_ROWS: usize = 1024;
+const INSERTED_FOR_EACH: usize = 4;
+
+/// Time limit for receiving a log, and for a change of the redo log's size.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Options of all servers: memory for all data, and a large redo log, so that no writes wait for pages.
+pub(super) const OPTIONS: [&str; 4] = [
+    "--innodb-buffer-pool-size=2G",
+    "--innodb-redo-log-capacity=1073741824",
+    "--innodb-buffer-pool-load-at-startup=OFF",
+    "--max-binlog-size=1G",
+];
+
+/// Size of the redo log in bytes, as in the options.
+const REDO_SIZE: u64 = 1 << 30;
+
+/// Kind of a log, by its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ReplayLogKind {
+    /// `sysbench oltp_write_only`: two updates, a delete and an insert each; some rows change repeatedly
+    Sysbench,
+    /// The sysbench log, compressed
+    Compressed,
+    /// Two updates, a delete and an insert each; no row changes twice
+    Apart,
+    /// Inserts of 1,024 rows each
+    Inserts,
+}
+
+impl ReplayLogKind {
+    pub(super) const ALL: [Self; 4] = [Self::Sysbench, Self::Compressed, Self::Apart, Self::Inserts];
+
+    /// Returns the name of the page's block for the table.
+    pub(super) fn block(self) -> &'static str {
+        match self {
+            Self::Sysbench => "sysbench",
+            Self::Compressed => "compressed",
+            Self::Apart => "apart",
+            Self::Inserts => "inserts",
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sysbench => "sysbench",
+            Self::Compressed => "sysbench, compressed",
+            Self::Apart => "no row twice",
+            Self::Inserts => "1,024-row inserts",
+        }
+    }
+}
+
+/// Created log with its data directories.
+pub(super) struct PreparedReplayLog {
+    pub(super) kind: ReplayLogKind,
+    folder: PathBuf,
+    facts: ReplayLogFacts,
+}
+
+/// Properties of a log.
+#[derive(Clone, Serialize, Deserialize)]
+struct ReplayLogFacts {
+    transactions: u64,
+    /// GTIDs that the source had executed at the log's end.
+    gtids: String,
+    /// Checksums of the source's tables at the log's end.
+    checksums: String,
+}
+
+impl PreparedReplayLog {
+    /// Returns the number of transactions.
+    pub(super) fn transactions(&self) -> u64 {
+        self.facts.transactions
+    }
+
+    pub(super) fn gtids(&self) -> &str {
+        &self.facts.gtids
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.folder.join("binlog.000001")
+    }
+
+    /// Returns the size of the log in bytes.
+    pub(super) fn size(&self) -> Result<u64> {
+        Ok(fs::metadata(self.log())?.len())
+    }
+
+    /// Returns the data directory of a replica that has received the log and applied nothing of it.
+    pub(super) fn received(&self) -> PathBuf {
+        self.folder.join("received")
+    }
+
+    /// Checks that a server's tables have the same checksums as the source's.
+    pub(super) fn check(&self, server: &TestServer) -> Result<()> {
+        let found = checksums(server)?;
+        let wanted = &self.facts.checksums;
+        ensure!(
+            found == *wanted,
+            "the data differs from the source's: checksums are {found}; expected {wanted}"
+        );
+        Ok(())
+    }
+}
+
+/// Returns the log of a kind, and creates it if it is missing.
+pub(super) fn prepare(kind: ReplayLogKind, transactions: u32, bintide: &Path) -> Result<PreparedReplayLog> {
+    let folder = logs_folder().join(format!("{}-{transactions}", kind.block()));
+    let facts = folder.join("facts.json");
+    if !facts.exists() {
+        eprintln!("making the log {}", kind.name());
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let made = match kind {
+            ReplayLogKind::Compressed => compress_log(transactions, &folder, bintide)?,
+            ReplayLogKind::Sysbench | ReplayLogKind::Apart | ReplayLogKind::Inserts => {
+                write_log(kind, transactions as usize, &folder)?
+            }
+        };
+        receive_log(&folder)?;
+        // Written last: without this file, everything is created again.
+        fs::write(&facts, serde_json::to_vec(&made)?)?;
+    }
+    let facts = serde_json::from_slice(&fs::read(&facts)?).context("facts.json of the log is damaged")?;
+    Ok(PreparedReplayLog { kind, folder, facts })
+}
+
+/// Returns the data directory with sysbench's tables, which all logs start from, and creates it if it is missing.
+pub(super) fn base_folder() -> Result<PathBuf> {
+    let base = logs_folder().join("base");
+    if !base.exists() {
+        eprintln!("making the tables");
+        let mut server = Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).start()?;
+        server.sql("create database sbtest")?;
+        workloads::sysbench(&server, "oltp_write_only", &["--rand-seed=11", "prepare"])?;
+        stop_with_small_redo_log(&mut server)?;
+        for entry in fs::read_dir(server.datadir())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name == "auto.cnf" || name.to_string_lossy().starts_with("binlog.") {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        fs::create_dir_all(logs_folder())?;
+        fs::rename(server.datadir(), &base).context("could not keep the data directory")?;
+    }
+    Ok(base)
+}
+
+fn logs_folder() -> PathBuf {
+    testkit::target_dir().join(format!("bench/replay-{REVISION}"))
+}
+
+/// Returns the launch of a source on the base data directory, with an empty log.
+fn launch_source() -> Result<Launch> {
+    Ok(Launch::mysql().options(OPTIONS).uuid(SOURCE_UUID).data(base_folder()?))
+}
+
+/// Lets a server write the log.
+fn write_log(kind: ReplayLogKind, transactions: usize, folder: &Path) -> Result<ReplayLogFacts> {
+    let server = launch_source()?.start()?;
+    let before = gtid_executed(&server)?;
+    match kind {
+        ReplayLogKind::Sysbench | ReplayLogKind::Compressed => {
+            let (threads, events) = (format!("--threads={SESSIONS}"), format!("--events={transactions}"));
+            let arguments = ["--rand-seed=5", &threads, &events, "--time=0", "run"];
+            workloads::sysbench(&server, "oltp_write_only", &arguments)?;
+        }
+        ReplayLogKind::Apart => run_sessions(&server, |session| disjoint_changes(session, transactions))?,
+        ReplayLogKind::Inserts => run_sessions(&server, |session| inserts(session, transactions))?,
+    }
+    let gtids = gtid_executed(&server)?;
+    let log = server.binlogs()?.pop().context("the server has no log")?;
+    server.sql("flush binary logs")?;
+    fs::copy(log, folder.join("binlog.000001"))?;
+    let news = server.sql(&format!("select gtid_subtract('{gtids}', '{before}')"))?;
+    let transactions = count_gtids(news.trim()).with_context(|| format!("no count of GTIDs in {news}"))?;
+    Ok(ReplayLogFacts { transactions, gtids, checksums: checksums(&server)? })
+}
+
+/// Runs one script in each of several sessions at once.
+fn run_sessions(server: &TestServer, script: impl Fn(usize) -> String + Sync) -> Result<()> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..SESSIONS)
+            .map(|session| {
+                scope.spawn({
+                    let script = &script;
+                    move || server.sql(&script(session))
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().map_err(|_| anyhow!("the thread of a session panicked"))??;
+        }
+        Ok(())
+    })
+}
+
+/// Returns the session's share of transactions, none of which change the same rows.
+fn disjoint_changes(session: usize, transactions: usize) -> String {
+    let mut sql = "use sbtest;\n".to_owned();
+    for number in (session..transactions).step_by(SESSIONS) {
+        let (table, nth) = (number % TABLES + 1, number / TABLES);
+        let ([one, two, three], new) = (disjoint_rows(nth), TABLE_ROWS + 1 + nth);
+        sql += &format!(
+            "begin; update sbtest{table} set k = k + 1 where id = {one}; \
+             update sbtest{table} set c = reverse(c) where id = {two}; \
+             delete from sbtest{table} where id = {three}; \
+             insert into sbtest{table} values ({new}, {nth}, repeat(sha2({new}, 224), 2), sha2({nth}, 224)); \
+             commit;\n"
+        );
+    }
+    sql
+}
+
+/// Returns the rows that the nth transaction of a table changes. They are spread over the table.
+fn disjoint_rows(nth: usize) -> [usize; 3] {
+    // Coprime with the number of rows, so that each row comes once.
+    const STRIDE: usize = 48_271;
+    [0, 1, 2].map(|which| (3 * nth + which) * STRIDE % TABLE_ROWS + 1)
+}
+
+/// Returns the session's share of large inserts.
+fn inserts(session: usize, transactions: usize) -> String {
+    let count = transactions * INSERTED_FOR_EACH / INSERTED_ROWS;
+    let mut sql = format!("use sbtest; set cte_max_recursion_depth = {INSERTED_ROWS};\n");
+    for number in (session..count).step_by(SESSIONS) {
+        let (table, first) = (number % TABLES + 1, TABLE_ROWS + number / TABLES * INSERTED_ROWS);
+        sql += &format!(
+            "insert into sbtest{table} with recursive r (n) as (select 1 union all select n + 1 from r where n < {INSERTED_ROWS}) \
+             select {first} + n, n * 977 % {TABLE_ROWS}, repeat(sha2({first} + n, 224), 2), sha2(n, 224) from r;\n"
+        );
+    }
+    sql
+}
+
+/// Compresses sysbench's log as a server does.
+fn compress_log(transactions: u32, folder: &Path, bintide: &Path) -> Result<ReplayLogFacts> {
+    let plain = prepare(ReplayLogKind::Sysbench, transactions, bintide)?;
+    let mut command = Command::new(bintide);
+    command.args(["compress", "--quiet", "--like-server", "--output"]).arg(folder).arg(plain.log());
+    let output = command.output().context("could not run bintide")?;
+    ensure!(output.status.success(), "bintide failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(plain.facts)
+}
+
+/// Lets a replica receive the log from a source that has it as its own log.
+fn receive_log(folder: &Path) -> Result<()> {
+    let mut source = launch_source()?.start()?;
+    source.stop()?;
+    fs::copy(folder.join("binlog.000001"), source.datadir().join("binlog.000001"))?;
+    source.start_again(&[])?;
+    let all = gtid_executed(&source)?;
+    let options = ["--server-id=3", "--skip-log-bin", "--relay-log=relay", "--max-relay-log-size=1G"];
+    let mut replica = Launch::mysql().options(OPTIONS).options(options).data(base_folder()?).start()?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'root',
+           get_source_public_key = 1, source_auto_position = 1;
+         start replica io_thread",
+        source.port()
+    ))?;
+    let question = format!(
+        "select gtid_subset('{all}', concat(received_transaction_set, ',', @@gtid_executed))
+           from performance_schema.replication_connection_status"
+    );
+    let begin = Instant::now();
+    while replica.sql(&question)?.trim() != "1" {
+        ensure!(begin.elapsed() < WAIT_TIMEOUT, "the replica does not receive the log");
+        thread::sleep(Duration::from_millis(100));
+    }
+    replica.sql("stop replica")?;
+    stop_with_small_redo_log(&mut replica)?;
+    fs::rename(replica.datadir(), folder.join("received")).context("could not keep the data directory")
+}
+
+/// Stops a server after shrinking its redo log to the minimum, because the data directory is copied for each run.
+fn stop_with_small_redo_log(server: &mut TestServer) -> Result<()> {
+    const LEAN: u64 = 8 << 20;
+    server.sql(&format!("set global innodb_redo_log_capacity = {LEAN}"))?;
+    wait_for_redo_log(server, LEAN)?;
+    server.stop()
+}
+
+/// Waits until the redo log has this size in bytes.
+fn wait_for_redo_log(server: &TestServer, size: u64) -> Result<()> {
+    let begin = Instant::now();
+    let question = "select variable_value from performance_schema.global_status
+        where variable_name = 'Innodb_redo_log_capacity_resized'";
+    while server.sql(question)?.trim().parse() != Ok(size) {
+        ensure!(begin.elapsed() < WAIT_TIMEOUT, "the redo log does not change its size");
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn gtid_executed(server: &TestServer) -> Result<String> {
+    Ok(server.sql("select @@global.gtid_executed")?.replace(char::is_whitespace, ""))
+}
+
+/// Returns the number of transactions in a GTID set of one range of one server.
+fn count_gtids(gtids: &str) -> Option<u64> {
+    let (_, range) = gtids.rsplit_once(':')?;
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    Some(last.parse::<u64>().ok()? - first.parse::<u64>().ok()? + 1)
+}
+
+/// Prepares a server for a run: reads all rows into memory, and waits for the large redo log.
+pub(super) fn warm_up(server: &TestServer) -> Result<()> {
+    checksums(server)?;
+    wait_for_redo_log(server, REDO_SIZE)
+}
+
+/// Returns the checksums of all tables, in one line.
+pub(super) fn checksums(server: &TestServer) -> Result<String> {
+    let tables: Vec<String> = (1..=TABLES).map(|table| format!("sbtest.sbtest{table}")).collect();
+    let text = server.sql(&format!("checksum table {}", tables.join(", ")))?;
+    Ok(text.lines().filter_map(|line| line.split('\t').nth(1)).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{TABLE_ROWS, TABLES, count_gtids, disjoint_rows};
+
+    #[test]
+    fn sets_are_counted() {
+        assert_eq!(["a:1-10", "a:7", "a"].map(count_gtids), [Some(10), Some(1), None]);
+    }
+
+    #[test]
+    fn no_row_comes_twice() {
+        let each_table = 100_000 / TABLES;
+        let rows: HashSet<usize> = (0..each_table).flat_map(disjoint_rows).collect();
+        assert_eq!(rows.len(), 3 * each_table);
+        assert!(rows.iter().all(|id| (1..=TABLE_ROWS).contains(id)));
+    }
+}
