@@ -55,7 +55,7 @@ enum BenchCommand {
     Stream(RaceOptions),
     /// The library's row decoding, in rows and bytes a second
     Rows,
-    /// `bintide replay`, MySQL's own replica, and `mysqlbinlog | mysql`; writes docs/replay-speed.md
+    /// `bintide replay`, MySQL's own replica, and `mysqlbinlog | mysql`; writes docs/measured/replay-speed.md
     Replay(replay::ReplayBenchOptions),
     /// `bintide replay` of the load workload into a SQLite database, in row changes a second
     ReplaySqlite {
@@ -63,11 +63,11 @@ enum BenchCommand {
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
-    /// Replication lag of `bintide replay --from` and of MySQL's replica; writes docs/live.md
+    /// Replication lag of `bintide replay --from` and of MySQL's replica; writes docs/measured/lag.md
     Lag(lag::LagBenchOptions),
-    /// A replica with ten times more data than memory, with and without `bintide warm`; writes docs/warm.md
+    /// A replica with ten times more data than memory, with and without `bintide warm`; writes docs/measured/warm.md
     Warm(warm::WarmBenchOptions),
-    /// Savings and costs of compression by a real server and by bintide; writes docs/compression.md
+    /// Savings and costs of compression by a real server and by bintide; writes docs/measured/compression.md
     Compression(compression::CompressionBenchOptions),
     /// Predictions of `bintide advise`, compared with the results of real servers
     Prediction(prediction::PredictionBenchOptions),

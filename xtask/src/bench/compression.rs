@@ -1,5 +1,5 @@
 //! Measures savings and costs of binary log compression on a real server, and compares bintide's results. Each part
-//! writes its tables into `docs/compression.md`, and its charts beside it.
+//! writes its tables into `docs/measured/compression.md`, and its charts beside it.
 
 mod levels;
 mod sizes;

@@ -11,13 +11,13 @@ use testkit::{PackageHome, TestPackage};
 
 use crate::workspace;
 
-/// Page of the documentation, by its name, which is also that of the directory with its charts.
+/// Page of `docs/measured`, by its name, which is also that of the directory with its charts.
 pub(super) struct DocPage(pub(super) &'static str);
 
 /// Savings and costs of compression.
 pub(super) const COMPRESSION: DocPage = DocPage("compression");
-/// Replication from a running server.
-pub(super) const LIVE: DocPage = DocPage("live");
+/// Lag of replay from a running server.
+pub(super) const LAG: DocPage = DocPage("lag");
 /// Gain of warming a replica.
 pub(super) const WARM: DocPage = DocPage("warm");
 /// Speed of replay.
@@ -27,7 +27,7 @@ impl DocPage {
     /// Replaces the block between `<!-- NAME -->` and `<!-- /NAME -->`, and prints it.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
         println!("{text}");
-        let path = docs().join(self.0).with_extension("md");
+        let path = measured().join(self.0).with_extension("md");
         let page = fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
         let filled =
             fill_block(&page, name, text).with_context(|| format!("the page has no block {name}"))?;
@@ -36,7 +36,7 @@ impl DocPage {
 
     /// Writes a chart into the page's directory.
     pub(super) fn draw(&self, name: &str, svg: &str) -> Result<()> {
-        let folder = docs().join(self.0);
+        let folder = measured().join(self.0);
         fs::create_dir_all(&folder)?;
         let path = folder.join(name).with_extension("svg");
         fs::write(&path, svg).with_context(|| format!("could not write {}", path.display()))
@@ -50,8 +50,8 @@ fn fill_block(page: &str, name: &str, text: &str) -> Option<String> {
     Some(format!("{before}{begin}\n{}\n\n{end}{after}", text.trim()))
 }
 
-fn docs() -> PathBuf {
-    workspace::root().join("docs")
+fn measured() -> PathBuf {
+    workspace::root().join("docs/measured")
 }
 
 /// Returns a paragraph with date, versions and machine of the measurements.

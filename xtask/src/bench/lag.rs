@@ -84,7 +84,7 @@ pub(crate) fn measure_lag(options: &LagBenchOptions) -> Result<()> {
          targets."
     )?;
     table.push_str(&doc_page::conditions()?);
-    doc_page::LIVE.write("lag", &table)?;
+    doc_page::LAG.write("lag", &table)?;
     let worst = ours.iter().copied().fold(0.0, f64::max);
     println!("median lag: {worst:.1} ms in the slower commit order (goal: below {GOAL_MS} ms)");
     Ok(())

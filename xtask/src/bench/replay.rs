@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `logs.rs` | the logs, and the data directories that they are applied to |
 //! | `contender.rs` | the contenders, and the measurement of one run |
-//! | `report.rs` | tables, charts and goals: `docs/replay-speed.md` |
+//! | `report.rs` | tables, charts and goals: `docs/measured/replay-speed.md` |
 
 mod contender;
 mod replay_logs;

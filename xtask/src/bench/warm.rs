@@ -6,7 +6,7 @@
 //! | `ground.rs` | the data, the relay logs, and the slow disk |
 //! | `lap.rs` | one run of a replica, from its applier's start to its last transaction |
 //! | `steady.rs` | a replica under a slow, steady load: its lag at each second |
-//! | `report.rs` | tables and charts: `docs/warm.md` |
+//! | `report.rs` | tables and charts: `docs/measured/warm.md` |
 
 mod catch_up;
 mod report;

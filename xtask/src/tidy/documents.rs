@@ -66,8 +66,8 @@ mod tests {
         let check = |document: &str, target: &str, wanted: Option<&str>| {
             assert_eq!(local_path(Path::new(document), target), wanted.map(PathBuf::from));
         };
-        check("README.md", "docs/dump.md", Some("docs/dump.md"));
-        check("docs/dump.md", "../README.md#install", Some("README.md"));
+        check("README.md", "docs/start.md", Some("docs/start.md"));
+        check("docs/start.md", "../README.md#install", Some("README.md"));
         check("docs/a/b.md", "./c.md", Some("docs/a/c.md"));
         check("README.md", "#below", None);
         check("README.md", "https://example.org/x", None);
