@@ -1,4 +1,4 @@
-//! Every command on every server: those that `BINTIDE_SERVERS` names, a telling few otherwise. docs/servers.md has the
+//! Every command on every server: those that `BINTIDE_SERVERS` names, six otherwise. docs/reference/servers.md has the
 //! results.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! `--json`: one JSON line per event. `docs/dump-json.md` describes the format.
+//! `--json`: one JSON line per event. `docs/reference/dump-json.md` describes the format.
 
 mod body;
 mod rows;
