@@ -6,9 +6,7 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use testkit::{PackageHome, SERVERS_VARIABLE, TestPackage};
-
-use crate::workspace;
+use testkit::{PackageHome, SERVERS_VARIABLE, TestPackage, run_cargo};
 
 /// Fetches the servers, builds the command, and runs every test of the workspace. `filters` go to the test programs;
 /// `servers` are for the tests that run on many servers.
@@ -17,8 +15,7 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
     for package in crate::servers::needed_packages(&chosen) {
         PackageHome::find(package)?;
     }
-    // Building the whole workspace selects the same features of dependencies as the tests.
-    run_cargo(&["build", "--workspace", "--bin", "bintide"])?;
+    run_cargo(&BUILD_BINTIDE)?;
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
     if !filters.is_empty() {
         arguments.push("--");
@@ -34,6 +31,10 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
     }
     run(&mut tests, &arguments)
 }
+
+/// Arguments of cargo that build the command. Building the whole workspace selects the same features of dependencies as
+/// its tests.
+pub(crate) const BUILD_BINTIDE: [&str; 4] = ["build", "--workspace", "--bin", "bintide"];
 
 /// Environment variable with the number of tests that run at once.
 const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
@@ -57,9 +58,11 @@ fn lint_with(features: &str) -> Result<()> {
     run_cargo(&[&package[..], &["--features", features, "--", "-D", "warnings"]].concat())
 }
 
-/// Runs cargo in the workspace.
-pub(crate) fn run_cargo(arguments: &[&str]) -> Result<()> {
-    run(&mut command(arguments), arguments)
+/// Runs a bench. The benches are a program of their own, so that the other tasks need not wait for its dependencies.
+pub(crate) fn run_bench(arguments: &[String]) -> Result<()> {
+    let mut all = vec!["run", "--quiet", "--package", "bintide-bench", "--"];
+    all.extend(arguments.iter().map(String::as_str));
+    run_cargo(&all)
 }
 
 /// Builds bintide, and runs one of the end-to-end examples with it.
@@ -70,7 +73,7 @@ pub(crate) fn run_example(name: &str, numbers: [u64; 2]) -> Result<()> {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = testkit::cargo_command(&workspace::root());
+    let mut command = testkit::cargo_command(&testkit::workspace_root());
     command.args(arguments);
     command
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::samples::rows;
-use crate::{checks, workspace};
+use crate::checks;
+use crate::samples::rows::{self, TableRowCounts};
 
 /// Command of the demo.
 struct DemoStep<'s> {
@@ -95,9 +95,10 @@ const STEPS: [DemoStep<'static>; 6] = [
 
 /// Builds the command and demonstrates it.
 pub(crate) fn run_demo() -> Result<()> {
-    eprintln!("building bintide");
-    checks::run_cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
-    let folder = workspace::root().join(DEMO_FOLDER);
+    eprintln!("building bintide without optimization across crates: a few minutes in a new clone");
+    // The build of the tests, which is ready much earlier than a release build.
+    testkit::run_cargo(&checks::BUILD_BINTIDE)?;
+    let folder = testkit::workspace_root().join(DEMO_FOLDER);
     if folder.exists() {
         fs::remove_dir_all(&folder).context("could not remove the files of an earlier demo")?;
     }
@@ -112,26 +113,45 @@ pub(crate) fn run_demo() -> Result<()> {
 /// Replays the samples into SQLite databases, and compares the row counts with those of the servers that ran the same
 /// scripts.
 fn replay_to_sqlite() -> Result<()> {
-    let counted = rows::read_counts(&workspace::root().join("samples"))?;
+    let counted = rows::read_counts(&testkit::workspace_root().join("samples"))?;
     println!("\n# Replay of logs into SQLite databases, without any server");
-    let mut lines = Vec::new();
+    let mut files = Vec::new();
     for name in SAMPLE_LOGS {
         let (log, file) = (format!("samples/{name}.binlog"), format!("{DEMO_FOLDER}/{name}.db"));
         let to = format!("sqlite:{file}");
         let arguments = ["replay", "--quiet", &log, "--to", &to];
         println!("\n$ bintide {}\n", arguments.join(" "));
         run(&DemoStep { title: "", arguments: &arguments, lines_skipped: 0, lines_shown: 5, exit_code: 0 })?;
-        let source =
-            counted.get(&format!("{name}.binlog")).with_context(|| format!("{log} has no row counts"))?;
-        let own = rows::count_sqlite_rows(&workspace::root().join(&file))?;
-        ensure!(own == *source, "{file} has the row counts {own:?}; expected {source:?}");
-        lines.extend(own.into_iter().map(|(table, count)| (file.clone(), table, count)));
+        files.push((name, file));
     }
     println!("\nRows of each table, equal to the source's:\n");
-    for (file, table, count) in lines {
-        println!("{count:>8}  {table:24}  {file}");
+    for (name, file) in files {
+        let source =
+            counted.get(&format!("{name}.binlog")).with_context(|| format!("no row counts of {name}"))?;
+        let own = sqlite_rows(&file)?;
+        ensure!(own == *source, "{file} has the row counts {own:?}; expected {source:?}");
+        for (table, count) in own {
+            println!("{count:>8}  {table:24}  {file}");
+        }
     }
     Ok(())
+}
+
+/// Counts the rows of a SQLite database, by table.
+fn sqlite_rows(file: &str) -> Result<TableRowCounts> {
+    let arguments = ["run", "--quiet", "--package", "bintide-bench", "--", "sqlite-rows", file];
+    let output = testkit::cargo_command(&testkit::workspace_root()).args(arguments).output()?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "could not count the rows of {file}: {}", message.trim());
+    let text = String::from_utf8(output.stdout).context("the row counts are not text")?;
+    let counts = text.lines().map(|line| {
+        let mut fields = line.split('\t').skip(1);
+        let (Some(table), Some(count)) = (fields.next(), fields.next()) else {
+            bail!("invalid line {line:?}")
+        };
+        Ok((table.to_owned(), count.parse()?))
+    });
+    counts.collect()
 }
 
 /// Runs advise on the samples, compresses them, verifies the result, decompresses it, and compares.
@@ -155,12 +175,13 @@ fn compress_and_decompress() -> Result<()> {
     for ((name, sample), (compressed, opened)) in
         SAMPLE_LOGS.iter().zip(&samples).zip(compressed.iter().zip(&opened))
     {
-        let read = |path: &str| fs::read(workspace::root().join(path)).with_context(|| format!("no {path}"));
+        let read =
+            |path: &str| fs::read(testkit::workspace_root().join(path)).with_context(|| format!("no {path}"));
         let before = read(sample)?;
         ensure!(read(opened)? == before, "{opened} differs from {sample}");
         sizes.push((*name, before.len(), read(compressed)?.len()));
     }
-    fs::write(workspace::root().join(SIZES_CHART), draw_sizes(&sizes))?;
+    fs::write(testkit::workspace_root().join(SIZES_CHART), draw_sizes(&sizes))?;
     println!("\nAll {} logs are the same byte for byte after decompression.", SAMPLE_LOGS.len());
     println!("Chart of their sizes: {SIZES_CHART}. Advice: {ADVICE_PAGE}.");
     Ok(())
@@ -199,7 +220,7 @@ fn draw_sizes(sizes: &[(&str, usize, usize)]) -> String {
 
 /// Writes a copy of a sample with one bit flipped.
 fn write_damaged_copy() -> Result<()> {
-    let root = workspace::root();
+    let root = testkit::workspace_root();
     let mut bytes = fs::read(root.join("samples/triggers.binlog"))?;
     *bytes.get_mut(DAMAGED_AT).context("the sample is too short")? ^= 1;
     let path = root.join(DAMAGED);
@@ -213,9 +234,13 @@ fn show(step: &DemoStep<'_>) -> Result<()> {
 }
 
 fn run(step: &DemoStep<'_>) -> Result<()> {
-    let program = testkit::target_dir().join("release/bintide");
+    let program = testkit::target_dir().join("debug/bintide");
     let mut command = Command::new(program);
-    command.args(step.arguments).current_dir(workspace::root()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .args(step.arguments)
+        .current_dir(testkit::workspace_root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     let mut child = command.spawn()?;
     let output = child.stdout.take().context("the command has no output")?;
     let mut more = 0;

@@ -7,7 +7,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use crate::workspace::root;
+use testkit::workspace_root;
 
 #[derive(Args)]
 pub(crate) struct FuzzOptions {
@@ -76,7 +76,7 @@ fn ensure_cargo_fuzz() -> Result<()> {
 }
 
 fn cargo() -> Command {
-    testkit::cargo_command(&root())
+    testkit::cargo_command(&workspace_root())
 }
 
 fn corpus_folder() -> PathBuf {
@@ -85,6 +85,7 @@ fn corpus_folder() -> PathBuf {
 
 /// Returns the directory of all fuzzing results: inputs that reach new code are kept from run to run.
 fn fuzz_folder() -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
     target.join("fuzz")
 }

@@ -15,15 +15,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testkit::{TestServer, target_dir};
 
-use crate::checks;
-use crate::workspace::root;
+use testkit::workspace_root;
 
 /// Value of the last row, which no other record has.
 const LAST_VALUE: &str = "424242";
 
 /// Compares with both tools, one after the other.
 pub(crate) fn run_judges() -> Result<()> {
-    checks::run_cargo(&["build", "--quiet", "--package", "bintide"])?;
+    testkit::run_cargo(&["build", "--quiet", "--package", "bintide"])?;
     let folder = |name: &str| -> Result<PathBuf> {
         let folder = target_dir().join("judge").join(name);
         fs::create_dir_all(&folder)?;
@@ -36,7 +35,7 @@ pub(crate) fn run_judges() -> Result<()> {
 /// Fetches the dependencies of `bench/NAME/pom.xml` with Maven into the target directory, and compiles the Java
 /// program.
 fn fetch_jars(folder: &Path, name: &str, sources: &[&str]) -> Result<()> {
-    let bench = root().join("bench").join(name);
+    let bench = workspace_root().join("bench").join(name);
     let jars = folder.join("jars");
     if !jars.exists() {
         // The directory is renamed once it is complete.
@@ -102,7 +101,7 @@ fn wait_for_end(engine: &mut JavaProcess, records: &Path, log: &Path) -> Result<
 /// Returns the scripts of two samples, without the parts that stop the tools: spatial references and vectors in
 /// definitions, and SETs whose every bit is set.
 fn sample_scripts() -> Result<[String; 2]> {
-    let samples = root().join("samples");
+    let samples = workspace_root().join("samples");
     let mut types = fs::read_to_string(samples.join("types.sql"))?;
     for (from, to) in [
         (", (5, 5, 7, 255, 511, 18446744073709551615, 1, 2, 3);", ";"),

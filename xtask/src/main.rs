@@ -1,7 +1,6 @@
 //! Developer tasks of the workspace: `cargo xtask help`.
 #![forbid(unsafe_code)]
 
-mod bench;
 mod chaos;
 mod checks;
 mod demo;
@@ -11,8 +10,6 @@ mod samples;
 mod servers;
 mod soak;
 mod tidy;
-mod workloads;
-mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -71,9 +68,12 @@ enum XtaskCommand {
     /// Create the logs that the benches read, by running five workloads on a real server
     Workloads,
     /// Benchmark bintide against other programs
-    Bench(bench::BenchOptions),
-    #[command(hide = true)]
-    Measure(bench::MeasureOptions),
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Name and options of the bench; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 fn main() -> Result<()> {
@@ -90,8 +90,7 @@ fn main() -> Result<()> {
         XtaskCommand::Judge => judge::run_judges(),
         XtaskCommand::Tidy => tidy::check(),
         XtaskCommand::Features => checks::check_features(),
-        XtaskCommand::Workloads => workloads::make_all_logs(),
-        XtaskCommand::Bench(benching) => bench::run_bench(&benching),
-        XtaskCommand::Measure(measuring) => bench::measure_once(&measuring),
+        XtaskCommand::Workloads => checks::run_bench(&["workloads".to_owned()]),
+        XtaskCommand::Bench { arguments } => checks::run_bench(&arguments),
     }
 }

@@ -20,7 +20,6 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use crate::samples::sample_script::SampleScript;
-use crate::workspace;
 
 /// Largest total size of the samples, which are part of every clone.
 const SAMPLES_SIZE_MAX: u64 = 4 << 20;
@@ -31,7 +30,7 @@ const TABLE_END: &str = "<!-- end of table -->";
 
 /// Records the samples of the named scripts, or of all, and writes the README's table.
 pub(crate) fn record_samples(names: &[String]) -> Result<()> {
-    let folder = workspace::root().join("samples");
+    let folder = testkit::workspace_root().join("samples");
     let scripts = SampleScript::read_all(&folder)?;
     for name in names {
         ensure!(scripts.iter().any(|script| script.name == *name), "there is no samples/{name}.sql");
@@ -52,7 +51,7 @@ pub(crate) fn record_samples(names: &[String]) -> Result<()> {
 
 /// Runs the named scripts, or all, and writes the final row counts of their servers to `samples/rows.tsv`.
 pub(crate) fn count_rows(names: &[String]) -> Result<()> {
-    let folder = workspace::root().join("samples");
+    let folder = testkit::workspace_root().join("samples");
     let scripts = SampleScript::read_all(&folder)?;
     for script in scripts.iter().filter(|script| names.is_empty() || names.contains(&script.name)) {
         for recipe in script.recipes.iter().filter(|recipe| recipe.kind.is_one_log()) {

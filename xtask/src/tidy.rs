@@ -14,8 +14,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace;
-
 /// Folders that hold nothing of ours: what is built, what git keeps, what runs wrote.
 const NOT_OURS: [&str; 4] = [".git", "target", "node_modules", "corpus"];
 
@@ -36,7 +34,7 @@ struct Finding {
 
 /// Runs all checks and prints what they find.
 pub(crate) fn check() -> Result<()> {
-    let root = workspace::root();
+    let root = testkit::workspace_root();
     let mut files = Vec::new();
     read_files(&root, Path::new(""), &mut files)?;
     let mut findings = sources::check(&files)?;

@@ -1,8 +1,10 @@
 //! Runs cargo from a program that cargo itself may have started.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
 
 /// Prefixes of the variables by which cargo describes a package to the programs that it starts. Build scripts of
 /// dependencies read some of them and run again when they change, which compiles hundreds of C files of a cryptographic
@@ -22,4 +24,24 @@ pub fn cargo_command(folder: &Path) -> Command {
         }
     }
     command
+}
+
+/// Returns the root of the workspace: the folder with its lock file.
+pub fn workspace_root() -> PathBuf {
+    // A program built in another clone of the workspace belongs to the clone that cargo runs it in.
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let package = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    let root = package.ancestors().find(|folder| folder.join("Cargo.lock").exists());
+    root.map_or_else(|| package.clone(), Path::to_path_buf)
+}
+
+/// Runs cargo in the workspace.
+///
+/// # Errors
+///
+/// When cargo cannot be started, or fails.
+pub fn run_cargo(arguments: &[&str]) -> Result<()> {
+    let status = cargo_command(&workspace_root()).args(arguments).status().context("could not run cargo")?;
+    ensure!(status.success(), "cargo {} failed", arguments.join(" "));
+    Ok(())
 }

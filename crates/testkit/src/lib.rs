@@ -14,7 +14,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`cargo_command()`] | cargo, started by a program that cargo runs |
+//! | [`cargo_command()`], [`run_cargo()`] | cargo, started by a program that cargo runs |
 //! | [`unresponsive_port`] | a host that drops packets: [`UnresponsivePort`] |
 //! | [`faulty_disk`] | a disk that fails: [`FaultyDisk`] |
 //! | [`package_home`] | the programs of a server: [`PackageHome`] |
@@ -48,7 +48,7 @@ pub mod unresponsive_port;
 
 pub use crate::cache::{cache_dir, target_dir};
 pub use crate::calendar::civil_date;
-pub use crate::cargo::cargo_command;
+pub use crate::cargo::{cargo_command, run_cargo, workspace_root};
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::launch::{Launch, ServerFlavour, free_port};
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};

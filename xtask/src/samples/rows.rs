@@ -45,18 +45,3 @@ pub(crate) fn read_counts(folder: &Path) -> Result<BTreeMap<String, TableRowCoun
     }
     Ok(all)
 }
-
-/// Counts the rows of every source table in a SQLite database that logs were replayed into.
-pub(crate) fn count_sqlite_rows(file: &Path) -> Result<TableRowCounts> {
-    let database = rusqlite::Connection::open(file)?;
-    let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'bintide.%'";
-    let mut statement = database.prepare(question)?;
-    let tables: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let mut counts = TableRowCounts::new();
-    for table in tables {
-        let question = format!("SELECT COUNT(*) FROM \"{}\"", table.replace('"', "\"\""));
-        let count: i64 = database.query_row(&question, [], |row| row.get(0))?;
-        counts.insert(table, u64::try_from(count)?);
-    }
-    Ok(counts)
-}

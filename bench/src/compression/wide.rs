@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, ensure};
 use testkit::TestServer;
 
-use crate::bench::doc_page;
-use crate::bench::table::{self, count, megabytes};
-use crate::bench::workload_runs::{self, BinlogSettings};
+use crate::doc_page;
+use crate::table::{self, count, megabytes};
+use crate::workload_runs::{self, BinlogSettings};
 use crate::workloads;
 
 /// Number of rows of the table, and size of a log file in bytes, at a scale of 1.

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::cases;
-use crate::bench::chart::{self, ChartLine};
-use crate::bench::doc_page;
-use crate::bench::table::{self, difference, megabytes};
-use crate::bench::workload_runs::{self, BinlogSettings};
+use crate::cases;
+use crate::chart::{self, ChartLine};
+use crate::doc_page;
+use crate::table::{self, difference, megabytes};
+use crate::workload_runs::{self, BinlogSettings};
 use crate::workloads::{self, LogCompression, Workload};
 
 /// Largest excess of bintide's size over the server's, as a fraction.

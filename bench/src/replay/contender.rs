@@ -11,8 +11,8 @@ use serde::Deserialize;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
 use super::replay_logs::{self, OPTIONS, PreparedReplayLog};
-use crate::bench::measure::run_measured;
-use crate::bench::workload_runs::{cpu_seconds, machine_cpu_seconds};
+use crate::measure::run_measured;
+use crate::workload_runs::{cpu_seconds, machine_cpu_seconds};
 
 /// Time limit of a replica, in seconds.
 const REPLICA_TIMEOUT_S: u32 = 3600;

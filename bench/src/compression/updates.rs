@@ -4,9 +4,9 @@
 use anyhow::Result;
 use testkit::{SeededRandom, TestServer};
 
-use crate::bench::doc_page;
-use crate::bench::table::{self, count, megabytes};
-use crate::bench::workload_runs::{self, BinlogSettings, COMPRESSING, StageTime};
+use crate::doc_page;
+use crate::table::{self, count, megabytes};
+use crate::workload_runs::{self, BinlogSettings, COMPRESSING, StageTime};
 use crate::workloads::{self, Workload};
 
 /// Number of updates of each script at a scale of 1.

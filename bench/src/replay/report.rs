@@ -5,9 +5,9 @@ use anyhow::Result;
 use super::contender::{BenchCommitOrder, ProgramUsage, ReplayMeasurement, median};
 use super::replay_logs::ReplayLogKind;
 use super::{ReplayBenchOptions, ReplayRace};
-use crate::bench::chart::{self, BarGroup};
-use crate::bench::doc_page::{self, REPLAY_SPEED};
-use crate::bench::table::{self, count, megabytes};
+use crate::chart::{self, BarGroup};
+use crate::doc_page::{self, REPLAY_SPEED};
+use crate::table::{self, count, megabytes};
 
 /// Goals of grouped commits: minimum speed relative to the best replica, and to `mysqlbinlog | mysql`.
 const GROUPED_TO_NATIVE: f64 = 8.0;

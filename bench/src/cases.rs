@@ -10,7 +10,6 @@ use testkit::{PackageHome, TestPackage};
 
 use super::{BenchCase, CaseContender, CaseGoal, large};
 use crate::workloads::{LogCompression, Workload, workload_log};
-use crate::{checks, workspace};
 
 /// Common filter for the output of mysqlbinlog, which counts rows by table and kind of change.
 const ONE_LINER: &str = r#"perl -ne '$c{"$1 $2"}++ if /^### (INSERT INTO|UPDATE|DELETE FROM) (\S+)/;
@@ -119,7 +118,7 @@ fn command_words(program: &[OsString], options: &[&str], log: &Path) -> Vec<OsSt
 
 /// Builds bintide with the release profile, plus debug information, and returns its path.
 pub(super) fn build_bintide() -> Result<PathBuf> {
-    checks::run_cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
+    testkit::run_cargo(&["build", "--quiet", "--release", "--package", "bintide"])?;
     Ok(testkit::target_dir().join("release/bintide"))
 }
 
@@ -139,7 +138,7 @@ pub(super) fn build_go_program(package: &str, name: &str) -> Result<PathBuf> {
         .args(["build", "-o"])
         .arg(&program)
         .arg(package)
-        .current_dir(workspace::root().join("bench/go-mysql"));
+        .current_dir(testkit::workspace_root().join("bench/go-mysql"));
     let status = command.status().context("could not run go: install Go to run this bench")?;
     ensure!(status.success(), "the go-mysql program does not build");
     Ok(program)

@@ -9,8 +9,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use testkit::{Launch, SeededRandom, TestServer};
 
-use crate::workspace;
-
 /// Revision of the created files. Increase it when they change.
 const REVISION: u32 = 3;
 
@@ -197,7 +195,7 @@ fn stop_and_keep(server: &mut TestServer, folder: &Path) -> Result<()> {
 }
 
 fn build_slow_disk(folder: &Path) -> Result<PathBuf> {
-    let (from, to) = (workspace::root().join("bench/warm/slow_disk.c"), folder.join("slow_disk.so"));
+    let (from, to) = (testkit::workspace_root().join("bench/warm/slow_disk.c"), folder.join("slow_disk.so"));
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).args([&to, &from]).status();
     ensure!(
         compiled.context("could not run cc, a C compiler")?.success(),

@@ -9,8 +9,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use testkit::{PackageHome, TestPackage};
 
-use crate::workspace;
-
 /// Page of `docs/measured`, by its name, which is also that of the directory with its charts.
 pub(super) struct DocPage(pub(super) &'static str);
 
@@ -51,7 +49,7 @@ fn fill_block(page: &str, name: &str, text: &str) -> Option<String> {
 }
 
 fn measured() -> PathBuf {
-    workspace::root().join("docs/measured")
+    testkit::workspace_root().join("docs/measured")
 }
 
 /// Returns a paragraph with date, versions and machine of the measurements.

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::cases::build_bintide;
 use super::measure::run_measured;
-use crate::samples::rows;
+use crate::sqlite_rows;
 use crate::workloads::{LogCompression, Workload, workload_log};
 
 /// Goal: row changes a second of the load workload.
@@ -34,7 +34,7 @@ pub(super) fn run(runs: usize) -> Result<()> {
             .chain([log.clone().into(), "--to".into(), to])
             .collect();
         let measured = run_measured(&command, None)?;
-        let rows: u64 = rows::count_sqlite_rows(&file)?.values().sum();
+        let rows: u64 = sqlite_rows::count_sqlite_rows(&file)?.values().sum();
         let rate = rows as f64 / measured.seconds;
         println!(
             "{rows} rows in {:.2} s: {rate:.0} a second; {:.2} s of processor time, {} MB of memory at most",

@@ -7,8 +7,8 @@ use anyhow::Result;
 use super::CatchUpPair;
 use super::steady_load::{LATENCY_US, ROWS_AN_UPDATE, SteadyLags, UPDATES_A_SECOND};
 use super::warm_fixture::{DISK_QUEUE_DEPTH, PAGES_FREE, POOL_MIB, ROWS};
-use crate::bench::chart::{self, BarGroup, ChartLine};
-use crate::bench::doc_page;
+use crate::chart::{self, BarGroup, ChartLine};
+use crate::doc_page;
 
 /// Formats the runs of both in one line.
 pub(super) fn line(pair: &CatchUpPair) -> String {

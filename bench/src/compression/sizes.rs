@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use crate::bench::chart::{self, BarGroup};
-use crate::bench::doc_page;
-use crate::bench::table::{self, megabytes, percent};
-use crate::bench::workload_runs::{self, BinlogSettings};
+use crate::chart::{self, BarGroup};
+use crate::doc_page;
+use crate::table::{self, megabytes, percent};
+use crate::workload_runs::{self, BinlogSettings};
 use crate::workloads::{self, LogCompression, Workload};
 
 /// Compression level: the default of the server and of zstd.

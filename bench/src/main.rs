@@ -1,4 +1,4 @@
-//! Benchmarks against other programs: contenders do the same job on the same input, in turns, several times. The tables
+//! Benchmarks against other programs, which `cargo xtask bench` starts: contenders do the same job on the same input, in turns, several times. The tables
 //! have the medians.
 //!
 //! Each bench is a list of [`BenchCase`]s. A case is one job and its contenders, with ours first. All inputs are real logs,
@@ -15,10 +15,12 @@ mod prediction;
 mod replay;
 mod replay_sqlite;
 mod rewriting;
+mod sqlite_rows;
 mod streaming;
 mod table;
 mod warm;
 mod workload_runs;
+mod workloads;
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,15 +28,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
-pub(crate) use crate::bench::measure::{MeasureOptions, measure_once};
-use crate::bench::measure::{RunMeasurement, run_measured};
-use crate::checks;
+use crate::measure::{MeasureOptions, RunMeasurement, measure_once, run_measured};
+use crate::sqlite_rows::{SqliteRowsOptions, print_sqlite_rows};
 
-/// Bench to run, with its options.
-#[derive(Args)]
-pub(crate) struct BenchOptions {
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", about = "Benchmark bintide against other programs")]
+struct BenchArgs {
     #[command(subcommand)]
     which: BenchCommand,
 }
@@ -71,6 +72,12 @@ enum BenchCommand {
     Compression(compression::CompressionBenchOptions),
     /// Predictions of `bintide advise`, compared with the results of real servers
     Prediction(prediction::PredictionBenchOptions),
+    /// Create the logs that the benches read, by running five workloads on a real server
+    Workloads,
+    #[command(hide = true)]
+    Measure(MeasureOptions),
+    #[command(hide = true)]
+    SqliteRows(SqliteRowsOptions),
 }
 
 /// Options of a race between contenders.
@@ -115,9 +122,8 @@ enum CaseGoal {
     Memory(u64),
 }
 
-/// Runs a bench and prints its table.
-pub(crate) fn run_bench(benching: &BenchOptions) -> Result<()> {
-    match &benching.which {
+fn main() -> Result<()> {
+    match &BenchArgs::parse().which {
         BenchCommand::Dump(racing) => run_race(cases::dump_cases()?, racing),
         BenchCommand::Stats(racing) => run_race(cases::stats_cases()?, racing),
         BenchCommand::Compress(racing) => run_race(rewriting::compress_cases()?, racing),
@@ -135,6 +141,9 @@ pub(crate) fn run_bench(benching: &BenchOptions) -> Result<()> {
         BenchCommand::ReplaySqlite { runs } => replay_sqlite::run(*runs),
         BenchCommand::Compression(options) => compression::measure_compression(options),
         BenchCommand::Prediction(options) => prediction::measure_prediction(options),
+        BenchCommand::Workloads => workloads::make_all_logs(),
+        BenchCommand::Measure(options) => measure_once(options),
+        BenchCommand::SqliteRows(options) => print_sqlite_rows(options),
     }
 }
 
@@ -190,5 +199,5 @@ fn run_rows_bench() -> Result<()> {
     }
     let mut arguments = vec!["bench", "--quiet", "--package", "bintide-binlog", "--bench", "rows", "--"];
     arguments.extend(logs.iter().map(String::as_str));
-    checks::run_cargo(&arguments)
+    testkit::run_cargo(&arguments)
 }
