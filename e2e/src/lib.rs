@@ -22,6 +22,7 @@
 //! | [`rows`] | rows as a server logs them, decoded by the library |
 //! | [`soak`] | a target that follows a source while everything is stopped at random |
 //! | [`warming`] | replicas that lag, and `bintide warm` beside them |
+//! | [`words`] | the reviewed snapshot of all text that a user can see |
 //! | [`workload`] | SQL drawn at random, run on a real server |
 #![forbid(unsafe_code)]
 
@@ -45,4 +46,5 @@ pub mod replays;
 pub mod rows;
 pub mod soak;
 pub mod warming;
+pub mod words;
 pub mod workload;

@@ -10,6 +10,7 @@ mod samples;
 mod servers;
 mod soak;
 mod tidy;
+mod words;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -63,6 +64,8 @@ enum XtaskCommand {
     Judge,
     /// Check the project's rules that neither the compiler nor clippy checks
     Tidy,
+    /// Write the reviewed snapshot of all text that a user can see, e2e/words/
+    Words,
     /// Check that each feature of the format crate can be disabled
     Features,
     /// Create the logs that the benches read, by running five workloads on a real server
@@ -89,6 +92,7 @@ fn main() -> Result<()> {
         XtaskCommand::Soak(soak) => soak::run_soak(&soak),
         XtaskCommand::Judge => judge::run_judges(),
         XtaskCommand::Tidy => tidy::check(),
+        XtaskCommand::Words => words::write(),
         XtaskCommand::Features => checks::check_features(),
         XtaskCommand::Workloads => checks::run_bench(&["workloads".to_owned()]),
         XtaskCommand::Bench { arguments } => checks::run_bench(&arguments),

@@ -1,0 +1,178 @@
+//! The reviewed snapshot of all text that a user can see: three files under `e2e/words/`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `help.txt` | the `--help` of every command: [`help`] |
+//! | `messages.txt` | commands, and the errors and warnings that they cause: [`messages`] |
+//! | `templates.txt` | every message in the sources, with a mark if `messages.txt` shows it: [`templates`] |
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use regex::Regex;
+use tempfile::TempDir;
+
+use crate::program::bintide;
+
+pub mod help;
+pub mod messages;
+pub mod templates;
+
+/// The environment variable that makes the tests write the files, if its value is `write`.
+const MODE_VARIABLE: &str = "BINTIDE_WORDS";
+
+/// The file with the examples of messages.
+pub const MESSAGES: &str = "messages.txt";
+
+/// Compares a file of the snapshot with the text that the program and the sources have now, or writes it.
+///
+/// # Errors
+/// When they differ, or a file cannot be read or written.
+pub fn check(name: &str, now: &str) -> Result<()> {
+    let path = folder().join(name);
+    if is_written() {
+        return fs::write(&path, now).with_context(|| format!("could not write {}", path.display()));
+    }
+    let reviewed = fs::read_to_string(&path).unwrap_or_default();
+    if reviewed != now {
+        bail!("{}", difference(name, &path, now)?);
+    }
+    Ok(())
+}
+
+/// Whether the files are to be written, instead of compared.
+pub fn is_written() -> bool {
+    env::var_os(MODE_VARIABLE).is_some_and(|mode| mode == "write")
+}
+
+/// Reads a file of the snapshot.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read(name: &str) -> Result<String> {
+    let path = folder().join(name);
+    fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("words")
+}
+
+/// The differing lines with three lines around them, and how to update the file.
+fn difference(name: &str, path: &Path, now: &str) -> Result<String> {
+    let scratch = TempDir::new()?;
+    let new = scratch.path().join(name);
+    fs::write(&new, now)?;
+    let old = if path.exists() { path.as_os_str().to_owned() } else { OsString::from("/dev/null") };
+    let mut diff = Command::new("diff");
+    diff.args([
+        "-u",
+        "--label",
+        &format!("e2e/words/{name} (reviewed)"),
+        "--label",
+        &format!("{name} (now)"),
+    ]);
+    let output = diff.arg(old).arg(&new).output().context("could not run diff")?;
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(format!(
+        "e2e/words/{name} is not what bintide and its sources say now:\n\n{lines}\n\
+         Read the new text as a user would. If it is right, run `cargo xtask words` and commit e2e/words/.\n"
+    ))
+}
+
+/// A place to run `bintide` in where nothing of this machine shows: no settings, no option files, no variables.
+#[derive(Debug)]
+pub struct Stage {
+    scratch: TempDir,
+    normalizer: Normalizer,
+}
+
+impl Stage {
+    /// Makes its directories, and links the program.
+    ///
+    /// # Errors
+    /// When bintide does not build, or a directory cannot be made.
+    pub fn new() -> Result<Self> {
+        let scratch = TempDir::new()?;
+        for name in ["bin", "home", "tmp"] {
+            fs::create_dir(scratch.path().join(name))?;
+        }
+        let program = fs::canonicalize(bintide()?).context("bintide is not there")?;
+        symlink(program, scratch.path().join("bin/bintide"))?;
+        let normalizer = Normalizer::new(scratch.path())?;
+        Ok(Self { scratch, normalizer })
+    }
+
+    /// The directory that everything is in.
+    pub fn path(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// A command that sees nothing of this machine but its system programs.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let path = format!("{}:/usr/bin:/bin", self.path().join("bin").display());
+        command.env_clear().env("PATH", path).env("TZ", "UTC").env("COLUMNS", "100").env("LC_ALL", "C.UTF-8");
+        command.env("HOME", self.path().join("home")).env("TMPDIR", self.path().join("tmp"));
+        command.current_dir(self.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Replaces what differs from run to run and from machine to machine.
+    pub fn normalize(&self, text: &str) -> String {
+        self.normalizer.apply(text)
+    }
+}
+
+/// Words for what differs from run to run and from machine to machine.
+#[derive(Debug)]
+struct Normalizer {
+    scratch: String,
+    patterns: Vec<(Regex, &'static str)>,
+}
+
+impl Normalizer {
+    fn new(scratch: &Path) -> Result<Self> {
+        let patterns = PATTERNS.iter().map(|(pattern, word)| Ok((Regex::new(pattern)?, *word)));
+        Ok(Self { scratch: scratch.display().to_string(), patterns: patterns.collect::<Result<_>>()? })
+    }
+
+    fn apply(&self, text: &str) -> String {
+        let mut text = text.replace(&self.scratch, "/DIR");
+        for (pattern, word) in &self.patterns {
+            text = pattern.replace_all(&text, *word).into_owned();
+        }
+        text
+    }
+}
+
+/// Patterns, and what is written in their place.
+const PATTERNS: &[(&str, &str)] = &[
+    (concat!(env!("CARGO_PKG_VERSION_MAJOR"), r"\.\d+\.\d+ for \S+ on \S+"), "VERSION for SYSTEM on CPU"),
+    (r"bintide \d+\.\d+\.\d+", "bintide VERSION"),
+];
+
+/// Fails if an example is missing for one of these commands.
+///
+/// # Errors
+/// When `messages.txt` has no section for a command.
+pub fn check_sections(commands: &[String], messages: &str) -> Result<()> {
+    let sections: Vec<&str> = messages.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    for command in commands {
+        ensure!(
+            sections.contains(&command.as_str()),
+            "e2e/words/{MESSAGES} has no section `## {command}`: add examples of what goes wrong with it"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,316 @@
+//! Every message in the sources, found by a scan of the string literals.
+//!
+//! A literal is a message if it stands in a call or an attribute that makes messages ([`MAKERS`]), or if it reads
+//! like prose. SQL, HTML and what only programmers see (assertions, tests) are left out. The text of `--help` stands
+//! in doc comments, so it is not here.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use regex::Regex;
+
+use self::token::Token;
+
+mod token;
+
+/// Calls, macros and attributes whose literals are messages.
+const MAKERS: &[&str] =
+    &["error", "anyhow", "bail", "ensure", "context", "with_context", "eprintln", "remark"];
+
+/// Calls and macros whose literals only programmers see.
+const INTERNAL: &[&str] = &[
+    "expect",
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "debug_assert",
+    "debug_assert_eq",
+    "debug_assert_ne",
+    "panic",
+    "unreachable",
+    "env",
+    "include_str",
+    "include_bytes",
+    "concat",
+];
+
+/// First words of literals that are not prose: SQL, as the project writes it.
+const SQL: &[&str] = &[
+    "SELECT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "SET",
+    "SHOW",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "WITH",
+    "FROM",
+    "WHERE",
+    "AND",
+    "ORDER",
+    "BEGIN",
+    "COMMIT",
+    "PRAGMA",
+    "REPLACE",
+    "GRANT",
+    "LOCK",
+    "FLUSH",
+    "KILL",
+    "START",
+    "SAVEPOINT",
+];
+
+const PREAMBLE: &str = "\
+Every message in the sources, by file; written by `cargo xtask words`.
+
++  messages.txt has an example of it
+-  it has none
+";
+
+/// Lists the messages of the sources, each with a mark if it occurs in `examples`.
+///
+/// # Errors
+/// When a source file cannot be read.
+pub fn collect(examples: &str) -> Result<String> {
+    let root = super::root();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join("crates"))? {
+        let entry = entry?;
+        if entry.file_name() != "testkit" && entry.path().join("src").is_dir() {
+            sources(&entry.path().join("src"), &mut files)?;
+        }
+    }
+    files.sort();
+    let scanned = files.iter().map(|path| scan(path)).collect::<Result<Vec<_>>>()?;
+    let tests: BTreeSet<&PathBuf> = scanned.iter().flat_map(|file| &file.test_modules).collect();
+    let mut text = PREAMBLE.to_owned();
+    for (path, file) in files.iter().zip(&scanned) {
+        let is_test = path.ancestors().any(|above| tests.contains(&above.to_path_buf()));
+        if file.messages.is_empty() || is_test {
+            continue;
+        }
+        let name = path.strip_prefix(&root).unwrap_or(path);
+        let _ = writeln!(text, "\n{}", name.display());
+        for message in &file.messages {
+            let mark = if is_shown(message, examples)? { '+' } else { '-' };
+            let _ = writeln!(text, "{mark}  {message}");
+        }
+    }
+    Ok(text)
+}
+
+fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// What one file has.
+#[derive(Debug, Default)]
+struct Scanned {
+    /// As the source has them, escapes included; each once.
+    messages: Vec<String>,
+    /// Files and directories of modules that are compiled for tests only.
+    test_modules: Vec<PathBuf>,
+}
+
+fn scan(path: &Path) -> Result<Scanned> {
+    let source = fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
+    let tokens = token::split(&source);
+    let (messages, modules) = messages_in(&tokens);
+    let mut test_modules = Vec::new();
+    for module in modules {
+        let folder = path.parent().unwrap_or(path);
+        let below = if path.ends_with("mod.rs") || path.ends_with("lib.rs") || path.ends_with("main.rs") {
+            folder.to_owned()
+        } else {
+            path.with_extension("")
+        };
+        test_modules.push(below.join(format!("{module}.rs")));
+        test_modules.push(below.join(module));
+    }
+    Ok(Scanned { messages, test_modules })
+}
+
+/// The messages, and the names of test modules in other files.
+fn messages_in(tokens: &[Token]) -> (Vec<String>, Vec<String>) {
+    let (mut messages, mut modules) = (Vec::new(), Vec::new());
+    let mut makers_end = 0;
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        match token {
+            Token::Sign('#') if is_test_attribute(&tokens[at..]) => {
+                let end = item_end(tokens, at);
+                if let [.., Token::Word(keyword), Token::Word(name), Token::Sign(';')] = &tokens[at..end]
+                    && keyword == "mod"
+                {
+                    modules.push(name.clone());
+                }
+                at = end;
+                continue;
+            }
+            Token::Sign('#') if !is_error_attribute(&tokens[at..]) => {
+                at = group_end(tokens, at);
+                continue;
+            }
+            Token::Word(word) if is_call(tokens, at) => {
+                if INTERNAL.contains(&word.as_str()) {
+                    at = group_end(tokens, at);
+                    continue;
+                }
+                if MAKERS.contains(&word.as_str()) {
+                    makers_end = makers_end.max(group_end(tokens, at));
+                }
+            }
+            Token::Text(text) if is_wording(text, at < makers_end) && !messages.contains(text) => {
+                messages.push(text.clone());
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    (messages, modules)
+}
+
+/// Whether a word is followed by `(` or `!(`.
+fn is_call(tokens: &[Token], at: usize) -> bool {
+    let next = tokens.get(at + 1);
+    next == Some(&Token::Sign('('))
+        || (next == Some(&Token::Sign('!')) && tokens.get(at + 2) == Some(&Token::Sign('(')))
+}
+
+/// `#[cfg(test)]`, and `#[cfg(any(test, …))]`.
+fn is_test_attribute(tokens: &[Token]) -> bool {
+    let words: Vec<&str> = tokens[..group_end(tokens, 0)].iter().filter_map(Token::word).collect();
+    matches!(words.as_slice(), ["cfg", "test"] | ["cfg", "all" | "any", "test", ..] | ["test"])
+}
+
+fn is_error_attribute(tokens: &[Token]) -> bool {
+    matches!(tokens, [_, Token::Sign('['), Token::Word(word), ..] if word == "error")
+}
+
+/// The index behind the item that an attribute belongs to.
+fn item_end(tokens: &[Token], attribute: usize) -> usize {
+    let mut at = group_end(tokens, attribute);
+    while let Some(token) = tokens.get(at) {
+        match token {
+            Token::Sign(';' | ',') => return at + 1,
+            Token::Sign('{') => return group_end(tokens, at),
+            Token::Sign('(' | '[') => at = group_end(tokens, at),
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+/// The index behind the first group of brackets at or behind `at`.
+fn group_end(tokens: &[Token], at: usize) -> usize {
+    let mut depth = 0_usize;
+    for (index, token) in tokens.iter().enumerate().skip(at) {
+        match token {
+            Token::Sign('(' | '[' | '{') => depth += 1,
+            Token::Sign(')' | ']' | '}') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return index + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// Whether a literal is a message. Where messages are made, a word is enough; elsewhere it must read like prose.
+fn is_wording(text: &str, is_in_maker: bool) -> bool {
+    let plain = without_placeholders(text);
+    let first = plain.split_whitespace().next().unwrap_or_default();
+    if SQL.contains(&first) || text.starts_with(['<', '#', '/', '.', '&', '`']) || text.contains("\\n.") {
+        return is_in_maker && plain.split_whitespace().count() > 3;
+    }
+    let is_lower = |word: &&str| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let trimmed = |word: &'_ str| word.trim_matches([',', '.', ':', ';', '(', ')']).to_owned();
+    let words = plain.split(' ').map(trimmed).filter(|word| is_lower(&word.as_str())).count();
+    words > 1 || (is_in_maker && plain.contains(|letter: char| letter.is_alphabetic()) && plain.contains(' '))
+}
+
+fn without_placeholders(text: &str) -> String {
+    let mut depth = 0_usize;
+    let mut plain = String::new();
+    for letter in text.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => plain.push(letter),
+            _ => {}
+        }
+    }
+    plain
+}
+
+/// Whether a message occurs among the examples, with anything in place of its placeholders.
+fn is_shown(message: &str, examples: &str) -> Result<bool> {
+    let mut pattern = String::new();
+    let line = message.trim_end_matches("\\n").split("\\n").max_by_key(|line| line.len()).unwrap_or(message);
+    let line = line.replace("\\\"", "\"").replace("\\\\", "\\").replace("{{", "\u{1}").replace("}}", "\u{2}");
+    let mut rest = line.trim();
+    while let Some((before, behind)) = rest.split_once('{') {
+        pattern.push_str(&regex::escape(before));
+        pattern.push_str(".*");
+        rest = behind.split_once('}').map_or("", |(_, behind)| behind);
+    }
+    pattern.push_str(&regex::escape(rest));
+    let pattern = pattern.replace('\u{1}', "\\{").replace('\u{2}', "\\}");
+    Ok(Regex::new(&pattern)?.is_match(examples))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_shown, messages_in, token};
+
+    fn check(source: &str, wanted: &[&str]) {
+        assert_eq!(messages_in(&token::split(source)).0, wanted, "{source}");
+    }
+
+    #[test]
+    fn messages_are_found() {
+        check("#[error(\"{name} has no logs\")] Empty", &["{name} has no logs"]);
+        check("bail!(\"no room\")", &["no room"]);
+        check("x.with_context(|| format!(\"write {}\", p))", &["write {}"]);
+        check("let why = \"it is not there\";", &["it is not there"]);
+        check("\"two \\\n    lines of text\"", &["two lines of text"]);
+        check("r#\"it is \"raw\" text\"#", &["it is \"raw\" text"]);
+    }
+
+    #[test]
+    fn the_rest_is_left_out() {
+        check("let sql = \"SELECT a from the table\";", &[]);
+        check("x.expect(\"ours: it is there\")", &[]);
+        check("// bail!(\"it is a comment\")\n/* \"it is another\" */", &[]);
+        check(
+            "#[cfg(test)] mod tests { fn f() { \"it is a test\" } } \"it is not there\"",
+            &["it is not there"],
+        );
+        check("#[doc = \"it is a comment\"] struct X;", &[]);
+        check("let c: (char, &'a str) = ('\"', \"x\");", &[]);
+        assert_eq!(messages_in(&token::split("#[cfg(test)] mod far;")).1, ["far"]);
+    }
+
+    #[test]
+    fn placeholders_stand_for_anything() {
+        assert!(is_shown("{name} has no {what}", "x: f.log has no logs\n").unwrap());
+        assert!(!is_shown("{name} has no {what}", "x: f.log has a log\n").unwrap());
+        assert!(is_shown("a {{b}} \\\"c\\\"", "a {b} \"c\"").unwrap());
+    }
+}

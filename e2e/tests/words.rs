@@ -1,0 +1,36 @@
+//! All text that a user can see, as it was reviewed: `e2e/words/`. `cargo xtask words` writes it anew.
+
+use anyhow::{Result, ensure};
+use e2e::words::messages::Script;
+use e2e::words::{self, MESSAGES, Stage, help, templates};
+
+/// Examples that there must be at least.
+const EXAMPLES_MIN: usize = 150;
+
+#[test]
+fn help_is_as_reviewed() -> Result<()> {
+    let help = help::collect(&Stage::new()?)?;
+    words::check("help.txt", &help.text)
+}
+
+#[test]
+fn every_command_has_examples() -> Result<()> {
+    let (help, messages) = (help::collect(&Stage::new()?)?, words::read(MESSAGES)?);
+    words::check_sections(&help.commands, &messages)?;
+    let count = Script::parse(&messages)?.len();
+    ensure!(count >= EXAMPLES_MIN, "{MESSAGES} has only {count} examples");
+    Ok(())
+}
+
+/// In one test, because the templates' marks depend on the messages.
+#[test]
+fn messages_and_templates_are_as_reviewed() -> Result<()> {
+    let now = Script::parse(&words::read(MESSAGES)?)?.run(&Stage::new()?)?;
+    let templates = templates::collect(&now)?;
+    let (messages, templates) = (words::check(MESSAGES, &now), words::check("templates.txt", &templates));
+    // Both differences are of use.
+    match (messages, templates) {
+        (Err(messages), Err(templates)) => Err(templates.context(messages.to_string())),
+        (messages, templates) => messages.and(templates),
+    }
+}
