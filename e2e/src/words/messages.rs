@@ -7,12 +7,14 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use super::Stage;
 
@@ -74,7 +76,7 @@ impl Script {
                 }
             } else if let Some(command) = line.strip_prefix("$ ") {
                 let Some(Part::Example(example)) = parts.last_mut() else {
-                    anyhow::bail!("line {number}: a command without a heading: {line}");
+                    bail!("line {number}: a command without a heading: {line}");
                 };
                 example.commands.push(command.to_owned());
             } else {
@@ -149,7 +151,7 @@ impl Script {
                 fs::create_dir_all(&folder)?;
                 // All examples see the same path.
                 let folder = folder.join("logs");
-                copy(model, &folder)?;
+                copy_named(model, &folder, &example.commands.join("\n"))?;
                 let output = example.run(stage, &folder)?;
                 fs::remove_dir_all(&folder)?;
                 let output = output.replace(&format!("/DIR/work/{number}/logs"), "/DIR");
@@ -192,25 +194,31 @@ impl Example {
     }
 }
 
-/// Copies a directory. Named pipes are made anew.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut folders: Vec<(PathBuf, PathBuf)> = vec![(from.to_owned(), to.to_owned())];
-    while let Some((from, to)) = folders.pop() {
-        fs::create_dir(&to)?;
-        for entry in fs::read_dir(&from)? {
-            let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-            let target = to.join(&name);
-            let kind = fs::symlink_metadata(&entry)?.file_type();
-            if kind.is_dir() {
-                folders.push((entry, target));
-            } else if kind.is_symlink() {
-                std::os::unix::fs::symlink(fs::read_link(&entry)?, target)?;
-            } else if kind.is_file() {
-                fs::copy(&entry, target)?;
-            } else {
-                nix::unistd::mkfifo(&target, nix::sys::stat::Mode::S_IRWXU)?;
-            }
+/// Copies what a directory has under the names that a text has: most examples need one log of a hundred.
+fn copy_named(from: &Path, to: &Path, text: &str) -> Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        if name.to_str().is_some_and(|name| text.contains(name)) {
+            copy(&from.join(&name), &to.join(&name))?;
         }
+    }
+    Ok(())
+}
+
+/// Copies a file, or a directory with all that is in it. Named pipes are made anew.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let kind = fs::symlink_metadata(from)?.file_type();
+    if kind.is_dir() {
+        fs::create_dir(to)?;
+        for entry in fs::read_dir(from)? {
+            let name = entry?.file_name();
+            copy(&from.join(&name), &to.join(&name))?;
+        }
+    } else if kind.is_file() {
+        fs::copy(from, to)?;
+    } else {
+        mkfifo(to, Mode::S_IRWXU)?;
     }
     Ok(())
 }
