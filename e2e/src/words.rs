@@ -9,13 +9,14 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::program::bintide;
 
@@ -36,7 +37,11 @@ pub const MESSAGES: &str = "messages.txt";
 pub fn check(name: &str, now: &str) -> Result<()> {
     let path = folder().join(name);
     if is_written() {
-        return fs::write(&path, now).with_context(|| format!("could not write {}", path.display()));
+        // Another run may read it: it sees the old text or the new one.
+        let mut file = NamedTempFile::new_in(folder())?;
+        file.write_all(now.as_bytes())?;
+        file.persist(&path).with_context(|| format!("could not write {}", path.display()))?;
+        return Ok(());
     }
     let reviewed = fs::read_to_string(&path).unwrap_or_default();
     if reviewed != now {
@@ -160,6 +165,10 @@ impl Normalizer {
 const PATTERNS: &[(&str, &str)] = &[
     (concat!(env!("CARGO_PKG_VERSION_MAJOR"), r"\.\d+\.\d+ for \S+ on \S+"), "VERSION for SYSTEM on CPU"),
     (r"bintide \d+\.\d+\.\d+", "bintide VERSION"),
+    // Temporary files, and how long something took.
+    (r"\.tmp[A-Za-z0-9]{6}\b", ".tmpNAME"),
+    (r"\bbintide-[A-Za-z0-9]{6}\b", "bintide-NAME"),
+    (r"\b\d+(\.\d+)? (ns|µs|ms|s)\b", "TIME"),
 ];
 
 /// Fails if an example is missing for one of these commands.

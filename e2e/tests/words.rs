@@ -15,6 +15,9 @@ fn help_is_as_reviewed() -> Result<()> {
 
 #[test]
 fn every_command_has_examples() -> Result<()> {
+    if words::is_written() {
+        return Ok(());
+    }
     let (help, messages) = (help::collect(&Stage::new()?)?, words::read(MESSAGES)?);
     words::check_sections(&help.commands, &messages)?;
     let count = Script::parse(&messages)?.len();

@@ -28,7 +28,7 @@ const PREAMBLE: &str = "\
 Errors and warnings, each with a command that causes it.
 
 `cargo xtask words` runs the commands and writes their output below them. Each example has a directory of its own: a
-copy of samples/, with the files that the first section makes. Output is indented. It is what the command writes to
+copy of samples/, with the files that the first section makes, and with other.db, a SQLite database. Output is indented. It is what the command writes to
 stderr, or with `2>&1` to both. [exit N] is the exit code, if it is not 0.
 ";
 
@@ -113,6 +113,9 @@ impl Script {
     pub fn run(&self, stage: &Stage) -> Result<String> {
         let model = stage.path().join("model");
         copy(&super::root().join("samples"), &model).context("could not copy the samples")?;
+        let database = rusqlite::Connection::open(model.join("other.db"))?;
+        database.execute("CREATE TABLE t (a)", ())?;
+        drop(database);
         let made = self.make_files(stage, &model)?;
         let outputs = self.run_examples(stage, &model)?;
         let mut outputs = made.into_iter().chain(outputs);
