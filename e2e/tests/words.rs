@@ -29,7 +29,7 @@ fn every_command_has_examples() -> Result<()> {
 #[test]
 fn messages_and_templates_are_as_reviewed() -> Result<()> {
     let now = Script::parse(&words::read(MESSAGES)?)?.run(&Stage::new()?)?;
-    let templates = templates::collect(&now)?;
+    let templates = templates::collect(&now, &help::collect(&Stage::new()?)?.text)?;
     let (messages, templates) = (words::check(MESSAGES, &now), words::check("templates.txt", &templates));
     // Both differences are of use.
     match (messages, templates) {

@@ -27,9 +27,9 @@ const SECONDS_MAX: &str = "60";
 const PREAMBLE: &str = "\
 Errors and warnings, each with a command that causes it.
 
-`cargo xtask words` runs the commands and writes their output below them. Each example has a directory of its own: a
-copy of samples/, with the files that the first section makes, and with other.db, a SQLite database. Output is indented. It is what the command writes to
-stderr, or with `2>&1` to both. [exit N] is the exit code, if it is not 0.
+`cargo xtask words` runs the commands and writes their output below them, indented: what a command writes to stderr,
+or with `2>&1` to both, and its exit code if it is not 0. Each example runs in a directory of its own: a copy of
+samples/, with the files of the first section, and with other.db, a SQLite database.
 ";
 
 /// A script: what the output is left out of.

@@ -1,8 +1,7 @@
 //! Every message in the sources, found by a scan of the string literals.
 //!
 //! A literal is a message if it stands in a call or an attribute that makes messages ([`MAKERS`]), or if it reads
-//! like prose. SQL, HTML and what only programmers see (assertions, tests) are left out. The text of `--help` stands
-//! in doc comments, so it is not here.
+//! like prose. SQL, HTML, the text of `--help` and what only programmers see (assertions, tests) are left out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -72,11 +71,12 @@ Every message in the sources, by file; written by `cargo xtask words`.
 -  it has none
 ";
 
-/// Lists the messages of the sources, each with a mark if it occurs in `examples`.
+/// Lists the messages of the sources, each with a mark if it occurs in `examples`; those of `help` are left out.
 ///
 /// # Errors
 /// When a source file cannot be read.
-pub fn collect(examples: &str) -> Result<String> {
+pub fn collect(examples: &str, help: &str) -> Result<String> {
+    let help = joined(help);
     let root = super::root();
     let mut files = Vec::new();
     for entry in fs::read_dir(root.join("crates"))? {
@@ -91,17 +91,24 @@ pub fn collect(examples: &str) -> Result<String> {
     let mut text = PREAMBLE.to_owned();
     for (path, file) in files.iter().zip(&scanned) {
         let is_test = path.ancestors().any(|above| tests.contains(&above.to_path_buf()));
-        if file.messages.is_empty() || is_test {
+        let messages: Vec<&String> =
+            file.messages.iter().filter(|text| !help.contains(&joined(text))).collect();
+        if messages.is_empty() || is_test {
             continue;
         }
         let name = path.strip_prefix(&root).unwrap_or(path);
         let _ = writeln!(text, "\n{}", name.display());
-        for message in &file.messages {
+        for message in messages {
             let mark = if is_shown(message, examples)? { '+' } else { '-' };
             let _ = writeln!(text, "{mark}  {message}");
         }
     }
     Ok(text)
+}
+
+/// A text in one line, without what wraps it.
+fn joined(text: &str) -> String {
+    text.replace("\\n", " ").replace("\\\"", "\"").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
