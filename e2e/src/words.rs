@@ -9,14 +9,13 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::TempDir;
 
 use crate::program::bintide;
 
@@ -38,9 +37,9 @@ pub fn check(name: &str, now: &str) -> Result<()> {
     let path = folder().join(name);
     if is_written() {
         // Another run may read it: it sees the old text or the new one.
-        let mut file = NamedTempFile::new_in(folder())?;
-        file.write_all(now.as_bytes())?;
-        file.persist(&path).with_context(|| format!("could not write {}", path.display()))?;
+        let new = folder().join(format!(".{name}.{}", process::id()));
+        fs::write(&new, now).with_context(|| format!("could not write {}", new.display()))?;
+        fs::rename(&new, &path).with_context(|| format!("could not replace {}", path.display()))?;
         return Ok(());
     }
     let reviewed = fs::read_to_string(&path).unwrap_or_default();
