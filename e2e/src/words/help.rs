@@ -42,8 +42,18 @@ fn add(stage: &Stage, command: &[String], text: &mut String) -> Result<Vec<Strin
     Ok(below)
 }
 
+/// The help of one command. Where it shows values of option files, this machine's files are left out.
 fn ask(stage: &Stage, command: &[String]) -> Result<String> {
-    let output = stage.command("bintide").args(command).arg("--help").output()?;
+    let help = run(stage, command, &["--help"])?;
+    if help.contains("(after reading options)") {
+        run(stage, command, &["--no-defaults", "--help"])
+    } else {
+        Ok(help)
+    }
+}
+
+fn run(stage: &Stage, command: &[String], options: &[&str]) -> Result<String> {
+    let output = stage.command("bintide").args(command).args(options).output()?;
     ensure!(output.status.success(), "bintide {} --help fails: {}", command.join(" "), output.status);
     String::from_utf8(output.stdout).with_context(|| format!("the help of {command:?} is not UTF-8"))
 }
