@@ -100,7 +100,7 @@ pub fn collect(examples: &str, help: &str) -> Result<String> {
         let _ = writeln!(text, "\n{}", name.display());
         for message in messages {
             let mark = if is_shown(message, examples)? { '+' } else { '-' };
-            let _ = writeln!(text, "{mark}  {message}");
+            let _ = writeln!(text, "{mark}  {}", message.trim());
         }
     }
     Ok(text)
