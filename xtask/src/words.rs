@@ -2,11 +2,9 @@
 
 use anyhow::{Result, ensure};
 
-use crate::workspace;
-
 /// Runs the test that compares the snapshot, so that it writes it instead.
 pub(crate) fn write() -> Result<()> {
-    let mut test = testkit::cargo(&workspace::root());
+    let mut test = testkit::cargo_command(&testkit::workspace_root());
     test.args(["test", "--quiet", "--package", "bintide-e2e", "--test", "words"])
         .env("BINTIDE_WORDS", "write");
     ensure!(test.status()?.success(), "the snapshot could not be written");
