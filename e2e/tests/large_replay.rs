@@ -89,7 +89,7 @@ fn rows_are_cut_to_fit_the_target() -> Result<()> {
             .start()?;
         let refused = replay_to(&source.binlogs()?, target.socket(), &options(order));
         let error = refused.err().context("refused")?.to_string();
-        let (_, setting) = error.split_once(": SET GLOBAL ").with_context(|| error.clone())?;
+        let (_, setting) = error.split_once(". Run SET GLOBAL ").with_context(|| error.clone())?;
         let rows = target.sql("select count(*) from d.t where id = 100")?;
         ensure!(rows.trim() == "0", "nothing of it is applied: {rows}");
         target.sql(&format!("set global {setting}"))?;

@@ -198,7 +198,7 @@ fn a_port_of_something_else_is_named() -> Result<()> {
     });
     let folder = TempDir::new()?;
     let said = format!("{:#}", receive(port, folder.path()).err().context("it is taken for a server")?);
-    ensure!(said.contains("or these are no packets"), "{said}");
+    ensure!(said.contains("or this is not MySQL's protocol"), "{said}");
     serving.join().map_err(|_| anyhow::anyhow!("the source broke"))??;
     Ok(())
 }
