@@ -5,7 +5,7 @@
 //! -- Content of the logs, in one line.
 //! ```
 //!
-//! Each line of the head's second part describes one sample: its kind ([`Kind`]), its name, and options of the server.
+//! Each line of the head's second part describes one sample: its kind ([`sample_script::SampleKind`]), its name, and options of the server.
 //! In the text, `-- new session` closes the session and opens another, and `-- fails` precedes a statement that must
 //! fail.
 

@@ -9,13 +9,13 @@
 //! # Quick start
 //!
 //! ```no_run
-//! use bintide_binlog::{Event, Framed, Framer, MAGIC, Tables};
+//! use bintide_binlog::{Event, FramerOutput, Framer, MAGIC, TableRegistry};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let log = std::fs::read("binlog.000001")?;
 //! let mut rest = log.strip_prefix(&MAGIC).ok_or("not a binary log")?;
-//! let (mut framer, mut tables) = (Framer::new(), Tables::new());
-//! while let Framed::Event(raw) = framer.next(rest)? {
+//! let (mut framer, mut tables) = (Framer::new(), TableRegistry::new());
+//! while let FramerOutput::Event(raw) = framer.next(rest)? {
 //!     raw.verify()?; // Checksum, if there is one.
 //!     let format = framer.format().ok_or("the first event must be a format description")?;
 //!     match raw.decode(format)? {

@@ -18,8 +18,8 @@ const TABLES_KEPT: usize = 4096;
 /// Servers repeat the map for every statement. An unchanged map costs only a comparison.
 ///
 /// ```
-/// # use bintide_binlog::{DecodeError, Event, Tables};
-/// # fn show(tables: &mut Tables, event: &Event<'_>) -> Result<(), DecodeError> {
+/// # use bintide_binlog::{DecodeError, Event, TableRegistry};
+/// # fn show(tables: &mut TableRegistry, event: &Event<'_>) -> Result<(), DecodeError> {
 /// match event {
 ///     Event::TableMap(map) => drop(tables.map(map)?),
 ///     Event::WriteRows(rows) => {

@@ -150,7 +150,7 @@ pub(crate) fn print(report: &str, out: &mut impl Write) -> io::Result<()> {
 /// Escape sequences of a report's styles.
 const STYLE_SEQUENCES: [&str; 4] = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[31m", "\u{1b}[39m"];
 
-/// Keeps line ends and styles, and escapes all other control characters as [`visible_writer`] does.
+/// Keeps line ends and styles, and escapes all other control characters as [`visible`] does.
 pub(crate) fn visible_lines(report: &str) -> String {
     let mut text = String::with_capacity(report.len());
     let mut rest = report;

@@ -14,7 +14,7 @@
 //! | keep the table maps of a statement that is split into pieces | [`StatementTableMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | write an encrypted log | [`LogEncryption::Encrypted`]; with the caller's own writer, [`new_encrypted_header`] |
-//! | read in order, work in parallel, deliver in order, bounded in bytes | [`ordered`](ordered::ordered) |
+//! | read in order, work in parallel, deliver in order, bounded in bytes | [`ordered::run_ordered`] |
 //! | store bytes temporarily, encrypted on disk | [`EncryptedSpool`] |
 //! | convert a thread's panic into an error | [`ThreadPanic`] |
 //!

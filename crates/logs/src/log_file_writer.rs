@@ -58,7 +58,7 @@ impl LogFileWriter {
         Ok(log)
     }
 
-    /// Opens an existing log to continue it at a [position](LogFile::seek); `None` if its header or magic number is
+    /// Opens an existing log to continue it at a [position](LogFileWriter::seek); `None` if its header or magic number is
     /// incomplete. An encrypted log needs the keyring file.
     pub(crate) fn open(path: &Path, keyring: Option<&Path>) -> Result<Option<Self>, LogError> {
         let name = path.display().to_string();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binlog::{DecodeError, DecodeReason, HEADER_SIZE, RawEvent, RawEventBuf};
 
-/// Largest number of table maps of one statement: the number that [`binlog::Tables`] remembers at least. A server joins
+/// Largest number of table maps of one statement: the number that [`binlog::TableRegistry`] remembers at least. A server joins
 /// 61 tables, and triggers and foreign keys add some. The limit bounds the memory that a statement without an end
 /// takes.
 const MAPS_MAX: u64 = 4096;

@@ -105,7 +105,7 @@ impl StoreCursor {
     }
 
     /// Takes the `end` that the reader of the present log has reached, and returns the next action. With
-    /// [`LogEndAction::ReadOutcome`], the next log becomes the present one.
+    /// [`LogEndAction::NextLog`], the next log becomes the present one.
     ///
     /// # Errors
     ///

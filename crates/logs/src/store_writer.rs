@@ -252,7 +252,7 @@ impl StoreWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`StoreWriter::begin`].
+    /// Those of [`StoreWriter::begin_log`].
     pub fn continue_in(&mut self, name: &str, other: Option<&str>) -> Result<bool, LogError> {
         match (&self.log, other) {
             (Some(log), None) if log.name_at_source == name => Ok(false),

@@ -114,7 +114,7 @@ pub enum StatementInput {
 /// Value of a user variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserVariableValue {
-    /// As [`binlog::events::UserVariableValue::kind`].
+    /// As [`binlog::events::UserVarValue::kind`].
     pub kind: u8,
     /// Collation number.
     pub collation: u32,
@@ -176,7 +176,7 @@ impl ApplyPlan {
     ///
     /// # Errors
     ///
-    /// As [`ApplyPlan::of_query`], or when the temporary file cannot be written.
+    /// As [`ApplyPlan::of`], or when the temporary file cannot be written.
     pub fn with_memory_limit(
         unit: &SourceTransaction,
         opener: &mut PayloadOpener,

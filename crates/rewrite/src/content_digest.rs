@@ -51,7 +51,7 @@ pub fn content_digest(reader: &mut LogReader) -> Result<ContentDigest, RewriteEr
     scan_log(reader).map(|read| read.content)
 }
 
-/// As [`meaning`], and also counts wrong positions and sizes.
+/// As [`content_digest()`], and also counts wrong positions and sizes.
 pub(crate) fn scan_log(reader: &mut LogReader) -> Result<LogScan, RewriteError> {
     let mut sum =
         DigestBuilder { events: 0, hasher: Sha256::new(), opener: PayloadOpener::new(), scratch: Vec::new() };

@@ -3,7 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | turn events into records | [`Streamer`] |
-//! | stream whole logs | [`stream_log`] |
+//! | stream whole logs | [`stream_log()`] |
 //! | write the existing rows of tables before the changes | [`SnapshotWriter`] |
 //! | buffer records and write many at a time | [`RecordSink`] |
 //! | learn table definitions from the DDL in the log | [`DdlSchema`] |

@@ -18,9 +18,9 @@ pub const PACKET_LIMIT_MIN: usize = 64 << 10;
 /// Codec for both directions of one connection: bytes on one side, whole packets on the other.
 ///
 /// ```
-/// use wire::Packets;
+/// use wire::PacketCodec;
 ///
-/// let (mut client, mut server) = (Packets::new(1 << 20), Packets::new(1 << 20));
+/// let (mut client, mut server) = (PacketCodec::new(1 << 20), PacketCodec::new(1 << 20));
 /// client.begin_command();
 /// client.send(b"\x0e"); // COM_PING
 /// server.begin_command();

@@ -1,6 +1,6 @@
 //! Every message in the sources, found by a scan of the string literals.
 //!
-//! A literal is a message if it stands in a call or an attribute that makes messages ([`MAKERS`]), or if it reads
+//! A literal is a message if it stands in a call or an attribute that makes messages (`MAKERS`), or if it reads
 //! like prose. SQL, HTML, the text of `--help` and what only programmers see (assertions, tests) are left out.
 
 use std::collections::BTreeSet;

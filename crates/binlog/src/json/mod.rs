@@ -41,9 +41,9 @@ const DEPTH_MAX: usize = 100;
 /// A JSON document in stored form. An empty slice means `null`.
 ///
 /// ```
-/// use bintide_binlog::{Json, JsonQuotes};
+/// use bintide_binlog::{JsonDocument, JsonQuotes};
 ///
-/// let document = Json::new(b"\x02\x01\x00\x08\x00\x05\xff\xff\x00");
+/// let document = JsonDocument::new(b"\x02\x01\x00\x08\x00\x05\xff\xff\x00");
 /// let mut text = Vec::new();
 /// document.write(JsonQuotes::Always, &mut text)?;
 /// assert_eq!(text, b"[-1]");

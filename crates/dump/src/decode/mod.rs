@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`control`] | about logs, groups and the ends of transactions |
 //! | [`event_cursor`] | none: the cursor that all others use |
-//! | [`format`](self::format) | format descriptions |
+//! | [`format`](mod@format) | format descriptions |
 //! | [`gtid`] | that begin a transaction |
 //! | [`rows`] | tables and rows |
 //! | [`statement`] | statements and the variables that they use |

@@ -6,10 +6,10 @@
 //! | module | what it does |
 //! |---|---|
 //! | this one | reads, checks and filters events |
-//! | [`print`](self::print) | prints events |
+//! | [`print`](mod@print) | prints events |
 //! | [`row_format_state`] | enforces `--require-row-format` |
-//! | [`remote`](self::remote) | reads the events that a server sends |
-//! | [`payload`](self::payload) | decompresses transactions |
+//! | [`remote`] | reads the events that a server sends |
+//! | [`payload`] | decompresses transactions |
 //! | [`pending_statement`] | collects what is printed at a statement's end |
 //! | [`transaction_word`] | recognizes statements that begin and end transactions |
 

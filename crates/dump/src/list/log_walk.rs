@@ -328,7 +328,7 @@ struct WalkItem {
 enum WalkEvents {
     /// Events of a log.
     Log(EventChunk),
-    /// A payload's event. The events inside follow as [`WalkEvents::InnerPosition`].
+    /// A payload's event. The events inside follow as [`WalkEvents::Inner`].
     Large(OuterPayloadEvent),
     /// Events inside that payload.
     Inner { bytes: Vec<u8>, first: InnerPosition, outer: OuterPayloadEvent, format: Arc<EventFormat> },

@@ -39,7 +39,7 @@ const TRANSACTION_TIME_SHARE: f64 = 0.7;
 const DICTIONARY_ITEMS: u64 = 96;
 
 /// Measures logs and derives advice. `watch` is called with the bytes done so far; if it breaks, measuring stops with
-/// [`InspectError::CountError`].
+/// [`InspectError::Stopped`].
 ///
 /// # Errors
 ///

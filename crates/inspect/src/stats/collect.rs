@@ -25,7 +25,7 @@ pub struct StatsSettings {
 }
 
 /// Counts logs, in the order given. `watch` is called with the bytes counted so far; if it breaks, counting stops with
-/// [`InspectError::CountError`].
+/// [`InspectError::Stopped`].
 ///
 /// # Errors
 ///

@@ -213,7 +213,7 @@ impl TableCounts {
         amounts
     }
 
-    /// Returns the lines of the common one-liner: see [`Report::rows_lines`](super::Report::rows_lines).
+    /// Returns the lines of the common one-liner: see [`StatsReport::rows_lines`](super::StatsReport::rows_lines).
     pub(crate) fn rows_lines(&self) -> Vec<u8> {
         let mut counts: Vec<(u64, Vec<u8>)> = Vec::new();
         for counted in &self.tables {

@@ -29,11 +29,11 @@ use log_judge::LogJudge;
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
 /// Verifies logs, in the order given. Logs that follow each other by their names are also compared with each other.
-/// `watch` is called with the bytes done so far; if it breaks, the run ends with [`InspectError::CountError`].
+/// `watch` is called with the bytes done so far; if it breaks, the run ends with [`InspectError::Stopped`].
 ///
 /// # Errors
 ///
-/// [`InspectError::CountError`]. All faults of the logs are in the verdicts.
+/// [`InspectError::Stopped`]. All faults of the logs are in the verdicts.
 pub fn verify(
     readers: impl IntoIterator<Item = (String, Result<LogReader, logs::LogError>), IntoIter: Send>,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,

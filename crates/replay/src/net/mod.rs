@@ -41,7 +41,7 @@ use crate::target_table::{TargetTableDefinition, TargetTableName};
 
 /// Folds the row changes of transactions, and then writes the net change.
 ///
-/// Takes one transaction at a time: [`NetChanges::map`] and [`NetChanges::rows`] for each of its events, in order, then
+/// Takes one transaction at a time: [`NetChanges::add_map`] and [`NetChanges::rows`] for each of its events, in order, then
 /// [`NetChanges::commit_transaction`]. After a refusal, [`NetChanges::undo`] takes back the folded part of the transaction.
 #[derive(Debug)]
 pub struct NetChanges {

@@ -51,13 +51,13 @@ enum WaitRule {
 /// Decides which groups may start. Each has a number: 0, 1, 2… in the order in which they are offered.
 ///
 /// ```
-/// use replay::schedule::{Claims, Databases, Footprint, Mode, Schedule};
+/// use replay::schedule::{ClaimBuilder, ChangedDatabases, TransactionFootprint, ParallelMode, Schedule};
 ///
-/// let mut claims = Claims::new(Mode::Database);
+/// let mut claims = ClaimBuilder::new(ParallelMode::Database);
 /// let mut schedule = Schedule::new(4);
 /// for (number, name) in ["a", "b", "a"].into_iter().enumerate() {
-///     let databases = Databases::Known(vec![name.as_bytes().into()]);
-///     let claim = claims.claim(number as u64, &Footprint { databases, ..Footprint::default() })?;
+///     let databases = ChangedDatabases::Known(vec![name.as_bytes().into()]);
+///     let claim = claims.claim(number as u64, &TransactionFootprint { databases, ..TransactionFootprint::default() })?;
 ///     schedule.offer(claim);
 /// }
 /// assert_eq!((schedule.start(), schedule.start(), schedule.start()), (Some(0), Some(1), None));

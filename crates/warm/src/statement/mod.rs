@@ -1,7 +1,7 @@
 //! Searches for statements in the log: an UPDATE or a DELETE reads the rows of its WHERE, an INSERT … SELECT those of
 //! its SELECT.
 //!
-//! [`cut`] extracts the clauses that determine which rows the statement reads, byte for byte. [`read_check`] then checks the
+//! [`read_clauses`] extracts the clauses that determine which rows the statement reads, byte for byte. [`read_check`] then checks the
 //! extracted text by itself: it becomes a SELECT only if every part is known to do nothing but read. So an error in the
 //! extraction affects only the benefit, not the safety.
 

@@ -104,7 +104,7 @@ impl ServerKeySource {
     ///
     /// # Errors
     ///
-    /// Returns [`WireError::ServerKeySource`] if the key is invalid, or if the password is too long for it.
+    /// Returns [`WireError::ServerKey`] if the key is invalid, or if the password is too long for it.
     pub fn known(key: Vec<u8>, password: &[u8]) -> Result<Self, WireError> {
         auth::encrypted(password, &[0; PADDING_SIZE], &key, &[0; PADDING_SIZE])?;
         Ok(Self::Known(key))
