@@ -70,7 +70,7 @@ impl SnapshotWriter {
         Self { envelope, source, token, taken_s, table, last, room }
     }
 
-    /// Starts a table. Its rows must be selected with [`SnapshotColumn::select_expression`](crate::snapshot_column::SnapshotColumn::select_expression).
+    /// Starts a table. Its rows must be selected with [`ColumnSchema::select_expression`](crate::ColumnSchema::select_expression).
     ///
     /// # Errors
     ///
