@@ -64,7 +64,7 @@ enum XtaskCommand {
     Judge,
     /// Check the project's rules that neither the compiler nor clippy checks
     Tidy,
-    /// Write the reviewed snapshot of all text that a user can see, e2e/words/
+    /// Write the reviewed snapshot of all text that a user can see, e2e/words/, and the output shown in docs/
     Words,
     /// Check that each feature of the format crate can be disabled
     Features,
