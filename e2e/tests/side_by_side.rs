@@ -122,6 +122,21 @@ fn what_depends_on_each_other_keeps_its_order_in_any_order() -> Result<()> {
     ends_equal(&source, &target)
 }
 
+/// Changes of MyISAM cannot be rolled back, so such a transaction must not lose a deadlock.
+#[test]
+fn transactions_of_myisam_tables_run_alone() -> Result<()> {
+    let source = source(&Launch::mysql(), &[])?;
+    source.sql("create database d; create table d.m (id int primary key, n int) engine = MyISAM")?;
+    let inserts = (0..600).map(|id| format!("insert into d.m values ({id}, 0);"));
+    source.sql(&inserts.collect::<String>())?;
+    source.sql("flush binary logs")?;
+    let target = target("--skip-log-bin")?;
+    let report =
+        replay_to(&source.binlogs()?, target.socket(), &small(CommitOrder::Strict, ParallelMode::Writeset))?;
+    ensure!(report.at_once == 1, "{report:?}");
+    ends_equal(&source, &target)
+}
+
 #[test]
 fn any_order_is_refused_without_gtids() -> Result<()> {
     let source = source(&Launch::mysql().option("--gtid-mode=OFF"), &[])?;

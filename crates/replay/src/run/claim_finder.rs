@@ -14,7 +14,7 @@ use crate::schedule::{
 };
 use crate::source_transaction::TransactionHead;
 use crate::target::ReplayTarget;
-use crate::target_table::TargetTableDefinition;
+use crate::target_table::{StorageEngine, TargetTableDefinition};
 
 /// Definitions read so far, by database.
 #[derive(Default)]
@@ -99,6 +99,10 @@ impl ClaimFinder {
         let mut keys = ChangedKeys::Known(KeySet::default());
         for step in &work.steps {
             let ApplyStep::Rows(_, rows) = step else { continue };
+            if changes_nontransactional_table(rows, definitions)? {
+                (databases, keys) = (ChangedDatabases::Unknown, ChangedKeys::Unknown);
+                break;
+            }
             match self.mode {
                 ParallelMode::Database => add_databases(rows, definitions, &mut databases)?,
                 _ => self.add_keys(rows, definitions, &mut keys)?,
@@ -125,6 +129,23 @@ impl ClaimFinder {
         let events: Vec<RawEvent<'_>> = rows.events().collect();
         reader.read(&events, &rows.format, &|map| definitions.find(map), keys)
     }
+}
+
+/// Returns whether row events change a table whose engine cannot roll back.
+///
+/// Beside other workers, a transaction may lose a deadlock and be applied again: such a table would keep the changes of
+/// the first time.
+fn changes_nontransactional_table(
+    rows: &RowEvents,
+    definitions: &DefinitionCache,
+) -> Result<bool, binlog::DecodeError> {
+    for raw in rows.events() {
+        let Event::TableMap(map) = raw.decode(&rows.format)? else { continue };
+        if definitions.find(&map).is_some_and(|definition| definition.engine != StorageEngine::InnoDb) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Adds the databases of row events. A foreign key into another database makes them unknown: its rows may change, too.
