@@ -130,10 +130,7 @@ impl InputLogs {
     /// Warns of logs that the index does not list; they are not read.
     fn warn_unlisted(&self, global: &GlobalArgs) {
         for log in self.unlisted.iter().filter(|_| !global.quiet) {
-            let log = log.display();
-            screen::write_message(format_args!(
-                "{log} is not in the index, and is skipped; to read it, give its file name"
-            ));
+            screen::write_message(format_args!("{}", Store::unlisted_log_warning(log)));
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn expand_stores(
                     talk.warning(&[elsewhere.as_bytes()]);
                 }
                 for unlisted in store.unlisted.iter().filter(|_| !settings.quiet) {
-                    talk.warning(&[unlisted, UNLISTED]);
+                    talk.warning(&[Store::unlisted_log_warning(unlisted).as_bytes()]);
                 }
             }
             Some(Err(error)) => {
@@ -44,13 +44,11 @@ pub(crate) fn expand_stores(
     Ok(logs)
 }
 
-const UNLISTED: &[u8] = b" is not listed in the index and was not read. To read it, give its name.";
-
 /// The logs of a directory.
 struct StoreListing {
     logs: Vec<Vec<u8>>,
     /// Logs after the index's last one that the index does not list.
-    unlisted: Vec<Vec<u8>>,
+    unlisted: Vec<PathBuf>,
     /// Warning about a line of the index that names a file in another directory.
     elsewhere: Option<String>,
 }
@@ -71,7 +69,6 @@ fn list(path: &Path) -> Result<StoreListing, LogError> {
     let unlisted = store.unlisted_logs()?;
     // Index files contain `./binlog.000001`.
     let logs = store.logs().iter().map(|log| bytes(&log.components().collect::<PathBuf>()));
-    let unlisted = unlisted.iter().map(|log| bytes(log)).collect();
     Ok(StoreListing {
         logs: logs.collect(),
         unlisted,

@@ -120,6 +120,12 @@ impl Store {
         Ok(entries(folder)?.into_iter().filter(is_later).collect())
     }
 
+    /// Returns the warning about a log that the index does not list.
+    pub fn unlisted_log_warning(log: &Path) -> String {
+        let log = log.display();
+        format!("{log} is not listed in the index and was not read: to read it, give its file name")
+    }
+
     /// Reads the list of logs again, because logs are added and purged.
     ///
     /// # Errors
