@@ -1,8 +1,11 @@
 //! Logs of new servers applied to old ones, and of old ones to the newest.
 
+use std::process::Command;
+
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::rows;
-use e2e::command::{Ran, replay};
+use e2e::command::{Ran, address, replay};
+use e2e::program;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use testkit::{Launch, TestPackage, TestServer};
@@ -96,6 +99,30 @@ fn logs_of_new_servers_go_into_old_ones() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_privilege_that_5_7_lacks_is_not_recommended() -> Result<()> {
+    let source = source(TestPackage::Mysql5_7, &["--binlog-format=ROW", "--log-bin=binlog"], CHANGES)?;
+    let target = target(TestPackage::Mysql5_7)?;
+    target.sql(
+        "create user r@localhost; grant all on d.* to r@localhost; grant all on bintide.* to r@localhost",
+    )?;
+    let run = |more: &[&str]| -> Result<Ran> {
+        let mut command = Command::new(program::bintide()?);
+        command.env_clear().arg("replay").args(source.binlogs()?).args(["--to", &address("r", &target)]);
+        Ok(command.args(more).output()?.into())
+    };
+    let refused = run(&["--apply-as", "binlog", "--allow-missing-privileges"])?;
+    let wanted = "the account may not send row events. GRANT it SUPER, or use --apply-as sql";
+    ensure!(refused.code == Some(2) && refused.stderr.contains(wanted), "{refused:?}");
+    let remarked = run(&[])?;
+    let wanted = "rows were applied as SQL statements: the account does not have SUPER";
+    ensure!(remarked.code == Some(0) && remarked.stderr.contains(wanted), "{remarked:?}");
+    for ran in [refused, remarked] {
+        ensure!(!ran.stderr.contains("REPLICATION_APPLIER"), "{ran:?}");
+    }
+    Ok(())
+}
+
 /// Row changes, and nothing that 5.5 does not know.
 const CHANGES: &str = "create database d character set latin1; use d;
     create table t (id int primary key, a varchar(20), b blob, f double, n decimal(9,4)) engine = innodb;
@@ -143,7 +170,7 @@ fn hidden_columns_of_functional_indexes_are_passed_over() -> Result<()> {
     }
     let folder = TempDir::new()?;
     let file = folder.path().join("copy.db");
-    let mut command = std::process::Command::new(e2e::program::bintide()?);
+    let mut command = Command::new(program::bintide()?);
     command.env_clear().arg("replay").args(source.binlogs()?);
     let ran: Ran = command.arg("--to").arg(format!("sqlite:{}", file.display())).output()?.into();
     ensure!(ran.code == Some(0), "{ran:?}");

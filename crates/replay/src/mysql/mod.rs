@@ -188,11 +188,13 @@ impl MysqlTarget {
             ));
         }
         if !self.privileges.gtid_next || !self.privileges.sql_log_bin {
-            return Err(ReplayError::Refused(
-                "cannot log under the source's GTIDs: the account needs REPLICATION_APPLIER and \
-                 SYSTEM_VARIABLES_ADMIN"
-                    .into(),
-            ));
+            let needed = match is_before_8(&self.facts.version) {
+                true => "SUPER",
+                false => "REPLICATION_APPLIER and SYSTEM_VARIABLES_ADMIN",
+            };
+            return Err(ReplayError::Refused(format!(
+                "cannot log under the source's GTIDs: the account needs {needed}"
+            )));
         }
         self.logging = TargetLogging::BySourceGtids;
         Ok(self)
@@ -207,6 +209,9 @@ impl MysqlTarget {
     pub fn remarks(&self) -> Vec<String> {
         let why = match self.sql_apply_reason {
             Some(SqlApplyReason::MariaDb) => "rows were applied as SQL statements: the target is MariaDB",
+            Some(SqlApplyReason::MissingPrivilege) if is_before_8(&self.facts.version) => {
+                "rows were applied as SQL statements: the account does not have SUPER"
+            }
             Some(SqlApplyReason::MissingPrivilege) => {
                 "rows were applied as SQL statements: the account has neither REPLICATION_APPLIER nor BINLOG_ADMIN"
             }
@@ -442,10 +447,15 @@ fn find_sql_apply_reason(
     match (may, apply_as) {
         (true, _) => Ok(None),
         (false, ApplyAs::Auto) => Ok(Some(SqlApplyReason::MissingPrivilege)),
-        (false, _) => Err(ReplayError::Refused(
-            "the account may not send row events. GRANT it REPLICATION_APPLIER (or BINLOG_ADMIN), or use --apply-as sql"
-                .into(),
-        )),
+        (false, _) => {
+            let needed = match is_before_8(&facts.version) {
+                true => "SUPER",
+                false => "REPLICATION_APPLIER (or BINLOG_ADMIN)",
+            };
+            Err(ReplayError::Refused(format!(
+                "the account may not send row events. GRANT it {needed}, or use --apply-as sql"
+            )))
+        }
     }
 }
 

@@ -225,7 +225,8 @@ impl TargetInspector {
                 remedy,
             ));
         } else if is_read_only && !grants.has_globally("CONNECTION_ADMIN") && !grants.has_globally("SUPER") {
-            let found = "the target is read_only, and the account lacks CONNECTION_ADMIN";
+            let lacking = if is_before_8(&self.facts.version) { "SUPER" } else { "CONNECTION_ADMIN" };
+            let found = format!("the target is read_only, and the account lacks {lacking}");
             out.push(PreflightFinding::new(
                 PreflightCheck::ReadOnly,
                 found,
