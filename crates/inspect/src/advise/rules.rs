@@ -32,6 +32,7 @@ const P99_MAX_US: f64 = 20_000.0;
 /// Facts that the advice depends on.
 #[derive(Clone, Debug, Default)]
 struct AdviceFacts<'r> {
+    version: &'r str,
     can_compress: bool,
     setting: LevelSetting,
     transactions: u64,
@@ -61,9 +62,11 @@ const RULES: &[AdviceRule] = &[
     AdviceRule {
         holds: |facts, _| !facts.can_compress,
         verdict: AdviceVerdict::CannotCompress,
-        headline: |_, _| {
-            "The server that wrote these logs cannot compress transactions: MySQL 8.0.20 or later can."
-                .to_owned()
+        headline: |facts, _| {
+            format!(
+                "The server that wrote these logs ({}) cannot compress transactions: MySQL can from 8.0.20 on.",
+                facts.version
+            )
         },
     },
     AdviceRule {
@@ -175,6 +178,7 @@ fn facts(report: &AdviseReport) -> AdviceFacts<'_> {
     let mut levels: Vec<&LevelReport> = report.levels.iter().filter(may).collect();
     levels.sort_by_key(|level| level.level);
     AdviceFacts {
+        version: &report.server.version,
         can_compress: report.server.can_compress,
         setting,
         transactions: report.totals.transactions.value,
@@ -279,6 +283,8 @@ fn uncertainties(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&L
             .push("Of large transactions, only the first part was measured; the rest may differ.".to_owned());
     }
     match facts.setting {
+        // A server that cannot compress does not have the setting.
+        _ if !facts.can_compress => {}
         LevelSetting::Honoured => {}
         LevelSetting::Ignored => doubts.push(format!(
             "MySQL {} ignores binlog_transaction_compression_level_zstd and always compresses at level 3.",
@@ -456,6 +462,18 @@ mod tests {
         let mut empty = report(0, 0, USUAL);
         empty.totals.transactions = IntervalEstimate::exact(0);
         check(&empty, AdviceVerdict::NothingToMeasure, None);
+    }
+
+    #[test]
+    fn a_server_that_cannot_compress_has_no_level() {
+        let mut old = report(99, 0, USUAL);
+        old.server.version = "5.7.44-log".to_owned();
+        old.server.can_compress = false;
+        old.server.level_setting = LevelSetting::Ignored;
+        let advice = advise(&old);
+        let wanted = "(5.7.44-log) cannot compress transactions: MySQL can from 8.0.20 on.";
+        assert!(advice.headline.ends_with(wanted), "{advice:#?}");
+        assert!(!advice.uncertainties.join(" ").contains("level_zstd"), "{advice:#?}");
     }
 
     #[test]
