@@ -42,6 +42,19 @@ pub enum ConnectionError {
         /// Name of the authentication plugin.
         plugin: &'static str,
     },
+    /// The server requests the cleartext password, which the address does not allow.
+    #[error(
+        "the server requests the password as cleartext (mysql_clear_password, as for IAM and LDAP), which is not allowed: \
+         set --enable-cleartext-plugin, and --ssl-mode=VERIFY_IDENTITY with --ssl-ca, so that only this server reads it"
+    )]
+    CleartextNotAllowed,
+    /// The server requests the cleartext password, and the connection is not encrypted.
+    #[error(
+        "the server requests the password as cleartext (mysql_clear_password), and the connection is not encrypted: \
+         everyone on the network could read the password, so it is not sent. Set --ssl-mode=REQUIRED; if the server has \
+         no TLS, turn TLS on there, or use an account with another plugin, as caching_sha2_password"
+    )]
+    CleartextWithoutTls,
     /// The password's file or command gives no password.
     #[error("{0}")]
     Password(String),
@@ -156,6 +169,8 @@ impl From<wire::WireError> for ConnectionError {
         match error {
             wire::WireError::Refused(error) => Self::Refused { code: error.code, message: error.message },
             wire::WireError::UnknownPlugin { name } => Self::UnsupportedPlugin { plugin: name },
+            wire::WireError::CleartextNotAllowed => Self::CleartextNotAllowed,
+            wire::WireError::CleartextWithoutTls => Self::CleartextWithoutTls,
             wire::WireError::NeedsTls { plugin } => Self::PlaintextPassword { plugin },
             error => Self::Protocol(error),
         }

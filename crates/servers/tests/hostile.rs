@@ -126,6 +126,29 @@ fn run_with_answer<T>(
     result
 }
 
+#[test]
+fn a_cleartext_password_is_refused_with_the_remedy() {
+    for (cleartext, wanted) in [
+        (CleartextPolicy::Refuse, "which is not allowed: set --enable-cleartext-plugin, and --ssl-mode"),
+        (
+            CleartextPolicy::OverTls,
+            "the connection is not encrypted: everyone on the network could read the password, so it is not sent. \
+             Set --ssl-mode=REQUIRED",
+        ),
+    ] {
+        let (port, playing) = serve(|peer| {
+            peer.greet(PLAIN_CAPABILITIES);
+            peer.next().unwrap();
+            peer.send(b"\xfemysql_clear_password\0");
+            assert_eq!(peer.next(), None, "the password is not sent");
+        });
+        let address = ServerAddress { cleartext, ..address(port) };
+        let error = SqlConnection::open(&address).err().unwrap().to_string();
+        assert!(error.contains(wanted), "{error}");
+        playing.join().unwrap();
+    }
+}
+
 fn assert_lost<T>(result: Result<T, ConnectionError>, why: &str) {
     match result {
         Err(ConnectionError::Lost { reason, .. }) => assert!(reason.contains(why), "wanted {why}: {reason}"),

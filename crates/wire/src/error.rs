@@ -82,7 +82,10 @@ pub enum WireError {
     },
     /// The server wants the password as clear text, which is not allowed.
     #[error("the server wants the password as clear text: use TLS, and allow clear-text passwords")]
-    Cleartext,
+    CleartextNotAllowed,
+    /// The server wants the password as clear text, which is allowed over TLS only.
+    #[error("the server wants the password as clear text, and the connection is not encrypted: use TLS")]
+    CleartextWithoutTls,
     /// A text exceeds the maximum size of its field.
     #[error("{field} has {found} bytes, must have at most {max}")]
     TooLong {

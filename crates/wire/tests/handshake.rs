@@ -224,12 +224,14 @@ fn the_server_asks_for_another_proof() {
 
 #[test]
 fn cleartext_password_needs_tls_and_permission() {
-    let wish = Switches("mysql_clear_password");
+    let wish = || Switches("mysql_clear_password");
     let refused =
         "error: the server wants the password as clear text: use TLS, and allow clear-text passwords";
     let allowed = ClientOptions { cleartext: CleartextPolicy::OverTls, ..options() };
-    check(allowed.clone(), &[mysql(), wish], &[CACHING, refused]);
-    let wish = || Switches("mysql_clear_password");
+    let unencrypted =
+        "error: the server wants the password as clear text, and the connection is not encrypted: use TLS";
+    check(options(), &[mysql(), wish()], &[CACHING, refused]);
+    check(allowed.clone(), &[mysql(), wish()], &[CACHING, unencrypted]);
     let over_tls = ClientOptions { tls: TlsMode::Always, ..options() };
     check(over_tls, &[mysql(), Encrypts, wish()], &["tls", CACHING, refused]);
     check(

@@ -330,12 +330,13 @@ impl ClientHandshake {
             AuthPlugin::Ed25519 => self.send_proof(exchange, auth::ed25519(password, wish.nonce)),
             AuthPlugin::Sha256 if password.is_empty() => self.send_proof(exchange, vec![0]),
             AuthPlugin::Sha256 => self.send_password(exchange, KEY_REQUEST_SHA256),
-            AuthPlugin::Clear
-                if self.options.cleartext == CleartextPolicy::OverTls && exchange.session.is_encrypted =>
-            {
-                self.send_proof(exchange, auth::clear(password))
-            }
-            AuthPlugin::Clear => Err(WireError::Cleartext),
+            AuthPlugin::Clear => match self.options.cleartext {
+                CleartextPolicy::Refuse => Err(WireError::CleartextNotAllowed),
+                CleartextPolicy::OverTls if !exchange.session.is_encrypted => {
+                    Err(WireError::CleartextWithoutTls)
+                }
+                CleartextPolicy::OverTls => self.send_proof(exchange, auth::clear(password)),
+            },
         }
     }
 
