@@ -45,6 +45,10 @@ impl ConnectionOptions {
             None => (name.as_str(), UnknownOptionPolicy::Refuse),
         };
         refuse_other_case(name)?;
+        let without_maximum = name.strip_prefix("maximum-").unwrap_or(name);
+        if is_of_tls(without_maximum) && without_maximum != name {
+            return Err(format!("{name} is not supported: remove the option"));
+        }
         if loose == UnknownOptionPolicy::Ignore && !is_mysql_option(name) {
             return Ok(());
         }
@@ -70,11 +74,16 @@ impl ConnectionOptions {
 /// Refuses a name such as `SSL-CA`: MySQL's programs do not know it, and verification would be lost silently.
 fn refuse_other_case(name: &str) -> Result<(), String> {
     let lower = name.to_ascii_lowercase();
-    let is_of_tls = lower.starts_with("ssl") || lower.starts_with("tls");
-    match is_of_tls && lower != name {
+    match is_of_tls(name) && lower != name {
         true => Err(format!("{name} is not an option: write it in lower case, {lower}")),
         false => Ok(()),
     }
+}
+
+/// Returns whether this is the name of a TLS option, in upper or lower case.
+fn is_of_tls(name: &str) -> bool {
+    let start = name.get(..3).unwrap_or_default();
+    ["ssl", "tls"].iter().any(|prefix| start.eq_ignore_ascii_case(prefix))
 }
 
 /// Treatment of an unknown option: it is ignored if its name has the prefix `loose-`.
@@ -134,6 +143,11 @@ mod tests {
         check("client", &["skip-ssl"], ssl);
         let upper = "/my.cnf, line 1: SSL-CA is not an option: write it in lower case, ssl-ca";
         check("client", &["SSL-CA=ca.pem"], upper);
+        let maximum = "/my.cnf, line 1: maximum-ssl-ca is not supported: remove the option";
+        check("client", &["maximum_ssl_ca=ca.pem"], maximum);
+        check("client", &["loose-maximum-ssl-ca=ca.pem"], maximum);
+        let maximum = "/my.cnf, line 1: maximum-TLS-version is not supported: remove the option";
+        check("client", &["maximum-TLS-version=TLSv1.3"], maximum);
         check("bintide_two", &["odd=1"], "/my.cnf, line 1: odd is not a connection option");
     }
 }
