@@ -1,5 +1,6 @@
 //! Warnings and errors about option files.
 
+use std::fmt;
 use std::io;
 
 use option_files::{Diagnostics, FileIgnoreReason, FileOrigin};
@@ -30,20 +31,27 @@ fn message_text(parts: &[&[u8]]) -> String {
     String::from_utf8_lossy(&parts.concat()).trim_end_matches('.').to_owned()
 }
 
+/// Returns the error for an option file or a settings file that is not read.
+pub(crate) fn unusable_file(file: impl fmt::Display, reason: FileIgnoreReason) -> String {
+    format!("{file} cannot be used: {}", reason_text(reason))
+}
+
+const fn reason_text(reason: FileIgnoreReason) -> &'static str {
+    match reason {
+        FileIgnoreReason::WorldWritable => "all users may write to it; run chmod o-w",
+        FileIgnoreReason::Unreadable => "this user may not read it",
+        FileIgnoreReason::Directory => "it is a directory; expected a file",
+        FileIgnoreReason::Damaged => "a part of it cannot be decrypted; recreate it with mysql_config_editor",
+    }
+}
+
 impl Diagnostics for OptionFileMessages {
     fn file_ignored(&mut self, file: &[u8], reason: FileIgnoreReason, origin: FileOrigin) {
-        let reason = match reason {
-            FileIgnoreReason::WorldWritable => "all users may write to it; run chmod o-w",
-            FileIgnoreReason::Unreadable => "this user may not read it",
-            FileIgnoreReason::Directory => "it is a directory; expected a file",
-            FileIgnoreReason::Damaged => {
-                "a part of it cannot be decrypted; recreate it with mysql_config_editor"
-            }
-        };
         let file = String::from_utf8_lossy(file);
         match origin {
-            FileOrigin::Named => self.errors.push(format!("{file} cannot be used: {reason}")),
+            FileOrigin::Named => self.errors.push(unusable_file(file, reason)),
             FileOrigin::Default => {
+                let reason = reason_text(reason);
                 screen::write_message(format_args!("[Warning] {file} is ignored: {reason}."))
             }
         }

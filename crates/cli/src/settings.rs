@@ -7,15 +7,18 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Arg, ArgAction, Command, Id};
 use dump::mysqlbinlog::{OptionPreset, presettable_options};
+use option_files::{FileIgnoreReason, is_writable_by_all};
 use toml::{Table, Value};
 
 use crate::exit::{CommandFailure, ErrorAdvice};
+use crate::option_file_messages::unusable_file;
 use crate::screen;
 
 /// Contents of a settings file, and its path.
@@ -137,8 +140,12 @@ fn check(table: &Table, command: &Command) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> anyhow::Result<SettingsFile> {
-    let text = fs::read_to_string(path)
-        .with_context(|| format!("could not read settings from {}", path.display()))?;
+    let could_not_read = || format!("could not read settings from {}", path.display());
+    let file = File::open(path).with_context(could_not_read)?;
+    if is_writable_by_all(&file.metadata().with_context(could_not_read)?) {
+        bail!("{}", unusable_file(path.display(), FileIgnoreReason::WorldWritable));
+    }
+    let text = io::read_to_string(file).with_context(could_not_read)?;
     let table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         anyhow!("{} line {line}: {}", path.display(), error.message())

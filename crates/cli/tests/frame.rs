@@ -1,6 +1,7 @@
 //! The command line interface: help, settings, exit codes.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
 /// Runs `bintide` with these settings only.
@@ -113,6 +114,29 @@ fn settings_are_found_in_the_users_directory() {
     assert_eq!(output.status.code(), Some(2));
     let ending = "unknown setting `nonsense`: settings have the names of long options\n";
     assert!(text(&output.stderr).ends_with(ending), "{output:?}");
+}
+
+#[test]
+fn settings_that_all_users_may_write_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("bintide")).expect("a directory");
+    let settings = directory.path().join("bintide/bintide.toml");
+    fs::write(&settings, "quiet = true").expect("settings");
+    let check = |mode: u32, wanted: Option<&str>| {
+        fs::set_permissions(&settings, fs::Permissions::from_mode(mode)).expect("a mode");
+        let path = settings.to_str().expect("a path");
+        let home = directory.path().to_str().expect("a path");
+        for environment in [("XDG_CONFIG_HOME", home), ("BINTIDE_CONFIG", path)] {
+            let output = bintide(&["man"], &[environment]);
+            let error = text(&output.stderr);
+            let line = wanted.map(|why| format!("bintide: {path} cannot be used: {why}"));
+            assert_eq!(output.status.code(), Some(if wanted.is_some() { 2 } else { 0 }), "{mode:o}: {error}");
+            assert!(error.starts_with(&line.unwrap_or_default()), "{mode:o}: {error}");
+        }
+    };
+    check(0o644, None);
+    check(0o602, Some("all users may write to it; run chmod o-w"));
+    check(0o666, Some("all users may write to it; run chmod o-w"));
 }
 
 /// Returns the path of a sample.

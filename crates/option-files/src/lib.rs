@@ -18,5 +18,5 @@ mod reader;
 
 pub use crate::choice::{FileChoice, OptionFileEnvironment};
 pub use crate::reader::{
-    Diagnostics, FileIgnoreReason, FileOption, FileOrigin, ReadFailure, directories, read,
+    Diagnostics, FileIgnoreReason, FileOption, FileOrigin, ReadFailure, directories, is_writable_by_all, read,
 };

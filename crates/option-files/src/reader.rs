@@ -401,7 +401,8 @@ impl OptionFileReader<'_> {
     }
 }
 
-fn is_writable_by_all(metadata: &Metadata) -> bool {
+/// Returns whether all users can write to the file. Such a file is not read.
+pub fn is_writable_by_all(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.permissions().mode() & 0o002 != 0
 }
 
