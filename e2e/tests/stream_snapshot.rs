@@ -404,6 +404,39 @@ fn what_has_no_snapshot_is_refused_by_name() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_progress_of_a_replay_is_left_out() -> Result<()> {
+    let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
+    let table = "(id int primary key); insert into";
+    server.sql(&format!(
+        "create database bintide; create table bintide.progress {table} bintide.progress values (1);
+         create table bintide.other {table} bintide.other values (2)"
+    ))?;
+    for (more, wanted) in [
+        (&[][..], &["bintide.other"][..]),
+        (&["--do-table", "bintide.progress"], &["bintide.progress"]),
+        (&["--do-db", "bintide"], &["bintide.other", "bintide.progress"]),
+    ] {
+        let out = TempDir::new()?;
+        let (from, path) = (address("root", &server), out.path().join("out").display().to_string());
+        let arguments = ["--format", "debezium", "--from", &from, "--out", &path, "--snapshot"];
+        let mut child = Running::start(&mut stream(&[&arguments[..], more].concat())?)?;
+        let progress = Path::new(&path).join("progress");
+        wait_until("the snapshot", || Ok(progress.exists() || child.try_wait()?.is_some()))?;
+        server.sql(
+            "replace into bintide.progress values (1), (3); replace into bintide.other values (2), (4)",
+        )?;
+        interrupted(child)?;
+        let again = stream(&[&arguments[..], more, &["--stop-at-end"]].concat())?.output()?;
+        ensure!(again.status.success(), "{}", said(&again));
+        let tables = applied(&records(Path::new(&path))?)?;
+        ensure!(tables.keys().eq(wanted), "{more:?}: {tables:?}");
+        ensure!(tables.values().all(|rows| rows.len() == 2), "{more:?}: {tables:?}");
+        server.sql("delete from bintide.progress where id = 3; delete from bintide.other where id = 4")?;
+    }
+    Ok(())
+}
+
 /// A table of which a pipe does not hold all rows.
 const MANY: &str = "create database d; create table d.t (id int primary key, b text);
     set cte_max_recursion_depth = 1000000;

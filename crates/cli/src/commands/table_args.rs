@@ -5,6 +5,9 @@ use filter::{FilterRule, ReplicationFilter};
 
 use crate::exit::CommandFailure;
 
+/// Database of the table `progress`, in which replay saves its progress.
+const PROGRESS_DATABASE: &str = "bintide";
+
 /// Options that select databases and tables.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Databases and tables (rules as of a replica's replicate-* options)")]
@@ -31,9 +34,13 @@ pub(crate) struct TableArgs {
 }
 
 impl TableArgs {
-    /// Returns the filter of these rules.
-    pub(crate) fn filter(&self) -> Result<ReplicationFilter, CommandFailure> {
-        self.filter_with(Vec::new())
+    /// Returns the filter of these rules, without the table in which replay saves its progress. The options can select
+    /// it by its own name or its database's.
+    pub(crate) fn filter_without_progress(&self) -> Result<ReplicationFilter, CommandFailure> {
+        let (database, table) = (PROGRESS_DATABASE, format!("{PROGRESS_DATABASE}.progress"));
+        let is_selected =
+            self.do_table.contains(&table) || self.do_db.iter().any(|selected| selected == database);
+        self.filter_with(if is_selected { Vec::new() } else { vec![FilterRule::IgnoreTable(table)] })
     }
 
     /// Returns the filter of these and `more` rules.

@@ -261,7 +261,7 @@ impl StreamArgs {
                 RecordForm::Debezium => Envelope::Debezium,
                 RecordForm::Maxwell => Envelope::Maxwell,
             },
-            filter: self.tables.filter()?,
+            filter: self.tables.filter_without_progress()?,
             unnamed_columns: match self.columns {
                 ColumnNaming::Named => UnnamedColumnPolicy::Refuse,
                 ColumnNaming::Numbered => UnnamedColumnPolicy::Number,
