@@ -55,6 +55,33 @@ fn compressed_mariadb_events_stay_with_a_warning() {
 }
 
 #[test]
+fn the_log_that_receive_continues_is_left_alone() {
+    let _alone = alone();
+    let folder = folder(&["types.binlog", "json.binlog"]);
+    for (from, to) in [("types.binlog", "binlog.000001"), ("json.binlog", "binlog.000002")] {
+        fs::rename(folder.path().join(from), folder.path().join(to)).unwrap();
+    }
+    fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000002\n").unwrap();
+    fs::write(folder.path().join("bintide.lock"), "").unwrap();
+    let before = fs::read(folder.path().join("binlog.000002")).unwrap();
+    for args in [&["compress", "--json", "."][..], &["compress", "--live", "--json", "binlog.000002"]] {
+        let output = bintide(&folder, args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("binlog.000002 is the newest log of a directory of bintide receive"), "{said}");
+        let made = json(&output);
+        let ends: Vec<&str> =
+            made["logs"].as_array().unwrap().iter().map(|log| log["outcome"].as_str().unwrap()).collect();
+        let left = "bintide receive continues it, left alone";
+        assert!([&["written", left][..], &[left]].contains(&ends.as_slice()), "{ends:?}");
+        assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
+    }
+    // Without the mark, the directory belongs to nobody.
+    fs::remove_file(folder.path().join("bintide.lock")).unwrap();
+    let made = json(&bintide(&folder, &["compress", "--json", "binlog.000002"]));
+    assert_eq!(made["logs"][0]["outcome"], "written");
+}
+
+#[test]
 fn in_place_and_back() {
     let _alone = alone();
     let folder = folder(&["types.binlog"]);

@@ -65,11 +65,25 @@ impl StoreFolder {
 
     /// Returns the path of the index; `None` in an empty store.
     pub(crate) fn index(&self) -> Result<Option<PathBuf>, LogError> {
-        let mut indexes = indexes(&self.path)?;
-        match indexes.len() {
-            0 | 1 => Ok(indexes.pop()),
-            _ => Err(LogError::ambiguous(&self.path, "indexes", &indexes)),
+        only_index(&self.path)
+    }
+
+    /// Returns whether the file is the newest log of a store. Its size is the position where `bintide receive` resumes,
+    /// so it must stay as it is.
+    ///
+    /// # Errors
+    ///
+    /// If the file does not exist, or if the index of its store cannot be read.
+    pub fn is_newest_log(log: &Path) -> Result<bool, LogError> {
+        let log = fs::canonicalize(log).map_err(io_error("find", log))?;
+        let (Some(folder), Some(name)) = (log.parent(), log.file_name()) else { return Ok(false) };
+        if !is_regular(&folder.join(MARK_FILE_NAME)) {
+            return Ok(false);
         }
+        let Some(index) = only_index(folder)? else { return Ok(false) };
+        let text = read_regular_text(&index).map_err(io_error("read", &index))?;
+        let newest = log_names(&text, &index)?.pop();
+        Ok(newest.is_some_and(|newest| newest == name))
     }
 
     /// Checks that the index names only logs in its own directory. An incomplete last line is ignored.
@@ -133,6 +147,15 @@ fn is_index_of_logs(path: &Path) -> bool {
 
 fn is_index(path: &Path) -> bool {
     path.extension() == Some(OsStr::new("index"))
+}
+
+/// Returns the path of the directory's index; `None` without one.
+fn only_index(folder: &Path) -> Result<Option<PathBuf>, LogError> {
+    let mut indexes = indexes(folder)?;
+    match indexes.len() {
+        0 | 1 => Ok(indexes.pop()),
+        _ => Err(LogError::ambiguous(folder, "indexes", &indexes)),
+    }
 }
 
 fn indexes(folder: &Path) -> Result<Vec<PathBuf>, LogError> {

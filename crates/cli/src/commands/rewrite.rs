@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use binlog::ZstdLevel;
 use clap::Args;
+use logs::StoreFolder;
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, FileReport, MinimumGain,
     OldFormatPolicy, OutputEncryption, ResourcePlan, RewriteAction, RewriteProgress, RewriteTally, WriteMode,
@@ -139,6 +140,8 @@ enum RewriteEnd {
     InUse,
     /// A server may still write to the log: its format description says so, and not all processes are visible.
     PerhapsInUse,
+    /// `bintide receive` resumes at the end of the log.
+    NewestReceived,
     /// The target file exists, perhaps from an earlier run.
     TargetExists,
 }
@@ -340,6 +343,7 @@ impl RewriteRun<'_> {
                 refuse_running_beside(path)?;
             }
             if let Some(end) = self.in_use(place, path)? {
+                self.remark_on_newest(&end, path);
                 return Ok(end);
             }
         }
@@ -375,9 +379,9 @@ impl RewriteRun<'_> {
         let is_dry = self.common.dry_run;
         let in_place = is_same_file(path, target);
         let remark = match in_place {
-            true if is_dry && self.in_use(place, path)?.is_some() => {
-                Some("is in use, or a crash left it marked so: without --dry-run it is skipped")
-            }
+            true if is_dry && self.in_use(place, path)?.is_some() => Some(
+                "is in use, or marked so, or bintide receive continues it: without --dry-run it is skipped",
+            ),
             true if has_other_names(path) => Some("has other hard links: they keep the old log"),
             false if is_dry && target.exists() => Some("exists: without --dry-run it is skipped"),
             _ => None,
@@ -388,6 +392,16 @@ impl RewriteRun<'_> {
             screen::write_message(format_args!("{} {remark}", target.display()));
         }
         Ok(())
+    }
+
+    fn remark_on_newest(&self, end: &RewriteEnd, path: &Path) {
+        if let (RewriteEnd::NewestReceived, false) = (end, self.is_quiet) {
+            screen::write_message(format_args!(
+                "{} is the newest log of a directory of bintide receive, which resumes at its end: it is left alone; \
+                 to rewrite it, write to another directory with --output",
+                path.display()
+            ));
+        }
     }
 
     fn is_mariadb(&self, place: &InputPlace) -> Result<bool, CommandFailure> {
@@ -407,10 +421,12 @@ impl RewriteRun<'_> {
         let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
         reader.next_event().map_err(anyhow::Error::from)?;
         Ok(match (reader.in_use(), sight) {
-            (false, _) => None,
             (true, _) if !self.common.live => Some(RewriteEnd::InUse),
             (true, log_writers::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
-            (true, _) => None,
+            _ if StoreFolder::is_newest_log(path).map_err(anyhow::Error::from)? => {
+                Some(RewriteEnd::NewestReceived)
+            }
+            _ => None,
         })
     }
 }
@@ -441,6 +457,7 @@ const fn outcome_text(end: &RewriteEnd) -> &'static str {
     match end {
         RewriteEnd::InUse => "in use, left alone",
         RewriteEnd::PerhapsInUse => "perhaps in use, left alone",
+        RewriteEnd::NewestReceived => "bintide receive continues it, left alone",
         RewriteEnd::TargetExists => "there already, left alone",
         RewriteEnd::Rewritten(file) => match file.outcome {
             FileOutcome::Written => "written",

@@ -14,9 +14,10 @@ pub(super) fn render(all: &[LogRewrite], style: ReportStyle) -> String {
     for LogRewrite { path, end } in all {
         let name = path.display().to_string();
         match end {
-            RewriteEnd::InUse | RewriteEnd::PerhapsInUse | RewriteEnd::TargetExists => {
-                table.add_row([&name, "", "", "", "", "", outcome_text(end)])
-            }
+            RewriteEnd::InUse
+            | RewriteEnd::PerhapsInUse
+            | RewriteEnd::NewestReceived
+            | RewriteEnd::TargetExists => table.add_row([&name, "", "", "", "", "", outcome_text(end)]),
             RewriteEnd::Rewritten(file) => table.add_row(row(&name, &file.report.tally, outcome_text(end))),
         };
     }
@@ -99,7 +100,10 @@ pub(super) fn json(all: &[LogRewrite]) -> Value {
     let logs: Vec<Value> = all
         .iter()
         .map(|done| match &done.end {
-            RewriteEnd::InUse | RewriteEnd::PerhapsInUse | RewriteEnd::TargetExists => {
+            RewriteEnd::InUse
+            | RewriteEnd::PerhapsInUse
+            | RewriteEnd::NewestReceived
+            | RewriteEnd::TargetExists => {
                 json!({ "log": done.path, "outcome": outcome_text(&done.end) })
             }
             RewriteEnd::Rewritten(file) => {
