@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use binlog::ZstdLevel;
+use e2e::command::Ran;
 use e2e::program::bintide;
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, MinimumGain, OldFormatPolicy,
     OutputEncryption, ResourcePlan, RewriteAction, RewriteTally, WriteMode, rewrite_file,
 };
-use testkit::{Launch, TestServer};
+use tempfile::TempDir;
+use testkit::{Launch, TestPackage, TestServer};
 
 /// Sample scripts whose transactions are of many kinds.
 const SCRIPTS: [&str; 6] = ["types", "json", "triggers", "savepoints", "foreign-keys", "partitions"];
@@ -239,5 +241,33 @@ fn run_scripts_again(server: &TestServer) -> Result<()> {
     server.sql(
         "create database again; create table again.t (id int primary key); insert into again.t values (1)",
     )?;
+    Ok(())
+}
+
+#[test]
+fn logs_of_5_5_and_5_6_are_said_to_have_nothing_to_compress() -> Result<()> {
+    let gtids = ["--gtid-mode=ON", "--enforce-gtid-consistency", "--log-slave-updates"];
+    for (package, more) in
+        [(TestPackage::Mysql5_5, &[][..]), (TestPackage::Mysql5_6, &[]), (TestPackage::Mysql5_6, &gtids)]
+    {
+        let server =
+            Launch::of(package).options(["--binlog-format=ROW"]).options(more.iter().copied()).start()?;
+        server.sql(
+            "create database d; create table d.t (a text) engine = innodb; insert into d.t values ('x')",
+        )?;
+        server.sql("flush logs")?;
+        let log = server.binlogs()?.first().context("a log")?.clone();
+        let (folder, version) = (TempDir::new()?, server.sql("select @@version")?);
+        for (option, code) in [(Some("--upgrade-format"), 0), (None, 1)] {
+            let mut command = Command::new(bintide()?);
+            command.env_clear().arg("compress").args(option).arg("--output").arg(folder.path()).arg(&log);
+            let ran: Ran = command.output()?.into();
+            let wanted = "MySQL before 5.7 does not mark the transactions that have only row changes";
+            ensure!(ran.code == Some(code) && ran.stderr.contains(wanted), "{ran:?}");
+            ensure!(ran.stderr.contains(&format!("MySQL {}", version.trim())), "{ran:?}");
+            fs::remove_file(folder.path().join(log.file_name().context("a name")?))
+                .or_else(|error| if option.is_none() { Ok(()) } else { Err(error) })?;
+        }
+    }
     Ok(())
 }

@@ -7,9 +7,10 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use binlog::ZstdLevel;
+use binlog::{EventFormat, Flavour, ZstdLevel};
 use clap::Args;
 use logs::StoreFolder;
 use rewrite::{
@@ -305,6 +306,15 @@ fn files(found: &InputLogs) -> Result<Vec<(&InputPlace, &PathBuf)>, CommandFailu
     paths.collect()
 }
 
+/// Reason why logs of MySQL before 5.7 cannot be compressed: see [`is_before_marks`].
+const NO_MARKS: &str = "MySQL before 5.7 does not mark the transactions that have only row changes, which a server would compress";
+
+/// Returns whether a server of this version marks no transactions as having only row changes. 5.5 writes no GTID
+/// events, 5.6 writes them with the same flag for all transactions, and only if gtid_mode is ON.
+fn is_before_marks(version: &str) -> bool {
+    servers::version_numbers(version).is_some_and(|numbers| numbers < [5, 7, 0])
+}
+
 /// Settings that are the same for all logs.
 struct RewriteRun<'j> {
     action: RewriteAction,
@@ -367,11 +377,17 @@ impl RewriteRun<'_> {
             rewrite::RewriteError::Corrupt { .. } => {
                 anyhow::Error::new(error).context(ErrorAdvice("run bintide verify on the log for details"))
             }
-            rewrite::RewriteError::Format { .. } => anyhow::Error::new(error)
-                .context(ErrorAdvice("give --upgrade-format to replace the format description")),
+            rewrite::RewriteError::Format { ref server, .. } => {
+                let advice = match is_before_marks(server) {
+                    true => NO_MARKS,
+                    false => "give --upgrade-format to replace the format description",
+                };
+                anyhow::Error::new(error).context(ErrorAdvice(advice))
+            }
             other => other.into(),
-        });
-        Ok(RewriteEnd::Rewritten(Box::new(done?)))
+        })?;
+        self.remark_on_old_server(place, &done)?;
+        Ok(RewriteEnd::Rewritten(Box::new(done)))
     }
 
     /// Warns of facts that the table does not show: the effect of a dry run, and hard links that keep the old log.
@@ -404,10 +420,31 @@ impl RewriteRun<'_> {
         }
     }
 
+    /// Says why no transaction of an old server's log was compressed.
+    fn remark_on_old_server(&self, place: &InputPlace, done: &FileReport) -> Result<(), CommandFailure> {
+        let tally = &done.report.tally;
+        let is_compression = matches!(self.action, RewriteAction::Compress(_));
+        if !is_compression || tally.compressed > 0 || tally.transactions == 0 || self.is_quiet {
+            return Ok(());
+        }
+        let Some(format) = self.read_format(place)? else { return Ok(()) };
+        let version = String::from_utf8_lossy(&format.server_version);
+        if format.flavour == Flavour::MySql && is_before_marks(&version) {
+            screen::write_message(format_args!(
+                "{place} has no transaction that can be compressed: MySQL {version} wrote it, and {NO_MARKS}"
+            ));
+        }
+        Ok(())
+    }
+
     fn is_mariadb(&self, place: &InputPlace) -> Result<bool, CommandFailure> {
+        Ok(self.read_format(place)?.is_some_and(|format| format.flavour == Flavour::MariaDb))
+    }
+
+    fn read_format(&self, place: &InputPlace) -> Result<Option<Arc<EventFormat>>, CommandFailure> {
         let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
         reader.next_event().map_err(anyhow::Error::from)?;
-        Ok(reader.format().is_some_and(|format| format.flavour == binlog::Flavour::MariaDb))
+        Ok(reader.format().cloned())
     }
 
     /// Tells whether a server may still write to the log. If a process has it open for writing, later writes would be
