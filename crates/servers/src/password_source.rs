@@ -1,7 +1,9 @@
 //! Sources of an account's password.
 
 use std::fmt;
+use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,6 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use logs::open_regular;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use crate::error::ConnectionError;
 use crate::server_link::CancelToken;
@@ -96,17 +100,57 @@ fn first_line(bytes: &[u8]) -> Result<String, String> {
 fn run_command(command: &str, cancel: &CancelToken) -> Result<String, String> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(Stdio::piped());
+    let group = CommandGroup::choose();
+    if group == CommandGroup::Own {
+        shell.process_group(0);
+    }
     let mut child = shell.spawn().map_err(|error| format!("/bin/sh: {error}"))?;
     let output = read_output(&mut child, cancel);
     if output.is_err() {
-        // The command may have ended by itself.
-        let _ = child.kill();
-        let _ = child.wait();
+        group.kill(&mut child);
     }
     let line = first_line(&output?).map_err(|why| format!("its output cannot be used: {why}"))?;
     match line.is_empty() {
         true => Err("it printed nothing".to_owned()),
         false => Ok(line),
+    }
+}
+
+/// Process group of a password command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommandGroup {
+    /// A group of its own: killing it also kills the processes that the command has started.
+    Own,
+    /// The group of this process, in the foreground of a terminal: in another group, the command could not read from
+    /// the terminal. Ctrl-C reaches it there.
+    Shared,
+}
+
+impl CommandGroup {
+    fn choose() -> Self {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        if is_in_foreground(&stat) { Self::Shared } else { Self::Own }
+    }
+
+    /// Kills the command, which may have ended by itself.
+    fn kill(self, child: &mut Child) {
+        if let (Self::Own, Ok(id)) = (self, i32::try_from(child.id())) {
+            let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Returns whether a process with this `/proc/PID/stat` is in the foreground group of its terminal.
+fn is_in_foreground(stat: &str) -> bool {
+    // The name of the program, in parentheses, may contain anything. Behind it: state, parent, group, session, terminal,
+    // and the terminal's foreground group, which is -1 without a terminal.
+    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let fields: Vec<&str> = behind.split_whitespace().collect();
+    match fields.as_slice() {
+        [_, _, group, _, _, foreground, ..] => group == foreground,
+        _ => false,
     }
 }
 
@@ -154,7 +198,11 @@ fn check_command_timeout(begun: Instant, cancel: &CancelToken) -> Result<(), Str
 
 #[cfg(test)]
 mod tests {
-    use super::PasswordSource;
+    use std::fs;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::{PasswordSource, is_in_foreground};
     use crate::error::ConnectionError;
     use crate::server_link::CancelToken;
 
@@ -182,6 +230,45 @@ mod tests {
         cancel.cancel();
         let read = PasswordSource::Command("sleep 60".to_owned()).read(&cancel);
         assert!(matches!(read, Err(ConnectionError::Cancelled)), "{read:?}");
+    }
+
+    #[test]
+    fn a_cancelled_command_leaves_no_process_behind() {
+        // The shell waits for two processes of its own: killing only the shell would leave them.
+        let folder = tempfile::tempdir().unwrap();
+        let ids = folder.path().join("ids");
+        let command = format!("sleep 61 & echo $! > {0}; sleep 62 & echo $! >> {0}; wait", ids.display());
+        let cancel = CancelToken::default();
+        let reading = thread::spawn({
+            let cancel = cancel.clone();
+            move || PasswordSource::Command(command).read(&cancel)
+        });
+        let read_ids = || fs::read_to_string(&ids).unwrap_or_default();
+        let began = Instant::now();
+        while read_ids().lines().count() < 2 && began.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        cancel.cancel();
+        assert!(matches!(reading.join().unwrap(), Err(ConnectionError::Cancelled)));
+        let is_running = |id: &str| {
+            let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            stat.contains("(sleep) S")
+        };
+        let ids = read_ids();
+        assert_eq!(ids.lines().count(), 2, "{ids}");
+        while ids.lines().any(is_running) && began.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!ids.lines().any(is_running), "{ids}");
+    }
+
+    #[test]
+    fn the_foreground_of_a_terminal() {
+        let check = |stat: &str, wanted: bool| assert_eq!(is_in_foreground(stat), wanted, "{stat}");
+        check("10 (bin) tide) R 1 10 10 34816 10 4194304 1", true);
+        check("10 (bintide) R 1 10 10 34816 11 4194304 1", false);
+        check("10 (bintide) S 1 10 10 0 -1 4194304 1", false);
+        check("", false);
     }
 
     #[test]
