@@ -82,19 +82,74 @@ pub(crate) fn connect(address: &ServerAddress) -> Result<ClientConnection, Conne
         .map_err(failed)?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let certificate = policy.certificate.as_ref().or(policy.key.as_ref());
-    let mut config = match certificate.zip(policy.key.as_ref().or(certificate)) {
+    let mut config = match ClientCertificateFiles::of(policy) {
         None => config.with_no_client_auth(),
-        Some((certificate, key)) => {
-            let chain = read_pem(certificate)?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable_file(key, error))?;
-            config.with_client_auth_cert(chain, key).map_err(failed)?
+        Some(files) => {
+            let (chain, key) = (files.read_chain()?, files.read_key()?);
+            config.with_client_auth_cert(chain, key).map_err(|error| files.unusable_pair(&error))?
         }
     };
     // As in MySQL's programs, the server's name is sent only if one is given.
     config.enable_sni = policy.server_name.is_some();
     let name = policy.server_name.as_deref().map_or(Ok(host), named)?;
     ClientConnection::new(Arc::new(config), name).map_err(failed)
+}
+
+/// Files with the client certificate and its private key.
+struct ClientCertificateFiles<'p> {
+    certificate: &'p Path,
+    key: &'p Path,
+    policy: &'p TlsPolicy,
+}
+
+impl<'p> ClientCertificateFiles<'p> {
+    /// Returns the files of a policy. If it names only one, that file must contain both the certificate and the key.
+    fn of(policy: &'p TlsPolicy) -> Option<Self> {
+        let (certificate, key) = (policy.certificate.as_deref(), policy.key.as_deref());
+        Some(Self { certificate: certificate.or(key)?, key: key.or(certificate)?, policy })
+    }
+
+    fn read_chain(&self) -> Result<Vec<CertificateDer<'static>>, ConnectionError> {
+        let chain = read_pem(self.certificate)?;
+        let file = self.certificate.display();
+        match (chain.is_empty(), self.policy.certificate.is_some()) {
+            (false, _) => Ok(chain),
+            (true, true) => {
+                Err(ConnectionError::Tls(format!("ssl-cert {file} contains no certificate (PEM)")))
+            }
+            (true, false) => Err(ConnectionError::Tls(format!(
+                "ssl-cert is not set, and ssl-key {file} contains no certificate: set ssl-cert to the file with the \
+                 certificate of this key"
+            ))),
+        }
+    }
+
+    fn read_key(&self) -> Result<PrivateKeyDer<'static>, ConnectionError> {
+        let file = self.key.display();
+        PrivateKeyDer::from_pem_file(self.key).map_err(|error| match (error, self.policy.key.is_some()) {
+            (PemError::NoItemsFound, true) => ConnectionError::Tls(format!(
+                "ssl-key {file} contains no private key (PEM, not encrypted by a passphrase)"
+            )),
+            (PemError::NoItemsFound, false) => ConnectionError::Tls(format!(
+                "ssl-key is not set, and ssl-cert {file} contains no private key: set ssl-key to the file with the key \
+                 of this certificate"
+            )),
+            (error, _) => unusable_file(self.key, error),
+        })
+    }
+
+    fn unusable_pair(&self, error: &RustlsError) -> ConnectionError {
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        ConnectionError::Tls(match error {
+            RustlsError::InconsistentKeys(_) => format!(
+                "the certificate in {certificate} (ssl-cert) and the private key in {key} (ssl-key) do not belong \
+                 together: set both to the files of one pair"
+            ),
+            _ => format!(
+                "could not use the certificate in {certificate} with the private key in {key}: {error}"
+            ),
+        })
+    }
 }
 
 /// Returns the crypto provider with the offered cipher suites.
@@ -279,5 +334,76 @@ impl ServerCertVerifier for AnyCertificateVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.schemes.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use rcgen::{CertificateParams, KeyPair};
+    use tempfile::TempDir;
+
+    use super::connect;
+    use crate::server_address::ServerAddress;
+
+    /// Writes a certificate and its key, and a file with both.
+    fn write_pair(folder: &Path, name: &str) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap().pem();
+        let key = key.serialize_pem();
+        fs::write(folder.join(name).with_extension("both"), format!("{certificate}{key}")).unwrap();
+        fs::write(folder.join(name).with_extension("pem"), certificate).unwrap();
+        fs::write(folder.join(name).with_extension("key"), key).unwrap();
+    }
+
+    #[test]
+    fn client_certificates_and_keys_come_in_pairs() {
+        let folder = TempDir::new().unwrap();
+        write_pair(folder.path(), "one");
+        write_pair(folder.path(), "two");
+        let check = |certificate: Option<&str>, key: Option<&str>, wanted: Result<(), &str>| {
+            let mut address = ServerAddress::parse("mysql://u@h").unwrap();
+            address.tls.certificate = certificate.map(|name| folder.path().join(name));
+            address.tls.key = key.map(|name| folder.path().join(name));
+            let made = connect(&address).map(drop).map_err(|error| error.to_string());
+            let wanted = wanted.map_err(|text| text.replace('^', &format!("{}/", folder.path().display())));
+            assert_eq!(made, wanted, "{certificate:?} {key:?}");
+        };
+        check(None, None, Ok(()));
+        check(Some("one.pem"), Some("one.key"), Ok(()));
+        check(Some("one.both"), None, Ok(()));
+        check(None, Some("one.both"), Ok(()));
+        check(
+            Some("one.pem"),
+            None,
+            Err(
+                "TLS: ssl-key is not set, and ssl-cert ^one.pem contains no private key: set ssl-key to the file with \
+                 the key of this certificate",
+            ),
+        );
+        check(
+            None,
+            Some("one.key"),
+            Err(
+                "TLS: ssl-cert is not set, and ssl-key ^one.key contains no certificate: set ssl-cert to the file with \
+                 the certificate of this key",
+            ),
+        );
+        check(
+            Some("one.pem"),
+            Some("two.key"),
+            Err(
+                "TLS: the certificate in ^one.pem (ssl-cert) and the private key in ^two.key (ssl-key) do not belong \
+                 together: set both to the files of one pair",
+            ),
+        );
+        check(Some("one.key"), Some("one.pem"), Err("TLS: ssl-cert ^one.key contains no certificate (PEM)"));
+        check(
+            Some("one.pem"),
+            Some("two.pem"),
+            Err("TLS: ssl-key ^two.pem contains no private key (PEM, not encrypted by a passphrase)"),
+        );
     }
 }
