@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::connection_options::{ConnectionOptions, OptionRecognition, PasswordOption};
+use crate::connection_options::{ConnectionOptions, OptionRecognition, PasswordOption, not_an_option};
 use crate::password_source::PasswordSource;
 use crate::server_address::AddressError;
 
@@ -53,7 +53,7 @@ impl ConnectionOptions {
                 Ok(OptionRecognition::Taken) => {}
                 _ if query.contains('@') => return Err(unescaped()),
                 Ok(OptionRecognition::Unknown) => {
-                    return Err(fail(format!("{name} is not a connection option")));
+                    return Err(fail(not_an_option(name)));
                 }
                 Err(why) => return Err(fail(why)),
             }

@@ -84,6 +84,39 @@ pub enum OptionRecognition {
 const ZLIB_LEVEL: u8 = 6;
 /// Level of zstd without `zstd-compression-level`.
 const ZSTD_LEVEL: u8 = 3;
+/// Names of all connection options.
+const NAMES: [&str; 30] = [
+    "user",
+    "password",
+    "password1",
+    "password-file",
+    "password-command",
+    "host",
+    "port",
+    "socket",
+    "protocol",
+    "ssl-mode",
+    "ssl-ca",
+    "ssl-capath",
+    "ssl-crl",
+    "ssl-crlpath",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-cipher",
+    "ssl-fips-mode",
+    "tls",
+    "tls-ca",
+    "tls-ciphersuites",
+    "tls-version",
+    "tls-sni-servername",
+    "get-server-public-key",
+    "server-public-key-path",
+    "enable-cleartext-plugin",
+    "compress",
+    "compression-algorithms",
+    "zstd-compression-level",
+    "timeout",
+];
 /// TLS options of MySQL's and MariaDB's programs, past and present, that bintide does not support, with remedies.
 const UNSUPPORTED: [(&str, &str); 4] = [
     ("ssl", "set ssl-mode=REQUIRED or ssl-mode=DISABLED"),
@@ -168,6 +201,9 @@ impl ConnectionOptions {
             }
             _ => {
                 let remedy = UNSUPPORTED.iter().find(|(known, _)| *known == name).map(|(_, remedy)| *remedy);
+                if remedy.is_none() && closest_name(name).is_some_and(|closest| closest != name) {
+                    return Err(not_an_option(name));
+                }
                 let remedy = remedy.unwrap_or("remove the option");
                 return Err(format!("{name} is not supported: {remedy}"));
             }
@@ -211,9 +247,25 @@ impl ConnectionOptions {
 /// Returns false for a TLS option that MySQL's programs do not know: only for such an option, `loose-` suppresses the
 /// error.
 pub(crate) fn is_mysql_option(name: &str) -> bool {
-    let taken = ConnectionOptions::default().set(name, Some(""));
-    let is_unknown_tls = taken.is_err_and(|error| error.ends_with("is not supported: remove the option"));
-    !is_unknown_tls || UNSUPPORTED.iter().any(|(known, _)| *known == name)
+    let is_of_tls = name.starts_with("ssl") || name.starts_with("tls");
+    !is_of_tls || NAMES.contains(&name) || UNSUPPORTED.iter().any(|(known, _)| *known == name)
+}
+
+/// Returns the error for an unknown option, with the name that was perhaps meant.
+pub(crate) fn not_an_option(name: &str) -> String {
+    match closest_name(&name.replace('_', "-").to_ascii_lowercase()) {
+        Some(closest) => format!("{name} is not a connection option (did you mean {closest}?)"),
+        None => format!("{name} is not a connection option"),
+    }
+}
+
+/// Returns the option whose name differs from this one by a few letters.
+fn closest_name(name: &str) -> Option<&'static str> {
+    // A third of the letters, as in rustc's suggestions. A prefix that many names have does not count.
+    let own = ["ssl", "tls"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    let distance_max = (own.trim_start_matches('-').chars().count() / 3).max(1);
+    let distances = NAMES.iter().map(|known| (strsim::osa_distance(name, known), *known));
+    distances.filter(|(distance, _)| *distance <= distance_max).min().map(|(_, known)| known)
 }
 
 fn parse_path(name: &str, value: Option<&str>) -> Result<PathBuf, String> {
@@ -296,7 +348,7 @@ fn split_list(text: &str, separator: char) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionOptions, OptionRecognition, is_mysql_option};
+    use super::{ConnectionOptions, NAMES, OptionRecognition, is_mysql_option, not_an_option};
 
     #[test]
     fn values_that_options_cannot_have() {
@@ -324,6 +376,24 @@ mod tests {
         check("ssl-fips-mode", Some("ON"), "ssl-fips-mode is not supported: remove the option");
         check("tls-odd", Some("x"), "tls-odd is not supported: remove the option");
         check("ssl", None, "ssl is not supported: set ssl-mode=REQUIRED or ssl-mode=DISABLED");
+    }
+
+    #[test]
+    fn near_misses_get_a_suggestion() {
+        let check = |name: &str, wanted: &str| assert_eq!(not_an_option(name), wanted);
+        check("hots", "hots is not a connection option (did you mean host?)");
+        check("passwordfile", "passwordfile is not a connection option (did you mean password-file?)");
+        check("pasword_file", "pasword_file is not a connection option (did you mean password-file?)");
+        check("odd", "odd is not a connection option");
+        check("max-allowed-packet", "max-allowed-packet is not a connection option");
+        let of_tls = |name: &str| ConnectionOptions::default().set(name, Some("x")).unwrap_err();
+        assert_eq!(of_tls("sslmode"), "sslmode is not a connection option (did you mean ssl-mode?)");
+        assert_eq!(of_tls("ssl-capth"), "ssl-capth is not a connection option (did you mean ssl-capath?)");
+        for name in NAMES {
+            let taken = ConnectionOptions::default().set(name, Some("off"));
+            assert_ne!(taken, Ok(OptionRecognition::Unknown), "{name}");
+            assert!(!taken.is_err_and(|why| why.contains("not supported")), "{name}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use option_files::FileOption;
 
-use crate::connection_options::{ConnectionOptions, OptionRecognition, is_mysql_option};
+use crate::connection_options::{ConnectionOptions, OptionRecognition, is_mysql_option, not_an_option};
 
 /// Groups of option files that are read.
 pub const OPTION_GROUPS: [&str; 2] = ["client", "bintide"];
@@ -64,7 +64,7 @@ impl ConnectionOptions {
             OptionRecognition::Unknown
                 if is_bintide_group(&line.group) && loose == UnknownOptionPolicy::Refuse =>
             {
-                Err(format!("{name} is not a connection option"))
+                Err(not_an_option(name))
             }
             _ => Ok(()),
         }
@@ -148,6 +148,10 @@ mod tests {
         check("client", &["loose-maximum-ssl-ca=ca.pem"], maximum);
         let maximum = "/my.cnf, line 1: maximum-TLS-version is not supported: remove the option";
         check("client", &["maximum-TLS-version=TLSv1.3"], maximum);
+        let miss = "/my.cnf, line 1: sslmode is not a connection option (did you mean ssl-mode?)";
+        check("client", &["sslmode=REQUIRED"], miss);
+        let miss = "/my.cnf, line 1: pasword is not a connection option (did you mean password?)";
+        check("bintide", &["pasword=p"], miss);
         check("bintide_two", &["odd=1"], "/my.cnf, line 1: odd is not a connection option");
     }
 }

@@ -179,6 +179,10 @@ mod tests {
         check("mysql://root@h:x", "x is not a port number");
         check("mysql://root@h/shop", "shop names a database");
         check("mysql://root@h/?odd=1", "odd is not a connection option");
+        check(
+            "mysql://root@h/?sslmode=REQUIRED",
+            "sslmode is not a connection option (did you mean ssl-mode?); an address is",
+        );
         check("mysql://root@h/?tls=maybe", "tls is maybe");
         check("mysql://root@h/?timeout=0", "timeout is 0");
         check("mysql://root@h/?timeout=1m", "timeout is 1m");
