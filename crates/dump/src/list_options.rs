@@ -210,6 +210,12 @@ pub(crate) fn print(
     wanted.keyring = settings.keyring.clone().map(Arc::new);
     let mut output = CountingWriter { output, size: 0 };
     let warnings = list(&wanted, &mut output).map_err(|error| report_list_error(&error, talk))?;
+    if let Some(missing) = wanted.selection.sightings.find_missing(&wanted.selection.conditions) {
+        let condition = missing.to_string();
+        let error = b"no selected table in these logs has the column of --where=";
+        talk.error(&[error, condition.as_bytes(), b": column names are spelt as in the table"]);
+        return Err(DumpExit::FAILURE);
+    }
     if output.size <= form.header_line().len() {
         warn_of_no_match(settings, talk);
     }

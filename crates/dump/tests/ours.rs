@@ -217,6 +217,23 @@ fn filters_without_a_match_warn() {
 }
 
 #[test]
+fn a_column_that_no_table_has_is_an_error() {
+    for (args, column) in [
+        ("--json --where=no_such_column=1", "no_such_column=1"),
+        ("--events --where=@99=1", "@99=1"),
+        ("--transactions --table=types.integers --where=id=1 --where=idd=1", "idd=1"),
+        ("--quiet --json --jobs=3 --where=no_such_column=1", "no_such_column=1"),
+    ] {
+        let (_, error, code) = dump(args, NAMED);
+        let wanted = format!("ERROR: no selected table in these logs has the column of --where={column}: ");
+        assert!(code == 1 && error.starts_with(&wanted), "{args}: {code} {error}");
+    }
+    // Without a table, no column is missing.
+    let (_, error, code) = dump("--json --table=no.thing --where=no_such_column=1", NAMED);
+    assert!(code == 0 && error.starts_with("WARNING: nothing in these logs matches "), "{error}");
+}
+
+#[test]
 fn options_that_only_affect_text_are_named() {
     let (_, error, code) = dump("--json -vv --hexdump --skip-gtids --force-if-open", NAMED);
     let wanted = "WARNING: --hexdump, --skip-gtids and --verbose have no effect with --json, \

@@ -8,10 +8,10 @@ use binlog::{DecodeError, Event, EventFormat, Table, TransactionId, TransactionV
 
 use super::event_context::EventContext;
 use super::log_walk::{LocatedEvent, OutputRefusal};
-use super::row_condition::{RowCondition, RowTest};
+use super::row_condition::{ColumnSightings, RowCondition, RowTest};
 
 /// Filters of a list. A filter that is not set selects all events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EventSelection {
     /// Only events first written by this server.
@@ -26,6 +26,8 @@ pub struct EventSelection {
     pub tables: Vec<TablePattern>,
     /// Only rows for which all conditions hold, in the image before or in the image after.
     pub conditions: Vec<RowCondition>,
+    /// Conditions whose columns were found.
+    pub(crate) sightings: ColumnSightings,
 }
 
 /// A server id, and the bits of it that are compared.
@@ -134,7 +136,7 @@ impl EventSelection {
     pub(crate) fn row_test(&self, table: &Table) -> Result<Option<RowTest<'_>>, OutputRefusal> {
         match self.conditions.is_empty() {
             true => Ok(None),
-            false => RowTest::new(&self.conditions, table).map(Some),
+            false => RowTest::new(&self.conditions, table, &self.sightings).map(Some),
         }
     }
 }

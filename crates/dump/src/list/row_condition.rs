@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use binlog::{
     Charset, Column, DecodeError, EventFormat, JsonQuotes, RowChange, RowField, RowImage, Table, Value,
@@ -96,6 +98,28 @@ impl RowCondition {
     }
 }
 
+/// Conditions whose columns some table of the logs had. All threads of a list share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ColumnSightings {
+    has_tables: Arc<AtomicBool>,
+    /// One bit for each condition.
+    found: Arc<AtomicU64>,
+}
+
+impl ColumnSightings {
+    /// Returns the first condition whose column no table had; `None` also if the logs had no table.
+    pub(crate) fn find_missing<'c>(&self, conditions: &'c [RowCondition]) -> Option<&'c RowCondition> {
+        let found = self.found.load(Ordering::Relaxed);
+        let mut missing = conditions.iter().enumerate().filter(|(number, _)| found & mask_of(*number) == 0);
+        missing.next().map(|(_, condition)| condition).filter(|_| self.has_tables.load(Ordering::Relaxed))
+    }
+}
+
+/// Returns the bit of a condition. Conditions beyond the last bit share it.
+const fn mask_of(number: usize) -> u64 {
+    1 << if number < 63 { number } else { 63 }
+}
+
 /// Conditions, prepared for the rows of one table.
 #[derive(Debug)]
 pub(crate) struct RowTest<'c> {
@@ -104,11 +128,17 @@ pub(crate) struct RowTest<'c> {
 }
 
 impl<'c> RowTest<'c> {
-    pub(crate) fn new(conditions: &'c [RowCondition], table: &Table) -> Result<Self, OutputRefusal> {
+    pub(crate) fn new(
+        conditions: &'c [RowCondition],
+        table: &Table,
+        sightings: &ColumnSightings,
+    ) -> Result<Self, OutputRefusal> {
         let mut wanted = Some(Vec::new());
-        for condition in conditions {
+        sightings.has_tables.store(true, Ordering::Relaxed);
+        for (number, condition) in conditions.iter().enumerate() {
             match condition.column.index(table)? {
                 Some(index) => {
+                    sightings.found.fetch_or(mask_of(number), Ordering::Relaxed);
                     if let Some(wanted) = &mut wanted {
                         wanted.push((index, &condition.value));
                     }
