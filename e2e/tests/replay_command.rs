@@ -490,7 +490,10 @@ fn a_log_that_an_index_lacks_is_named() -> Result<()> {
     let index = folder.path().join("binlog.index");
     fs::write(&index, "./binlog.000001\n")?;
     let ran = command::replay(std::slice::from_ref(&index), &target, &[])?;
-    ensure!(ran.code == Some(0) && ran.stderr.contains("binlog.000002 is not listed in the index"), "{ran:?}");
+    ensure!(
+        ran.code == Some(0) && ran.stderr.contains("binlog.000002 is not listed in the index"),
+        "{ran:?}"
+    );
     fs::write(&index, "./binlog.000001\n./binlog.000002\n")?;
     let ran = command::replay(&[index], &target, &[])?;
     ensure!(ran.code == Some(0) && ran.stderr.is_empty(), "{ran:?}");

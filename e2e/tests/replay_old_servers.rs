@@ -123,6 +123,31 @@ fn the_privilege_that_5_7_lacks_is_not_recommended() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn an_account_with_an_unknown_plugin_has_a_remedy() -> Result<()> {
+    let sql = "create database d character set latin1; create table d.t (id int primary key) engine = innodb;
+        create user u@localhost identified with caching_sha2_password by 'secret'; insert into d.t values (7)";
+    let source = source(TestPackage::Mysql8_0, &["--gtid-mode=ON", "--enforce-gtid-consistency=ON"], sql)?;
+    for package in [TestPackage::Mysql5_7, TestPackage::MariaDb11_8] {
+        let target = target(package)?;
+        let stopped = replay(&source.binlogs()?, &target, &[])?;
+        for wanted in ["caching_sha2_password", "create the account on the target", "--exclude-gtids"] {
+            ensure!(
+                stopped.code == Some(1) && stopped.stderr.contains(wanted),
+                "{}: {stopped:?}",
+                package.name()
+            );
+        }
+        let gtid = stopped.stderr.split_once(" (").and_then(|(_, rest)| rest.split_once(')'));
+        let (gtid, _) = gtid.with_context(|| stopped.stderr.clone())?;
+        target.sql("create user u@localhost identified by 'secret'")?;
+        let ran = replay(&source.binlogs()?, &target, &["--exclude-gtids", gtid])?;
+        ensure!(ran.code == Some(0), "{}: {ran:?}", package.name());
+        is_equal(&source, &target, "d")?;
+    }
+    Ok(())
+}
+
 /// Row changes, and nothing that 5.5 does not know.
 const CHANGES: &str = "create database d character set latin1; use d;
     create table t (id int primary key, a varchar(20), b blob, f double, n decimal(9,4)) engine = innodb;

@@ -247,6 +247,9 @@ fn finish(
     failure.map_or(Ok(outcome), Err)
 }
 
+/// ER_PLUGIN_IS_NOT_LOADED: the target lacks the authentication plugin of an account.
+const PLUGIN_NOT_LOADED: u16 = 1524;
+
 fn add_advice(error: replay::ReplayError) -> CommandFailure {
     let advice = match &error {
         replay::ReplayError::Gap { .. } => {
@@ -280,6 +283,13 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             Some(ErrorAdvice(
                 "committed transactions stay; correct this, and the same command resumes there; or exclude the \
                  transaction with --exclude-gtids in this and every later run",
+            ))
+        }
+        replay::ReplayError::Apply { failure, .. } if failure.code == Some(PLUGIN_NOT_LOADED) => {
+            Some(ErrorAdvice(
+                "committed transactions stay; create the account on the target with an authentication plugin that the \
+                 target has (caching_sha2_password exists since MySQL 8.0), then exclude the transaction with \
+                 --exclude-gtids in this and every later run",
             ))
         }
         replay::ReplayError::Apply { .. } | replay::ReplayError::Target { .. } => {
