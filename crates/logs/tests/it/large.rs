@@ -118,7 +118,7 @@ fn torn_payloads_are_not_begun() {
         logs.write(&whole[..cut]);
         let given = read(logs.open(), 100_000);
         assert!(given.inner.is_empty() && given.ends.is_empty());
-        assert!(given.end.starts_with("Torn(Torn { offset: 126, "), "{}", given.end);
+        assert!(given.end.starts_with("Torn(TornEvent { offset: 126, "), "{}", given.end);
     }
 }
 
