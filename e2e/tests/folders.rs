@@ -87,7 +87,10 @@ fn receive_writes_to_no_logs_but_its_own() -> Result<()> {
     ensure!(ran.code == Some(0), "{ran:?}");
     fs::remove_file(store.join("binlog.000002"))?;
     fs::hard_link(live.join("binlog.000002"), store.join("binlog.000002"))?;
-    refused(&store, "has binlog.000002 open for writing; give a directory that only bintide receive writes to")?;
+    refused(
+        &store,
+        "has binlog.000002 open for writing; give a directory that only bintide receive writes to",
+    )?;
     Ok(())
 }
 

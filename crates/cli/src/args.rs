@@ -30,9 +30,9 @@ Examples:
       bintide dump -vv binlog.000012 | less
   Count transactions, rows and bytes by table:
       bintide stats /var/lib/mysql/binlog.0000*
-  VerifyArgs all logs of a directory:
+  Verify all logs of a directory:
       bintide verify /var/lib/mysql
-  CompletionsArgs for bash:
+  Completions for bash:
       source <(bintide completions bash)
 
 Settings:

@@ -29,7 +29,7 @@ use crate::units;
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
 Examples:
-  CompressArgs logs in place; compare each new log with the old one before it
+  Compress logs in place; compare each new log with the old one before it
   replaces it:
       bintide compress --verify /backup/binlog.0000*
   Savings at level 10, without writing anything:

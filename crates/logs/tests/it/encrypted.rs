@@ -76,7 +76,7 @@ fn missing_and_wrong_keys_are_named() {
     let key = |id: &[u8]| KeyringKey { id: id.to_vec(), user: Vec::new(), bytes: vec![1; 32] };
     assert_eq!(
         message(&log, Some(Keyring::new(vec![key(b"other_1"), key(b"other_2")]))),
-        format!(" is encrypted: the key {id} is not in the keyring: it has other_1, other_2")
+        format!(" is encrypted: the key {id} is not in the keyring, which has other_1, other_2")
     );
     assert_eq!(
         message(&log, Some(Keyring::new(vec![key(id.as_bytes())]))),

@@ -61,9 +61,9 @@ Examples:
       bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
   Follow a running server:
       bintide replay --from mysql://repl@db1/ --relay /var/lib/bintide/db1 --to TARGET
-  TargetArgs a server whose data does not fit in its memory:
+  To a server whose data does not fit in its memory:
       bintide replay /backup --to TARGET --warm
-  TargetArgs a SQLite database, without a server:
+  To a SQLite database, without a server:
       bintide replay binlog.0000* --to sqlite:copy.db
   Only one database, under another name (CREATE DATABASE is not rewritten: create
   shop_old on the target first):

@@ -38,16 +38,16 @@ Examples:
       bintide stream --format maxwell --do-db shop /var/lib/mysql
   From a compressed backup to a program:
       zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
-  SinkTarget a program; after a crash of either, resume where it stopped (the last
+  To a program; after a crash of either, resume where it stopped (the last
   records may be repeated):
       bintide stream --format debezium --progress state /var/lib/mysql | consumer
-  SinkTarget files, each transaction exactly once, even after crashes:
+  To files, each transaction exactly once, even after crashes:
       bintide stream --format debezium --out changes /var/lib/mysql
   Follow a running server:
       bintide stream --format debezium --from mysql://repl@db1/ --progress state
   First the present rows of all tables, then the changes:
       bintide stream --format debezium --from mysql://repl@db1/ --out changes --snapshot
-  ResumePoint after a transaction:
+  Resume after a transaction:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
 The source logs column names with binlog_row_metadata=FULL. Otherwise stream
