@@ -213,13 +213,11 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
         };
     let advice = match cause {
         _ if of_payload.is_some_and(needs_memory) => Some(MEMORY_ADVICE),
-        Some(logs::LogError::KeyringRequired { .. }) => {
-            Some(ErrorAdvice("give the keyring file with --keyring"))
-        }
+        Some(logs::LogError::KeyringRequired { .. }) => Some(ErrorAdvice("give this file with --keyring")),
         Some(logs::LogError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
             Some(ErrorAdvice("run bintide as the user that owns the logs"))
         }
-        Some(logs::LogError::Corrupt { .. }) => Some(ErrorAdvice("run `bintide verify` for details")),
+        Some(logs::LogError::Corrupt { .. }) => Some(ErrorAdvice("run bintide verify for details")),
         _ => None,
     };
     match advice {

@@ -117,7 +117,7 @@ struct RewriteArgs {
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
     #[arg(long, value_name = "COUNT", value_parser = parse_jobs)]
     jobs: Option<NonZeroUsize>,
-    /// Maximum memory, as 300M or 2G [default: 300M, or more if the level needs it].
+    /// Maximum memory, such as 300M or 2G [default: 300M, or more if the level needs it].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
     #[command(flatten)]
@@ -361,7 +361,7 @@ impl RewriteRun<'_> {
         };
         let done = done.map_err(|error| match error {
             rewrite::RewriteError::Corrupt { .. } => {
-                anyhow::Error::new(error).context(ErrorAdvice("run bintide verify on the log for details"))
+                anyhow::Error::new(error).context(ErrorAdvice("run bintide verify for details"))
             }
             rewrite::RewriteError::Format { .. } => anyhow::Error::new(error)
                 .context(ErrorAdvice("give --upgrade-format to replace the format description")),
@@ -378,7 +378,7 @@ impl RewriteRun<'_> {
             true if is_dry && self.in_use(place, path)?.is_some() => {
                 Some("is in use, or a crash left it marked so: without --dry-run it is skipped")
             }
-            true if has_other_names(path) => Some("has other hard links: they keep the old log"),
+            true if has_other_names(path) => Some("has other hard links, which keep the old log"),
             false if is_dry && target.exists() => Some("exists: without --dry-run it is skipped"),
             _ => None,
         };
@@ -456,7 +456,7 @@ fn parse_jobs(text: &str) -> Result<NonZeroUsize, String> {
 
 /// Parses a number of bytes, with or without a unit. A kilobyte has 1000 bytes.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wanted = || "expected a size: a number with an optional unit k, M or G, as 300M".to_owned();
+    let wanted = || "expected a size such as 300M: a number with an optional unit k, M or G".to_owned();
     let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
     let (digits, factor) = match unit.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&unit[..at], 1000),

@@ -225,7 +225,7 @@ fn reasons(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelRe
     }
     let work = match best.compress_s_per_day {
         Some(day) => format!("{} of one core", percent(day / 86_400.0)),
-        None => format!("{:.1} seconds of one core a gigabyte", best.compress_s_per_gb),
+        None => format!("{:.1} seconds of one core per gigabyte", best.compress_s_per_gb),
     };
     let slowest = match best.latency.transactions {
         P99_TRANSACTIONS_MIN.. => format!("1 in 100 takes at least {}", micros(best.latency.p99_us)),

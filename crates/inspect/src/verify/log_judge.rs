@@ -293,7 +293,10 @@ impl LogJudge {
                 self.add_remark(&log.name, format!("{}{unfinished}", still_written(&torn)));
             }
             (EndOfLog::Torn(torn), _) => {
-                let detail = format!("the log stops within an event: {}{unfinished}", torn_bytes(&torn));
+                let detail = match (torn.offset, torn.found) {
+                    (0, 0) => "the file is empty".to_owned(),
+                    _ => format!("the log stops within an event: {}{unfinished}", torn_bytes(&torn)),
+                };
                 self.add_fault_of(&log.name, torn.offset, FaultKind::Tail, detail);
             }
             (EndOfLog::Open { in_use: true }, NextLog::Absent) => {

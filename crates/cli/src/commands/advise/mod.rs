@@ -80,7 +80,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "SECONDS", conflicts_with = "all")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
-    /// Measure approximately this amount of the logs, as 100M or 2G, at random places.
+    /// Measure approximately this amount of the logs, such as 100M or 2G, at random places.
     #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_sample_size)]
     sample: Option<u64>,
     /// Seed of the random places: the same seed selects the same places.
@@ -89,7 +89,7 @@ pub(crate) struct AdviseArgs {
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
     #[arg(long, value_name = "COUNT")]
     jobs: Option<NonZeroUsize>,
-    /// Maximum memory, as 300M or 2G [default: 300M, or more if the level needs it].
+    /// Maximum memory, such as 300M or 2G [default: 300M, or more if the level needs it].
     #[arg(long, value_name = "SIZE", value_parser = rewrite::parse_size)]
     memory: Option<u64>,
     /// Print the report as one JSON document.

@@ -17,7 +17,7 @@ use crate::temporary::TemporaryFiles;
 #[derive(Args, Debug)]
 pub(super) struct ApplyArgs {
     /// Order of commits on the target [default: grouped; strict with --log]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "ORDER")]
     commit_order: Option<OrderOption>,
     /// Write applied transactions to the target's own binary log, with the source's GTIDs, so that replicas of the
     /// target receive them.
@@ -32,9 +32,9 @@ pub(super) struct ApplyArgs {
     workers: Option<NonZeroUsize>,
     /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
     /// logical-clock]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "RULE")]
     parallel: Option<ParallelOption>,
-    /// Approximate maximum memory, as 300M or 2G. Larger transactions wait in a temporary file.
+    /// Approximate maximum memory, such as 300M or 2G. Larger transactions wait in a temporary file.
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = parse_size)]
     memory: u64,
     #[command(flatten)]

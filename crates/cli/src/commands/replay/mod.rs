@@ -86,12 +86,6 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     how: ApplyArgs,
     #[command(flatten)]
-    meant: SelectionArgs,
-    #[command(flatten)]
-    filters: FilterArgs,
-    #[command(flatten)]
-    allow: AllowArgs,
-    #[command(flatten)]
     dry: DryRunArgs,
     #[command(flatten)]
     live: ReplaySourceArgs,
@@ -115,6 +109,12 @@ pub(crate) struct ReplayArgs {
     /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    meant: SelectionArgs,
+    #[command(flatten)]
+    filters: FilterArgs,
+    #[command(flatten)]
+    allow: AllowArgs,
 }
 
 /// Makes the LOG arguments optional where nothing is applied.
@@ -261,29 +261,29 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
         replay::ReplayError::Corrupt { .. } => {
-            Some(ErrorAdvice("committed transactions stay; run bintide verify on the log for details"))
+            Some(ErrorAdvice("committed transactions are kept; run bintide verify for details"))
         }
         replay::ReplayError::Read(_) | replay::ReplayError::TornTransaction { .. } => Some(ErrorAdvice(
-            "committed transactions stay; with complete logs, the same command resumes there",
+            "committed transactions are kept; to resume, run the same command with complete logs",
         )),
         replay::ReplayError::Work { error: ApplyPlanError::Spool(_), .. } => {
-            Some(ErrorAdvice("committed transactions stay; the same command resumes there"))
+            Some(ErrorAdvice("committed transactions are kept; to resume, run the same command again"))
         }
         replay::ReplayError::Work { .. } => Some(ErrorAdvice(
-            "committed transactions stay; the same command fails here again, unless you exclude the transaction \
-             with --exclude-gtids in this and every later run",
+            "committed transactions are kept; the same command fails again, unless you exclude this transaction \
+             with --exclude-gtids in this and all later runs",
         )),
         // The refusal is not the server's, so it does not go away by itself.
         replay::ReplayError::Apply { failure, .. }
             if failure.kind == TargetFailureKind::Refused && failure.code.is_none() =>
         {
             Some(ErrorAdvice(
-                "committed transactions stay; correct this, and the same command resumes there; or exclude the \
-                 transaction with --exclude-gtids in this and every later run",
+                "committed transactions are kept; to resume, correct this and run the same command again, or \
+                 exclude this transaction with --exclude-gtids in this and all later runs",
             ))
         }
         replay::ReplayError::Apply { .. } | replay::ReplayError::Target { .. } => {
-            Some(ErrorAdvice("committed transactions stay; the same command resumes there"))
+            Some(ErrorAdvice("committed transactions are kept; to resume, run the same command again"))
         }
         _ => None,
     };

@@ -13,13 +13,14 @@ pub(super) struct SelectionArgs {
     /// Start at the first transaction at or after this position.
     #[arg(long, value_name = "LOG:POSITION", group = "start", value_parser = parse_position)]
     start_position: Option<SelectionBound>,
-    /// Start at the first transaction that was committed after this local time, as 2026-11-22 01:00:00.
+    /// Start at the first transaction that was committed after this local time, such as
+    /// 2026-11-22 01:00:00.
     #[arg(long, value_name = "TIME", group = "start", value_parser = parse_time)]
     start_datetime: Option<SelectionBound>,
-    /// Start at the first transaction that GTIDS contain.
+    /// Start at the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
     start_gtid: Option<GtidSet>,
-    /// Start after the first transaction that GTIDS contain.
+    /// Start after the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
     start_after_gtid: Option<GtidSet>,
     /// Stop before the first transaction at or after this position.
@@ -29,10 +30,10 @@ pub(super) struct SelectionArgs {
     /// with an earlier time are counted, but not applied.
     #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_time)]
     stop_datetime: Option<SelectionBound>,
-    /// Stop before the first transaction that GTIDS contain.
+    /// Stop before the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
     stop_gtid: Option<GtidSet>,
-    /// Stop after the first transaction that GTIDS contain.
+    /// Stop after the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
     stop_after_gtid: Option<GtidSet>,
     /// Exclude the transactions in GTIDS.
@@ -63,13 +64,13 @@ impl SelectionArgs {
 
 fn parse_position(text: &str) -> Result<SelectionBound, String> {
     let parts = text.rsplit_once(':').and_then(|(log, position)| Some((log, position.parse().ok()?)));
-    let (log, position) = parts.ok_or_else(|| "expected LOG:POSITION, as binlog.000012:4".to_owned())?;
+    let (log, position) = parts.ok_or_else(|| "expected LOG:POSITION, such as binlog.000012:4".to_owned())?;
     Ok(SelectionBound::Position { log: log.to_owned(), position })
 }
 
 fn parse_time(text: &str) -> Result<SelectionBound, String> {
     let zoned = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
-    let time = zoned.map_err(|error| format!("{error}: expected a time as 2026-11-22 01:00:00"))?;
+    let time = zoned.map_err(|_| "expected a time such as 2026-11-22 01:00:00".to_owned())?;
     let micros = u64::try_from(time.timestamp().as_microsecond());
     micros.map(SelectionBound::Time).map_err(|_| "expected a time after 1970".to_owned())
 }
