@@ -203,7 +203,7 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
                 }
                 if number < count {
                     screen::write_message(format_args!(
-                        "{} after it not processed",
+                        "{} not processed, because of the following error",
                         units::counted(count - number, "log")
                     ));
                 }
@@ -235,10 +235,10 @@ fn plan(
         units::bytes(plan.memory_needed)
     );
     if plan.memory_needed > memory && common.memory.is_some() {
-        return Err(CommandFailure::NotStarted(anyhow!("{need}: raise --memory or lower --level")));
+        return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --level")));
     }
     if (plan.workers < wanted || plan.memory_needed > memory) && !global.quiet {
-        screen::write_message(format_args!("{need}; set the limit with --memory"));
+        screen::write_message(format_args!("{need}; --memory limits memory and threads"));
     }
     Ok(plan)
 }

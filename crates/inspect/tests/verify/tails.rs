@@ -56,7 +56,7 @@ fn a_log_that_is_still_written_is_no_fault() {
 
 #[test]
 fn an_empty_file_is_torn() {
-    let detail = "the log stops within an event: the event at 0 has 0 of 4 bytes";
+    let detail = "the file is empty";
     check_bytes(b"", 0, FaultKind::Tail, detail);
 }
 

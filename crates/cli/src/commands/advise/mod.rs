@@ -223,10 +223,10 @@ fn plan(
     let threads = counted(plan.workers.get() as u64, "thread");
     let need = format!("{threads} may take {} of memory", bytes(plan.memory_needed));
     if plan.memory_needed > most && memory.is_some() {
-        return Err(CommandFailure::NotStarted(anyhow!("{need}: raise --memory or lower --levels")));
+        return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --levels")));
     }
     if (plan.workers < wanted || plan.memory_needed > most) && !global.quiet {
-        screen::write_message(format_args!("{need}; set the limit with --memory"));
+        screen::write_message(format_args!("{need}; --memory limits memory and threads"));
     }
     Ok(plan)
 }
@@ -249,7 +249,7 @@ fn source<'f>(
     let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let Some(bytes) = data.map(|data| data.len()) else {
         return Err(CommandFailure::NotStarted(anyhow!(
-            "{} is not a regular file, which can be read twice",
+            "{} is not a regular file: advise reads logs twice",
             path.display()
         )));
     };

@@ -24,7 +24,7 @@ pub(super) struct TargetArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Method that applies row changes to a server
-    #[arg(long, value_enum, default_value_t = ApplyMethod::Auto)]
+    #[arg(long, value_enum, value_name = "METHOD", default_value_t = ApplyMethod::Auto)]
     apply_as: ApplyMethod,
 }
 

@@ -139,8 +139,8 @@ impl TargetVerification {
     pub(super) fn remark(&self) -> Option<String> {
         (!self.besides.is_empty()).then(|| {
             format!(
-                "{} has executed transactions that these logs did not bring to the target: {}; their changes show \
-                 as differences",
+                "{} has executed transactions that these logs do not contain: {}; their changes show as \
+                 differences",
                 self.server, self.besides
             )
         })
