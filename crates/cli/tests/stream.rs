@@ -118,7 +118,7 @@ fn unsupported_input_is_refused() {
     refused(&["--format", "maxwell", "torn.binlog", "--columns=numbered"], 1, "is torn at");
     refused(&["--format", "maxwell", "incident", "--columns=numbered"], 1, "read its tables again");
     let resume = ["--format", "maxwell", "rotation", "--resume", "binlog.999999:4"];
-    refused(&resume, 2, "the given logs do not include binlog.999999");
+    refused(&resume, 2, "the resume position is in binlog.999999");
     refused(&["--format", "maxwell", "rotation", "--resume", "here"], 2, "is not a resume position");
     let empty = ["--format", "maxwell", "rotation", "--out", "nowhere", "--file-size", "0"];
     refused(&empty, 2, "expected a size of at least one byte");
@@ -321,7 +321,7 @@ fn definitions_in_the_log_name_its_columns() {
     refused(
         &["--format", "maxwell", "--schema", "ddl", "mariadb-compressed.binlog", "--resume", "x.000001:4"],
         2,
-        "the given logs do not include",
+        "which is not among the logs",
     );
 }
 

@@ -58,7 +58,7 @@ impl AppliedCheck {
         match unit.gtid() {
             Some(gtid) => Ok(!self.seen.add(gtid)),
             None if self.repeated_names.contains(name) => Err(ReplayError::Refused(format!(
-                "{unit} has no GTID, and two of the logs are called {name}: its position is ambiguous. Give only \
+                "{unit} has no GTID, and two of the logs are named {name}: the position is ambiguous. Give only \
                  one of these logs"
             ))),
             None => Ok(false),
@@ -184,6 +184,6 @@ mod tests {
         assert_eq!(is_again(2, "b.1", Some(1)), Ok(true));
         assert_eq!(is_again(1, "b.2", None), Ok(false));
         let refused = is_again(2, "b.1", None).unwrap_err();
-        assert!(refused.contains("two of the logs are called b.1"), "{refused}");
+        assert!(refused.contains("two of the logs are named b.1"), "{refused}");
     }
 }
