@@ -77,7 +77,7 @@ pub(crate) struct CompressArgs {
     recompress: bool,
     /// Do not compress transactions whose payload event would exceed this size: replica_max_allowed_packet of the
     /// replicas, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = parse_number::<u32>)]
     event_size_max: u32,
     /// Also compress logs of servers before 8.0.20: replace their format description with one that supports
     /// compressed transactions.
@@ -115,7 +115,7 @@ struct RewriteArgs {
     #[arg(long)]
     plain: bool,
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
-    #[arg(long, value_name = "COUNT", value_parser = parse_jobs)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_at_least_one)]
     jobs: Option<NonZeroUsize>,
     /// Maximum memory, such as 300M or 2G [default: 300M, or more if the level needs it].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -450,8 +450,14 @@ const fn outcome_text(end: &RewriteEnd) -> &'static str {
     }
 }
 
-fn parse_jobs(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "expected one thread or more".to_owned())
+/// Parses a number of at least one.
+pub(crate) fn parse_at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a whole number, at least 1".to_owned())
+}
+
+/// Parses a whole number.
+pub(crate) fn parse_number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "expected a whole number".to_owned())
 }
 
 /// Parses a number of bytes, with or without a unit. A kilobyte has 1000 bytes.

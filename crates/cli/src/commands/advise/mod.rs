@@ -84,10 +84,10 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_sample_size)]
     sample: Option<u64>,
     /// Seed of the random places: the same seed selects the same places.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = rewrite::parse_number::<u64>)]
     seed: u64,
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = rewrite::parse_at_least_one)]
     jobs: Option<NonZeroUsize>,
     /// Maximum memory, such as 300M or 2G [default: 300M, or more if the level needs it].
     #[arg(long, value_name = "SIZE", value_parser = rewrite::parse_size)]

@@ -9,7 +9,7 @@ use replay::order::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{GapPolicy, ReplayOptions, TransactionSelection};
 
-use crate::commands::rewrite::parse_size;
+use crate::commands::rewrite::{parse_at_least_one, parse_number, parse_size};
 use crate::exit::CommandFailure;
 use crate::temporary::TemporaryFiles;
 
@@ -24,11 +24,11 @@ pub(super) struct ApplyArgs {
     #[arg(long)]
     pub(super) log: bool,
     /// Maximum number of transactions in one commit.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = parse_number::<usize>)]
     group_max: usize,
     /// Number of sessions that apply transactions or groups in parallel [default: 2 with --commit-order grouped,
     /// otherwise 8]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_at_least_one)]
     workers: Option<NonZeroUsize>,
     /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
     /// logical-clock]

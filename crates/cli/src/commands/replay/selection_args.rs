@@ -6,6 +6,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use replay::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
 
+use crate::commands::rewrite::parse_number;
+
 /// Options that select transactions.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transactions")]
@@ -41,7 +43,7 @@ pub(super) struct SelectionArgs {
     exclude_gtids: Option<GtidSet>,
     /// Skip this number of transactions from the start of the logs, or from the --start-… option; a compressed
     /// transaction counts as one.
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = parse_number::<u64>)]
     skip: u64,
 }
 
