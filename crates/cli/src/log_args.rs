@@ -70,7 +70,7 @@ impl LogArgs {
         }
         if places.iter().filter(|place| **place == InputPlace::Stdin).count() > 1 {
             return Err(CommandFailure::NotStarted(anyhow!(
-                "standard input can be read only once: give `-` once"
+                "standard input can be read only once: give - once"
             )));
         }
         let keyring = self.keyring.as_ref().map(read_keyring).transpose();
@@ -195,7 +195,7 @@ pub(crate) fn needs_memory(error: &DecodeError) -> bool {
 
 /// Advice for an event that does not fit in `--memory`.
 pub(crate) const MEMORY_ADVICE: ErrorAdvice =
-    ErrorAdvice("raise --memory to more than three times the size of the event");
+    ErrorAdvice("increase --memory to more than three times the size of the event");
 
 /// Adds a remedy to the error, if one is known.
 pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {

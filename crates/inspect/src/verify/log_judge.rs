@@ -95,7 +95,11 @@ impl LogJudge {
         match error {
             logs::LogError::NotALog { found, .. } => {
                 let found = found.map(|byte| format!("{byte:02x}")).join(" ");
-                self.add_fault(0, FaultKind::Start, format!("it starts with {found}, expected fe 62 69 6e"));
+                self.add_fault(
+                    0,
+                    FaultKind::Start,
+                    format!("the file starts with {found}, expected fe 62 69 6e"),
+                );
             }
             logs::LogError::Corrupt { offset, error, .. } => {
                 let detail = match resumed {
@@ -285,7 +289,7 @@ impl LogJudge {
         match (end, followed) {
             (EndOfLog::Closed, _) => {
                 if let Some(offset) = open {
-                    let detail = "the log is closed within the transaction, expected its commit";
+                    let detail = "the log is closed, but the transaction has no commit";
                     self.add_fault_of(&log.name, offset, FaultKind::Grammar, detail.to_owned());
                 }
             }
@@ -315,7 +319,7 @@ impl LogJudge {
                 self.add_remark(&log.name, detail);
             }
             (EndOfLog::Open { .. }, _) => {
-                let detail = "the log stops within the transaction, expected its commit";
+                let detail = "the log ends before the transaction's commit";
                 self.add_fault_of(&log.name, open.unwrap_or(position), FaultKind::Tail, detail.to_owned());
             }
         }

@@ -75,7 +75,7 @@ fn an_edited_log_that_is_settled_again_is_sound() {
 fn start() {
     let mut bytes = Log::of_sample("types.binlog").bytes();
     bytes[0] = 0;
-    check_bytes(&bytes, 0, FaultKind::Start, "it starts with 00 62 69 6e, expected fe 62 69 6e");
+    check_bytes(&bytes, 0, FaultKind::Start, "the file starts with 00 62 69 6e, expected fe 62 69 6e");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn grammar() {
     let xid = log.find(EventType::Xid, 1);
     log.events.remove(xid);
     log.settle();
-    let detail = "found a GTID, expected a statement or a commit: the transaction before it has no end";
+    let detail = "found a GTID, expected a statement or a commit: the transaction before it is incomplete";
     check(&log, xid, FaultKind::Grammar, detail);
 }
 
@@ -150,7 +150,7 @@ fn a_closed_log_with_an_open_transaction() {
     let stop = log.find(EventType::Stop, 0);
     log.events.drain(xid..stop);
     log.settle();
-    let detail = "the log is closed within the transaction, expected its commit";
+    let detail = "the log is closed, but the transaction has no commit";
     check(&log, gtid, FaultKind::Grammar, detail);
 }
 
