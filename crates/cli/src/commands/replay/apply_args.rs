@@ -32,7 +32,7 @@ pub(super) struct ApplyArgs {
     workers: Option<NonZeroUsize>,
     /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
     /// logical-clock]
-    #[arg(long, value_enum, value_name = "RULE")]
+    #[arg(long, value_enum, value_name = "MODE")]
     parallel: Option<ParallelOption>,
     /// Approximate maximum memory, such as 300M or 2G. Larger transactions wait in a temporary file.
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = parse_size)]
