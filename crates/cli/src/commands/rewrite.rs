@@ -378,7 +378,7 @@ impl RewriteRun<'_> {
             true if is_dry && self.in_use(place, path)?.is_some() => {
                 Some("is in use, or a crash left it marked so: without --dry-run it is skipped")
             }
-            true if has_other_names(path) => Some("has other hard links, which keep the old log"),
+            true if has_other_names(path) => Some("has other hard links: they keep the old log"),
             false if is_dry && target.exists() => Some("exists: without --dry-run it is skipped"),
             _ => None,
         };
