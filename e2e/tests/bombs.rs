@@ -80,7 +80,10 @@ fn temporary_files_have_a_bound() -> Result<()> {
             bintide_in(folder.path(), &[&arguments[..], &["--temporary-max", "10000000"]].concat())?;
         refused.ended_well(&[1])?;
         let said = &refused.ran.stderr;
-        ensure!(said.contains("would exceed 10000000 bytes; raise --temporary-max"), "{arguments:?}: {said}");
+        ensure!(
+            said.contains("would exceed 10000000 bytes; increase --temporary-max"),
+            "{arguments:?}: {said}"
+        );
         // dump says besides that rows are missing.
         ensure!(said.lines().filter(|line| line.contains("temporary")).count() == 1, "{arguments:?}: {said}");
     }
@@ -100,7 +103,7 @@ fn an_event_that_does_not_fit_in_memory_is_refused_by_its_size() -> Result<()> {
         let refused = bintide_in(folder.path(), &[arguments, &["binlog.000001"]].concat())?;
         refused.ended_well(&[1])?;
         let said = &refused.ran.stderr;
-        let is_named = said.contains("event size is 4194") && said.contains("raise --memory");
+        let is_named = said.contains("event size is 4194") && said.contains("increase --memory");
         ensure!(is_named, "{arguments:?}: {said}");
         ensure!(refused.peak_kib < 90 << 10, "{arguments:?}: {} KiB", refused.peak_kib);
     }

@@ -260,7 +260,7 @@ fn options_that_cannot_be_honoured_are_refused() -> Result<()> {
     let said = refused(&["receive", &store, "--from", nobody, "--ssl-mode=odd"])?;
     ensure!(said.contains("ssl-mode is odd; expected one of DISABLED"), "{said}");
     let said = refused(&["receive", &store, "--no-defaults"])?;
-    ensure!(said.contains("no server is named: give --from, or --host or --socket"), "{said}");
+    ensure!(said.contains("no server given: use --from, --host or --socket"), "{said}");
     Ok(())
 }
 

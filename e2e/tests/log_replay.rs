@@ -49,7 +49,7 @@ fn follows(replica: &TestServer, all: &str) -> Result<()> {
         ensure!(errors.trim().is_empty(), "the replica says: {}", errors.trim());
         thread::sleep(Duration::from_millis(100));
     }
-    bail!("the replica has only {}, wanted {all}", executed(replica)?)
+    bail!("the replica has only {}, expected {all}", executed(replica)?)
 }
 
 /// Replays with a replica below the target: both end equal, and the target has logged nothing under GTIDs of its own.

@@ -233,7 +233,7 @@ fn what_is_kept_can_be_encrypted() -> Result<()> {
     // What goes on is encrypted, and cannot go on without its key; new logs are as is said now.
     let without = receive(server.port(), folder.path(), &["--stop-at-end"])?.output()?;
     ensure!(without.status.code() == Some(2), "{without:?}");
-    ensure!(stderr(&without).contains("give the keyring file with --keyring"), "{}", stderr(&without));
+    ensure!(stderr(&without).contains("give this file with --keyring"), "{}", stderr(&without));
     let without = receive(server.port(), folder.path(), &["--encrypt"])?.output()?;
     ensure!(without.status.code() == Some(2), "{without:?}");
     ensure!(stderr(&without).contains("--encrypt needs --keyring FILE"), "{}", stderr(&without));

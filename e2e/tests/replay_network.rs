@@ -75,7 +75,7 @@ fn a_network_that_falls_silent_is_noticed_and_the_next_replay_takes_over() -> Re
     let proxy = Proxy::to(target.port())?;
     // Nobody answers, from the first byte on, and somewhere in the middle of the changes.
     for (silent_after, wanted) in
-        [(0, "the login has taken longer than"), (60_000 + dice.below(20_000), "silent for")]
+        [(0, "the login took longer than"), (60_000 + dice.below(20_000), "silent for")]
     {
         proxy.cut_after(silent_after as u64, CutMode::Silence);
         let output = replay_for(&source, &proxy, WAYS[1], "?timeout=3")?;

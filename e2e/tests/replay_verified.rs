@@ -126,7 +126,8 @@ fn what_is_left_out_is_not_compared_and_what_is_renamed_is_under_its_new_name() 
         &["--rewrite-db", "d->x", "--do-db", "x", "--ignore-table", "x.u", "--stop-gtid", &stop],
     )?;
     ensure!(
-        ran.code == Some(1) && ran.stderr.contains("has executed transactions that these logs did not bring"),
+        ran.code == Some(1)
+            && ran.stderr.contains("has executed transactions that these logs do not contain"),
         "{ran:?}"
     );
     Ok(())

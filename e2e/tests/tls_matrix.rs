@@ -288,7 +288,7 @@ fn check(
 ) -> Result<()> {
     let readable = readable(proxy);
     match (found, wanted) {
-        (Ok(found), wanted) => ensure!(found == wanted, "found {found:?}, wanted {wanted:?}"),
+        (Ok(found), wanted) => ensure!(found == wanted, "found {found:?}, expected {wanted:?}"),
         (Err(error), ConnectionOutcome::Refused(why)) => {
             let said = error.to_string();
             ensure!(said.contains(why), "wanted {why}: {said}");

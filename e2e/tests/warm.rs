@@ -130,7 +130,7 @@ fn a_server_that_is_no_replica_is_left_alone() -> Result<()> {
     let server = Launch::mysql().start()?;
     let ran = command(&server, "root")?.output()?;
     let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.code() == Some(2) && said.contains("the server is no replica"), "{said}");
+    ensure!(ran.status.code() == Some(2) && said.contains("the server is not a replica"), "{said}");
     Ok(())
 }
 

@@ -168,7 +168,7 @@ fn any_servers_pages_are_read_for_logs_that_are_given() -> Result<()> {
     source.sql(&format!("flush binary logs; purge binary logs to '{log}'"))?;
     let folder = source.datadir();
     for (logs, why) in [
-        (None, "is no replica"),
+        (None, "is not a replica"),
         (Some(folder.as_path()), "--force"),
         (Some(Path::new("/nowhere")), "/nowhere"),
     ] {

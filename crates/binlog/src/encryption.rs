@@ -63,13 +63,13 @@ impl fmt::Display for EncryptionKeyError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingKey { key_id, known } if known.is_empty() => {
-                write!(out, "the key {key_id} is not in the keyring: it has no keys for logs")
+                write!(out, "the key {key_id} is not in the keyring, which has no keys for logs")
             }
             Self::MissingKey { key_id, known } => {
-                write!(out, "the key {key_id} is not in the keyring: it has {}", known.join(", "))
+                write!(out, "the key {key_id} is not in the keyring, which has {}", known.join(", "))
             }
             Self::KeySize { key_id, found } => {
-                write!(out, "the key {key_id} has {found} bytes, wanted {KEY_SIZE}")
+                write!(out, "the key {key_id} has {found} bytes, expected {KEY_SIZE}")
             }
         }
     }
@@ -328,11 +328,11 @@ mod tests {
             error,
             EncryptionKeyError::MissingKey { key_id: "a".into(), known: vec!["b".into(), "c".into()] }
         );
-        assert_eq!(error.to_string(), "the key a is not in the keyring: it has b, c");
+        assert_eq!(error.to_string(), "the key a is not in the keyring, which has b, c");
         let error = header.open(&Keyring::default()).unwrap_err().to_string();
-        assert_eq!(error, "the key a is not in the keyring: it has no keys for logs");
+        assert_eq!(error, "the key a is not in the keyring, which has no keys for logs");
         let error = header.open(&Keyring::new(vec![key(b"a", 16)])).unwrap_err().to_string();
-        assert_eq!(error, "the key a has 16 bytes, wanted 32");
+        assert_eq!(error, "the key a has 16 bytes, expected 32");
         assert!(EncryptedHeader::seal(&key(&[b'x'; 256], KEY_SIZE), &password, iv).is_err());
         assert!(EncryptedHeader::seal(&key(&[b'x'; 255], KEY_SIZE), &password, iv).is_ok());
         // Keys of other users are not used.

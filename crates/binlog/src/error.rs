@@ -118,22 +118,22 @@ impl fmt::Display for DecodeError {
 impl fmt::Display for DecodeReason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Short { wanted, found } => write!(out, "wanted {wanted} more bytes, found {found}"),
-            Self::Trailing { count } => write!(out, "wanted the end, found {count} extra bytes"),
+            Self::Short { wanted, found } => write!(out, "expected {wanted} more bytes, found {found}"),
+            Self::Trailing { count } => write!(out, "expected the end, found {count} extra bytes"),
             Self::LengthEncoding { byte } => {
-                write!(out, "wanted a length-encoded integer, found byte 0x{byte:02x}")
+                write!(out, "expected a length-encoded integer, found byte 0x{byte:02x}")
             }
             Self::Checksum { stored, computed } => {
-                write!(out, "checksum is 0x{stored:08x}, should be 0x{computed:08x}")
+                write!(out, "checksum is 0x{stored:08x}, expected 0x{computed:08x}")
             }
             Self::OutOfRange { field, found, max } => {
                 write!(out, "{field} is {found}, must be at most {max}")
             }
-            Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
-            Self::Zstd { message } => write!(out, "zstd: {message}"),
-            Self::Differs { field, found, wanted } => write!(out, "{field} is {found}, wanted {wanted}"),
+            Self::Unexpected { field, found, wanted } => write!(out, "{field} is {found}, expected {wanted}"),
+            Self::Zstd { message } => write!(out, "cannot be decompressed (zstd: {message})"),
+            Self::Differs { field, found, wanted } => write!(out, "{field} is {found}, expected {wanted}"),
             Self::Character { charset, byte } => {
-                write!(out, "wanted a character of {charset}, found byte 0x{byte:02x}")
+                write!(out, "expected a character of {charset}, found byte 0x{byte:02x}")
             }
             Self::Unsupported { what } => write!(out, "{what} cannot be read"),
         }
@@ -180,7 +180,7 @@ impl fmt::Display for EncodeError {
                 write!(out, "{field} is {found}, must be at most {max}")
             }
             Self::Mismatch { field, found, wanted } => {
-                write!(out, "{field} has {found} bytes, must have {wanted}")
+                write!(out, "{field} has {found} bytes, expected {wanted}")
             }
             Self::Missing { field, behind } => {
                 write!(out, "{field} is missing, but required before {behind}")

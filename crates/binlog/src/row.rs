@@ -842,7 +842,7 @@ mod tests {
         update([&[1], &[2]], &[0, 1, 2, 0, 1, 9], "- 0=[1, 2] + 1=[9]");
         update([&[1], &[0]], &[0, 1, 2, 0, 3, 4], "- 0=[1, 2] +; - 0=[3, 4] +");
         update([&[0], &[1]], &[0, 1, 2], "- + 0=[1, 2]");
-        update([&[1], &[2]], &[0, 1, 2], "byte 33: wanted 1 more bytes, found 0");
+        update([&[1], &[2]], &[0, 1, 2], "byte 33: expected 1 more bytes, found 0");
     }
 
     #[test]
@@ -855,7 +855,7 @@ mod tests {
         partial(&with(&[1, 0b10, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0]), "- 0=[1, 2] + 0=[3, 4] 2=[] ~4=[]");
         partial(&with(&[1, 0b11, 0b100, 3, 4, 0, 0, 0, 0]), "- 0=[1, 2] + 0=[3, 4] ~2=[] ~4=NULL");
         partial(&with(&[2]), "byte 33: options of a row is 2, must be at most 1");
-        partial(&with(&[1]), "byte 34: wanted 1 more bytes, found 0");
+        partial(&with(&[1]), "byte 34: expected 1 more bytes, found 0");
         // The first JSON column is not in the image, but has a bit.
         check(
             RowsKind::PartialUpdate,
@@ -870,10 +870,16 @@ mod tests {
     fn rows_that_take_no_bytes() {
         let none = || table(&[], &[]);
         check(RowsKind::Write, none(), [&[], &[]], &[], "");
-        check(RowsKind::Delete, none(), [&[], &[]], &[1, 2], "byte 28: wanted the end, found 2 extra bytes");
+        check(
+            RowsKind::Delete,
+            none(),
+            [&[], &[]],
+            &[1, 2],
+            "byte 28: expected the end, found 2 extra bytes",
+        );
         // An INSERT of only default values.
         write(0, &[], "+");
-        write(0, &[7], "byte 29: wanted the end, found 1 extra bytes");
+        write(0, &[7], "byte 29: expected the end, found 1 extra bytes");
         check(RowsKind::Delete, five(), [&[0], &[]], &[], "");
         check(RowsKind::Update, five(), [&[0], &[0]], &[], "");
         write(1, &[], "");
@@ -881,11 +887,11 @@ mod tests {
 
     #[test]
     fn rows_that_stop_short() {
-        write(0b00001, &[0, 1, 2, 0, 3], "byte 33: wanted 2 more bytes, found 1");
-        write(0b00011, &[0, 1, 2, 5, 6], "byte 33: wanted 5 more bytes, found 1");
-        write(0b00010, &[0], "byte 30: wanted 1 more bytes, found 0");
-        write(0b01000, &[0, 1], "byte 30: wanted 2 more bytes, found 1");
-        write(0b00100, &[0, 255, 255, 255, 255, 1], "byte 34: wanted 4294967295 more bytes, found 1");
+        write(0b00001, &[0, 1, 2, 0, 3], "byte 33: expected 2 more bytes, found 1");
+        write(0b00011, &[0, 1, 2, 5, 6], "byte 33: expected 5 more bytes, found 1");
+        write(0b00010, &[0], "byte 30: expected 1 more bytes, found 0");
+        write(0b01000, &[0, 1], "byte 30: expected 2 more bytes, found 1");
+        write(0b00100, &[0, 255, 255, 255, 255, 1], "byte 34: expected 4294967295 more bytes, found 1");
     }
 
     #[test]
@@ -894,7 +900,7 @@ mod tests {
         let rows = event(RowsKind::Write, &table, [&[1], &[]], &[]);
         let wrong = Rows { column_count: 6, ..rows };
         let error = RowDecoder::new(table.clone(), &wrong).unwrap_err().to_string();
-        assert_eq!(error, "byte 27: column count is 6, wanted 5");
+        assert_eq!(error, "byte 27: column count is 6, expected 5");
         let decoder = RowDecoder::new(table.clone(), &rows).unwrap();
         assert!(!decoder.fits(&event(RowsKind::Write, &table, [&[3], &[]], &[])));
         assert!(!decoder.fits(&event(RowsKind::Delete, &table, [&[1], &[]], &[])));
@@ -902,7 +908,7 @@ mod tests {
         // A column of unknown size may be in the table, but not in the image.
         let unknown = self::table(&[2, 200], &[]);
         check(RowsKind::Write, unknown.clone(), [&[1], &[]], &[0, 1, 2], "+ 0=[1, 2]");
-        let wanted = "byte 27: column type is 200, wanted a type of known size";
+        let wanted = "byte 27: column type is 200, expected a type of known size";
         check(RowsKind::Write, unknown, [&[3], &[]], &[0, 1, 2], wanted);
     }
 

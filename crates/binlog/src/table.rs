@@ -416,15 +416,19 @@ mod tests {
 
     #[test]
     fn corrupt_metadata() {
-        check_type(15, &[1], Err("byte 36: wanted 2 more bytes, found 1"));
+        check_type(15, &[1], Err("byte 36: expected 2 more bytes, found 1"));
         check_type(16, &[1, 8], Err("byte 36: bits of BIT is 65, must be at most 64"));
         check_type(17, &[7], Err("byte 36: digits of TIMESTAMP is 7, must be at most 6"));
         check_type(246, &[66, 0], Err("byte 36: precision of DECIMAL is 66, must be at most 65"));
         check_type(246, &[5, 6], Err("byte 37: scale of DECIMAL is 6, must be at most 5"));
         check_type(252, &[5], Err("byte 36: prefix of BLOB is 5, must be at most 4"));
-        check_type(252, &[0], Err("byte 36: prefix of BLOB is 0, wanted 1"));
+        check_type(252, &[0], Err("byte 36: prefix of BLOB is 0, expected 1"));
         check_type(254, &[247, 3], Err("byte 37: size of ENUM or SET is 3, must be at most 2"));
-        check_type(254, &[250, 3], Err("byte 36: real type of a column is 250, wanted 247, 248, 253 or 254"));
+        check_type(
+            254,
+            &[250, 3],
+            Err("byte 36: real type of a column is 250, expected 247, 248, 253 or 254"),
+        );
     }
 
     /// INT, VARCHAR, DECIMAL, ENUM, TEXT, SET, YEAR, GEOMETRY, VECTOR.
@@ -455,8 +459,8 @@ mod tests {
         check(&[], unsigned, "- - - - - - - - -");
         let visible = |table: &Table| each(table, |column| column.visible.map(u8::from));
         check(&[12, 2, 0b1111_0111, 0b1000_0000], visible, "1 1 1 1 0 1 1 1 1");
-        check(&[1, 0], unsigned, "byte 57: wanted 1 more bytes, found 0");
-        check(&[1, 2, 0, 0], unsigned, "byte 58: wanted the end, found 1 extra bytes");
+        check(&[1, 0], unsigned, "byte 57: expected 1 more bytes, found 0");
+        check(&[1, 2, 0, 0], unsigned, "byte 58: expected the end, found 1 extra bytes");
     }
 
     #[test]
@@ -469,7 +473,7 @@ mod tests {
         check(&[10, 3, 45, 0, 8], collation, "- - - 8 - 45 - - -");
         check(&[11, 2, 8, 63], collation, "- - - 8 - 63 - - -");
         check(&[2, 3, 8, 3, 63], collation, "byte 58: index of a column is 3, must be at most 2");
-        check(&[3, 1, 8], collation, "byte 58: wanted 1 more bytes, found 0");
+        check(&[3, 1, 8], collation, "byte 58: expected 1 more bytes, found 0");
         check(&[3, 5, 0xfd, 0, 0, 1, 8], collation, "byte 57: collation is 65536, must be at most 65535");
     }
 
@@ -493,7 +497,7 @@ mod tests {
             each(table, |column| Some(String::from_utf8_lossy(column.name.as_ref()?).into_owned()))
         };
         check(b"\x04\x12\x01a\x01b\x01c\x01d\x01e\x01f\x01g\x01h\x01i", name, "a b c d e f g h i");
-        check(b"\x04\x02\x01a", name, "byte 59: wanted 1 more bytes, found 0");
+        check(b"\x04\x02\x01a", name, "byte 59: expected 1 more bytes, found 0");
         let texts = |table: &Table| {
             each(table, |column| {
                 let texts = column.texts.iter().map(|text| String::from_utf8_lossy(text));
@@ -519,7 +523,7 @@ mod tests {
         check(&[8, 2, 4, 0], key, "4(0) 0(0)");
         check(&[9, 4, 1, 10, 0, 0], key, "1(10) 0(0)");
         check(&[8, 1, 9], key, "byte 57: index of a column is 9, must be at most 8");
-        check(&[9, 1, 1], key, "byte 58: wanted 1 more bytes, found 0");
+        check(&[9, 1, 1], key, "byte 58: expected 1 more bytes, found 0");
         let shape =
             |table: &Table| each(table, |column| column.geometry_type.map(|shape| format!("{shape:?}")));
         check(&[7, 1, 1], shape, "- - - - - - - Point -");
@@ -535,7 +539,7 @@ mod tests {
             unknown,
             "[UnknownField { field_type: 99, value: [1, 2] }, UnknownField { field_type: 100, value: [] }]",
         );
-        check(&[99, 3, 1, 2], unknown, "byte 57: wanted 3 more bytes, found 2");
+        check(&[99, 3, 1, 2], unknown, "byte 57: expected 3 more bytes, found 2");
         let corrupt = map(TYPES, METADATA, &[99, 3, 1, 2]);
         assert_eq!(Table::without_optional(&corrupt).unwrap().columns.len(), 9);
     }

@@ -390,7 +390,7 @@ mod tests {
         date(&[0x9f, 0x1f, 0x4e], "9999-12-31");
         date(&[0x00, 0xd0, 0x0f], "2024-00-00");
         date(&[0xff, 0xff, 0xff], "32767-15-31");
-        date(&[0, 0], "byte 0: wanted 3 more bytes, found 2");
+        date(&[0, 0], "byte 0: expected 3 more bytes, found 2");
     }
 
     #[test]
@@ -408,7 +408,7 @@ mod tests {
         time(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff], 6, "-00:00:00.000001");
         time(&[0x80, 0, 0, 0x0f, 0x42, 0x3f], 6, "00:00:00.999999");
         time(&[0x80, 0, 0, 100], 2, "byte 3: fraction of a second is 100, must be at most 99");
-        time(&[0x80, 0, 0], 6, "byte 0: wanted 6 more bytes, found 3");
+        time(&[0x80, 0, 0], 6, "byte 0: expected 6 more bytes, found 3");
     }
 
     #[test]
@@ -419,7 +419,7 @@ mod tests {
         date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 78], 1, "2024-02-29 12:34:56.7");
         date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 0x1e, 0xd2], 3, "2024-02-29 12:34:56.789");
         date_time(&[0x99, 0xb2, 0xba, 0xc8, 0xb8, 0x0c, 0x0a, 0x14], 6, "2024-02-29 12:34:56.789012");
-        let negative = "byte 0: first bit of DATETIME is 0, wanted 1 (not negative)";
+        let negative = "byte 0: first bit of DATETIME is 0, expected 1 (not negative)";
         date_time(&[0x7f, 0xff, 0xff, 0xff, 0xff], 0, negative);
         let fraction = "byte 5: fraction of a second is 1000000, must be at most 999999";
         date_time(&[0x80, 0, 0, 0, 0, 0x0f, 0x42, 0x40], 6, fraction);

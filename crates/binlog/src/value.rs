@@ -359,7 +359,7 @@ mod tests {
             check(&unknown, ones, Ok(Value::Int(-1)));
             check(&signed, ones, Ok(Value::Int(-1)));
             check(&unsigned, ones, Ok(Value::UInt(u64::MAX >> (64 - 8 * size))));
-            let size_wanted = format!("byte 0: size of the value is 0, wanted {size}");
+            let size_wanted = format!("byte 0: size of the value is 0, expected {size}");
             check(&unknown, &[], Err(&size_wanted));
         }
     }
@@ -381,14 +381,14 @@ mod tests {
     #[test]
     fn bits_and_indexes() {
         check(&column(16, &[1, 1]).unwrap(), &[1, 2], Ok(Value::Bit(BitValue { value: 258, bits: 9 })));
-        check(&column(16, &[1, 1]).unwrap(), &[1], Err("byte 0: size of BIT is 1, wanted 2"));
+        check(&column(16, &[1, 1]).unwrap(), &[1], Err("byte 0: size of BIT is 1, expected 2"));
         check(&column(254, &[247, 2]).unwrap(), &[1, 2], Ok(Value::Enum(513)));
         check(&column(254, &[248, 3]).unwrap(), &[1, 2, 3], Ok(Value::Set(0x03_0201)));
         check(&column(13, &[]).unwrap(), &[0], Ok(Value::Year(0)));
         check(&column(13, &[]).unwrap(), &[255], Ok(Value::Year(2155)));
-        check(&column(242, &[4]).unwrap(), &[0; 5], Err("byte 4: wanted the end, found 1 extra bytes"));
+        check(&column(242, &[4]).unwrap(), &[0; 5], Err("byte 4: expected the end, found 1 extra bytes"));
         check(&column(6, &[]).unwrap(), &[], Ok(Value::Null));
-        check(&column(200, &[]).unwrap(), &[], Err("byte 0: column type is 200, wanted a known type"));
+        check(&column(200, &[]).unwrap(), &[], Err("byte 0: column type is 200, expected a known type"));
     }
 
     proptest! {

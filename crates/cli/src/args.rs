@@ -30,9 +30,9 @@ Examples:
       bintide dump -vv binlog.000012 | less
   Count transactions, rows and bytes by table:
       bintide stats /var/lib/mysql/binlog.0000*
-  VerifyArgs all logs of a directory:
+  Verify all logs of a directory:
       bintide verify /var/lib/mysql
-  CompletionsArgs for bash:
+  Completions for bash:
       source <(bintide completions bash)
 
 Settings:
@@ -96,13 +96,13 @@ pub(crate) enum CliCommand {
     /// Receive a server's logs into a directory as they are written, byte for byte.
     #[command(after_long_help = receive::EXAMPLES)]
     Receive(receive::ReceiveArgs),
-    /// Apply logs to a server: in commit order, exactly once, resumable.
+    /// Apply logs to a MySQL server or a SQLite database: in commit order, exactly once, resumable.
     #[command(after_long_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
     /// Write row changes as JSON records in the format of Debezium or Maxwell.
     #[command(after_long_help = stream::EXAMPLES)]
     Stream(Box<stream::StreamArgs>),
-    /// Read the pages that a replica's applier will need into memory ahead of it.
+    /// Read pages into a replica's memory before its applier needs them.
     #[command(after_long_help = warm::EXAMPLES)]
     Warm(Box<warm::WarmArgs>),
     /// Print shell completions.

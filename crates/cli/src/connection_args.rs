@@ -310,7 +310,10 @@ fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
     match name {
         // The next argument is not the password, as in MySQL's programs.
         PASSWORD => arg.num_args(0..=1).require_equals(true).hide_default_value(true),
-        "password-file" | "password-command" => arg.conflicts_with(option_name::<R>(PASSWORD)),
+        "password-file" => arg
+            .conflicts_with(option_name::<R>(PASSWORD))
+            .conflicts_with(option_name::<R>("password-command")),
+        "password-command" => arg.conflicts_with(option_name::<R>(PASSWORD)),
         _ => arg,
     }
 }
@@ -399,7 +402,7 @@ impl ConnectionArgs<MainServer> {
             .with(OptionOrigin::Fallback, options_of_environment());
         if text.is_none() && !sources.names_server() && !self.names_server() {
             return Err(CommandFailure::NotStarted(anyhow!(
-                "no server is named: give {option}, or --host or --socket"
+                "no server given: use {option}, --host or --socket"
             )));
         }
         if self.command_line.password.as_ref().is_some_and(is_text) {
@@ -507,7 +510,7 @@ impl<R: ServerRole> ConnectionArgs<R> {
         };
         let typed = rpassword::prompt_password(prompt);
         let typed =
-            typed.context("could not prompt for the password: there is no terminal; use --password-file")?;
+            typed.context("could not prompt for the password without a terminal (use --password-file)")?;
         Ok(self.typed.get_or_init(|| typed).clone())
     }
 }

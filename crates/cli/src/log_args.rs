@@ -70,7 +70,7 @@ impl LogArgs {
         }
         if places.iter().filter(|place| **place == InputPlace::Stdin).count() > 1 {
             return Err(CommandFailure::NotStarted(anyhow!(
-                "standard input can be read only once: give `-` once"
+                "standard input can be read only once: give - once"
             )));
         }
         let keyring = self.keyring.as_ref().map(read_keyring).transpose();
@@ -192,7 +192,7 @@ pub(crate) fn needs_memory(error: &DecodeError) -> bool {
 
 /// Advice for an event that does not fit in `--memory`.
 pub(crate) const MEMORY_ADVICE: ErrorAdvice =
-    ErrorAdvice("raise --memory to more than three times the size of the event");
+    ErrorAdvice("increase --memory to more than three times the size of the event");
 
 /// Adds a remedy to the error, if one is known.
 pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
@@ -210,13 +210,11 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
         };
     let advice = match cause {
         _ if of_payload.is_some_and(needs_memory) => Some(MEMORY_ADVICE),
-        Some(logs::LogError::KeyringRequired { .. }) => {
-            Some(ErrorAdvice("give the keyring file with --keyring"))
-        }
+        Some(logs::LogError::KeyringRequired { .. }) => Some(ErrorAdvice("give this file with --keyring")),
         Some(logs::LogError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
             Some(ErrorAdvice("run bintide as the user that owns the logs"))
         }
-        Some(logs::LogError::Corrupt { .. }) => Some(ErrorAdvice("run `bintide verify` for details")),
+        Some(logs::LogError::Corrupt { .. }) => Some(ErrorAdvice("run bintide verify for details")),
         _ => None,
     };
     match advice {

@@ -139,7 +139,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 /// Starts a thread that answers requests at an address. Returns the address with its actual port.
 fn listen(address: &str, render: MetricsRenderer) -> Result<SocketAddr, anyhow::Error> {
     let listener = TcpListener::bind(address).map_err(|error| {
-        anyhow!("could not serve metrics at {address}: {error}; expected HOST:PORT, as 127.0.0.1:9104")
+        anyhow!("could not serve metrics at {address}: {error}; expected HOST:PORT, such as 127.0.0.1:9104")
     })?;
     let bound = listener.local_addr().context("could not get the address of the metrics")?;
     thread::spawn(move || {

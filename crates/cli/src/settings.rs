@@ -107,7 +107,7 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
 pub(crate) fn warn_unknown(unknown: &[String]) {
     for name in unknown {
         screen::write_message(format_args!(
-            "ignored {name}: no option has this name; see Settings in `bintide --help`"
+            "ignored {name}: no command has an option of this name; see Settings in `bintide --help`"
         ));
     }
 }
@@ -132,7 +132,9 @@ fn check(table: &Table, command: &Command) -> anyhow::Result<()> {
                 refuse_unknown(table, &keys(inner)).with_context(|| format!("[{name}]"))?
             }
             // Some commands have the name of an option of another command.
-            Some(_) if !known.iter().any(|key| key == name) => bail!("`{name}` must be a table: [{name}]"),
+            Some(_) if !known.iter().any(|key| key == name) => {
+                bail!("`{name}` is a command: write its settings below [{name}]")
+            }
             _ => {}
         }
     }
@@ -208,7 +210,9 @@ fn keys(command: &Command) -> Vec<String> {
 
 fn refuse_unknown(table: &Table, known: &[String]) -> anyhow::Result<()> {
     match table.keys().find(|key| !known.contains(key)) {
-        Some(key) => bail!("unknown setting `{key}`: settings have the names of long options"),
+        Some(key) => bail!(
+            "unknown setting `{key}`: settings have the names of long options, tables those of commands"
+        ),
         None => Ok(()),
     }
 }

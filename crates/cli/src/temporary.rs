@@ -9,8 +9,8 @@ use crate::commands::rewrite::parse_size;
 /// Limit on the disk space of temporary files.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct TemporaryFiles {
-    /// Maximum disk space of all temporary files together, as 500M or 20G. They hold transactions that do not fit in
-    /// memory. A transaction that needs more space is refused [default: half of the free space].
+    /// Maximum disk space of all temporary files together, such as 500M or 20G. They hold transactions that do not
+    /// fit in memory. A transaction that needs more space is refused [default: half of the free space].
     #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
     temporary_max: Option<NonZeroU64>,
 }

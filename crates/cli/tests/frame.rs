@@ -112,7 +112,8 @@ fn settings_are_found_in_the_users_directory() {
     let home = directory.path().to_str().expect("a path");
     let output = bintide(&["man"], &[("XDG_CONFIG_HOME", home)]);
     assert_eq!(output.status.code(), Some(2));
-    let ending = "unknown setting `nonsense`: settings have the names of long options\n";
+    let ending =
+        "unknown setting `nonsense`: settings have the names of long options, tables those of commands\n";
     assert!(text(&output.stderr).ends_with(ending), "{output:?}");
 }
 
@@ -222,7 +223,8 @@ fn unknown_variables_are_reported() {
     for args in [&["stats", "--rows", &log][..], &["dump", "--json", &log]] {
         let environment = [("BINTIDE_STATS_TPO", "1"), ("BINTIDE_QUITE", "1"), ("BINTIDE_DUMP_TABLE", "*")];
         let named = |name| {
-            format!("bintide: ignored {name}: no option has this name; see Settings in `bintide --help`\n")
+            let why = "no command has an option of this name";
+            format!("bintide: ignored {name}: {why}; see Settings in `bintide --help`\n")
         };
         let output = bintide(args, &environment);
         assert_eq!(text(&output.stderr), named("BINTIDE_QUITE") + &named("BINTIDE_STATS_TPO"));
@@ -267,12 +269,15 @@ fn wrong_settings_are_reported() {
         fs::write(path, content).expect("settings");
         fails(&["man"], &[("BINTIDE_CONFIG", path)], 2, &format!("bintide: {path}{message}\n"));
     };
-    check("[man]\nuot = 1", ": [man]: unknown setting `uot`: settings have the names of long options");
+    check(
+        "[man]\nuot = 1",
+        ": [man]: unknown setting `uot`: settings have the names of long options, tables those of commands",
+    );
     check(
         "verify = 3\n[dump]\ntabel = 1",
-        ": [dump]: unknown setting `tabel`: settings have the names of long options",
+        ": [dump]: unknown setting `tabel`: settings have the names of long options, tables those of commands",
     );
-    check("stats = 3", ": `stats` must be a table: [stats]");
+    check("stats = 3", ": `stats` is a command: write its settings below [stats]");
     check("[man]\nout = 1979-05-27", ": [man]: `out` must be a string, a number, true or false");
     check(
         "\nout = ",

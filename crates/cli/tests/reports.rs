@@ -87,7 +87,7 @@ fn verdicts_and_exit_codes() {
     );
     check(&["verify", "torn.binlog"], 0, &torn, "");
     check(&["verify", "--quiet", "torn.binlog"], 0, "", "");
-    let start = "xa.sql at 0: start: it starts with ";
+    let start = "xa.sql at 0: start: the file starts with ";
     let output = bintide(&["verify", "xa.sql"]);
     assert!(String::from_utf8_lossy(&output.stdout).starts_with(start), "{output:?}");
     assert_eq!(output.status.code(), Some(1));

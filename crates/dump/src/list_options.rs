@@ -28,7 +28,7 @@ pub(crate) fn list_format(
         (false, false, true) => Ok(Some(ListFormat::Transactions)),
         (true, false, true) => Ok(Some(ListFormat::TransactionsJson)),
         (_, true, _) => {
-            talk.error(&[b"--events cannot be combined with --json or --transactions."]);
+            talk.error(&[b"--events cannot be combined with --json or --transactions"]);
             Err(DumpExit::NOT_STARTED)
         }
     }
@@ -44,23 +44,23 @@ pub(crate) fn check(
 ) -> Result<(), DumpExit> {
     let refused: Option<&[u8]> = match form {
         None if !settings.conditions.is_empty() => {
-            Some(b"--where requires --json, --events or --transactions: a BINLOG statement contains a whole event.")
+            Some(b"--where requires --json, --events or --transactions: a BINLOG statement contains a whole event")
         }
         Some(_) if !settings.rewrites.is_empty() => {
             Some(
                 b"--rewrite-db cannot be combined with --json, --events or --transactions: it changes only \
-                mysqlbinlog's text.",
+                mysqlbinlog's text",
             )
         }
         Some(_) if settings.remote.is_some() => {
             Some(
                 b"--json, --events and --transactions read files only. Copy a server's logs with bintide receive \
-                first.",
+                first",
             )
         }
         Some(_) if settings.require_row_format => Some(
             b"--require-row-format cannot be combined with --json, --events or --transactions: it checks only \
-            mysqlbinlog's text.",
+            mysqlbinlog's text",
         ),
         _ => None,
     };
@@ -106,7 +106,7 @@ fn warn_of_ignored(form: ListFormat, given: &[OptionId], talk: &mut DumpDiagnost
         [one] => format!("{one} has"),
         [names @ .., last] => format!("{} and {last} have", names.join(", ")),
     };
-    talk.warning(&[format!("{names} no effect with {option}, only on mysqlbinlog's text.").as_bytes()]);
+    talk.warning(&[format!("{names} no effect with {option}").as_bytes()]);
 }
 
 /// Warns that nothing matched the filters.

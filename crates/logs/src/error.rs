@@ -116,7 +116,7 @@ pub enum LogError {
         found: [u8; 4],
     },
     /// The log is encrypted, and no keyring was given.
-    #[error("{name} is encrypted with the key {key_id}: the keyring file of its server is required")]
+    #[error("{name} is encrypted with the key {key_id}: reading it requires the keyring file of its server")]
     KeyringRequired {
         /// Path of the file, or `standard input`.
         name: String,

@@ -101,8 +101,9 @@ pub struct TornEvent {
 impl fmt::Display for TornEvent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { offset, found, wanted, in_use } = self;
-        match offset {
-            0 => write!(out, "is torn at its start: it has {found} bytes")?,
+        match (offset, found) {
+            (0, 0) => out.write_str("is empty")?,
+            (0, _) => write!(out, "is torn at its start: it has {found} bytes")?,
             _ => write!(out, "is torn at {offset}: it has {found} bytes of an event of at least {wanted}")?,
         }
         match in_use {

@@ -90,7 +90,7 @@ impl fmt::Display for TemporaryFilesFull {
         let folder = folder.display();
         write!(
             out,
-            "temporary files in {folder} would exceed {max} bytes; raise --temporary-max, or set TMPDIR to a \
+            "temporary files in {folder} would exceed {max} bytes; increase --temporary-max, or set TMPDIR to a \
              larger disk"
         )
     }

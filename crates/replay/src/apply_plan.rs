@@ -149,7 +149,7 @@ pub enum ApplyPlanError {
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// An incident event: the source lost changes.
-    #[error("the source lost changes here, according to an incident event: {0}")]
+    #[error("incident: the source did not log some changes ({0})")]
     Incident(String),
     /// An event that must not be ignored, and cannot be applied.
     #[error("cannot apply its {0} event")]

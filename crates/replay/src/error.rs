@@ -59,7 +59,7 @@ pub enum ReplayError {
         failure: TargetFailure,
     },
     /// The target lacks transactions that the source ran before a log, and the earlier logs do not have them.
-    #[error("the target lacks {missing}, which the source ran before {log}")]
+    #[error("the target lacks transactions from before {log}: {missing}")]
     Gap {
         /// The missing transactions.
         missing: GtidSet,

@@ -82,9 +82,9 @@ impl PreflightFinding {
     /// Returns a finding for transactions that the source ran before the surveyed logs and that the target lacks.
     pub fn gap(survey: &LogSurvey, applied: &AppliedState) -> Option<Self> {
         let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
-        let found =
-            format!("the target lacks {missing}, which the source ran before the first of these logs");
-        (!missing.is_empty()).then(|| Self::new(PreflightCheck::Gap, found, "give the logs that have them"))
+        let found = format!("the target lacks transactions from before the first log: {missing}");
+        (!missing.is_empty())
+            .then(|| Self::new(PreflightCheck::Gap, found, "give the logs that contain them"))
     }
 }
 

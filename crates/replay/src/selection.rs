@@ -138,7 +138,7 @@ impl TransactionSelector {
             {
                 let names = log_names.join(", ");
                 return Err(ReplayError::Refused(format!(
-                    "start or stop not found: {log} is not one of the logs: {names}"
+                    "start or stop not found: {log} is not among the logs ({names})"
                 )));
             }
         }
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(over(Some(SelectionStop::At(SelectionBound::Time(5)))), Ok(()));
         for stop in [SelectionStop::BeforeGtid(set()), SelectionStop::AfterGtid(set())] {
             let error = over(Some(stop)).unwrap_err();
-            assert!(error.contains("none of these logs has a transaction of 0"), "{error}");
+            assert!(error.contains("the logs contain no transaction of 0"), "{error}");
         }
     }
 
@@ -337,6 +337,6 @@ mod tests {
             ..TransactionSelection::default()
         };
         let error = TransactionSelector::new(&selection, &["b.1".to_owned()]).unwrap_err().to_string();
-        assert_eq!(error, "start or stop not found: b.3 is not one of the logs: b.1");
+        assert_eq!(error, "start or stop not found: b.3 is not among the logs (b.1)");
     }
 }

@@ -57,7 +57,7 @@ impl TransactionSelection {
 
 /// Returns the error for GTIDs that none of the logs has.
 pub(crate) fn missing_gtids(gtids: &GtidSet) -> ReplayError {
-    ReplayError::Refused(format!("start or stop not found: none of these logs has a transaction of {gtids}"))
+    ReplayError::Refused(format!("start or stop not found: the logs contain no transaction of {gtids}"))
 }
 
 fn open_log(log: &ReplayLog, keyring: Option<&Arc<Keyring>>) -> Result<Option<LogReader>, logs::LogError> {

@@ -287,7 +287,7 @@ fn payloads_with_a_wrong_stated_size_are_refused() {
     for claim in [1, 1 << 40] {
         let error = run_cut(RewriteAction::Decompress, &sizes, &lie(claim)).unwrap_err().to_string();
         assert!(error.contains("uncompressed payload size is"), "{claim}: {error}");
-        assert!(error.contains(&format!("wanted {claim}")), "{claim}: {error}");
+        assert!(error.contains(&format!("expected {claim}")), "{claim}: {error}");
     }
 }
 

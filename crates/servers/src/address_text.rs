@@ -9,6 +9,10 @@ use crate::server_address::AddressError;
 /// Prefix of every address.
 const SCHEME: &str = "mysql://";
 
+/// Error for a text without this prefix.
+const NOT_AN_ADDRESS: &str = "the address does not start with mysql://: expected mysql://USER@HOST:PORT/ or \
+     mysql://USER@localhost/?socket=FILE";
+
 impl ConnectionOptions {
     /// Parses the text of an address: `mysql://user:password@host:port/?name=value&…`. Every part is optional.
     ///
@@ -17,7 +21,7 @@ impl ConnectionOptions {
     /// If the text is not an address, or has an option that is not a connection option. The error contains no user or
     /// password.
     pub fn of_address(text: &str) -> Result<Self, AddressError> {
-        let rest = text.strip_prefix(SCHEME).ok_or_else(|| fail("it does not start with mysql://"))?;
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| fail(NOT_AN_ADDRESS))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         // Text before the last @ may belong to a user or a password, wherever it is: errors do not show it.
@@ -27,8 +31,12 @@ impl ConnectionOptions {
         let has_account = authority.contains('@');
         if !database.is_empty() {
             return Err(match has_account {
-                true => fail(format!("{database} names a database: remove it, as logs name their own")),
-                false => fail("it names a database: remove it, as logs name their own"),
+                true => fail(format!(
+                    "{database} names a database: remove it, because the logs name their databases"
+                )),
+                false => {
+                    fail("the address names a database: remove it, because the logs name their databases")
+                }
             });
         }
         let (account, place) = match authority.rsplit_once('@') {
@@ -75,7 +83,7 @@ impl ConnectionOptions {
             self.port = Some(number);
         }
         if host.is_empty() && !place.is_empty() {
-            return Err(fail("it names no host"));
+            return Err(fail("the address has no host"));
         }
         self.host = Some(decode(host)?).filter(|host| !host.is_empty());
         Ok(())
@@ -84,7 +92,7 @@ impl ConnectionOptions {
 
 fn decode(text: &str) -> Result<String, AddressError> {
     let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| fail("it is not UTF-8 after percent-decoding"))?.into_owned())
+    Ok(decoded.map_err(|_| fail("the address is not UTF-8 after percent-decoding"))?.into_owned())
 }
 
 fn fail(reason: impl Into<String>) -> AddressError {
@@ -93,7 +101,7 @@ fn fail(reason: impl Into<String>) -> AddressError {
 
 fn unescaped() -> AddressError {
     fail(
-        "its user or password has a character that separates parts of an address: write / as %2F, ? as %3F, @ as %40, \
+        "the user or password contains a reserved character: write / as %2F, ? as %3F, @ as %40, \
          : as %3A, # as %23 and % as %25",
     )
 }

@@ -99,7 +99,7 @@ fn run_within<T: Send + 'static>(
         match receiver.recv_timeout(POLL_INTERVAL) {
             Ok(connected) => return Ok(Some(connected)),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(ConnectionError::lost("the attempt to connect has failed"));
+                return Err(ConnectionError::lost("the attempt to connect failed"));
             }
             Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
                 return Err(ConnectionError::Cancelled);

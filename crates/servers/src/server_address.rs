@@ -55,7 +55,7 @@ pub enum PublicKeySource {
 
 /// Error: a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}; an address is mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=PATH")]
+#[error("{reason}")]
 pub struct AddressError {
     reason: String,
 }
@@ -72,7 +72,7 @@ impl ServerAddress {
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let address = ConnectionOptions::of_address(text)?;
         if address.host.is_none() && address.socket.is_none() {
-            return Err(AddressError::new("it names no host"));
+            return Err(AddressError::new("the address has no host"));
         }
         let sources = OptionSources::default().with(OptionOrigin::Address, address);
         sources.resolve().map(|found| found.address).map_err(|error| AddressError::new(error.to_string()))
@@ -173,9 +173,9 @@ mod tests {
             let error = ServerAddress::parse(text).unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{text}: {error}");
         };
-        check("root@localhost", "it does not start with mysql://");
+        check("root@localhost", "the address does not start with mysql://");
         check("mysql://localhost", "no user: set --user");
-        check("mysql://root@:1", "it names no host");
+        check("mysql://root@:1", "the address has no host");
         check("mysql://root@h:x", "x is not a port number");
         check("mysql://root@h/shop", "shop names a database");
         check("mysql://root@h/?odd=1", "odd is not a connection option");

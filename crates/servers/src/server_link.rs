@@ -427,7 +427,7 @@ impl PacketStream {
     fn check_login(&self) -> Result<(), ConnectionError> {
         match self.limit {
             WaitLimit::Login { since, timeout } if since.elapsed() >= timeout => Err(ConnectionError::lost(
-                format!("the login has taken longer than {} seconds", timeout.as_secs()),
+                format!("the login took longer than {} seconds", timeout.as_secs()),
             )),
             _ => Ok(()),
         }
@@ -488,7 +488,7 @@ fn client_options(
 }
 
 fn closed_error() -> ConnectionError {
-    ConnectionError::lost("the server closed it")
+    ConnectionError::lost("the server closed the connection")
 }
 
 /// Converts an error of the login; errors about TLS depend on the policy.

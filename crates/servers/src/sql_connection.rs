@@ -356,7 +356,9 @@ impl SqlClient {
         if let AnswerSync::Lost { reason } = &self.sync {
             return Err(match self.link.is_cancelled() {
                 true => ConnectionError::Cancelled,
-                false => ConnectionError::lost(format!("an earlier request on it has failed: {reason}")),
+                false => {
+                    ConnectionError::lost(format!("an earlier request on this connection failed: {reason}"))
+                }
             });
         }
         let result = request(self);

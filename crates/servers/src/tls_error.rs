@@ -17,7 +17,9 @@ pub(crate) fn explain_handshake_error(
 ) -> ConnectionError {
     let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<RustlsError>()) else {
         return ConnectionError::lost(match error.kind() {
-            ErrorKind::UnexpectedEof => "the server closed it during the TLS handshake".to_owned(),
+            ErrorKind::UnexpectedEof => {
+                "the server closed the connection during the TLS handshake".to_owned()
+            }
             _ => error.to_string(),
         });
     };

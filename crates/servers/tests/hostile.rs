@@ -164,15 +164,15 @@ fn answers_that_make_no_sense() {
         assert_lost(run_with_answer(packets, |connection| connection.named_rows("SELECT 1")), why);
         assert_lost(run_with_answer(packets, |connection| connection.run("SELECT 1")), why);
     };
-    query(&[], "the server closed it");
+    query(&[], "the server closed the connection");
     query(&[b""], "number of columns");
     query(&[b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff"], "must be at most 4096");
-    query(&[b"\x01"], "the server closed it");
+    query(&[b"\x01"], "the server closed the connection");
     query(&[b"\x01", b""], "column definition");
     query(&[b"\x01", COLUMN, b""], "row");
     query(&[b"\x01", COLUMN, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff"], "OK packet");
     query(&[b"\x01", COLUMN, b"\x05a"], "row");
-    query(&[b"\x01", COLUMN, b"\x01a"], "the server closed it");
+    query(&[b"\x01", COLUMN, b"\x01a"], "the server closed the connection");
     let execute = |packets: &[&[u8]], why: &str| {
         let request =
             |connection: &mut SqlConnection| connection.execute("DO ?", vec![StatementParameter::Int(1)]);
@@ -180,7 +180,7 @@ fn answers_that_make_no_sense() {
     };
     execute(&[b""], "COM_STMT_PREPARE");
     execute(&[b"\0\x07"], "COM_STMT_PREPARE");
-    execute(&[PREPARED], "the server closed it");
+    execute(&[PREPARED], "the server closed the connection");
     execute(&[PREPARED, b""], "column definition");
 }
 
@@ -197,7 +197,7 @@ fn a_connection_that_cannot_be_understood_is_used_no_more() {
     });
     let mut connection = SqlConnection::open(&address(port)).unwrap();
     assert_lost(connection.run("DO 1"), "number of columns");
-    assert_lost(connection.run("DO 2"), "an earlier request on it has failed: ");
+    assert_lost(connection.run("DO 2"), "an earlier request on this connection failed: ");
     assert_lost(connection.run("DO 3"), "number of columns");
     drop(connection);
     playing.join().unwrap();
@@ -446,5 +446,5 @@ fn old_versions_of_tls_are_named() {
     }
     // The server closes the connection without an alert.
     let said = tls_error_text(b"", SslMode::Required);
-    assert!(said.contains("login has taken longer") || said.contains("closed it"), "{said}");
+    assert!(said.contains("login took longer") || said.contains("closed the connection"), "{said}");
 }

@@ -12,7 +12,7 @@ pub enum StreamError {
     #[error(transparent)]
     Log(#[from] logs::LogError),
     /// An event is corrupt, or not allowed at its position.
-    #[error("{log} is corrupt at {offset}: {reason}")]
+    #[error("{log} at {offset}: {reason}")]
     Corrupt {
         /// Name of the log.
         log: String,

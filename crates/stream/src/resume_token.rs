@@ -19,7 +19,7 @@ pub struct ResumeToken {
 /// Error of parsing a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no resume position: use the value of a record's field `resume`, such as binlog.000003:1234"
+    "{text:?} is not a resume position: use the value of a record's field `resume`, such as binlog.000003:1234"
 )]
 pub struct ResumeTokenError {
     text: String,

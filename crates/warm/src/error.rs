@@ -25,7 +25,7 @@ pub enum WarmError {
     #[error(transparent)]
     Log(#[from] logs::LogError),
     /// A relay log is corrupt.
-    #[error("{log} is corrupt at {}: {reason}", place.offset)]
+    #[error("{log} at {}: {reason}", place.offset)]
     Corrupt {
         /// Path of the logs.
         log: String,

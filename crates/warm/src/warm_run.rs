@@ -240,14 +240,14 @@ fn channels(settings: &WarmSettings, replica: &mut ReplicaMonitor) -> Result<Vec
         match (settings.non_replica, &settings.relay_logs) {
             (NonReplicaPolicy::Refuse, _) => {
                 return Err(WarmError::Unsuitable(
-                    "the server is no replica, so there is no applier to stay ahead of: to warm the pages of all \
+                    "the server is not a replica, so there is no applier to stay ahead of: to warm the pages of all \
                      changes in given logs, use --force and --relay-logs"
                         .into(),
                 ));
             }
             (NonReplicaPolicy::Allow, None) => {
                 return Err(WarmError::Unsuitable(
-                    "the server is no replica and has no relay logs: give logs with --relay-logs".into(),
+                    "the server is not a replica and has no relay logs: give logs with --relay-logs".into(),
                 ));
             }
             (NonReplicaPolicy::Allow, Some(logs)) => {

@@ -87,10 +87,10 @@ fn refused(bytes: &[u8], wanted: &str) {
 fn invalid_answers_are_refused() {
     refused(b"", "unexpected packet: expected an OK, EOF or ERR packet, got an empty one");
     refused(b"\x01", "unexpected packet: expected an OK, EOF or ERR packet, got one that starts with 0x01");
-    refused(b"\0\0", "OK packet: byte 2: wanted 1 more bytes, found 0");
-    refused(b"\xfe\0\0\0\0\0", "EOF packet: byte 5: wanted the end, found 1 extra bytes");
-    refused(b"\xff\x01", "ERR packet: byte 1: wanted 2 more bytes, found 1");
-    refused(b"\xff\x01\x04#HY", "ERR packet: byte 4: wanted 5 more bytes, found 2");
+    refused(b"\0\0", "OK packet: byte 2: expected 1 more bytes, found 0");
+    refused(b"\xfe\0\0\0\0\0", "EOF packet: byte 5: expected the end, found 1 extra bytes");
+    refused(b"\xff\x01", "ERR packet: byte 1: expected 2 more bytes, found 1");
+    refused(b"\xff\x01\x04#HY", "ERR packet: byte 4: expected 5 more bytes, found 2");
     refused(b"\xff\x15\x04#28000no", "no (error 1045, SQL state 28000)");
 }
 
@@ -188,12 +188,12 @@ fn invalid_results_are_refused() {
         &[b"\xfb/etc/passwd"],
         "unexpected packet: expected a result set, not a request for a file, got one that starts with 0xfb",
     );
-    no_result(&[b""], "number of columns: byte 0: wanted 1 more bytes, found 0");
+    no_result(&[b""], "number of columns: byte 0: expected 1 more bytes, found 0");
     no_result(
         &[b"\xfd\0\0\x01"],
         "number of columns: byte 0: number of columns is 65536, must be at most 4096",
     );
-    no_result(&[b"\x01", b"\x03def"], "column definition: byte 4: wanted 1 more bytes, found 0");
-    no_result(&[b"\x01", &column, b"\x05a"], "row: byte 1: wanted 5 more bytes, found 1");
-    no_result(&[b"\x01", &column, b"\xfb\xfb"], "row: byte 1: wanted the end, found 1 extra bytes");
+    no_result(&[b"\x01", b"\x03def"], "column definition: byte 4: expected 1 more bytes, found 0");
+    no_result(&[b"\x01", &column, b"\x05a"], "row: byte 1: expected 5 more bytes, found 1");
+    no_result(&[b"\x01", &column, b"\xfb\xfb"], "row: byte 1: expected the end, found 1 extra bytes");
 }

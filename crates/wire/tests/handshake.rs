@@ -290,7 +290,7 @@ fn server_refuses_before_the_greeting() {
     assert_eq!(error.to_string(), "Too many connections (error 1040, SQL state HY000)");
     let mut handshake = ClientHandshake::new(options());
     let error = handshake.read(b"\x09old").unwrap_err();
-    assert_eq!(error.to_string(), "greeting: byte 0: version of the protocol is 9, wanted 10");
+    assert_eq!(error.to_string(), "greeting: byte 0: version of the protocol is 9, expected 10");
 }
 
 #[test]

@@ -251,7 +251,7 @@ fn a_source_that_waits_for_acknowledgements() {
             (Sends(b"\0\xef\0a"), "event [97] No"),
             (
                 Sends(b"\0abc"),
-                "error: event packet: byte 1: mark of semi-synchronous replication is 97, wanted 239",
+                "error: event packet: byte 1: mark of semi-synchronous replication is 97, expected 239",
             ),
         ],
     );
@@ -463,7 +463,7 @@ fn events_of_files_and_others() {
     let mut reader = StreamReader::new(ChecksumAlgorithm::Crc32, PositionGaps::None);
     reader.read(&fake_rotate(b"b.1", 100)).unwrap();
     let found = reader.read(&damaged).unwrap_err().to_string();
-    let wanted = "b.1, position 100: byte 27: checksum is 0x3603efaf, should be 0x9074e41b";
+    let wanted = "b.1, position 100: byte 27: checksum is 0x3603efaf, expected 0x9074e41b";
     assert_eq!(found, wanted);
 }
 

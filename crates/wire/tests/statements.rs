@@ -99,9 +99,12 @@ fn answers_to_prepare() {
     let refused = |bytes: &[u8], wanted: &str| {
         assert_eq!(PrepareReader::new(NEW).read(bytes).unwrap_err().to_string(), wanted);
     };
-    refused(b"", "answer to COM_STMT_PREPARE: byte 0: wanted 1 more bytes, found 0");
+    refused(b"", "answer to COM_STMT_PREPARE: byte 0: expected 1 more bytes, found 0");
     refused(b"\xff\x28\x04#42000no", "no (error 1064, SQL state 42000)");
-    refused(b"\0\x01\0\0\0\0\0\0\0\0\0", "answer to COM_STMT_PREPARE: byte 10: wanted 2 more bytes, found 1");
+    refused(
+        b"\0\x01\0\0\0\0\0\0\0\0\0",
+        "answer to COM_STMT_PREPARE: byte 10: expected 2 more bytes, found 1",
+    );
     // No memory is reserved for definitions that never arrive, and no other packet is accepted as one.
     let mut reader = PrepareReader::new(NEW);
     let most = PreparedStatement { parameters: u16::MAX, columns: u16::MAX, ..PreparedStatement::default() };

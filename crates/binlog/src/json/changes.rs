@@ -209,7 +209,7 @@ mod tests {
     fn paths_to_missing_values_are_refused() {
         let nowhere = |offset: usize, code: u8| {
             format!(
-                "byte {offset}: kind of a JSON change is {code}, wanted a change whose path exists in the document"
+                "byte {offset}: kind of a JSON change is {code}, expected a change whose path exists in the document"
             )
         };
         check(&[(REPLACE, "$.x", NULL)], &nowhere(0, 0));
@@ -222,7 +222,10 @@ mod tests {
         check(&[(REMOVE, "$", &[])], &nowhere(0, 2));
         check(&[(REMOVE, "$.bc[2]", &[])], &nowhere(0, 2));
         check(&[(REMOVE, "$.a", &[]), (REMOVE, "$.a", &[])], &nowhere(5, 2));
-        check(&[(REMOVE, "$.*", &[])], "byte 4: byte of a JSON path is 42, wanted a path to a single place");
+        check(
+            &[(REMOVE, "$.*", &[])],
+            "byte 4: byte of a JSON path is 42, expected a path to a single place",
+        );
         check(&[(3, "$", NULL)], "byte 0: kind of a JSON change is 3, must be at most 2");
     }
 

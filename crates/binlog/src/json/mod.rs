@@ -550,23 +550,23 @@ mod tests {
 
     #[test]
     fn corrupt_documents() {
-        check(&[13], "byte 0: JSON type is 13, wanted 0 to 12, or 15");
+        check(&[13], "byte 0: JSON type is 13, expected 0 to 12, or 15");
         check(&[4, 3], "byte 1: JSON literal is 3, must be at most 2");
-        check(&[4], "byte 1: wanted 1 more bytes, found 0");
-        check(&[12, 5, b'a'], "byte 2: wanted 5 more bytes, found 1");
+        check(&[4], "byte 1: expected 1 more bytes, found 0");
+        check(&[12, 5, b'a'], "byte 2: expected 5 more bytes, found 1");
         check(
             &[12, 0xff, 0xff, 0xff, 0xff, 0xff, 0],
-            "byte 1: size of a JSON string is 34359738367, wanted an encoding of at most five bytes",
+            "byte 1: size of a JSON string is 34359738367, expected an encoding of at most five bytes",
         );
         check(
             &[12, 0xff, 0xff, 0xff, 0xff, 0x7f],
             "byte 1: size of a JSON string is 34359738367, must be at most 4294967295",
         );
-        check(&[2, 1, 0, 99, 0, 4, 1, 0], "byte 1: wanted 99 more bytes, found 7");
-        check(&[2, 9, 0, 7, 0, 4, 1, 0], "byte 1: wanted 31 more bytes, found 7");
-        check(&[3, 255, 255, 255, 255, 9, 0, 0, 0, 0], "byte 1: wanted 21474836483 more bytes, found 9");
-        check(&[15, 11, 3, 1, 2, 3], "byte 3: wanted 8 more bytes, found 3");
-        check(&[15, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0], "byte 11: wanted the end, found 1 extra bytes");
+        check(&[2, 1, 0, 99, 0, 4, 1, 0], "byte 1: expected 99 more bytes, found 7");
+        check(&[2, 9, 0, 7, 0, 4, 1, 0], "byte 1: expected 31 more bytes, found 7");
+        check(&[3, 255, 255, 255, 255, 9, 0, 0, 0, 0], "byte 1: expected 21474836483 more bytes, found 9");
+        check(&[15, 11, 3, 1, 2, 3], "byte 3: expected 8 more bytes, found 3");
+        check(&[15, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0], "byte 11: expected the end, found 1 extra bytes");
     }
 
     /// Returns a document of `depth` nested arrays.
@@ -589,7 +589,7 @@ mod tests {
     /// Offsets that point back, or twice to the same place, could make the text of a short document endless.
     #[test]
     fn parts_must_not_overlap() {
-        check(&[2, 1, 0, 7, 0, 2, 0, 0], "byte 1: JSON offset is 0, wanted an offset after the entries");
+        check(&[2, 1, 0, 7, 0, 2, 0, 0], "byte 1: JSON offset is 0, expected an offset after the entries");
         // Both values of each array are the next array.
         let mut bomb = vec![2];
         for _ in 0..40 {

@@ -130,11 +130,11 @@ pub enum GrammarLoss {
 
 impl fmt::Display for GrammarFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "found {}, wanted {}", self.found, self.wanted)?;
+        write!(out, "found {}, expected {}", self.found, self.wanted)?;
         match self.lost {
             GrammarLoss::Event => Ok(()),
-            GrammarLoss::Statement => out.write_str(": the statement before it has no end"),
-            GrammarLoss::Transaction => out.write_str(": the transaction before it has no end"),
+            GrammarLoss::Statement => out.write_str(": the statement before it is incomplete"),
+            GrammarLoss::Transaction => out.write_str(": the transaction before it is incomplete"),
         }
     }
 }
@@ -430,7 +430,7 @@ mod tests {
         let text = results[3].unwrap_err().to_string();
         assert_eq!(
             text,
-            "found a commit, wanted rows that end the statement: the statement before it has no end"
+            "found a commit, expected rows that end the statement: the statement before it is incomplete"
         );
         assert!(!grammar.is_open());
     }

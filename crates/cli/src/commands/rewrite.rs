@@ -31,7 +31,7 @@ use crate::units;
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
 Examples:
-  CompressArgs logs in place; compare each new log with the old one before it
+  Compress logs in place; compare each new log with the old one before it
   replaces it:
       bintide compress --verify /backup/binlog.0000*
   Savings at level 10, without writing anything:
@@ -79,7 +79,7 @@ pub(crate) struct CompressArgs {
     recompress: bool,
     /// Do not compress transactions whose payload event would exceed this size: replica_max_allowed_packet of the
     /// replicas, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = parse_number::<u32>)]
     event_size_max: u32,
     /// Also compress logs of servers before 8.0.20: replace their format description with one that supports
     /// compressed transactions.
@@ -117,9 +117,9 @@ struct RewriteArgs {
     #[arg(long)]
     plain: bool,
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
-    #[arg(long, value_name = "COUNT", value_parser = parse_jobs)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_at_least_one)]
     jobs: Option<NonZeroUsize>,
-    /// Maximum memory, as 300M or 2G [default: 300M, or more if the level needs it].
+    /// Maximum memory, such as 300M or 2G [default: 300M, or more if the level needs it].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
     #[command(flatten)]
@@ -207,7 +207,7 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
                 }
                 if number < count {
                     screen::write_message(format_args!(
-                        "{} after it not processed",
+                        "{} not processed, because of the following error",
                         units::counted(count - number, "log")
                     ));
                 }
@@ -239,10 +239,10 @@ fn plan(
         units::bytes(plan.memory_needed)
     );
     if plan.memory_needed > memory && common.memory.is_some() {
-        return Err(CommandFailure::NotStarted(anyhow!("{need}: raise --memory or lower --level")));
+        return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --level")));
     }
     if (plan.workers < wanted || plan.memory_needed > memory) && !global.quiet {
-        screen::write_message(format_args!("{need}; set the limit with --memory"));
+        screen::write_message(format_args!("{need}; --memory limits memory and threads"));
     }
     Ok(plan)
 }
@@ -375,7 +375,7 @@ impl RewriteRun<'_> {
         };
         let done = done.map_err(|error| match error {
             rewrite::RewriteError::Corrupt { .. } => {
-                anyhow::Error::new(error).context(ErrorAdvice("run bintide verify on the log for details"))
+                anyhow::Error::new(error).context(ErrorAdvice("run bintide verify for details"))
             }
             rewrite::RewriteError::Format { ref server, .. } => {
                 let advice = match is_before_marks(server) {
@@ -504,13 +504,19 @@ const fn outcome_text(end: &RewriteEnd) -> &'static str {
     }
 }
 
-fn parse_jobs(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "expected one thread or more".to_owned())
+/// Parses a number of at least one.
+pub(crate) fn parse_at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a whole number, at least 1".to_owned())
+}
+
+/// Parses a whole number.
+pub(crate) fn parse_number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "expected a whole number".to_owned())
 }
 
 /// Parses a number of bytes, with or without a unit. A kilobyte has 1000 bytes.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wanted = || "expected a size: a number with an optional unit k, M or G, as 300M".to_owned();
+    let wanted = || "expected a size such as 300M: a number with an optional unit k, M or G".to_owned();
     let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
     let (digits, factor) = match unit.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&unit[..at], 1000),

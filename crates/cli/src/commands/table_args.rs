@@ -10,7 +10,7 @@ const PROGRESS_DATABASE: &str = "bintide";
 
 /// Options that select databases and tables.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Databases and tables (rules as of a replica's replicate-* options)")]
+#[command(next_help_heading = "Databases and tables (same rules as a replica's replicate-* options)")]
 pub(crate) struct TableArgs {
     /// Select changes to this database: row changes to its tables, and statements that ran with it as the default
     /// database. Repeatable, as are all options of this group.

@@ -19,9 +19,9 @@ use crate::units::{bytes, count, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  VerifyArgs one log:
+  Verify one log:
       bintide verify binlog.000012
-  VerifyArgs all logs of a server, and that they follow each other:
+  Verify all logs of a server, and that they follow each other:
       bintide verify /var/lib/mysql
   For a script: exit code 0 sound, 1 faults found, 2 could not be read
       bintide verify --quiet --json backup/binlog.0000* > verdict.json

@@ -167,7 +167,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::Base64Output,
         "base64-output",
         OptionKind::Text,
-        "OptionId events to print as BINLOG statements. 'auto': row events and format descriptions, which have no other \
+        "Which events to print as BINLOG statements. 'auto': row events and format descriptions, which have no other \
          form. 'never': none; fails if the log has row events. 'decode-rows': none; --verbose prints rows as \
          pseudo-SQL. [default: auto]",
     ),

@@ -222,18 +222,18 @@ fn reasons(report: &AdviseReport, facts: &AdviceFacts<'_>, best: Option<&LevelRe
     let Some(best) = best.filter(|_| facts.eligible >= ELIGIBLE_MIN) else { return reasons };
     if let Some(saved) = best.saved_bytes_per_day.filter(|saved| *saved > 0) {
         reasons.push(format!(
-            "Level {} saves {} a day on the source, and the same on each replica and on the network to it.",
+            "Level {} saves {} per day on the source, and the same on each replica and on the network to it.",
             best.level,
             bytes(saved as f64)
         ));
     }
     let work = match best.compress_s_per_day {
         Some(day) => format!("{} of one core", percent(day / 86_400.0)),
-        None => format!("{:.1} seconds of one core a gigabyte", best.compress_s_per_gb),
+        None => format!("{:.1} seconds of one core per gigabyte", best.compress_s_per_gb),
     };
     let slowest = match best.latency.transactions {
-        P99_TRANSACTIONS_MIN.. => format!("1 in 100 takes at least {}", micros(best.latency.p99_us)),
-        _ => format!("the slowest takes {}", micros(best.latency.max_us)),
+        P99_TRANSACTIONS_MIN.. => format!("1 in 100 takes at least {} longer", micros(best.latency.p99_us)),
+        _ => format!("the slowest takes {} longer", micros(best.latency.max_us)),
     };
     let usual = micros(best.latency.p50_us);
     reasons
@@ -404,12 +404,15 @@ mod tests {
         let advice = advise(&little);
         let said =
             |text: &str| advice.reasons.iter().chain(&advice.uncertainties).any(|said| said.contains(text));
-        assert!(said("cover only 9 seconds") && said("the slowest takes 1.0 s"), "{advice:#?}");
+        assert!(said("cover only 9 seconds") && said("the slowest takes 1.0 s longer"), "{advice:#?}");
         assert!(!said("1 in 100") && !said("Level 6"), "{advice:#?}");
         let advice = advise(&report(99, 0, USUAL));
         let said =
             |text: &str| advice.reasons.iter().chain(&advice.uncertainties).any(|said| said.contains(text));
-        assert!(said("1 in 100 takes at least 30 µs") && said("Level 19 would save 63.0 %"), "{advice:#?}");
+        assert!(
+            said("1 in 100 takes at least 30 µs longer") && said("Level 19 would save 63.0 %"),
+            "{advice:#?}"
+        );
         assert!(!said("cover only"), "{advice:#?}");
     }
 

@@ -167,7 +167,7 @@ impl ChunkChecker {
     fn report_checksum(&mut self, offset: u64, reason: DecodeReason) {
         let detail = match reason {
             DecodeReason::Checksum { stored, computed } => {
-                format!("found 0x{stored:08x}, wanted 0x{computed:08x}")
+                format!("found 0x{stored:08x}, expected 0x{computed:08x}")
             }
             other => other.to_string(),
         };
@@ -185,7 +185,7 @@ impl ChunkChecker {
         let before = (before != 0 && self.grammar.is_open() && !is_free).then_some(before);
         let wanted = wanted_position(self.kind, flags, offset, size, before);
         if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-            let detail = format!("end_log_pos is {found}, should be {wanted}");
+            let detail = format!("end_log_pos is {found}, expected {wanted}");
             self.findings.add_fault(offset, FaultKind::Position, detail);
         }
     }
@@ -403,7 +403,7 @@ impl ChunkChecker {
             }
         };
         if !self.grammar.is_open() {
-            let wanted = "found another event, wanted the payload's end after its transaction";
+            let wanted = "found another event, expected the payload's end after its transaction";
             self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, wanted);
         }
         let step = self.grammar.step(role).unwrap_or_else(|fault| {
@@ -431,7 +431,7 @@ impl ChunkChecker {
             self.findings.add_fault(offset, FaultKind::Payload, detail);
         }
         if trailing > 0 {
-            let detail = format!("{trailing} bytes follow the payload, wanted the event's end");
+            let detail = format!("{trailing} bytes follow the payload, expected the event's end");
             self.findings.add_fault(offset, FaultKind::Payload, detail);
         }
         if summary.frames > 1 || summary.frames_skippable > 0 {
@@ -444,7 +444,7 @@ impl ChunkChecker {
 
     fn check_payload_grammar(&mut self, offset: u64, inner: &TransactionGrammar) {
         if inner.is_open() {
-            let detail = format!("the payload ends, wanted {}", inner.wanted());
+            let detail = format!("the payload ends, expected {}", inner.wanted());
             self.findings.add_fault(offset, FaultKind::Grammar, detail);
         }
     }

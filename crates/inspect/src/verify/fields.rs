@@ -10,7 +10,7 @@ use binlog::{
 pub(crate) fn check(raw: &RawEvent<'_>, event: &Event<'_>, format: &EventFormat) -> Result<(), DecodeError> {
     match event {
         Event::Unknown(event) if !raw.header().flags.contains(EventFlags::IGNORABLE) => {
-            let wanted = "a known one, as the event is not flagged ignorable";
+            let wanted = "a known type, because the event is not flagged ignorable";
             Err(unexpected(TYPE_OFFSET, "event type", u64::from(event.code), wanted))
         }
         _ if is_extinct(raw.event_type(), format) => {

@@ -62,13 +62,13 @@ pub(crate) fn faults(header: &EventHeader, description: &FormatDescription<'_>) 
     let version = description.version();
     if !is_version(version) {
         let found = String::from_utf8_lossy(version);
-        faults.push(format!("the server's version is {found:?}, wanted one like 8.0.43"));
+        faults.push(format!("the server's version is {found:?}, expected one like 8.0.43"));
     }
     let created = description.created;
     if created != 0 && created != header.timestamp {
         let wanted = header.timestamp;
         faults.push(format!(
-            "the server's start time is {created}, wanted 0 or the event's timestamp {wanted}"
+            "the server's start time is {created}, expected 0 or the event's timestamp {wanted}"
         ));
     }
     if let Err(error) = fields::flags_of_format(header.flags) {
@@ -78,8 +78,9 @@ pub(crate) fn faults(header: &EventHeader, description: &FormatDescription<'_>) 
     for ((code, wanted), found) in (1..).zip(POST_HEADER_SIZES).zip(sizes) {
         if !wanted.is_empty() && !wanted.contains(found) {
             let name = fields::name_of(EventType::from_code(code));
-            faults
-                .push(format!("the fixed part of {name} events has {found} bytes, wanted one of {wanted:?}"));
+            faults.push(format!(
+                "the fixed part of {name} events has {found} bytes, expected one of {wanted:?}"
+            ));
         }
     }
     let own = EventType::FormatDescription.code();
@@ -87,7 +88,7 @@ pub(crate) fn faults(header: &EventHeader, description: &FormatDescription<'_>) 
         && *found != (OWN_SIZE + sizes.len()) as u8
     {
         let wanted = OWN_SIZE + sizes.len();
-        faults.push(format!("its own fixed part has {found} bytes, wanted {wanted}"));
+        faults.push(format!("its own fixed part has {found} bytes, expected {wanted}"));
     }
     faults
 }

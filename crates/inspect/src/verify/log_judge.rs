@@ -95,12 +95,16 @@ impl LogJudge {
         match error {
             logs::LogError::NotALog { found, .. } => {
                 let found = found.map(|byte| format!("{byte:02x}")).join(" ");
-                self.add_fault(0, FaultKind::Start, format!("it starts with {found}, wanted fe 62 69 6e"));
+                self.add_fault(
+                    0,
+                    FaultKind::Start,
+                    format!("the file starts with {found}, expected fe 62 69 6e"),
+                );
             }
             logs::LogError::Corrupt { offset, error, .. } => {
                 let detail = match resumed {
                     Some(resumed) => {
-                        format!("{error}; skipped {} bytes, to {resumed}", resumed - offset)
+                        format!("{error}; skipped {} bytes, resumed at {resumed}", resumed - offset)
                     }
                     None => format!("{error}; the rest of the log cannot be read"),
                 };
@@ -166,7 +170,7 @@ impl LogJudge {
                 if let (Some(wanted), Some((_, found))) = (wanted, numbered(&name))
                     && wanted != found
                 {
-                    let detail = format!("the next log is {name}, wanted number {wanted}");
+                    let detail = format!("the log names {name} as the next one, expected number {wanted}");
                     self.add_fault(offset, FaultKind::Rotation, detail);
                 }
                 self.log.next = Some((name, offset));
@@ -207,7 +211,7 @@ impl LogJudge {
             let before = before.and_then(|before| before.mariadb.get(&(domain, server)));
             if let Some(wanted) = before.filter(|wanted| **wanted != number) {
                 faults.push(format!(
-                    "the last GTID before it is {domain}-{server}-{number}, wanted {domain}-{server}-{wanted}"
+                    "the last GTID before it is {domain}-{server}-{number}, expected {domain}-{server}-{wanted}"
                 ));
             }
             self.log.mariadb.insert((domain, server), number);
@@ -245,11 +249,12 @@ impl LogJudge {
         let is_known = !std::mem::take(&mut self.log.is_clock_lost);
         // A replica does not receive transactions that it has, and its source's numbers start again with each log.
         if is_known && self.log.kind == Some(LogKind::Binary) && sequence_number != before.saturating_add(1) {
-            let detail = format!("sequence_number is {sequence_number}, wanted {}", before.saturating_add(1));
+            let detail =
+                format!("sequence_number is {sequence_number}, expected {}", before.saturating_add(1));
             self.add_fault(offset, FaultKind::Clock, detail);
         }
         if !(0..sequence_number).contains(&last_committed) {
-            let detail = format!("last_committed is {last_committed}, wanted less than {sequence_number}");
+            let detail = format!("last_committed is {last_committed}, expected less than {sequence_number}");
             self.add_fault(offset, FaultKind::Clock, detail);
         }
     }
@@ -284,7 +289,7 @@ impl LogJudge {
         match (end, followed) {
             (EndOfLog::Closed, _) => {
                 if let Some(offset) = open {
-                    let detail = "the log is closed within the transaction, wanted its commit";
+                    let detail = "the log is closed, but the transaction has no commit";
                     self.add_fault_of(&log.name, offset, FaultKind::Grammar, detail.to_owned());
                 }
             }
@@ -292,7 +297,10 @@ impl LogJudge {
                 self.add_remark(&log.name, format!("{}{unfinished}", still_written(&torn)));
             }
             (EndOfLog::Torn(torn), _) => {
-                let detail = format!("the log stops within an event: {}{unfinished}", torn_bytes(&torn));
+                let detail = match (torn.offset, torn.found) {
+                    (0, 0) => "the file is empty".to_owned(),
+                    _ => format!("the log stops within an event: {}{unfinished}", torn_bytes(&torn)),
+                };
                 self.add_fault_of(&log.name, torn.offset, FaultKind::Tail, detail);
             }
             (EndOfLog::Open { in_use: true }, NextLog::Absent) => {
@@ -311,7 +319,7 @@ impl LogJudge {
                 self.add_remark(&log.name, detail);
             }
             (EndOfLog::Open { .. }, _) => {
-                let detail = "the log stops within the transaction, wanted its commit";
+                let detail = "the log ends before the transaction's commit";
                 self.add_fault_of(&log.name, open.unwrap_or(position), FaultKind::Tail, detail.to_owned());
             }
         }

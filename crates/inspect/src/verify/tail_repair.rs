@@ -183,7 +183,7 @@ fn write_copy(log: &Path, copy: &Path, end: u64, in_use: bool) -> Result<TailRep
     // An encrypted log has an additional header in front. Nothing else moves.
     let ahead = if magic == MAGIC_ENCRYPTED { ENCRYPTED_HEADER_SIZE as u64 } else { 0 };
     let directory = copy.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut target = NamedTempFile::new_in(directory).map_err(at("write beside", copy))?;
+    let mut target = NamedTempFile::new_in(directory).map_err(at("create a file beside", copy))?;
     let kept = ahead + end;
     let copied = io::copy(&mut source.take(kept), &mut target).map_err(at("write", copy))?;
     if copied < kept {

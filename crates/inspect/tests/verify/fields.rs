@@ -26,9 +26,9 @@ fn types_that_no_server_writes() {
         let fault = |(at, kind, detail)| (at == place && kind == FaultKind::Event).then_some(detail);
         faults(&log.bytes()).into_iter().find_map(fault)
     };
-    let old = "Update_rows_event_old: byte 4: event type is 21, wanted one that servers since MySQL 5.6 write to logs";
+    let old = "Update_rows_event_old: byte 4: event type is 21, expected one that servers since MySQL 5.6 write to logs";
     assert_eq!(fault(21, 0).as_deref(), Some(old));
-    let unknown = "event of type 125: byte 4: event type is 125, wanted a known one, as the event is not flagged ignorable";
+    let unknown = "event of type 125: byte 4: event type is 125, expected a known type, because the event is not flagged ignorable";
     assert_eq!(fault(125, 0).as_deref(), Some(unknown));
     assert_eq!(fault(125, 0x80), None);
 }
@@ -40,15 +40,15 @@ fn session_variables() {
         let change = |body: &mut Vec<u8>| body[at] = value;
         wrong("types.binlog", EventType::Query, 3, change, &format!("byte 32: {detail}"));
     };
-    wrong(13, 99, "session variable is 99, wanted a known one of this server's version");
-    wrong(28, 2, "size of the catalog's name is 2, wanted the name std");
-    wrong(29, b'S', "size of the catalog's name is 3, wanted the name std");
-    wrong(34, 3, "collation is 1023, wanted the number of a collation");
+    wrong(13, 99, "session variable is 99, expected a known one of this server's version");
+    wrong(28, 2, "size of the catalog's name is 2, expected the name std");
+    wrong(29, b'S', "size of the catalog's name is 3, expected the name std");
+    wrong(34, 3, "collation is 1023, expected the number of a collation");
 }
 
 #[test]
 fn user_variables() {
-    let kind = "kind of the variable's value is 9, wanted 0, 1, 2 or 4: string, real, integer or decimal";
+    let kind = "kind of the variable's value is 9, expected 0, 1, 2 or 4: string, real, integer or decimal";
     // The first variable that is not NULL. Its value follows the size of the name, the name, and a zero byte.
     let at = |body: &[u8]| 4 + body[0] as usize + 1;
     let mut log = Log::of_sample("statements.binlog");
@@ -92,13 +92,13 @@ fn format_descriptions() {
     };
     wrong(
         |log| log.events[0][17] = 0x80,
-        "byte 17: header flags is 128, wanted flags of a format description",
+        "byte 17: header flags is 128, expected flags of a format description",
     );
     wrong(
         |log| log.body(0, |body| body[3] = b'&'),
-        r#"the server's version is "9&7.4-2", wanted one like 8.0.43"#,
+        r#"the server's version is "9&7.4-2", expected one like 8.0.43"#,
     );
-    let xid = "the fixed part of Xid events has 2 bytes, wanted one of [0]";
+    let xid = "the fixed part of Xid events has 2 bytes, expected one of [0]";
     wrong(|log| log.body(0, |body| body[57 + 15] = 2), xid);
-    wrong(|log| log.body(0, |body| body[57 + 14] += 1), "its own fixed part has 100 bytes, wanted 99");
+    wrong(|log| log.body(0, |body| body[57 + 14] += 1), "its own fixed part has 100 bytes, expected 99");
 }

@@ -75,7 +75,7 @@ fn an_edited_log_that_is_settled_again_is_sound() {
 fn start() {
     let mut bytes = Log::of_sample("types.binlog").bytes();
     bytes[0] = 0;
-    check_bytes(&bytes, 0, FaultKind::Start, "it starts with 00 62 69 6e, wanted fe 62 69 6e");
+    check_bytes(&bytes, 0, FaultKind::Start, "the file starts with 00 62 69 6e, expected fe 62 69 6e");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn framing() {
     let mut log = Log::of_sample("types.binlog");
     let xid = log.find(EventType::Xid, 0);
     log.events[xid][9..13].fill(0);
-    let detail = "byte 9: event size is 0, wanted 19 bytes or more; skipped 31 bytes, to ";
+    let detail = "byte 9: event size is 0, expected 19 bytes or more; skipped 31 bytes, resumed at ";
     check(&log, xid, FaultKind::Framing, &format!("{detail}{}", log.offset(xid + 1)));
 }
 
@@ -94,7 +94,7 @@ fn checksum() {
     *log.events[rows].last_mut().expect("a byte") ^= 0xff;
     let found = faults(&log.bytes());
     assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(rows), FaultKind::Checksum));
-    assert!(found[0].2.starts_with("found 0x") && found[0].2.contains(", wanted 0x"), "{}", found[0].2);
+    assert!(found[0].2.starts_with("found 0x") && found[0].2.contains(", expected 0x"), "{}", found[0].2);
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn format() {
     let mut log = Log::of_sample("types.binlog");
     log.body(0, |body| body[2 + 50 + 4 + 1 + 1] = 14);
     log.settle();
-    check(&log, 0, FaultKind::Format, "the fixed part of Query events has 14 bytes, wanted one of [13]");
+    check(&log, 0, FaultKind::Format, "the fixed part of Query events has 14 bytes, expected one of [13]");
     let mut log = Log::of_sample("types.binlog");
     log.body(0, |body| body[2 + 5] = b'\t');
     log.settle();
-    let detail = r#"the server's version is "9.7.4\t2", wanted one like 8.0.43"#;
+    let detail = r#"the server's version is "9.7.4\t2", expected one like 8.0.43"#;
     check(&log, 0, FaultKind::Format, detail);
     // The version of Debian's MariaDB, and one that fills the whole field.
     for version in
@@ -138,7 +138,7 @@ fn grammar() {
     let xid = log.find(EventType::Xid, 1);
     log.events.remove(xid);
     log.settle();
-    let detail = "found a GTID, wanted a statement or a commit: the transaction before it has no end";
+    let detail = "found a GTID, expected a statement or a commit: the transaction before it is incomplete";
     check(&log, xid, FaultKind::Grammar, detail);
 }
 
@@ -150,7 +150,7 @@ fn a_closed_log_with_an_open_transaction() {
     let stop = log.find(EventType::Stop, 0);
     log.events.drain(xid..stop);
     log.settle();
-    let detail = "the log is closed within the transaction, wanted its commit";
+    let detail = "the log is closed, but the transaction has no commit";
     check(&log, gtid, FaultKind::Grammar, detail);
 }
 
@@ -161,7 +161,7 @@ fn position() {
     let wanted = log.offset(xid + 1);
     log.events[xid][13..17].copy_from_slice(&7_u32.to_le_bytes());
     log.settle_checksums();
-    check(&log, xid, FaultKind::Position, &format!("end_log_pos is 7, should be {wanted}"));
+    check(&log, xid, FaultKind::Position, &format!("end_log_pos is 7, expected {wanted}"));
 }
 
 #[test]
@@ -198,12 +198,12 @@ fn clocks() {
     let gtid = log.find(EventType::Gtid, 7);
     log.gtid(gtid, |event| event.clock.as_mut().expect("a clock").last_committed = 8);
     log.settle();
-    check(&log, gtid, FaultKind::Clock, "last_committed is 8, wanted less than 8");
+    check(&log, gtid, FaultKind::Clock, "last_committed is 8, expected less than 8");
     let mut log = Log::of_sample("types.binlog");
     let (gtid, next) = (log.find(EventType::Gtid, 7), log.find(EventType::Gtid, 8));
     log.events.drain(gtid..next);
     log.settle();
-    check(&log, gtid, FaultKind::Clock, "sequence_number is 9, wanted 8");
+    check(&log, gtid, FaultKind::Clock, "sequence_number is 9, expected 8");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn rows_of_a_table_without_a_name() {
     log.settle();
     let found = faults(&log.bytes());
     assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(map), FaultKind::Row));
-    assert!(found[0].2.ends_with("wanted one from a table map of the statement"), "{}", found[0].2);
+    assert!(found[0].2.ends_with("expected one from a table map of the statement"), "{}", found[0].2);
 }
 
 #[test]
@@ -287,7 +287,12 @@ fn rotation() {
     let rotate = log.find(EventType::Rotate, 0);
     log.body(rotate, |body| *body.last_mut().expect("a digit") = b'7');
     log.settle();
-    check(&log, rotate, FaultKind::Rotation, "the next log is binlog.000007, wanted number 2");
+    check(
+        &log,
+        rotate,
+        FaultKind::Rotation,
+        "the log names binlog.000007 as the next one, expected number 2",
+    );
 }
 
 #[test]

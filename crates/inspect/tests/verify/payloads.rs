@@ -65,7 +65,7 @@ fn a_payload_without_its_commit() {
     let mut inner = open(&log, index);
     inner.pop();
     close(&mut log, index, &inner, |size| size);
-    check(&log, index, FaultKind::Grammar, "the payload ends, wanted a statement or a commit");
+    check(&log, index, FaultKind::Grammar, "the payload ends, expected a statement or a commit");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_payload_of_two_transactions() {
     let inside = format!("in the event at uncompressed byte {size} of the payload: ");
     assert_eq!(
         found[0].2,
-        format!("{inside}found another event, wanted the payload's end after its transaction")
+        format!("{inside}found another event, expected the payload's end after its transaction")
     );
     assert!(found.iter().all(|fault| (fault.0, fault.1) == (log.offset(index), FaultKind::Grammar)));
 }
@@ -123,7 +123,7 @@ fn bytes_behind_the_payload() {
     let index = log.find(EventType::TransactionPayload, 3);
     log.body(index, |body| body.extend([0; 3]));
     settle(&mut log, index);
-    let detail = "3 bytes follow the payload, wanted the event's end";
+    let detail = "3 bytes follow the payload, expected the event's end";
     check(&log, index, FaultKind::Payload, detail);
 }
 

@@ -42,7 +42,7 @@ fn a_log_that_is_still_written_is_no_fault() {
     assert_eq!(remarks(&cut), [format!("is still being written to, or its server crashed: {missing}")]);
 
     let cut = &bytes[..torn as usize];
-    check_bytes(cut, open, FaultKind::Tail, "the log stops within the transaction, wanted its commit");
+    check_bytes(cut, open, FaultKind::Tail, "the log ends before the transaction's commit");
     let cut = in_use(cut.to_vec());
     assert_eq!(faults(&cut), []);
     let detail = "is in use, or its server crashed: ends at ";
@@ -56,7 +56,7 @@ fn a_log_that_is_still_written_is_no_fault() {
 
 #[test]
 fn an_empty_file_is_torn() {
-    let detail = "the log stops within an event: the event at 0 has 0 of 4 bytes";
+    let detail = "the file is empty";
     check_bytes(b"", 0, FaultKind::Tail, detail);
 }
 

@@ -71,12 +71,12 @@ fn missing_and_wrong_keys_are_named() {
     let id = "MySQLReplicationKey_5ea5ca5e-0001-4000-8000-000000000001_2";
     assert_eq!(
         message(&log, None),
-        format!(" is encrypted with the key {id}: the keyring file of its server is required")
+        format!(" is encrypted with the key {id}: reading it requires the keyring file of its server")
     );
     let key = |id: &[u8]| KeyringKey { id: id.to_vec(), user: Vec::new(), bytes: vec![1; 32] };
     assert_eq!(
         message(&log, Some(Keyring::new(vec![key(b"other_1"), key(b"other_2")]))),
-        format!(" is encrypted: the key {id} is not in the keyring: it has other_1, other_2")
+        format!(" is encrypted: the key {id} is not in the keyring, which has other_1, other_2")
     );
     assert_eq!(
         message(&log, Some(Keyring::new(vec![key(id.as_bytes())]))),

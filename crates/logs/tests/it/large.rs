@@ -159,7 +159,11 @@ fn errors_name_the_offset() {
     payload[19..35].copy_from_slice(&[2, 1, 0, 1, 4, 0xfd, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0]);
     logs.write(&log(&[format(0), payload]));
     let given = read(logs.open(), 1000);
-    assert!(given.end.contains("binlog.000001 at 126: byte 29: wanted 16777215 more bytes"), "{}", given.end);
+    assert!(
+        given.end.contains("binlog.000001 at 126: byte 29: expected 16777215 more bytes"),
+        "{}",
+        given.end
+    );
 }
 
 #[test]

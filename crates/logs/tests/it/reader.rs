@@ -127,14 +127,14 @@ fn faults() {
     let (format, query) = (format(0), event(QUERY, 0, b"x"));
     let mut small = query.clone();
     small[9] = 18;
-    let message = "binlog.000001 at 146: byte 9: event size is 18, wanted 19 bytes or more";
+    let message = "binlog.000001 at 146: byte 9: event size is 18, expected 19 bytes or more";
     check(&log(&[format.clone(), query.clone(), small]), &[&format, &query], message);
     let mut large = query.clone();
     large[12] = 0x41;
     let message = "binlog.000001 at 126: byte 9: event size is 1090519060, must be at most 1073741824";
     check(&log(&[format.clone(), large]), &[&format], message);
     let message =
-        "binlog.000001 at 4: byte 4: event type is 2, wanted 15 (a format description) as the first event";
+        "binlog.000001 at 4: byte 4: event type is 2, expected 15 (a format description) as the first event";
     check(&log(&[query]), &[], message);
     let message = "binlog.000001 is not a binary log: it starts with 23 20 61 74; expected fe 62 69 6e";
     check(b"# at 4\n", &[], message);

@@ -202,7 +202,7 @@ fn encrypted_logs_go_on_with_their_key_only() {
     fs::write(&other, text.replace("0123", "0124")).unwrap();
     refused(Some(other.clone()), "the keyring has another key of that name");
     fs::write(&other, text.replace("_3", "_4")).unwrap();
-    refused(Some(other.clone()), &format!("the key {KEY_ID} is not in the keyring: it has"));
+    refused(Some(other.clone()), &format!("the key {KEY_ID} is not in the keyring, which has"));
     fs::write(&other, r#"{"version":"1.0","elements":[]}"#).unwrap();
     let error = StoreWriter::open(folder.path(), LogEncryption::Encrypted { keyring: other }).unwrap_err();
     assert!(error.to_string().ends_with("add one named MySQLReplicationKey_UUID_1, of 32 bytes"), "{error}");

@@ -413,7 +413,7 @@ fn settle_created_table(
     created: &str,
     now: &str,
 ) -> Result<IntentOutcome, TargetFailure> {
-    let odd = || TargetFailure::refused("bintide.progress holds an intent that cannot be read");
+    let odd = || TargetFailure::refused("bintide.progress contains an entry that cannot be read");
     let mut words = created.split(' ');
     let mut name = || words.next().and_then(parse_hex).ok_or_else(odd);
     let (database, table) = (name()?, name()?);
@@ -580,7 +580,7 @@ fn applied(row: ResultRow) -> Result<AppliedState, TargetFailure> {
 
 fn parse_place(log: &str, position: &str) -> Result<SourcePosition, TargetFailure> {
     let odd =
-        || TargetFailure::refused(format!("bintide.progress holds an invalid position: {log} {position}"));
+        || TargetFailure::refused(format!("bintide.progress contains an invalid position: {log} {position}"));
     let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(odd)?;
     Ok(SourcePosition { log, position: position.parse().map_err(|_| odd())? })
 }

@@ -58,7 +58,7 @@ impl AppliedCheck {
         match unit.gtid() {
             Some(gtid) => Ok(!self.seen.add(gtid)),
             None if self.repeated_names.contains(name) => Err(ReplayError::Refused(format!(
-                "{unit} has no GTID, and two of the logs are called {name}: its position is ambiguous. Give only \
+                "{unit} has no GTID, and two of the logs are named {name}: the position is ambiguous. Give only \
                  one of these logs"
             ))),
             None => Ok(false),
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(check(0, "b.1", 4, "1-3"), Ok(()));
         assert_eq!(check(0, "b.1", 5, "1-9"), Ok(()), "only with the first of a log");
         assert_eq!(check(1, "b.2", 6, "1-5"), Ok(()));
-        let message = format!("the target lacks {UUID}:7-8, which the source ran before b.4");
+        let message = format!("the target lacks transactions from before b.4: {UUID}:7-8");
         assert_eq!(check(2, "b.4", 9, "1-8"), Err(message));
     }
 
@@ -184,6 +184,6 @@ mod tests {
         assert_eq!(is_again(2, "b.1", Some(1)), Ok(true));
         assert_eq!(is_again(1, "b.2", None), Ok(false));
         let refused = is_again(2, "b.1", None).unwrap_err();
-        assert!(refused.contains("two of the logs are called b.1"), "{refused}");
+        assert!(refused.contains("two of the logs are named b.1"), "{refused}");
     }
 }

@@ -198,7 +198,7 @@ fn check_ownership(connection: &Connection) -> Result<(), TargetFailure> {
     let foreign: Option<String> = connection.query_row(question, [], |row| row.get(0)).optional()?;
     if let Some(table) = foreign {
         return Err(TargetFailure::refused(format!(
-            "it contains the table {table} but no progress of a replay. Give a file that does not exist yet"
+            "the database contains the table {table}, but no replay position. Give a file that does not exist yet"
         )));
     }
     Ok(())
@@ -207,7 +207,8 @@ fn check_ownership(connection: &Connection) -> Result<(), TargetFailure> {
 type ProgressRow = (String, Option<String>, Option<i64>, String);
 
 fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<ReplayProgress, TargetFailure> {
-    let odd = |what: &str| TargetFailure::refused(format!("bintide.progress holds invalid progress: {what}"));
+    let odd =
+        |what: &str| TargetFailure::refused(format!("bintide.progress contains an invalid position: {what}"));
     let gtids: GtidSet = gtids.parse().map_err(|_| odd(&gtids))?;
     let place =
         log.zip(position).map(|(log, position)| SourcePosition { log, position: position.cast_unsigned() });

@@ -63,7 +63,7 @@ impl SchemaEditor<'_> {
                  can repeat. A SQLite target needs row events"
             ))),
             DdlStatement::Unknown(what) => {
-                Err(TargetFailure::refused(format!("cannot parse a definition: {what} …")))
+                Err(TargetFailure::refused(format!("cannot translate this statement for SQLite: {what} …")))
             }
         }
     }

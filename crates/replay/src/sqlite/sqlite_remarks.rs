@@ -16,7 +16,7 @@ impl SqliteRemarks {
     pub fn lines(&self) -> Vec<String> {
         let times = |count: &u64| if *count == 1 { "once".to_owned() } else { format!("{count} times") };
         let passed_over = self.passed_over.iter().map(|(what, count)| {
-            format!("skipped {}, because it has no meaning for SQLite: {what}", times(count))
+            format!("skipped {}, because SQLite has no equivalent: {what}", times(count))
         });
         let from_maps = self.from_maps.iter().map(|table| {
             format!(

@@ -31,7 +31,7 @@ impl TableCatalogue {
             let text: String = row.get(2)?;
             let table: CatalogueTable = serde_json::from_str(&text).map_err(|error| {
                 TargetFailure::refused(format!(
-                    "bintide.tables holds an invalid definition of {}.{}: {error}",
+                    "bintide.tables contains an invalid definition of {}.{}: {error}",
                     name.0, name.1
                 ))
             })?;

@@ -80,16 +80,16 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "SECONDS", conflicts_with = "all")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
-    /// Measure approximately this amount of the logs, as 100M or 2G, at random places.
+    /// Measure approximately this amount of the logs, such as 100M or 2G, at random places.
     #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_sample_size)]
     sample: Option<u64>,
     /// Seed of the random places: the same seed selects the same places.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = rewrite::parse_number::<u64>)]
     seed: u64,
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = rewrite::parse_at_least_one)]
     jobs: Option<NonZeroUsize>,
-    /// Maximum memory, as 300M or 2G [default: 300M, or more if the level needs it].
+    /// Maximum memory, such as 300M or 2G [default: 300M, or more if the level needs it].
     #[arg(long, value_name = "SIZE", value_parser = rewrite::parse_size)]
     memory: Option<u64>,
     /// Print the report as one JSON document.
@@ -223,10 +223,10 @@ fn plan(
     let threads = counted(plan.workers.get() as u64, "thread");
     let need = format!("{threads} may take {} of memory", bytes(plan.memory_needed));
     if plan.memory_needed > most && memory.is_some() {
-        return Err(CommandFailure::NotStarted(anyhow!("{need}: raise --memory or lower --levels")));
+        return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --levels")));
     }
     if (plan.workers < wanted || plan.memory_needed > most) && !global.quiet {
-        screen::write_message(format_args!("{need}; set the limit with --memory"));
+        screen::write_message(format_args!("{need}; --memory limits memory and threads"));
     }
     Ok(plan)
 }
@@ -249,7 +249,7 @@ fn source<'f>(
     let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     let Some(bytes) = data.map(|data| data.len()) else {
         return Err(CommandFailure::NotStarted(anyhow!(
-            "{} is not a regular file, which can be read twice",
+            "{} is not a regular file: advise reads logs twice",
             path.display()
         )));
     };

@@ -26,7 +26,7 @@ pub(super) struct AdviseServerArgs {
     /// replication clients. Nothing is changed on the server.
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]
     from: Option<String>,
-    /// Approximate size of the newest logs to receive, as 100M or 2G; always whole logs.
+    /// Approximate size of the newest logs to receive, such as 100M or 2G; always whole logs.
     #[arg(long, value_name = "SIZE", value_parser = super::parse_sample_size, default_value = "256M", conflicts_with = "logs")]
     fetch: u64,
     #[command(flatten)]

@@ -102,7 +102,7 @@ fn extent(report: &AdviseReport) -> String {
     let took = duration(Duration::from_secs_f64(sample.elapsed_s.max(0.0)));
     let cut = match sample.transactions_cut {
         0 => String::new(),
-        some => format!("; of {} large transactions only the start", count(some)),
+        some => format!("; only the start of {} large transactions", count(some)),
     };
     match sample.stopped_by {
         None => format!("all transactions, in {took}{cut}"),
@@ -197,7 +197,7 @@ fn times(report: &AdviseReport, style: ReportStyle) -> String {
         "level",
         ">compress",
         ">decompress",
-        ">CPU a GB",
+        ">CPU per GB",
         ">CPU per day",
         ">replica CPU per day",
         ">p50",

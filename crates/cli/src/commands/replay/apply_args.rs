@@ -9,7 +9,7 @@ use replay::order::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{GapPolicy, ReplayOptions, TransactionSelection};
 
-use crate::commands::rewrite::parse_size;
+use crate::commands::rewrite::{parse_at_least_one, parse_number, parse_size};
 use crate::exit::CommandFailure;
 use crate::temporary::TemporaryFiles;
 
@@ -17,24 +17,24 @@ use crate::temporary::TemporaryFiles;
 #[derive(Args, Debug)]
 pub(super) struct ApplyArgs {
     /// Order of commits on the target [default: grouped; strict with --log]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "ORDER")]
     commit_order: Option<OrderOption>,
     /// Write applied transactions to the target's own binary log, with the source's GTIDs, so that replicas of the
     /// target receive them.
     #[arg(long)]
     pub(super) log: bool,
     /// Maximum number of transactions in one commit.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = parse_number::<usize>)]
     group_max: usize,
     /// Number of sessions that apply transactions or groups in parallel [default: 2 with --commit-order grouped,
     /// otherwise 8]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_at_least_one)]
     workers: Option<NonZeroUsize>,
     /// Transactions that may be applied in parallel [default: writeset with --commit-order grouped, otherwise
     /// logical-clock]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "MODE")]
     parallel: Option<ParallelOption>,
-    /// Approximate maximum memory, as 300M or 2G. Larger transactions wait in a temporary file.
+    /// Approximate maximum memory, such as 300M or 2G. Larger transactions wait in a temporary file.
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = parse_size)]
     memory: u64,
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::screen;
 
 /// Options that allow a replay in spite of failed checks.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Checks before the replay")]
+#[command(next_help_heading = "Failed checks to allow")]
 pub(super) struct AllowArgs {
     /// Apply the logs even if the target lacks transactions before the first log.
     #[arg(long)]

@@ -15,7 +15,7 @@ pub(super) struct FilterArgs {
     /// the default database. Database names in the text of a statement stay. The other options of this group match
     /// the new names.
     #[arg(long, value_name = "FROM->TO", value_parser = parse_rewrite)]
-    #[arg(help_heading = "Databases and tables (rules as of a replica's replicate-* options)")]
+    #[arg(help_heading = "Databases and tables (same rules as a replica's replicate-* options)")]
     rewrite_db: Vec<(String, String)>,
 }
 

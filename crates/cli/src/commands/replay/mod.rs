@@ -61,9 +61,9 @@ Examples:
       bintide replay --follow /var/lib/mysql/binlog.index --to TARGET
   Follow a running server:
       bintide replay --from mysql://repl@db1/ --relay /var/lib/bintide/db1 --to TARGET
-  TargetArgs a server whose data does not fit in its memory:
+  To a server whose data does not fit in its memory:
       bintide replay /backup --to TARGET --warm
-  TargetArgs a SQLite database, without a server:
+  To a SQLite database, without a server:
       bintide replay binlog.0000* --to sqlite:copy.db
   Only one database, under another name (CREATE DATABASE is not rewritten: create
   shop_old on the target first):
@@ -85,12 +85,6 @@ pub(crate) struct ReplayArgs {
     to: TargetArgs,
     #[command(flatten)]
     how: ApplyArgs,
-    #[command(flatten)]
-    meant: SelectionArgs,
-    #[command(flatten)]
-    filters: FilterArgs,
-    #[command(flatten)]
-    allow: AllowArgs,
     #[command(flatten)]
     dry: DryRunArgs,
     #[command(flatten)]
@@ -115,6 +109,12 @@ pub(crate) struct ReplayArgs {
     /// Print the result as one JSON document.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    meant: SelectionArgs,
+    #[command(flatten)]
+    filters: FilterArgs,
+    #[command(flatten)]
+    allow: AllowArgs,
 }
 
 /// Makes the LOG arguments optional where nothing is applied.
@@ -264,25 +264,25 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             ..
         } if needs_memory(error) => Some(MEMORY_ADVICE),
         replay::ReplayError::Corrupt { .. } => {
-            Some(ErrorAdvice("committed transactions stay; run bintide verify on the log for details"))
+            Some(ErrorAdvice("committed transactions are kept; run bintide verify for details"))
         }
         replay::ReplayError::Read(_) | replay::ReplayError::TornTransaction { .. } => Some(ErrorAdvice(
-            "committed transactions stay; with complete logs, the same command resumes there",
+            "committed transactions are kept; to resume, run the same command with complete logs",
         )),
         replay::ReplayError::Work { error: ApplyPlanError::Spool(_), .. } => {
-            Some(ErrorAdvice("committed transactions stay; the same command resumes there"))
+            Some(ErrorAdvice("committed transactions are kept; to resume, run the same command again"))
         }
         replay::ReplayError::Work { .. } => Some(ErrorAdvice(
-            "committed transactions stay; the same command fails here again, unless you exclude the transaction \
-             with --exclude-gtids in this and every later run",
+            "committed transactions are kept; the same command fails again, unless you exclude this transaction \
+             with --exclude-gtids in this and all later runs",
         )),
         // The refusal is not the server's, so it does not go away by itself.
         replay::ReplayError::Apply { failure, .. }
             if failure.kind == TargetFailureKind::Refused && failure.code.is_none() =>
         {
             Some(ErrorAdvice(
-                "committed transactions stay; correct this, and the same command resumes there; or exclude the \
-                 transaction with --exclude-gtids in this and every later run",
+                "committed transactions are kept; to resume, correct this and run the same command again, or \
+                 exclude this transaction with --exclude-gtids in this and all later runs",
             ))
         }
         replay::ReplayError::Apply { failure, .. } if failure.code == Some(PLUGIN_NOT_LOADED) => {
@@ -293,7 +293,7 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             ))
         }
         replay::ReplayError::Apply { .. } | replay::ReplayError::Target { .. } => {
-            Some(ErrorAdvice("committed transactions stay; the same command resumes there"))
+            Some(ErrorAdvice("committed transactions are kept; to resume, run the same command again"))
         }
         _ => None,
     };

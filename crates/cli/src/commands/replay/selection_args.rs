@@ -6,6 +6,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use replay::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
 
+use crate::commands::rewrite::parse_number;
+
 /// Options that select transactions.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transactions")]
@@ -13,13 +15,14 @@ pub(super) struct SelectionArgs {
     /// Start at the first transaction at or after this position.
     #[arg(long, value_name = "LOG:POSITION", group = "start", value_parser = parse_position)]
     start_position: Option<SelectionBound>,
-    /// Start at the first transaction that was committed after this local time, as 2026-11-22 01:00:00.
+    /// Start at the first transaction that was committed after this local time, such as
+    /// 2026-11-22 01:00:00.
     #[arg(long, value_name = "TIME", group = "start", value_parser = parse_time)]
     start_datetime: Option<SelectionBound>,
-    /// Start at the first transaction that GTIDS contain.
+    /// Start at the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
     start_gtid: Option<GtidSet>,
-    /// Start after the first transaction that GTIDS contain.
+    /// Start after the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
     start_after_gtid: Option<GtidSet>,
     /// Stop before the first transaction at or after this position.
@@ -29,10 +32,10 @@ pub(super) struct SelectionArgs {
     /// with an earlier time are counted, but not applied.
     #[arg(long, value_name = "TIME", group = "stop", value_parser = parse_time)]
     stop_datetime: Option<SelectionBound>,
-    /// Stop before the first transaction that GTIDS contain.
+    /// Stop before the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
     stop_gtid: Option<GtidSet>,
-    /// Stop after the first transaction that GTIDS contain.
+    /// Stop after the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "stop", value_parser = parse_gtids)]
     stop_after_gtid: Option<GtidSet>,
     /// Exclude the transactions in GTIDS.
@@ -40,7 +43,7 @@ pub(super) struct SelectionArgs {
     exclude_gtids: Option<GtidSet>,
     /// Skip this number of transactions from the start of the logs, or from the --start-… option; a compressed
     /// transaction counts as one.
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = parse_number::<u64>)]
     skip: u64,
 }
 
@@ -63,13 +66,13 @@ impl SelectionArgs {
 
 fn parse_position(text: &str) -> Result<SelectionBound, String> {
     let parts = text.rsplit_once(':').and_then(|(log, position)| Some((log, position.parse().ok()?)));
-    let (log, position) = parts.ok_or_else(|| "expected LOG:POSITION, as binlog.000012:4".to_owned())?;
+    let (log, position) = parts.ok_or_else(|| "expected LOG:POSITION, such as binlog.000012:4".to_owned())?;
     Ok(SelectionBound::Position { log: log.to_owned(), position })
 }
 
 fn parse_time(text: &str) -> Result<SelectionBound, String> {
     let zoned = text.parse::<DateTime>().and_then(|time| time.to_zoned(TimeZone::system()));
-    let time = zoned.map_err(|error| format!("{error}: expected a time as 2026-11-22 01:00:00"))?;
+    let time = zoned.map_err(|_| "expected a time such as 2026-11-22 01:00:00".to_owned())?;
     let micros = u64::try_from(time.timestamp().as_microsecond());
     micros.map(SelectionBound::Time).map_err(|_| "expected a time after 1970".to_owned())
 }

@@ -26,7 +26,7 @@ use crate::interrupt;
 #[derive(Args, Debug)]
 pub(super) struct ReplaySourceArgs {
     /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. The
-    /// connection options of this server have the prefix --source-, as --source-ssl-ca. The logs are received into
+    /// connection options of this server have the prefix --source-, such as --source-ssl-ca. The logs are received into
     /// --relay, and applied from there. If given several times, the next source that has all transactions in --relay
     /// replaces a lost one (MySQL with GTIDs). Also accepts a directory of logs, as --follow does.
     #[arg(

@@ -40,9 +40,9 @@ fn text(look: &TargetInspector, applied: &AppliedState) -> String {
         text.push_str("There is no replay position: the table bintide.progress does not exist.\n");
         return text;
     }
-    let place = applied.progress.place.as_ref().map_or_else(none, ToString::to_string);
+    let place = applied.progress.place.as_ref().map_or_else(none, |place| format!("up to {place}"));
     text.push_str(&format!("applied        {}\n", set(&applied.progress.gtids)));
-    text.push_str(&format!("without GTIDs  up to {place}\n"));
+    text.push_str(&format!("without GTIDs  {place}\n"));
     if let Some(source) = look.source_server_id() {
         text.push_str(&format!("logs of        server_id {source}\n"));
     }
@@ -84,10 +84,10 @@ pub(super) fn status_of_file(path: &Path, json: bool) -> CommandResult {
     match applied {
         None => writeln!(out, "There is no replay position: the table bintide.progress does not exist.")?,
         Some(AppliedState { progress, .. }) => {
-            let place = progress.place.map_or_else(|| "none".to_owned(), |place| place.to_string());
+            let place = progress.place.map_or_else(|| "none".to_owned(), |place| format!("up to {place}"));
             let gtids =
                 if progress.gtids.is_empty() { "none".to_owned() } else { progress.gtids.to_string() };
-            screen::print(&format!("applied        {gtids}\nwithout GTIDs  up to {place}\n"), &mut out)?;
+            screen::print(&format!("applied        {gtids}\nwithout GTIDs  {place}\n"), &mut out)?;
             writeln!(
                 out,
                 "The replay position is stored in the table bintide.progress; to start over, delete the \

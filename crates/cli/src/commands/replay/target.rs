@@ -24,7 +24,7 @@ pub(super) struct TargetArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Method that applies row changes to a server
-    #[arg(long, value_enum, default_value_t = ApplyMethod::Auto)]
+    #[arg(long, value_enum, value_name = "METHOD", default_value_t = ApplyMethod::Auto)]
     apply_as: ApplyMethod,
 }
 
@@ -80,9 +80,9 @@ impl TargetArgs {
     pub(super) fn named(&self, global: &GlobalArgs) -> Result<TargetAddress, CommandFailure> {
         let text = self.to.as_deref();
         match text.and_then(|text| text.strip_prefix(SQLITE_SCHEME)) {
-            Some("") => {
-                Err(CommandFailure::NotStarted(anyhow!("--to sqlite: needs a file name, as sqlite:copy.db")))
-            }
+            Some("") => Err(CommandFailure::NotStarted(anyhow!(
+                "--to sqlite: needs a file name, such as sqlite:copy.db"
+            ))),
             Some(path) => Ok(TargetAddress::Sqlite(path.into())),
             // The text may be a mistyped address that contains a password.
             None if text.is_some_and(|text| !text.starts_with(MYSQL_SCHEME)) => {

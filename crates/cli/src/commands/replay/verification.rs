@@ -22,7 +22,7 @@ use crate::units;
 #[derive(Args, Debug)]
 pub(super) struct VerifyTargetArgs {
     /// After the replay, compare the target's tables with those of this server, as mysql://USER@HOST:PORT/: all
-    /// tables that the logs change or define. The connection options of this server have the prefix --verify-, as
+    /// tables that the logs change or define. The connection options of this server have the prefix --verify-, such as
     /// --verify-ssl-ca. Without --verify-password, the target's password is used. Exit code 1 means that a table
     /// differs or is missing.
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["follow", "from", "dry_run", "status", "forget"])]
@@ -139,8 +139,8 @@ impl TargetVerification {
     pub(super) fn remark(&self) -> Option<String> {
         (!self.besides.is_empty()).then(|| {
             format!(
-                "{} has executed transactions that these logs did not bring to the target: {}; their changes show \
-                 as differences",
+                "{} has executed transactions that these logs do not contain: {}; their changes show as \
+                 differences",
                 self.server, self.besides
             )
         })

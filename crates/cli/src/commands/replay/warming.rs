@@ -90,7 +90,7 @@ impl ReplayWarming {
         let remark = match warmed {
             _ if self.is_quiet => return,
             Ok(report) if report.end_reason == WarmEndReason::NoGain => {
-                "--warm has stopped: it gains nothing".to_owned()
+                "--warm has stopped: no gain".to_owned()
             }
             Ok(_) => return,
             Err(error) => format!("--warm has stopped: {error}"),

@@ -12,6 +12,7 @@ use inspect::stats::{self, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
 
 use crate::args::GlobalArgs;
+use crate::commands::rewrite::parse_number;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::interrupt;
 use crate::log_args::{LogArgs, add_advice};
@@ -53,7 +54,7 @@ pub(crate) struct StatsArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "rows"])]
     html: Option<PathBuf>,
     /// Number of the largest and of the longest transactions to list.
-    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = parse_number::<usize>)]
     top: usize,
 }
 

@@ -189,7 +189,9 @@ fn process_events(
             SourceEvent::Heartbeat { .. } | SourceEvent::Artificial(_) => continue,
             SourceEvent::Event { event, position } => {
                 let format = format.as_ref().ok_or_else(|| {
-                    StreamDisconnect::Failed(anyhow!("the source sent an event before its format").into())
+                    StreamDisconnect::Failed(
+                        anyhow!("the source sent an event before the first format description").into(),
+                    )
                 })?;
                 process_event(streamer, output, (&log, position, event), format)?
             }
@@ -302,7 +304,7 @@ fn start_after_gtids(
             match missing.is_empty() {
                 true => Ok(start_behind(set)),
                 false => Err(anyhow!(
-                    "{other}, which lacks transactions whose records were written, {missing}: it is not a replica \
+                    "{other}, which lacks transactions whose records were written: {missing}; it is not a replica \
                      of the other server, or lags behind"
                 )
                 .context(ErrorAdvice("wait until it has them, or start over with another --progress or --out"))),

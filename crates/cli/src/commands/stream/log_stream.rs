@@ -96,7 +96,7 @@ fn remaining_logs<'f>(
     match first {
         Some(first) => Ok(&found.places[first..]),
         None => Err(CommandFailure::NotStarted(anyhow!(
-            "cannot resume: the given logs do not include {}, where the last run ended",
+            "cannot resume: the resume position is in {}, which is not among the logs",
             token.place.log
         ))),
     }

@@ -38,16 +38,16 @@ Examples:
       bintide stream --format maxwell --do-db shop /var/lib/mysql
   From a compressed backup to a program:
       zstd -dc binlog.000012.zst | bintide stream --format maxwell - | jq .data
-  SinkTarget a program; after a crash of either, resume where it stopped (the last
+  To a program; after a crash of either, resume where it stopped (the last
   records may be repeated):
       bintide stream --format debezium --progress state /var/lib/mysql | consumer
-  SinkTarget files, each transaction exactly once, even after crashes:
+  To files, each transaction exactly once, even after crashes:
       bintide stream --format debezium --out changes /var/lib/mysql
   Follow a running server:
       bintide stream --format debezium --from mysql://repl@db1/ --progress state
   First the present rows of all tables, then the changes:
       bintide stream --format debezium --from mysql://repl@db1/ --out changes --snapshot
-  ResumePoint after a transaction:
+  Resume after a transaction:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
 The source logs column names with binlog_row_metadata=FULL. Otherwise stream
@@ -59,17 +59,15 @@ from table definitions in the logs; --columns numbered needs no names.";
 pub(crate) struct StreamArgs {
     #[command(flatten)]
     inputs: LogArgs,
-    #[command(flatten)]
-    server: StreamSourceArgs,
     /// Record format.
-    #[arg(long, value_enum, value_name = "FORM")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
     format: RecordForm,
     /// Column names in records
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = ColumnNaming::Named)]
+    #[arg(long, value_enum, value_name = "NAMES", default_value_t = ColumnNaming::Named)]
     columns: ColumnNaming,
     /// Source of column names that the log does not have: a server, as mysql://USER@HOST:PORT/, where the account
     /// needs SELECT on the tables; or ddl, for the table definitions in the log itself. The connection options of
-    /// this server have the prefix --schema-, as --schema-ssl-ca. [default: the server of --from]
+    /// this server have the prefix --schema-, such as --schema-ssl-ca. [default: the server of --from]
     #[arg(long, value_name = "SERVER|ddl")]
     schema: Option<String>,
     /// Skip changes that are logged as statements, instead of failing: the rows that they changed are not known.
@@ -82,11 +80,13 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "NAME", default_value = "bintide")]
     name: String,
     #[command(flatten)]
+    temporary: TemporaryFiles,
+    #[command(flatten)]
+    server: StreamSourceArgs,
+    #[command(flatten)]
     goes_on: OutputArgs,
     #[command(flatten)]
     tables: TableArgs,
-    #[command(flatten)]
-    temporary: TemporaryFiles,
 }
 
 /// Options that name a running server.
@@ -121,16 +121,16 @@ struct StreamSourceArgs {
 #[command(next_help_heading = "Output and resuming")]
 struct OutputArgs {
     /// Resume after this transaction: the value of the field `resume` in its last record.
-    #[arg(long, value_name = "PLACE", conflicts_with_all = ["progress", "out"])]
+    #[arg(long, value_name = "POSITION", conflicts_with_all = ["progress", "out"])]
     resume: Option<ResumeToken>,
-    /// Save in this file which records were written (to a pipe: which the reader took), and resume from there. After
-    /// a crash, the last records may be repeated.
+    /// Save the position in this file, and resume from it. With a pipe, it is the position up to which the reader has
+    /// taken the records. After a crash, the last records may be repeated.
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     progress: Option<PathBuf>,
     /// Write records to files in this directory, each transaction exactly once. Finished files never change.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Size (K, M, G) from which a file of --out is finished, at the end of a transaction.
+    /// Size from which a file of --out is finished, at the end of a transaction.
     #[arg(long, value_name = "BYTES", default_value = "64M", requires = "out", value_parser = parse_file_size)]
     file_size: u64,
 }
@@ -278,7 +278,7 @@ impl OutputArgs {
     /// Opens the output, and returns the point to resume from.
     fn open_output(&self, envelope: Envelope) -> Result<(RecordSink, ResumePoint), CommandFailure> {
         if let Some(folder) = &self.out {
-            let files = FolderSink::open(folder, self.file_size, envelope).context("could not resume --out");
+            let files = FolderSink::open(folder, self.file_size, envelope).context("--out");
             let files = files.map_err(CommandFailure::NotStarted)?;
             let resume =
                 ResumePoint { token: files.resume_token().cloned(), had: files.gtid_state().cloned() };

@@ -15,6 +15,7 @@ pub(crate) use crate::commands::warm::monitor::SharedWarmStatus;
 pub(crate) use crate::commands::warm::status_text::{document, sentence};
 
 use crate::args::GlobalArgs;
+use crate::commands::rewrite::parse_number;
 use crate::commands::warm::monitor::WarmProgressMonitor;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
@@ -41,20 +42,20 @@ and locks nothing.";
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
 pub(crate) struct WarmArgs {
-    /// Number of connections that search [default: 10, or up to 32 if reading a page takes long]
+    /// Number of connections that search for pages [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     threads: Option<u16>,
     /// Skip this number of events ahead of the applier, as Replication Booster does. If -o, -s or -m is given, the
     /// rules of all three apply [default with -s or -m: 500]
-    #[arg(short, long, value_name = "EVENTS")]
+    #[arg(short, long, value_name = "EVENTS", value_parser = parse_number::<u64>)]
     offset_events: Option<u64>,
     /// Stay at most this number of seconds ahead, in the source's time, as Replication Booster does [default with -o
     /// or -m: 3]
-    #[arg(short, long, value_name = "SECONDS")]
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_number::<u32>)]
     seconds_prefetch: Option<u32>,
     /// Sleep this number of milliseconds after reaching that limit, as Replication Booster does [default with -o or
     /// -s: 10]
-    #[arg(short, long, value_name = "MILLISECONDS")]
+    #[arg(short, long, value_name = "MILLISECONDS", value_parser = parse_number::<u64>)]
     millis_sleep: Option<u64>,
     #[command(flatten)]
     connection: ConnectionArgs,

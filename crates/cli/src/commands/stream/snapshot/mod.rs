@@ -151,7 +151,7 @@ fn begin_settled(
         }
         connection.run("ROLLBACK")?;
     }
-    Err(anyhow!("tables are created and renamed all the time")
+    Err(anyhow!("tables are created or renamed all the time")
         .context(ErrorAdvice("run the command again when that has ended")))
 }
 

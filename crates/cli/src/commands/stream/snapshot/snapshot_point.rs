@@ -88,7 +88,7 @@ pub(super) fn begin(
         Err(error) if code(&error) == Some(ACCESS_DENIED) && has_gtids => {
             let point = begin_unlocked(connection, UNLOCKED_ONLY_TIMEOUT)?;
             point.ok_or_else(|| {
-                anyhow!("the source commits all the time, and the account may not lock tables for a moment")
+                anyhow!("the source commits all the time, and the account may not lock tables")
                     .context(RELOAD_ADVICE)
             })
         }
