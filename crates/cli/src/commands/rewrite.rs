@@ -17,8 +17,8 @@ use rewrite::{
     is_same_file, rewrite_file,
 };
 
-use crate::args::GlobalArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs};
 use crate::log_writers;

@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use wire::{ReplicaEnd, SemiSync};
 
 use super::server::ServerReadings;
-use crate::args::GlobalArgs;
 use crate::commands::receive::{DiskFullPolicy, LogReceiver, ReceiveMonitor, ReceiveOptions, StartPoint};
 use crate::connection_args::ConnectionArgs;
 use crate::exit::CommandFailure;
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 
 /// Options that name a running server.

@@ -29,7 +29,6 @@ use logs::{LogEncryption, RetentionLimit};
 use servers::{LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
-use crate::args::GlobalArgs;
 pub(crate) use crate::commands::receive::disconnect::is_transient;
 pub(crate) use crate::commands::receive::monitor::ReceiveMonitor;
 pub(crate) use crate::commands::receive::receiver::{DiskFullPolicy, LogReceiver, ReceiveOptions};
@@ -40,6 +39,7 @@ pub(crate) use crate::commands::receive::start_point::StartPoint;
 use crate::commands::rewrite::parse_level;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
 

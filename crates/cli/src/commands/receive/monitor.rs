@@ -11,13 +11,13 @@ use jiff::Timestamp;
 use logs::{StoreEnd, StoreWriter};
 use rewrite::RewriteTally;
 
-use crate::args::GlobalArgs;
 use crate::commands::receive::compression_statistics::StoredFormCount;
 use crate::commands::receive::pending_events::PendingEvents;
 use crate::commands::receive::receive_stats::ReceiveStats;
 use crate::commands::receive::received_gtids::ReceivedGtids;
 use crate::commands::stats;
 use crate::exit::{CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::progress::{self, ProgressDisplay};
 use crate::screen::{self, ReportStyle, visible_lines};
 

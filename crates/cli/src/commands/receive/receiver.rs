@@ -13,7 +13,6 @@ use logs::{LogEncryption, RetentionLimit, StoreFolder, StoreWriter};
 use servers::{LinkOptions, ServerAddress};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::args::GlobalArgs;
 use crate::commands::receive::disconnect::Disconnect;
 use crate::commands::receive::disk_space::{DiskFullBackoff, DiskSpace};
 use crate::commands::receive::identity::ReplicaIdentity;
@@ -22,6 +21,7 @@ use crate::commands::receive::monitor::{ReceiveMonitor, SharedReceiveStats};
 use crate::commands::receive::source_rotation::{BACKOFF_MIN, SourceRotation, SourceTrouble};
 use crate::commands::receive::start_point::StartPoint;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
+use crate::global_args::GlobalArgs;
 use crate::log_args::add_advice;
 use crate::log_writers;
 use crate::screen;
@@ -426,9 +426,9 @@ mod tests {
     use wire::{ReplicaEnd, SemiSync};
 
     use super::{DiskFullPolicy, LogReceiver, POLL_INTERVAL, ReceiveOptions};
-    use crate::args::GlobalArgs;
     use crate::commands::receive::monitor::ReceiveMonitor;
     use crate::commands::receive::start_point::StartPoint;
+    use crate::global_args::GlobalArgs;
     use crate::screen::ColorWhen;
 
     #[test]

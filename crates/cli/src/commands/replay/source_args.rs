@@ -12,7 +12,6 @@ use replay::TargetInspector;
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::args::GlobalArgs;
 use crate::commands::receive::{
     self, DiskFullPolicy, LogReceiver, ReceiveMonitor, ReceiveOptions, StartPoint,
 };
@@ -20,6 +19,7 @@ use crate::commands::replay::target::TargetAddress;
 use crate::commands::replay::{ReplayArgs, apply, status};
 use crate::connection_args::{ConnectionArgs, CredentialSharing, ReplaySource};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 
 /// Options that name the running server.
