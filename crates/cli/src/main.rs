@@ -9,7 +9,6 @@ mod exit;
 mod global_args;
 mod interrupt;
 mod log_args;
-mod log_writers;
 mod metrics;
 mod option_file_messages;
 mod page;

@@ -21,7 +21,6 @@ use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs};
-use crate::log_writers;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::temporary::TemporaryFiles;
@@ -260,7 +259,7 @@ fn refuse_running(
 
 fn refuse_running_beside(path: &Path) -> Result<(), CommandFailure> {
     let Some(directory) = directory_of(path) else { return Ok(()) };
-    match log_writers::find_running_server(directory) {
+    match logs::find_running_server(directory) {
         Some(running) => Err(CommandFailure::NotStarted(anyhow!(
             "a server is running in {}: {running}; stop it, write to another directory with --output, or give \
              --live to replace closed logs",
@@ -353,7 +352,7 @@ impl RewriteRun<'_> {
             encryption: if common.plain { OutputEncryption::Remove } else { OutputEncryption::Preserve },
             check: if common.verify { ContentCheck::Compare } else { ContentCheck::Skip },
             write_mode: if common.dry_run { WriteMode::DryRun } else { WriteMode::Write },
-            may_replace: |path| log_writers::find_writer(path) != log_writers::WriterPresence::Open,
+            may_replace: |path| logs::find_writer(path) != logs::WriterPresence::Open,
         };
         let done = match rewrite_file(&job, progress) {
             Err(rewrite::RewriteError::InUse { .. }) => return Ok(RewriteEnd::InUse),
@@ -400,8 +399,8 @@ impl RewriteRun<'_> {
     /// lost. If only its format description says so, a crash may have left it that way: then `--live` permits the
     /// change, but only if certainly no process has it open.
     fn in_use(&self, place: &InputPlace, path: &Path) -> Result<Option<RewriteEnd>, CommandFailure> {
-        let sight = log_writers::find_writer(path);
-        if sight == log_writers::WriterPresence::Open {
+        let sight = logs::find_writer(path);
+        if sight == logs::WriterPresence::Open {
             return Ok(Some(RewriteEnd::InUse));
         }
         let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
@@ -409,7 +408,7 @@ impl RewriteRun<'_> {
         Ok(match (reader.in_use(), sight) {
             (false, _) => None,
             (true, _) if !self.common.live => Some(RewriteEnd::InUse),
-            (true, log_writers::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
+            (true, logs::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
             (true, _) => None,
         })
     }

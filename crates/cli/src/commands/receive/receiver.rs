@@ -23,7 +23,6 @@ use crate::commands::receive::start_point::StartPoint;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::log_args::add_advice;
-use crate::log_writers;
 use crate::screen;
 use crate::units::{bytes, counted, duration};
 
@@ -406,7 +405,7 @@ fn refuse_data_directory(folder: &Path) -> Result<(), anyhow::Error> {
 
 /// Refuses a directory whose logs another process writes: they belong to a server.
 fn refuse_open_logs(folder: &StoreFolder) -> Result<(), anyhow::Error> {
-    match log_writers::find_running_server(folder.path()) {
+    match logs::find_running_server(folder.path()) {
         None => Ok(()),
         Some(running) => Err(anyhow!(
             "{} is in use: {running}; give a directory that only bintide receive writes to",
