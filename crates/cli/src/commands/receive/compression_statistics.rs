@@ -4,8 +4,6 @@
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::{CompressionCounter, CompressionRow, LogType};
 
-use crate::metrics::{MetricKind, PrometheusText};
-
 /// Rows of the table: RELAY for received transactions, BINARY for stored ones.
 #[derive(Clone, Debug)]
 pub(super) struct CompressionStatistics {
@@ -59,27 +57,5 @@ impl CompressionStatistics {
             row.uncompressed_bytes_counter.saturating_sub(row.compressed_bytes_counter)
         };
         self.received.rows().iter().map(saved).sum()
-    }
-
-    /// Adds the metrics.
-    pub(super) fn put(&self, sheet: &mut PrometheusText) {
-        let rows = self.rows();
-        let mut put = |what: &str, help: &str, value: fn(&CompressionRow) -> u64| {
-            let name = format!("bintide_receive_compression_{what}_total");
-            let labelled = rows.iter().map(|row| {
-                let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_uppercase();
-                let labels =
-                    [("log_type", word(&row.log_type)), ("compression_type", word(&row.compression_type))];
-                (labels, value(row))
-            });
-            sheet.family(&name, help, MetricKind::Counter, labelled);
-        };
-        put(
-            "transactions",
-            "Transactions, as binary_log_transaction_compression_stats counts them.",
-            |row| row.transaction_counter,
-        );
-        put("compressed_bytes", "Their bytes as stored.", |row| row.compressed_bytes_counter);
-        put("uncompressed_bytes", "Their bytes before compression.", |row| row.uncompressed_bytes_counter);
     }
 }

@@ -1,9 +1,9 @@
 //! Reason for the end of a connection.
 
-use anyhow::Error as Failure;
 use servers::ConnectionError;
 
-use crate::exit::ErrorAdvice;
+use crate::commands::receive::error::ReceiveError;
+use crate::commands::receive::source_candidate::SourceRejection;
 
 /// Reason for the end of a connection.
 pub(super) enum Disconnect {
@@ -12,7 +12,7 @@ pub(super) enum Disconnect {
     /// The source is unreachable, and may come back.
     Lost(ConnectionError),
     /// The server cannot continue after the stored transactions, for this reason; it may be able to later.
-    Unfit(String),
+    Unfit(SourceRejection),
     /// The disk is full.
     DiskFull(logs::LogError),
     /// Another disk error: the contents of the directory are no longer known.
@@ -20,14 +20,10 @@ pub(super) enum Disconnect {
     /// The keyring is unreadable or lacks a key: another process may be writing it.
     Keyring(logs::LogError),
     /// The requested start is not available.
-    StartUnavailable(Failure),
+    StartUnavailable(ReceiveError),
     /// A permanent error.
-    Failed(Failure),
+    Failed(ReceiveError),
 }
-
-/// Advice if the source lacks stored events.
-pub(super) const ANOTHER_DIRECTORY: ErrorAdvice =
-    ErrorAdvice("keep this directory as it is, and receive into another one");
 
 /// Transient errors of a source: too many connections (1040), shutdown (1053), a connection that was interrupted
 /// (1158 to 1161) or killed (1317, 1927, 3169), a server that is not ready yet or going offline (1077, 3032, 3100,
@@ -61,7 +57,7 @@ impl From<logs::LogError> for Disconnect {
             error if error.is_disk_full() => Self::DiskFull(error),
             error if error.is_keyring_error() => Self::Keyring(error),
             error @ (logs::LogError::EventMismatch { .. } | logs::LogError::NotNextLog { .. }) => {
-                Self::Failed(Failure::from(error).context(ANOTHER_DIRECTORY))
+                Self::Failed(ReceiveError::OtherLog(error))
             }
             error @ logs::LogError::Io { .. } => Self::DiskError(error),
             error => Self::Failed(error.into()),

@@ -4,7 +4,6 @@
 //! fewer transactions, and Previous_gtids is that of the store. A log without omissions equals the source's log, byte
 //! for byte.
 
-use anyhow::anyhow;
 use binlog::events::PreviousGtids;
 use binlog::gtid::GtidSet;
 use binlog::{
@@ -13,6 +12,7 @@ use binlog::{
 use logs::LogContents;
 use wire::ReplicaStart;
 
+use crate::commands::receive::error::ReceiveError;
 use crate::commands::receive::start_point::start_after;
 
 /// Conversion of such a server's log to the stored one.
@@ -62,7 +62,7 @@ impl FailoverMerge {
         raw: &RawEvent<'_>,
         format: &EventFormat,
         place: u64,
-    ) -> Result<Option<&[u8]>, anyhow::Error> {
+    ) -> Result<Option<&[u8]>, ReceiveError> {
         self.buffer.clear();
         match raw.event_type() {
             EventType::PreviousGtids => return self.merge_previous_gtids(raw, format, place),
@@ -78,7 +78,7 @@ impl FailoverMerge {
         raw: &RawEvent<'_>,
         format: &EventFormat,
         place: u64,
-    ) -> Result<Option<&[u8]>, anyhow::Error> {
+    ) -> Result<Option<&[u8]>, ReceiveError> {
         if self.head == LogHead::Stored {
             return Ok(None);
         }
@@ -99,11 +99,11 @@ impl FailoverMerge {
         raw: &RawEvent<'_>,
         format: &EventFormat,
         place: u64,
-    ) -> Result<(), anyhow::Error> {
+    ) -> Result<(), ReceiveError> {
         let event = raw.decode(format)?;
-        let gtid = event.gtid().ok_or_else(|| anyhow!("the source sent a GTID that is out of range"))?;
+        let gtid = event.gtid().ok_or(ReceiveError::GtidOutOfRange)?;
         if !self.gtids.add(gtid) {
-            return Err(anyhow!("the source sent {gtid}, which is already stored"));
+            return Err(ReceiveError::RepeatedTransaction { gtid });
         }
         let (clock, size) = match &event {
             Event::Gtid(event) => (event.clock, event.stamps.and_then(|stamps| stamps.transaction_size)),
@@ -112,7 +112,7 @@ impl FailoverMerge {
         };
         let number = clock.map_or(0, |clock| clock.sequence_number);
         if number < 0 {
-            return Err(anyhow!("the source sent {gtid} with an invalid sequence_number: {number}"));
+            return Err(ReceiveError::InvalidSequenceNumber { gtid, number });
         }
         if number == 0 || number == self.last.saturating_add(1) {
             self.last = number;

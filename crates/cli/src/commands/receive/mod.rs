@@ -5,21 +5,29 @@ mod compression_statistics;
 mod connection;
 mod disconnect;
 mod disk_space;
+mod error;
 mod failover_merge;
+mod failure;
 mod identity;
 mod log_compressor;
+mod metrics_text;
 mod monitor;
+mod notice_text;
 mod pending_events;
+mod receive_display;
 mod receive_stats;
 mod received_gtids;
 mod receiver;
+mod reporter;
 mod retention;
 mod source_candidate;
 mod source_errors;
 mod source_rotation;
 mod start_point;
+mod stats_text;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use binlog::ZstdLevel;
@@ -30,7 +38,9 @@ use servers::{LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
 pub(crate) use crate::commands::receive::disconnect::is_transient;
-pub(crate) use crate::commands::receive::monitor::ReceiveMonitor;
+use crate::commands::receive::metrics_text::metrics_text;
+pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
+use crate::commands::receive::receive_display::now_s;
 pub(crate) use crate::commands::receive::receiver::{DiskFullPolicy, LogReceiver, ReceiveOptions};
 pub(crate) use crate::commands::receive::retention::parse_retention as parse_keep;
 pub(crate) use crate::commands::receive::source_errors::CANNOT_SEND;
@@ -147,12 +157,15 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
         semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
         when_full: DiskFullPolicy::Wait,
     };
-    let (mut receiver, store) =
-        LogReceiver::open(wanted, addresses?, options, ReceiveMonitor::new(global), global)?;
-    let board = receiver.board();
-    let _served = command.metrics.serve(global, move || board.metrics_text())?;
+    let display = Arc::new(ReceiveDisplay::new(global));
+    let (mut receiver, store) = LogReceiver::open(wanted, addresses?, options, display.clone())?;
+    if display.shows_gtids() {
+        receiver.read_stored_gtids();
+    }
+    let (stats, served) = (receiver.stats(), receiver.stats());
+    let _served = command.metrics.serve(global, move || served.read(|stats| metrics_text(stats, now_s())))?;
     receiver.run(store)?;
-    receiver.print(&command.folder, command.json)
+    display.print(&stats, &command.folder, command.json)
 }
 
 /// Returns the sources of `--from`; without it, one source that the connection options name.

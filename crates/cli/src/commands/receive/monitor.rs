@@ -1,13 +1,11 @@
-//! Progress of `receive`: on a terminal, as lines, and as metrics.
+//! Counts received events, and reports progress.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::CompressionCounter;
-use jiff::Timestamp;
 use logs::{StoreEnd, StoreWriter};
 use rewrite::RewriteTally;
 
@@ -15,38 +13,30 @@ use crate::commands::receive::compression_statistics::StoredFormCount;
 use crate::commands::receive::pending_events::PendingEvents;
 use crate::commands::receive::receive_stats::ReceiveStats;
 use crate::commands::receive::received_gtids::ReceivedGtids;
-use crate::commands::stats;
-use crate::exit::{CommandResult, CommandVerdict};
-use crate::global_args::GlobalArgs;
-use crate::progress::{self, ProgressDisplay};
-use crate::screen::{self, ReportStyle, visible_lines};
+use crate::commands::receive::reporter::ReceiveReporter;
 
-/// Interval at which a terminal is updated.
-const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
+/// Minimum interval between reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Statistics, shared between threads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedReceiveStats(Arc<Mutex<ReceiveStats>>);
+pub(crate) struct SharedReceiveStats(Arc<Mutex<ReceiveStats>>);
 
-/// Counts received events and shows progress.
-pub(crate) struct ReceiveMonitor {
+/// Counts received events and reports progress.
+pub(super) struct ReceiveMonitor {
     began: Instant,
     board: SharedReceiveStats,
-    screen: ProgressDisplay,
-    /// Style of the printed result.
-    style: ReportStyle,
-    /// Time of the next update.
+    reporter: Arc<dyn ReceiveReporter>,
+    /// Time of the next report.
     due: Duration,
-    /// Received bytes when a line was last shown.
-    shown_bytes: Option<u64>,
     /// Events that count once the store has written them to its file.
     unwritten: PendingEvents,
 }
 
 impl SharedReceiveStats {
-    /// Returns the metrics as text.
-    pub(super) fn metrics_text(&self) -> String {
-        self.figures().metrics_text(now_s())
+    /// Reads the statistics as they are now. Receiving waits until `read` returns.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&ReceiveStats) -> T) -> T {
+        read(&self.figures())
     }
 
     /// Counts a compressed log.
@@ -83,19 +73,9 @@ impl SharedReceiveStats {
 }
 
 impl ReceiveMonitor {
-    pub(crate) fn new(global: &GlobalArgs) -> Self {
-        Self::on(ProgressDisplay::new(global, TERMINAL_INTERVAL), ReportStyle::new(global.color.on_stdout()))
-    }
-
-    /// Returns a monitor that counts but shows nothing.
-    pub(crate) fn silent() -> Self {
-        Self::on(ProgressDisplay::Hidden, ReportStyle::new(false))
-    }
-
-    fn on(screen: ProgressDisplay, style: ReportStyle) -> Self {
-        let due = screen.first_delay();
+    pub(super) fn new(reporter: Arc<dyn ReceiveReporter>) -> Self {
         let (board, unwritten) = (SharedReceiveStats::default(), PendingEvents::default());
-        Self { began: Instant::now(), board, screen, style, due, shown_bytes: None, unwritten }
+        Self { began: Instant::now(), board, reporter, due: Duration::ZERO, unwritten }
     }
 
     /// Returns the time since the start.
@@ -107,11 +87,9 @@ impl ReceiveMonitor {
         self.board.clone()
     }
 
-    /// Reads the stored GTIDs, for a display that shows them.
-    pub(super) fn set_store(&self, folder: &Path, keyring: Option<&Path>) {
-        if let ProgressDisplay::Terminal(..) = self.screen
-            && let Ok(reached) = ReceivedGtids::read_store(folder, keyring)
-        {
+    /// Reads the GTIDs of the stored transactions. If the last log cannot be read, only new ones are shown.
+    pub(super) fn read_stored_gtids(&self, folder: &Path, keyring: Option<&Path>) {
+        if let Ok(reached) = ReceivedGtids::read_store(folder, keyring) {
             self.board.figures().reached = reached;
         }
     }
@@ -222,49 +200,18 @@ impl ReceiveMonitor {
         self.board.figures().purged += logs as u64;
     }
 
-    /// Updates the display if its interval has passed.
+    /// Reports progress if the interval has passed.
     pub(super) fn tick(&mut self) {
         let elapsed = self.began.elapsed();
-        let mut figures = self.board.figures();
-        figures.add_rate_sample(elapsed);
-        if elapsed < self.due {
-            return;
+        if elapsed >= self.due {
+            self.due = elapsed + PROGRESS_INTERVAL;
+            self.reporter.progress(&self.board);
         }
-        let text = match &self.screen {
-            ProgressDisplay::Terminal(..) => figures.terminal_text(now_s()),
-            ProgressDisplay::Lines | ProgressDisplay::Hidden => figures.line(now_s()),
-        };
-        let is_new = self.shown_bytes != Some(figures.bytes);
-        self.shown_bytes = Some(figures.bytes);
-        drop(figures);
-        self.due = elapsed + self.screen.interval();
-        match &mut self.screen {
-            ProgressDisplay::Hidden => {}
-            ProgressDisplay::Lines if is_new => screen::write_message(text),
-            ProgressDisplay::Lines => {}
-            ProgressDisplay::Terminal(bar, _) => {
-                bar.get_or_insert_with(progress::spinner_line).set_message(visible_lines(&text))
-            }
-        }
-    }
-
-    /// Prints the result.
-    pub(super) fn print(&mut self, folder: &Path, json: bool) -> CommandResult {
-        self.screen.clear();
-        let figures = self.board.figures();
-        let mut out = io::stdout().lock();
-        if json {
-            serde_json::to_writer_pretty(&mut out, &figures.document(self.began.elapsed()))
-                .map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
-        } else {
-            screen::print(&figures.text(&folder.display().to_string()), &mut out)?;
-            screen::print(&stats::compression(&figures.statistics.rows(), self.style), &mut out)?;
-        }
-        Ok(CommandVerdict::Success)
     }
 }
 
+/// Returns the time in seconds since 1970.
 fn now_s() -> i64 {
-    Timestamp::now().as_second()
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -81,12 +81,11 @@ impl StartPoint {
         }
     }
 
-    /// Returns the option that sets this start point, with its value, if the user gave one.
-    pub(super) fn option(&self) -> Option<String> {
+    /// Tells whether somebody asked for this start point, rather than for any that fits.
+    pub(super) const fn is_requested(&self) -> bool {
         match self {
-            Self::Log(log) => Some(format!("--start-log {log}")),
-            Self::After(_) => Some("--start-after-gtid".to_owned()),
-            Self::Oldest | Self::ForTarget { .. } => None,
+            Self::Log(_) | Self::After(_) => true,
+            Self::Oldest | Self::ForTarget { .. } => false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! A running server as the source: its logs are received into a store and applied from there.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
 use crate::commands::receive::{
-    self, DiskFullPolicy, LogReceiver, ReceiveMonitor, ReceiveOptions, StartPoint,
+    self, DiskFullPolicy, LogReceiver, ReceiveDisplay, ReceiveOptions, StartPoint,
 };
 use crate::commands::replay::target::TargetAddress;
 use crate::commands::replay::{ReplayArgs, apply, status};
@@ -106,8 +107,8 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         semi_sync: SemiSync::Off,
         when_full: DiskFullPolicy::Wait,
     };
-    let (mut receiver, store) =
-        LogReceiver::open(wanted, addresses, options, ReceiveMonitor::silent(), global)?;
+    let display = Arc::new(ReceiveDisplay::without_progress(global));
+    let (mut receiver, store) = LogReceiver::open(wanted, addresses, options, display)?;
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);
@@ -127,7 +128,7 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         cancel.cancel();
         match receiving.join() {
             Ok(Ok(_)) => outcome,
-            Ok(Err(failure)) => Err(failure),
+            Ok(Err(failure)) => Err(failure.into()),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
