@@ -7,12 +7,13 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use logs::LogEncryption;
+use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
 use servers::{LinkOptions, ServerAddress, SqlConnection};
 use tempfile::TempDir;
 use wire::{ReplicaEnd, SemiSync};
 
 use super::server::ServerReadings;
-use crate::commands::receive::{DiskFullPolicy, LogReceiver, ReceiveDisplay, ReceiveOptions, StartPoint};
+use crate::commands::receive::ReceiveDisplay;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::CommandFailure;
 use crate::global_args::GlobalArgs;

@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind};
 
 use logs::LogError;
+use receive::{ReceiveError, ReceiveFailure};
 
-use crate::commands::receive::error::{ReceiveError, ReceiveFailure};
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::log_args::add_advice;
 

@@ -1,9 +1,8 @@
 //! Statistics of `receive` as metrics for Prometheus.
 
 use inspect::stats::CompressionRow;
+use receive::{CompressionStatistics, ReceiveStats};
 
-use crate::commands::receive::compression_statistics::CompressionStatistics;
-use crate::commands::receive::receive_stats::ReceiveStats;
 use crate::metrics::{MetricKind, PrometheusText};
 
 /// Returns the metrics as text.
@@ -85,7 +84,7 @@ fn put_compression(statistics: &CompressionStatistics, sheet: &mut PrometheusTex
 #[cfg(test)]
 mod tests {
     use super::metrics_text;
-    use crate::commands::receive::receive_stats::ReceiveStats;
+    use receive::ReceiveStats;
 
     #[test]
     fn metrics_name_the_log_in_a_label() {

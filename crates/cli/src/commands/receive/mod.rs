@@ -1,29 +1,10 @@
 //! `bintide receive`: receives a server's logs as they are written, byte for byte.
 
-mod compression_queue;
-mod compression_statistics;
-mod connection;
-mod disconnect;
-mod disk_space;
-mod error;
-mod failover_merge;
 mod failure;
-mod identity;
-mod log_compressor;
 mod metrics_text;
-mod monitor;
 mod notice_text;
-mod pending_events;
 mod receive_display;
-mod receive_stats;
-mod received_gtids;
-mod receiver;
-mod reporter;
 mod retention;
-mod source_candidate;
-mod source_errors;
-mod source_rotation;
-mod start_point;
 mod stats_text;
 
 use std::path::PathBuf;
@@ -34,18 +15,14 @@ use binlog::ZstdLevel;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use logs::{LogEncryption, RetentionLimit};
+use receive::{DiskFullPolicy, GtidState, LogReceiver, ReceiveOptions, StartPoint};
 use servers::{LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
-pub(crate) use crate::commands::receive::disconnect::is_transient;
 use crate::commands::receive::metrics_text::metrics_text;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
 use crate::commands::receive::receive_display::now_s;
-pub(crate) use crate::commands::receive::receiver::{DiskFullPolicy, LogReceiver, ReceiveOptions};
 pub(crate) use crate::commands::receive::retention::parse_retention as parse_keep;
-pub(crate) use crate::commands::receive::source_errors::CANNOT_SEND;
-use crate::commands::receive::start_point::GtidState;
-pub(crate) use crate::commands::receive::start_point::StartPoint;
 use crate::commands::rewrite::parse_level;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult};

@@ -2,10 +2,9 @@
 
 use std::error::Error;
 
-use crate::commands::receive::error::ReceiveError;
+use receive::{ReceiveError, ReceiveNotice, StartPoint};
+
 use crate::commands::receive::failure::advice;
-use crate::commands::receive::reporter::ReceiveNotice;
-use crate::commands::receive::start_point::StartPoint;
 use crate::units::{bytes, counted, duration};
 
 /// Warning for a source without semi-synchronous replication.

@@ -6,10 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use receive::{ReceiveNotice, ReceiveReporter, SharedReceiveStats};
 
-use crate::commands::receive::monitor::SharedReceiveStats;
 use crate::commands::receive::notice_text::notice_text;
-use crate::commands::receive::reporter::{ReceiveNotice, ReceiveReporter};
 use crate::commands::receive::stats_text;
 use crate::commands::stats;
 use crate::exit::{CommandResult, CommandVerdict};

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
+use receive::{ReceiveStats, ReceivedGtids};
 use serde_json::{Value, json};
 
-use crate::commands::receive::receive_stats::ReceiveStats;
-use crate::commands::receive::received_gtids::ReceivedGtids;
 use crate::rates::RecentRates;
 use crate::units::{bytes, count, counted, duration};
 
@@ -143,8 +142,8 @@ mod tests {
     use logs::{LogReader, ReadOutcome};
 
     use super::{LINE_START, document, line, shortened_lines, terminal_text, text};
-    use crate::commands::receive::receive_stats::ReceiveStats;
     use crate::rates::RecentRates;
+    use receive::ReceiveStats;
 
     fn figures() -> ReceiveStats {
         let (log, last_s) = ("b.000003".to_owned(), Some(1000));

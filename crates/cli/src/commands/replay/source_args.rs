@@ -9,13 +9,12 @@ use anyhow::anyhow;
 use binlog::MAGIC;
 use clap::Args;
 use logs::{LogEncryption, RetentionLimit, Store};
+use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
 use replay::TargetInspector;
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::commands::receive::{
-    self, DiskFullPolicy, LogReceiver, ReceiveDisplay, ReceiveOptions, StartPoint,
-};
+use crate::commands::receive::{ReceiveDisplay, parse_keep};
 use crate::commands::replay::target::TargetAddress;
 use crate::commands::replay::{ReplayArgs, apply, status};
 use crate::connection_args::{ConnectionArgs, CredentialSharing, ReplaySource};
@@ -41,7 +40,7 @@ pub(super) struct ReplaySourceArgs {
     relay: Option<PathBuf>,
     /// Retain at most this age (12h, 7d) or size (500M, 100G) of logs in --relay; older logs are deleted, even if
     /// they are not applied yet. Choose more than the target may fall behind.
-    #[arg(long, value_name = "TIME|SIZE", value_parser = receive::parse_keep, requires = "relay")]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep, requires = "relay")]
     relay_keep: Option<RetentionLimit>,
     /// Former name of --source-password-file.
     #[arg(long, value_name = "FILE", requires = "from", hide = true)]

@@ -9,13 +9,13 @@ use anyhow::anyhow;
 use binlog::gtid::GtidSet;
 use binlog::{EventFormat, EventType, MAGIC, RawEvent};
 use logs::is_file_name;
+use receive::{CANNOT_SEND, is_transient};
 use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
 use stream::{RecordSink, ResumeToken, StreamEvent, StreamGtidState, StreamGtids, StreamSettings, Streamer};
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
-use crate::commands::receive::{CANNOT_SEND, is_transient};
 use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
 use crate::commands::stream::log_stream::{failed, finished, now_ns, save_when_due};
 use crate::commands::stream::{snapshot, stdout_reader};

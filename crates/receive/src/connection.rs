@@ -9,12 +9,12 @@ use wire::{
     AckRequest, FormatOrigin, ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent, SourceFacts,
 };
 
-use crate::commands::receive::disconnect::Disconnect;
-use crate::commands::receive::error::ReceiveError;
-use crate::commands::receive::failover_merge::FailoverMerge;
-use crate::commands::receive::receiver::LogReceiver;
-use crate::commands::receive::reporter::ReceiveNotice;
-use crate::commands::receive::source_candidate::SourceCandidate;
+use crate::disconnect::Disconnect;
+use crate::error::ReceiveError;
+use crate::failover_merge::FailoverMerge;
+use crate::receiver::LogReceiver;
+use crate::reporter::ReceiveNotice;
+use crate::source_candidate::SourceCandidate;
 
 /// Maximum bytes that wait for an acknowledgement while more events arrive.
 const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
@@ -30,7 +30,7 @@ enum EventRouting {
 
 impl LogReceiver {
     /// Runs one connection until it ends, then syncs received events to disk if there is space.
-    pub(super) fn run_connection(&mut self, store: &mut StoreWriter) -> Disconnect {
+    pub(crate) fn run_connection(&mut self, store: &mut StoreWriter) -> Disconnect {
         let ended = self.receive(store);
         match (ended, self.sync(store)) {
             (Err(ended), Ok(())) => ended,
@@ -215,7 +215,7 @@ impl LogReceiver {
         }
     }
 
-    pub(super) fn sync(&mut self, store: &mut StoreWriter) -> Result<(), logs::LogError> {
+    pub(crate) fn sync(&mut self, store: &mut StoreWriter) -> Result<(), logs::LogError> {
         store.sync()?;
         if self.watch.count_sync(store) {
             self.end_disk_full();
@@ -230,7 +230,7 @@ impl LogReceiver {
     }
 
     /// Purges expired logs once the head of the current log is stored. Until then the log before it is kept.
-    pub(super) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
+    pub(crate) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if store.has_head()? { self.purge(store) } else { Ok(()) }
     }
 

@@ -12,15 +12,15 @@ use logs::{LogEncryption, RetentionLimit, StoreFolder, StoreWriter};
 use servers::{LinkOptions, ServerAddress};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::commands::receive::disconnect::Disconnect;
-use crate::commands::receive::disk_space::{DiskFullBackoff, DiskSpace};
-use crate::commands::receive::error::{ReceiveError, ReceiveFailure};
-use crate::commands::receive::identity::ReplicaIdentity;
-use crate::commands::receive::log_compressor::{CompressorSetup, CompressorShutdown, LogCompressor};
-use crate::commands::receive::monitor::{ReceiveMonitor, SharedReceiveStats};
-use crate::commands::receive::reporter::{ReceiveNotice, ReceiveReporter};
-use crate::commands::receive::source_rotation::{BACKOFF_MIN, SourceRotation, SourceTrouble};
-use crate::commands::receive::start_point::StartPoint;
+use crate::disconnect::Disconnect;
+use crate::disk_space::{DiskFullBackoff, DiskSpace};
+use crate::error::{ReceiveError, ReceiveFailure};
+use crate::identity::ReplicaIdentity;
+use crate::log_compressor::{CompressorSetup, CompressorShutdown, LogCompressor};
+use crate::monitor::{ReceiveMonitor, SharedReceiveStats};
+use crate::reporter::{ReceiveNotice, ReceiveReporter};
+use crate::source_rotation::{BACKOFF_MIN, SourceRotation, SourceTrouble};
+use crate::start_point::StartPoint;
 
 /// Interval at which blocking waits poll for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -32,28 +32,28 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Options of one `receive` run.
-pub(crate) struct ReceiveOptions {
+pub struct ReceiveOptions {
     /// Directory of the store.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// Start point of an empty store.
-    pub(crate) begin: StartPoint,
+    pub begin: StartPoint,
     /// End of the run: at the end of the source's logs, or never.
-    pub(crate) end: ReplicaEnd,
+    pub end: ReplicaEnd,
     /// Encryption of logs on disk.
-    pub(crate) at_rest: LogEncryption,
+    pub at_rest: LogEncryption,
     /// Limit of stored logs; `None` to keep all.
-    pub(crate) keep: Option<RetentionLimit>,
+    pub keep: Option<RetentionLimit>,
     /// Compression level of closed logs; `None` to leave them uncompressed.
-    pub(crate) compress: Option<ZstdLevel>,
+    pub compress: Option<ZstdLevel>,
     /// Acknowledgement of transactions that are on disk.
-    pub(crate) semi_sync: SemiSync,
+    pub semi_sync: SemiSync,
     /// Reaction to a full disk.
-    pub(crate) when_full: DiskFullPolicy,
+    pub when_full: DiskFullPolicy,
 }
 
 /// Reaction to a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DiskFullPolicy {
+pub enum DiskFullPolicy {
     /// Waits until space is free.
     Wait,
     /// Fails.
@@ -61,15 +61,15 @@ pub(crate) enum DiskFullPolicy {
 }
 
 /// State of a `receive` run.
-pub(crate) struct LogReceiver {
-    pub(super) wanted: ReceiveOptions,
+pub struct LogReceiver {
+    pub(crate) wanted: ReceiveOptions,
     reporter: Arc<dyn ReceiveReporter>,
     addresses: Vec<ServerAddress>,
-    pub(super) options: LinkOptions,
-    pub(super) identity: ReplicaIdentity,
-    pub(super) watch: ReceiveMonitor,
-    pub(super) rotation: SourceRotation,
-    pub(super) compressor: Option<LogCompressor>,
+    pub(crate) options: LinkOptions,
+    pub(crate) identity: ReplicaIdentity,
+    pub(crate) watch: ReceiveMonitor,
+    pub(crate) rotation: SourceRotation,
+    pub(crate) compressor: Option<LogCompressor>,
     /// Set while the disk is full: since a write failed, and until one succeeds.
     disk_full: Option<DiskFullBackoff>,
     /// Notices since the last received event, so that each is reported once.
@@ -84,7 +84,7 @@ impl LogReceiver {
     /// # Errors
     ///
     /// If the directory belongs to a server, or cannot be read or written.
-    pub(crate) fn open(
+    pub fn open(
         wanted: ReceiveOptions,
         addresses: Vec<ServerAddress>,
         mut options: LinkOptions,
@@ -140,7 +140,7 @@ impl LogReceiver {
     /// # Errors
     ///
     /// If no source can continue, or the disk fails for another reason than lacking space.
-    pub(crate) fn run(&mut self, mut store: StoreWriter) -> Result<(), ReceiveFailure> {
+    pub fn run(&mut self, mut store: StoreWriter) -> Result<(), ReceiveFailure> {
         loop {
             let before = end_of(&store);
             let ended = self.run_connection(&mut store);
@@ -183,22 +183,22 @@ impl LogReceiver {
     }
 
     /// Returns the address of the current source.
-    pub(super) fn address(&self) -> &ServerAddress {
+    pub(crate) fn address(&self) -> &ServerAddress {
         &self.addresses[self.rotation.current()]
     }
 
     /// Tells whether there is more than one source.
-    pub(super) fn has_others(&self) -> bool {
+    pub(crate) fn has_others(&self) -> bool {
         self.addresses.len() > 1
     }
 
     /// Returns the statistics, which go on counting.
-    pub(crate) fn stats(&self) -> SharedReceiveStats {
+    pub fn stats(&self) -> SharedReceiveStats {
         self.watch.board()
     }
 
     /// Adds the GTIDs of the stored transactions to the statistics, for a display that shows them.
-    pub(crate) fn read_stored_gtids(&self) {
+    pub fn read_stored_gtids(&self) {
         self.watch.read_stored_gtids(&self.wanted.folder, self.wanted.at_rest.keyring());
     }
 
@@ -220,7 +220,7 @@ impl LogReceiver {
     }
 
     /// Records that a source is connected, and reports it if the connection had been lost.
-    pub(super) fn note_connected(&mut self, clock_s: Option<u64>) {
+    pub(crate) fn note_connected(&mut self, clock_s: Option<u64>) {
         self.watch.set_connected(clock_s);
         if mem::take(&mut self.is_lost) {
             self.say_once(&ReceiveNotice::Reconnected { endpoint: self.address().endpoint() });
@@ -235,7 +235,7 @@ impl LogReceiver {
         }
     }
 
-    pub(super) fn say(&self, notice: &ReceiveNotice<'_>) {
+    pub(crate) fn say(&self, notice: &ReceiveNotice<'_>) {
         self.reporter.notice(notice);
     }
 
@@ -264,7 +264,7 @@ impl LogReceiver {
     }
 
     /// Ends the state of a full disk after a successful write.
-    pub(super) fn end_disk_full(&mut self) {
+    pub(crate) fn end_disk_full(&mut self) {
         if self.disk_full.take().is_some() {
             self.watch.set_full(false);
             self.say(&ReceiveNotice::DiskFree);
@@ -395,9 +395,9 @@ mod tests {
     use wire::{ReplicaEnd, SemiSync};
 
     use super::{DiskFullPolicy, LogReceiver, POLL_INTERVAL, ReceiveOptions};
-    use crate::commands::receive::monitor::SharedReceiveStats;
-    use crate::commands::receive::reporter::{ReceiveNotice, ReceiveReporter};
-    use crate::commands::receive::start_point::StartPoint;
+    use crate::monitor::SharedReceiveStats;
+    use crate::reporter::{ReceiveNotice, ReceiveReporter};
+    use crate::start_point::StartPoint;
 
     /// Reporter that drops all reports.
     struct SilentReporter;

@@ -20,9 +20,9 @@ use rewrite::{
 };
 use servers::CancelToken;
 
-use crate::commands::receive::compression_queue::{CompressionQueue, QueueStep};
-use crate::commands::receive::monitor::SharedReceiveStats;
-use crate::commands::receive::reporter::{ReceiveNotice, ReceiveReporter};
+use crate::compression_queue::{CompressionQueue, QueueStep};
+use crate::monitor::SharedReceiveStats;
+use crate::reporter::{ReceiveNotice, ReceiveReporter};
 
 /// Maximum memory in bytes; a level may need more.
 const MEMORY_MAX: u64 = 100_000_000;
@@ -34,26 +34,26 @@ const CHUNK_SIZE: usize = 1 << 20;
 const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Compresses closed logs, one after the other, in its own thread.
-pub(super) struct LogCompressor {
+pub(crate) struct LogCompressor {
     folder: PathBuf,
     desk: Arc<CompressorShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Logs to compress, and how.
-pub(super) struct CompressorSetup {
+pub(crate) struct CompressorSetup {
     /// Directory of the store.
-    pub(super) folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// Keyring file of encrypted logs, which are encrypted again.
-    pub(super) keyring: Option<PathBuf>,
-    pub(super) level: ZstdLevel,
+    pub(crate) keyring: Option<PathBuf>,
+    pub(crate) level: ZstdLevel,
     /// Token that ends the work, and leaves waiting logs uncompressed.
-    pub(super) cancel: CancelToken,
+    pub(crate) cancel: CancelToken,
 }
 
 /// Handling of waiting logs at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompressorShutdown {
+pub(crate) enum CompressorShutdown {
     /// Compresses them, with one attempt each.
     Drain,
     /// Leaves them uncompressed until the next run.
@@ -82,7 +82,7 @@ impl CompressorShared {
 
 impl LogCompressor {
     /// Starts the thread.
-    pub(super) fn start(
+    pub(crate) fn start(
         setup: CompressorSetup,
         board: SharedReceiveStats,
         reporter: Arc<dyn ReceiveReporter>,
@@ -96,7 +96,7 @@ impl LogCompressor {
     }
 
     /// Reads the closed logs from the index, after a new log has begun.
-    pub(super) fn update_closed_logs(&mut self) {
+    pub(crate) fn update_closed_logs(&mut self) {
         let Ok(store) = Store::open(&self.folder) else { return };
         let Some((_, closed)) = store.logs().split_last() else { return };
         // Without the `./` of the index.
@@ -105,7 +105,7 @@ impl LogCompressor {
     }
 
     /// Ends the thread.
-    pub(super) fn finish(&mut self, end: CompressorShutdown) {
+    pub(crate) fn finish(&mut self, end: CompressorShutdown) {
         self.desk.lock_requests().end = Some(end);
         self.desk.changed.notify_all();
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use logs::LogError;
 use rewrite::RewriteError;
 
-use crate::commands::receive::error::ReceiveError;
-use crate::commands::receive::monitor::SharedReceiveStats;
-use crate::commands::receive::start_point::StartPoint;
+use crate::error::ReceiveError;
+use crate::monitor::SharedReceiveStats;
+use crate::start_point::StartPoint;
 
 /// Receiver of a run's reports. The thread that compresses logs reports too.
-pub(crate) trait ReceiveReporter: Send + Sync {
+pub trait ReceiveReporter: Send + Sync {
     /// Reports an occurrence that a person may have to act on.
     fn notice(&self, notice: &ReceiveNotice<'_>);
 
@@ -21,7 +21,7 @@ pub(crate) trait ReceiveReporter: Send + Sync {
 
 /// Occurrence during a run.
 #[derive(Debug)]
-pub(crate) enum ReceiveNotice<'a> {
+pub enum ReceiveNotice<'a> {
     /// The end of the last log was an incomplete event, which was removed. The source sends it again.
     IncompleteEventRemoved {
         /// Size of its stored part.

@@ -6,16 +6,16 @@ use inspect::stats::{CompressionCounter, CompressionRow, LogType};
 
 /// Rows of the table: RELAY for received transactions, BINARY for stored ones.
 #[derive(Clone, Debug)]
-pub(super) struct CompressionStatistics {
+pub struct CompressionStatistics {
     received: CompressionCounter,
     kept: CompressionCounter,
     /// Time at which a received transaction counts as stored.
-    pub(super) keeping: StoredFormCount,
+    pub(crate) keeping: StoredFormCount,
 }
 
 /// Time at which a received transaction has its final form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StoredFormCount {
+pub(crate) enum StoredFormCount {
     /// On receipt.
     OnReceipt,
     /// After the compression of its log.
@@ -34,7 +34,7 @@ impl Default for CompressionStatistics {
 
 impl CompressionStatistics {
     /// Counts a stored event. An event that cannot be decoded is stored, but not counted.
-    pub(super) fn event(&mut self, event: &RawEvent<'_>, format: &EventFormat) {
+    pub fn event(&mut self, event: &RawEvent<'_>, format: &EventFormat) {
         let _ = self.received.add_event(event, format);
         if self.keeping == StoredFormCount::OnReceipt {
             let _ = self.kept.add_event(event, format);
@@ -42,17 +42,17 @@ impl CompressionStatistics {
     }
 
     /// Adds the counts of a log in its final form.
-    pub(super) fn log(&mut self, counted: CompressionCounter) {
+    pub(crate) fn log(&mut self, counted: CompressionCounter) {
         self.kept.merge(counted);
     }
 
     /// Returns the rows in the table's order.
-    pub(super) fn rows(&self) -> Vec<CompressionRow> {
+    pub fn rows(&self) -> Vec<CompressionRow> {
         [self.kept.rows(), self.received.rows()].concat()
     }
 
     /// Returns the bytes that the source's compression has saved.
-    pub(super) fn saved_by_source(&self) -> u64 {
+    pub fn saved_by_source(&self) -> u64 {
         let saved = |row: &CompressionRow| {
             row.uncompressed_bytes_counter.saturating_sub(row.compressed_bytes_counter)
         };

@@ -4,20 +4,20 @@ use binlog::Flavour;
 use binlog::gtid::GtidSet;
 use servers::{ConnectionError, LinkOptions, ServerAddress, ServerLink};
 
-use crate::commands::receive::disconnect::Disconnect;
-use crate::commands::receive::error::ReceiveError;
+use crate::disconnect::Disconnect;
+use crate::error::ReceiveError;
 
 /// Facts about a server that is to become the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SourceCandidate {
-    pub(super) uuid: String,
+pub(crate) struct SourceCandidate {
+    pub(crate) uuid: String,
     gtid_mode: String,
-    pub(super) executed: GtidSet,
+    pub(crate) executed: GtidSet,
 }
 
 /// Reason why a server cannot continue after the stored transactions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SourceRejection {
+pub enum SourceRejection {
     /// The server does not log GTIDs for all transactions.
     #[error(
         "the server {uuid} has gtid_mode={gtid_mode}: another server can continue only with gtid_mode=ON"
@@ -48,7 +48,7 @@ const CANDIDATE_QUERY: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_mode, 
 
 impl SourceCandidate {
     /// Queries a server.
-    pub(super) fn ask(address: &ServerAddress, options: &LinkOptions) -> Result<Self, Disconnect> {
+    pub(crate) fn ask(address: &ServerAddress, options: &LinkOptions) -> Result<Self, Disconnect> {
         let mut link = ServerLink::open(address, options)?;
         if link.session().flavour == Flavour::MariaDb {
             return Err(Disconnect::Failed(ReceiveError::MariadbBesideOthers));
@@ -67,7 +67,7 @@ impl SourceCandidate {
     }
 
     /// Returns the reason why the server cannot continue after these transactions; `None` if it can.
-    pub(super) fn rejection(&self, had: &GtidSet) -> Option<SourceRejection> {
+    pub(crate) fn rejection(&self, had: &GtidSet) -> Option<SourceRejection> {
         let uuid = self.uuid.clone();
         if self.gtid_mode != "ON" {
             return Some(SourceRejection::GtidModeOff { uuid, gtid_mode: self.gtid_mode.clone() });

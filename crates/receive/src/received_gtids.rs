@@ -10,7 +10,7 @@ use logs::{LogError, LogReader, ReadOutcome, Store, read_keyring};
 
 /// GTIDs of stored transactions: a set for MySQL, the last GTID of each domain for MariaDB.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReceivedGtids {
+pub struct ReceivedGtids {
     set: GtidSet,
     domains: BTreeMap<u32, MariadbGtid>,
     /// Transaction that is being received.
@@ -31,7 +31,7 @@ impl ReceivedGtids {
     /// # Errors
     ///
     /// If the log cannot be read.
-    pub(super) fn read_store(folder: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
+    pub(crate) fn read_store(folder: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
         let mut reached = Self::default();
         let store = Store::open(folder)?;
         let Some(log) = store.logs().last() else { return Ok(reached) };
@@ -49,7 +49,7 @@ impl ReceivedGtids {
     }
 
     /// Adds a stored event. An event that cannot be decoded is ignored.
-    pub(super) fn add_event(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
+    pub fn add_event(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
         let _ = self.try_add_event(raw, format);
     }
 
@@ -81,7 +81,7 @@ impl ReceivedGtids {
     }
 
     /// Records that the current transaction is complete.
-    pub(super) fn complete_transaction(&mut self) {
+    pub fn complete_transaction(&mut self) {
         let Some(came) = self.open.take() else { return };
         match came {
             ReceivedGtid::Mysql(gtid) => {
@@ -95,7 +95,7 @@ impl ReceivedGtids {
     }
 
     /// Returns the GTID of the last transaction, if it has one.
-    pub(super) fn last(&self) -> Option<String> {
+    pub fn last(&self) -> Option<String> {
         self.last.map(|last| match last {
             ReceivedGtid::Mysql(gtid) => gtid.to_string(),
             ReceivedGtid::Mariadb(gtid) => gtid.to_string(),
@@ -103,12 +103,12 @@ impl ReceivedGtids {
     }
 
     /// Returns the GTIDs of MySQL transactions.
-    pub(crate) const fn set(&self) -> &GtidSet {
+    pub const fn set(&self) -> &GtidSet {
         &self.set
     }
 
     /// Returns the last GTID of each domain of MariaDB.
-    pub(crate) fn domains(&self) -> impl Iterator<Item = &MariadbGtid> {
+    pub fn domains(&self) -> impl Iterator<Item = &MariadbGtid> {
         self.domains.values()
     }
 }

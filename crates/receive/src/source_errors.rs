@@ -3,14 +3,14 @@
 use logs::StoreWriter;
 use servers::{ConnectionError, ResultRow, ServerLink};
 
-use crate::commands::receive::disconnect::Disconnect;
-use crate::commands::receive::error::ReceiveError;
-use crate::commands::receive::receiver::LogReceiver;
-use crate::commands::receive::source_candidate::SourceCandidate;
-use crate::commands::receive::start_point::StartPoint;
+use crate::disconnect::Disconnect;
+use crate::error::ReceiveError;
+use crate::receiver::LogReceiver;
+use crate::source_candidate::SourceCandidate;
+use crate::start_point::StartPoint;
 
 /// MySQL's error code for a source that cannot send the requested log.
-pub(crate) const CANNOT_SEND: u16 = 1236;
+pub const CANNOT_SEND: u16 = 1236;
 /// Parts of its message, and their meaning.
 const CANNOT_SEND_REASONS: [(&str, &str); 4] = [
     (NO_SUCH_LOG, "it no longer has this log: the log was purged, or its logs were reset"),
@@ -31,7 +31,7 @@ const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
 /// Logs that a source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SourceLogs {
+pub enum SourceLogs {
     /// Known logs.
     Logs {
         /// Name of the oldest.
@@ -45,7 +45,7 @@ pub(crate) enum SourceLogs {
 
 impl SourceLogs {
     /// Returns the message for a log that the source does not have.
-    pub(super) fn no_log_message(&self, log: &str) -> String {
+    pub(crate) fn no_log_message(&self, log: &str) -> String {
         let advice = "omit --start-log to start at the oldest";
         match self {
             Self::Logs { first, last } if first == last => {
@@ -75,7 +75,7 @@ impl LogReceiver {
     }
 
     /// Adds the requested place to an error of the source that refuses it.
-    pub(super) fn explain_error(&self, error: ConnectionError, store: &StoreWriter) -> Disconnect {
+    pub(crate) fn explain_error(&self, error: ConnectionError, store: &StoreWriter) -> Disconnect {
         let is_replaced = error.to_string().contains(SAME_REPLICA);
         match (error.code(), store.store_end()) {
             (Some(CANNOT_SEND), _) if is_replaced => Disconnect::Failed(ReceiveError::SharedIdentity(error)),
@@ -99,7 +99,7 @@ impl LogReceiver {
     }
 
     /// Adds a remedy to the error of a source that cannot name a log to start at.
-    pub(super) fn explain_start_error(&self, error: ConnectionError) -> Disconnect {
+    pub(crate) fn explain_start_error(&self, error: ConnectionError) -> Disconnect {
         match (&self.wanted.begin, error.code()) {
             (StartPoint::After(_), Some(CANNOT_SEND)) => {
                 Disconnect::StartUnavailable(ReceiveError::CannotStartAfter(error))

@@ -2,63 +2,63 @@
 
 use binlog::{EventFormat, EventType, RawEvent};
 
-use crate::commands::receive::compression_statistics::CompressionStatistics;
-use crate::commands::receive::received_gtids::ReceivedGtids;
+use crate::compression_statistics::CompressionStatistics;
+use crate::received_gtids::ReceivedGtids;
 
 /// Statistics of a `receive` run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReceiveStats {
+pub struct ReceiveStats {
     /// Received transactions.
-    pub(super) transactions: u64,
+    pub transactions: u64,
     /// Received events.
-    pub(super) events: u64,
+    pub events: u64,
     /// Bytes of received events.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// Bytes transferred over the network: fewer if the connection is compressed.
-    pub(super) network_bytes: u64,
+    pub network_bytes: u64,
     /// Number of compressed logs.
-    pub(super) compressed_logs: u64,
+    pub compressed_logs: u64,
     /// Bytes of these logs before compression.
-    pub(super) compressed_from: u64,
+    pub compressed_from: u64,
     /// Bytes of these logs after compression.
-    pub(super) compressed_to: u64,
+    pub compressed_to: u64,
     /// Closed logs that wait for compression.
-    pub(super) to_compress: u64,
+    pub to_compress: u64,
     /// Failed attempts to compress a log.
-    pub(super) failed_compressions: u64,
+    pub failed_compressions: u64,
     /// Connections on which the source sent its log.
-    pub(super) connections: u64,
+    pub connections: u64,
     /// Deleted logs.
-    pub(super) purged: u64,
+    pub purged: u64,
     /// Syncs to disk.
-    pub(super) syncs: u64,
+    pub syncs: u64,
     /// Acknowledgements sent to the source.
-    pub(super) acknowledgements: u64,
+    pub acknowledgements: u64,
     /// Set if the source waits for acknowledgements. Known after the first connection.
-    pub(super) semi_sync: Option<bool>,
+    pub semi_sync: Option<bool>,
     /// Set while a source is connected.
-    pub(super) is_connected: bool,
+    pub is_connected: bool,
     /// Set if all events of the source were received.
-    pub(super) is_caught_up: bool,
+    pub is_caught_up: bool,
     /// Set while the disk is full.
-    pub(super) is_full: bool,
+    pub is_full: bool,
     /// Source's log; empty before the first event.
-    pub(super) log: String,
+    pub log: String,
     /// Position of the next event in that log.
-    pub(super) position: u64,
+    pub position: u64,
     /// Timestamp of the last event, in seconds since 1970 by the source's clock.
-    pub(super) last_s: Option<u32>,
+    pub last_s: Option<u32>,
     /// Difference between the source's clock and ours, in seconds; positive if the source's is ahead.
-    pub(super) ahead_s: i64,
+    pub ahead_s: i64,
     /// Compression statistics of received and stored transactions.
-    pub(super) statistics: CompressionStatistics,
+    pub statistics: CompressionStatistics,
     /// Stored transactions.
-    pub(super) reached: ReceivedGtids,
+    pub reached: ReceivedGtids,
 }
 
 impl ReceiveStats {
     /// Counts a stored event that starts at `position` in the source's log.
-    pub(super) fn count_event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&EventFormat>) {
+    pub(crate) fn count_event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&EventFormat>) {
         let size = event.bytes().len() as u64;
         self.events += 1;
         self.bytes += size;
@@ -74,7 +74,7 @@ impl ReceiveStats {
 
     /// Returns the age of the last event by the source's clock; 0 if all events were received, `None` before the
     /// first event.
-    pub(crate) fn lag_s(&self, now_s: i64) -> Option<u64> {
+    pub fn lag_s(&self, now_s: i64) -> Option<u64> {
         let last = self.last_s.filter(|last| *last > 0)?;
         match self.is_caught_up && self.is_connected {
             true => Some(0),
@@ -83,7 +83,7 @@ impl ReceiveStats {
     }
 
     /// Returns the bytes that compression of closed logs has saved; `None` if no log was compressed.
-    pub(crate) fn bytes_saved(&self) -> Option<u64> {
+    pub fn bytes_saved(&self) -> Option<u64> {
         (self.compressed_logs > 0).then(|| self.compressed_from.saturating_sub(self.compressed_to))
     }
 }

@@ -9,13 +9,13 @@ use binlog::{DecodeError, EncodeError, GtidRewriteError};
 use logs::{LogError, RunningServer};
 use servers::ConnectionError;
 
-use crate::commands::receive::source_candidate::SourceRejection;
-use crate::commands::receive::source_errors::SourceLogs;
+use crate::source_candidate::SourceRejection;
+use crate::source_errors::SourceLogs;
 
 /// Error of a `receive` run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum ReceiveError {
+pub enum ReceiveError {
     /// The directory is a server's data directory: the server would find logs that it did not write.
     #[error("{} is a server's data directory (it has {file}): give a directory only for received logs", folder.display())]
     DataDirectory {
@@ -185,7 +185,7 @@ pub(crate) enum ReceiveError {
 
 /// Failure of a `receive` run.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReceiveFailure {
+pub enum ReceiveFailure {
     /// No source has sent its log.
     #[error(transparent)]
     NotStarted(ReceiveError),

@@ -8,16 +8,16 @@ use binlog::gtid::Uuid;
 use logs::{StoreWriter, open_regular, private_options, sync_parent};
 use wire::SourceFacts;
 
-use crate::commands::receive::error::ReceiveError;
+use crate::error::ReceiveError;
 
 /// File in the store's directory.
 const IDENTITY_FILE: &str = "replica.cnf";
 
 /// Identity of a store as a replica, and of its source.
-pub(super) struct ReplicaIdentity {
+pub(crate) struct ReplicaIdentity {
     path: PathBuf,
-    pub(super) server_id: u32,
-    pub(super) uuid: String,
+    pub(crate) server_id: u32,
+    pub(crate) uuid: String,
     /// `server_uuid` of the source; MariaDB has none.
     source: Option<String>,
 }
@@ -25,7 +25,7 @@ pub(super) struct ReplicaIdentity {
 impl ReplicaIdentity {
     /// Loads the identity, or creates a random one for a new store. If nothing is received, the file is removed with
     /// the store.
-    pub(super) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, ReceiveError> {
+    pub(crate) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, ReceiveError> {
         let path = folder.join(IDENTITY_FILE);
         if !path.exists() {
             store.add_created_path(&path);
@@ -83,13 +83,13 @@ impl ReplicaIdentity {
     }
 
     /// Returns the `server_uuid` of the server that the store began with.
-    pub(super) fn source(&self) -> Option<&str> {
+    pub(crate) fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
 
     /// Checks that the server has the expected `server_uuid`: `later`, or else that of the server that the store
     /// began with. The first server's is saved.
-    pub(super) fn check_source(
+    pub(crate) fn check_source(
         &mut self,
         facts: &SourceFacts,
         later: Option<&str>,

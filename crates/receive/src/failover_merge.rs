@@ -12,11 +12,11 @@ use binlog::{
 use logs::LogContents;
 use wire::ReplicaStart;
 
-use crate::commands::receive::error::ReceiveError;
-use crate::commands::receive::start_point::start_after;
+use crate::error::ReceiveError;
+use crate::start_point::start_after;
 
 /// Conversion of such a server's log to the stored one.
-pub(super) struct FailoverMerge {
+pub(crate) struct FailoverMerge {
     /// Stored transactions.
     gtids: GtidSet,
     /// State of the current log's head: on resuming, the source sends it again.
@@ -36,28 +36,28 @@ enum LogHead {
 
 impl FailoverMerge {
     /// Returns the merge that continues after `contents`.
-    pub(super) fn after_contents(contents: LogContents) -> Self {
+    pub(crate) fn after_contents(contents: LogContents) -> Self {
         let LogContents { gtids, sequence_number, .. } = contents;
         Self { gtids, head: LogHead::Stored, last: sequence_number, buffer: Vec::new() }
     }
 
     /// Returns the start of the stream.
-    pub(super) fn start(&self) -> ReplicaStart {
+    pub(crate) fn start(&self) -> ReplicaStart {
         start_after(&self.gtids)
     }
 
     /// Begins another log.
-    pub(super) fn begin_log(&mut self) {
+    pub(crate) fn begin_log(&mut self) {
         (self.head, self.last) = (LogHead::Missing, 0);
     }
 
     /// Tells whether the next format description is to be stored.
-    pub(super) fn wants_format(&self) -> bool {
+    pub(crate) fn wants_format(&self) -> bool {
         self.head == LogHead::Missing
     }
 
     /// Returns the next event as it is to be stored at `place`; `None` if it is stored already.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         raw: &RawEvent<'_>,
         format: &EventFormat,

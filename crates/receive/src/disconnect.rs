@@ -2,11 +2,11 @@
 
 use servers::ConnectionError;
 
-use crate::commands::receive::error::ReceiveError;
-use crate::commands::receive::source_candidate::SourceRejection;
+use crate::error::ReceiveError;
+use crate::source_candidate::SourceRejection;
 
 /// Reason for the end of a connection.
-pub(super) enum Disconnect {
+pub(crate) enum Disconnect {
     /// The requested end was reached, or the run was cancelled.
     Done,
     /// The source is unreachable, and may come back.
@@ -32,7 +32,7 @@ const TRANSIENT_CODES: [u16; 14] =
     [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
 
 /// Tells whether the error is transient, so that another attempt may succeed.
-pub(crate) fn is_transient(error: &ConnectionError) -> bool {
+pub fn is_transient(error: &ConnectionError) -> bool {
     match error {
         // A password command may fail for a while.
         ConnectionError::Lost { .. } | ConnectionError::Silent { .. } | ConnectionError::Password(_) => true,
