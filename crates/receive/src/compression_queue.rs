@@ -58,6 +58,7 @@ impl CompressionQueue {
 
     /// Records a failed attempt. Returns the pause before the next one.
     pub(crate) fn mark_failed(&mut self, log: &Path, now: Duration) -> Duration {
+        assert!(!self.done.contains(log), "ours: a compressed log is not tried again");
         let pause = self.failed.get(log).map_or(BACKOFF_MIN, |failed| (failed.pause * 2).min(BACKOFF_MAX));
         self.failed.insert(log.to_owned(), RetrySchedule { pause, due: now + pause });
         pause

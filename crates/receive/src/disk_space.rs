@@ -51,6 +51,7 @@ impl DiskFullBackoff {
     /// Records a failed write of this number of bytes.
     pub(crate) fn found(&mut self, lacking: u64, now: Duration) {
         let pause = self.pause.map_or(BACKOFF_MIN, |pause| (pause * 2).min(BACKOFF_MAX));
+        assert!((BACKOFF_MIN..=BACKOFF_MAX).contains(&pause));
         (self.lacking, self.pause, self.due) = (lacking, Some(pause), now + pause);
     }
 

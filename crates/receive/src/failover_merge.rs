@@ -128,6 +128,7 @@ impl FailoverMerge {
     }
 
     fn move_event(&mut self, raw: &RawEvent<'_>, place: u64) {
+        assert!(self.buffer.is_empty(), "ours: each event is taken into an empty buffer");
         self.buffer.extend_from_slice(raw.bytes());
         let end = place + raw.bytes().len() as u64;
         if raw.header().next_position != end as u32 {

@@ -59,6 +59,7 @@ impl PendingEvents {
             counted += first.size;
         }
         self.bytes.drain(..counted);
+        assert!(self.events.is_empty() == self.bytes.is_empty(), "ours: each event has bytes");
         counted > 0
     }
 

@@ -44,6 +44,7 @@ pub(crate) enum SourceTrouble {
 
 impl SourceRotation {
     pub(crate) const fn of(count: usize) -> Self {
+        assert!(count > 0, "ours: the caller has at least one source");
         Self {
             count,
             now: 0,
@@ -82,6 +83,10 @@ impl SourceRotation {
             self.advance();
             return (failed + 1 < self.count).then_some(Duration::ZERO);
         }
+        assert!(
+            self.now < self.count && self.hopeless < self.count,
+            "ours: the run ends if all errors are permanent"
+        );
         self.hopeless = if trouble == SourceTrouble::Permanent { self.hopeless + 1 } else { 0 };
         if self.hopeless == self.count {
             return None;
