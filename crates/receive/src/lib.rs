@@ -11,6 +11,7 @@
 //! | be told of lost connections, full disks and progress | implement [`ReceiveReporter`] |
 //! | read the statistics of a run from any thread | [`SharedReceiveStats`] |
 //! | tell errors of a source that may pass from those that stay | [`is_transient`], [`CANNOT_SEND`] |
+//! | request the transactions that are not in a set of GTIDs | [`start_after`] |
 //!
 //! Whatever stops a run, the same call resumes after the last whole event on disk. A run ends when the token of its
 //! `LinkOptions` is cancelled.
@@ -50,4 +51,4 @@ pub use crate::receiver::{DiskFullPolicy, LogReceiver, ReceiveOptions};
 pub use crate::reporter::{ReceiveNotice, ReceiveReporter};
 pub use crate::source_candidate::SourceRejection;
 pub use crate::source_errors::{CANNOT_SEND, SourceLogs};
-pub use crate::start_point::{GtidState, StartPoint};
+pub use crate::start_point::{GtidState, StartPoint, start_after};

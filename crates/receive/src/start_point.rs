@@ -100,7 +100,7 @@ impl StartPoint {
 }
 
 /// Returns the start after these transactions.
-pub(crate) fn start_after(gtids: &GtidSet) -> ReplicaStart {
+pub fn start_after(gtids: &GtidSet) -> ReplicaStart {
     let mut set = Vec::new();
     gtids.encode(gtids.format(), &mut set);
     ReplicaStart::Gtids { set }

@@ -6,10 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use binlog::gtid::GtidSet;
 use binlog::{EventFormat, EventType, MAGIC, RawEvent};
 use logs::is_file_name;
-use receive::{CANNOT_SEND, is_transient};
+use receive::{CANNOT_SEND, is_transient, start_after};
 use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
@@ -300,7 +299,7 @@ fn start_after_gtids(
         Some(StreamGtids::Set(set)) if facts.gtid_mode == GtidMode::On => {
             let missing = set.difference(&facts.gtid_executed);
             match missing.is_empty() {
-                true => Ok(start_behind(set)),
+                true => Ok(start_after(set)),
                 false => Err(anyhow!(
                     "{other}, which lacks transactions whose records were written, {missing}: it is not a replica \
                      of the other server, or lags behind"
@@ -314,12 +313,6 @@ fn start_after_gtids(
                 .context(anew))
         }
     }
-}
-
-fn start_behind(gtids: &GtidSet) -> ReplicaStart {
-    let mut set = Vec::new();
-    gtids.encode(gtids.format(), &mut set);
-    ReplicaStart::Gtids { set }
 }
 
 fn replica_options(live: &LiveStream, start: ReplicaStart) -> ReplicaOptions {
