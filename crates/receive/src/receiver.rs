@@ -140,7 +140,7 @@ impl LogReceiver {
     /// # Errors
     ///
     /// If no source can continue, or the disk fails for another reason than lacking space.
-    pub fn run(&mut self, mut store: StoreWriter) -> Result<(), ReceiveFailure> {
+    pub fn run(mut self, mut store: StoreWriter) -> Result<(), ReceiveFailure> {
         loop {
             let before = end_of(&store);
             let ended = self.run_connection(&mut store);

@@ -103,7 +103,7 @@ fn receive(
         when_full: DiskFullPolicy::Fail,
     };
     let display = Arc::new(ReceiveDisplay::new(global));
-    let (mut receiver, store) = LogReceiver::open(wanted, vec![address], options, display)?;
+    let (receiver, store) = LogReceiver::open(wanted, vec![address], options, display)?;
     let full = |error: anyhow::Error| {
         let is_full = error.downcast_ref::<logs::LogError>().is_some_and(logs::LogError::is_disk_full);
         match is_full {

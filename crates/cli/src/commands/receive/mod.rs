@@ -135,7 +135,7 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
         when_full: DiskFullPolicy::Wait,
     };
     let display = Arc::new(ReceiveDisplay::new(global));
-    let (mut receiver, store) = LogReceiver::open(wanted, addresses?, options, display.clone())?;
+    let (receiver, store) = LogReceiver::open(wanted, addresses?, options, display.clone())?;
     if display.shows_gtids() {
         receiver.read_stored_gtids();
     }

@@ -107,7 +107,7 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         when_full: DiskFullPolicy::Wait,
     };
     let display = Arc::new(ReceiveDisplay::without_progress(global));
-    let (mut receiver, store) = LogReceiver::open(wanted, addresses, options, display)?;
+    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display)?;
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);
