@@ -84,13 +84,17 @@ impl LogReceiver {
     /// # Errors
     ///
     /// If the directory belongs to a server, or cannot be read or written.
+    ///
+    /// # Panics
+    ///
+    /// If there are no addresses.
     pub fn open(
         wanted: ReceiveOptions,
         addresses: Vec<ServerAddress>,
         mut options: LinkOptions,
         reporter: Arc<dyn ReceiveReporter>,
     ) -> Result<(Self, StoreWriter), ReceiveError> {
-        assert!(!addresses.is_empty(), "ours: the caller has read the addresses");
+        assert!(!addresses.is_empty(), "ours: the caller names at least one source");
         if addresses.len() > 1 {
             options.connect_timeout = options.connect_timeout.min(CONNECT_TIMEOUT);
         }

@@ -1,4 +1,4 @@
-//! What a run reports while it goes on. The texts are up to the caller.
+//! Reports of a run while it lasts: notices and progress. The texts are up to the caller.
 
 use std::path::Path;
 use std::time::Duration;
