@@ -66,6 +66,7 @@ fn with_advice(error: ReceiveError) -> anyhow::Error {
         | ReceiveError::Keyring(error) => error.into(),
         ReceiveError::ReopenStore { error, again } => anyhow::Error::from(error).context(again),
         ReceiveError::Connection(error) | ReceiveError::SharedIdentity(error) => error.into(),
+        // The others have their cause as their source, or none.
         error => error.into(),
     };
     match advice {
@@ -80,4 +81,55 @@ fn is_folder_error(error: &LogError) -> bool {
         matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
     };
     !error.is_keyring_error() && matches!(error, LogError::Io { cause, .. } if is_so(cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use logs::LogError;
+    use receive::{ReceiveError, ReceiveFailure};
+    use servers::ConnectionError;
+
+    use super::{ANOTHER_DIRECTORY_ADVICE, FOLDER_ADVICE};
+    use crate::exit::{CommandFailure, ErrorAdvice};
+
+    fn disk_error(code: i32) -> LogError {
+        let cause = io::Error::from_raw_os_error(code);
+        LogError::Io { verb: "write to", name: "binlog.000001".to_owned(), cause }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_a_run_that_was_not_started() {
+        let permission_denied = 13;
+        let failure = CommandFailure::from(ReceiveError::OpenStore(disk_error(permission_denied)));
+        let CommandFailure::NotStarted(error) = failure else { panic!("{failure:?}") };
+        assert_eq!(error.downcast_ref::<ErrorAdvice>().unwrap().0, FOLDER_ADVICE.0);
+        assert!(error.downcast_ref::<LogError>().is_some());
+    }
+
+    #[test]
+    fn errors_of_logs_and_connections_stay_visible() {
+        let failed = |error| match CommandFailure::from(ReceiveFailure::Failed(error)) {
+            CommandFailure::Failed(error) => error,
+            other => panic!("{other:?}"),
+        };
+        let input_output = 5;
+        let (error, again) = (disk_error(input_output), disk_error(input_output));
+        for error in [ReceiveError::Log(disk_error(input_output)), ReceiveError::ReopenStore { error, again }]
+        {
+            assert!(failed(error).downcast_ref::<LogError>().is_some());
+        }
+        let error = ConnectionError::Refused { code: 1236, message: "purged".to_owned() };
+        let error = failed(ReceiveError::CannotResume {
+            log: "b.000001".to_owned(),
+            position: 4,
+            reason: None,
+            error,
+        });
+        assert!(error.chain().any(|cause| cause.is::<ConnectionError>()));
+        assert_eq!(error.downcast_ref::<ErrorAdvice>().unwrap().0, ANOTHER_DIRECTORY_ADVICE.0);
+        let wanted = "the source cannot resume after b.000001 at 4: purged (error 1236)";
+        assert!(format!("{error:#}").ends_with(wanted), "{error:#}");
+    }
 }
