@@ -81,7 +81,7 @@ impl StartPoint {
         }
     }
 
-    /// Tells whether somebody asked for this start point, rather than for any that fits.
+    /// Tells whether an option set this start point.
     pub(crate) const fn is_requested(&self) -> bool {
         match self {
             Self::Log(_) | Self::After(_) => true,
