@@ -1,13 +1,12 @@
-//! The commands and options of the command line.
+//! The commands of the command line.
 
-use std::path::PathBuf;
-
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     advise, completions, dump, man, receive, replay, rewrite, stats, stream, verify, warm,
 };
-use crate::screen::ColorWhen;
+use crate::exit::CommandResult;
+use crate::global_args::GlobalArgs;
 
 /// Reads, measures and checks MySQL binary logs.
 ///
@@ -57,21 +56,6 @@ Exit codes:
        exits with 0 if a service manager stops it (SIGTERM and NOTIFY_SOCKET)
   dump as text has mysqlbinlog's exit codes: 1 for any error in logs.";
 
-/// Options of all commands.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Options of all commands")]
-pub(crate) struct GlobalArgs {
-    /// Colour of the output
-    #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto, value_name = "WHEN")]
-    pub(crate) color: ColorWhen,
-    /// Read settings from this file instead of bintide/bintide.toml in the user's configuration directory.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Print only errors on standard error: no progress, no warnings.
-    #[arg(long, short, global = true)]
-    pub(crate) quiet: bool,
-}
-
 /// Commands of `bintide`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
@@ -111,6 +95,24 @@ pub(crate) enum CliCommand {
     /// Print a manual page, or write all of them to a directory.
     #[command(after_long_help = man::EXAMPLES)]
     Man(man::ManArgs),
+}
+
+/// Runs the chosen command.
+pub(crate) fn run(cli: Cli) -> CommandResult {
+    match cli.command {
+        CliCommand::Advise(arguments) => advise::run(&arguments, &cli.global),
+        CliCommand::Compress(arguments) => rewrite::compress(&arguments, &cli.global),
+        CliCommand::Completions(arguments) => completions::run(&arguments, command()),
+        CliCommand::Decompress(arguments) => rewrite::decompress(&arguments, &cli.global),
+        CliCommand::Dump(arguments) => dump::run(arguments, &command()),
+        CliCommand::Man(arguments) => man::run(&arguments, command()),
+        CliCommand::Receive(arguments) => receive::run(&arguments, &cli.global),
+        CliCommand::Replay(mut arguments) => replay::run(&mut arguments, &cli.global),
+        CliCommand::Stats(arguments) => stats::run(&arguments, &cli.global),
+        CliCommand::Stream(arguments) => stream::run(&arguments, &cli.global),
+        CliCommand::Verify(arguments) => verify::run(&arguments, &cli.global),
+        CliCommand::Warm(arguments) => warm::run(&arguments, &cli.global),
+    }
 }
 
 /// Returns the whole command, without the defaults from settings.

@@ -21,8 +21,8 @@ use servers::{
     PasswordSource, ServerAddress,
 };
 
-use crate::args::GlobalArgs;
 use crate::exit::CommandFailure;
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::option_file_messages::OptionFileMessages;
 use crate::screen;

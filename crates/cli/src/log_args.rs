@@ -13,8 +13,8 @@ use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
 use logs::{LogReader, Store, read_keyring};
 
-use crate::args::GlobalArgs;
 use crate::exit::{CommandFailure, ErrorAdvice};
+use crate::global_args::GlobalArgs;
 use crate::screen;
 
 /// Options that name the logs to read.

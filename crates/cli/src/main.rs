@@ -6,9 +6,9 @@ mod commands;
 mod connection_args;
 mod dump_servers;
 mod exit;
+mod global_args;
 mod interrupt;
 mod log_args;
-mod log_writers;
 mod metrics;
 mod option_file_messages;
 mod page;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     panics::install();
     let args = password_masking::read_arguments();
     exit::report(panics::catch(|| match commands::dump::detect(&args) {
-        Some(dump) => commands::dump::run(dump),
+        Some(dump) => commands::dump::run(dump, &args::command()),
         None => run(args),
     }))
 }
@@ -50,5 +50,5 @@ fn run(args: Vec<OsString>) -> CommandResult {
         settings::warn_unknown(&unknown);
     }
     interrupt::install()?;
-    commands::run(cli)
+    args::run(cli)
 }

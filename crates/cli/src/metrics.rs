@@ -18,8 +18,8 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use nix::fcntl::OFlag;
 
-use crate::args::GlobalArgs;
 use crate::exit::CommandFailure;
+use crate::global_args::GlobalArgs;
 use crate::screen;
 
 /// Options that publish metrics.

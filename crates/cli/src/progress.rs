@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::args::GlobalArgs;
+use crate::global_args::GlobalArgs;
 
 /// Time before the first update.
 const BAR_DELAY: Duration = Duration::from_secs(1);

@@ -7,6 +7,7 @@
 //! | follow a store that is being written to | [`StoreFollower`]; with the caller's own reader, [`StoreCursor`] |
 //! | write a source's logs, byte for byte | [`StoreWriter`]; to inspect the directory first, [`StoreFolder`] |
 //! | create and lock files and directories that no other user can redirect | [`private_options`], [`make_folders`], [`FolderLock`], [`FileLock`] |
+//! | find another process that has a log open for writing | [`find_writer`]; in a directory, [`find_running_server`] |
 //! | check a file name from a server, an index or a log | [`is_file_name`] |
 //! | list the transactions of a log | [`LogContents`] |
 //! | split a log into whole transactions | [`TransactionCutter`] |
@@ -40,6 +41,7 @@ mod log_file_writer;
 mod log_input;
 mod log_reader;
 mod log_series;
+mod log_writers;
 pub mod ordered;
 mod own_files;
 mod regular_file;
@@ -63,6 +65,7 @@ pub use crate::log_contents::LogContents;
 pub use crate::log_file_writer::new_encrypted_header;
 pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, ReadOutcome, TornEvent};
 pub use crate::log_series::LogSeries;
+pub use crate::log_writers::{RunningServer, WriterPresence, find_running_server, find_writer};
 pub use crate::own_files::{FileLock, FolderLock, make_folders, private_options, sync_parent};
 pub use crate::regular_file::open_regular;
 pub use crate::rewrite_positions::{PositionPair, RewritePositions};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -18,6 +18,17 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("bintide-inspect", &["bintide-binlog", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
     ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-wire"]),
+    (
+        "bintide-receive",
+        &[
+            "bintide-binlog",
+            "bintide-inspect",
+            "bintide-logs",
+            "bintide-rewrite",
+            "bintide-servers",
+            "bintide-wire",
+        ],
+    ),
     ("bintide-replay", &["bintide-binlog", "bintide-filter", "bintide-logs", "bintide-servers"]),
     ("bintide-stream", &["bintide-binlog", "bintide-filter", "bintide-logs"]),
     ("bintide-warm", &["bintide-binlog", "bintide-filter", "bintide-logs", "bintide-servers"]),
@@ -32,6 +43,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "bintide-inspect",
             "bintide-rewrite",
             "bintide-servers",
+            "bintide-receive",
             "bintide-replay",
             "bintide-wire",
             "bintide-filter",

@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::args;
 use crate::exit::{CommandResult, CommandVerdict};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -22,11 +21,11 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the completions to standard output.
-pub(crate) fn run(command: &CompletionsArgs) -> CommandResult {
+/// Prints the completions of the whole command to standard output.
+pub(crate) fn run(arguments: &CompletionsArgs, mut whole: Command) -> CommandResult {
     // Built in memory: writing to a closed pipe would make the generator panic.
     let mut script = Vec::new();
-    clap_complete::generate(command.shell, &mut args::command(), "bintide", &mut script);
+    clap_complete::generate(arguments.shell, &mut whole, "bintide", &mut script);
     io::stdout().write_all(&script)?;
     Ok(CommandVerdict::Success)
 }

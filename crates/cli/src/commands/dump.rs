@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::Args;
+use clap::{Args, Command};
 use dump::mysqlbinlog::{DumpDialect, OptionPreset, run_here};
 
 use crate::dump_servers::DumpServers;
 use crate::exit::{CommandResult, CommandVerdict};
-use crate::{args, settings};
+use crate::settings;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -78,8 +78,8 @@ fn join_option(option: &OsString, value: &OsString) -> OsString {
     word
 }
 
-/// Prints the logs.
-pub(crate) fn run(command: DumpArgs) -> CommandResult {
+/// Prints the logs. The whole command names the settings that exist.
+pub(crate) fn run(command: DumpArgs, whole: &Command) -> CommandResult {
     match command.called {
         Some(program) => Ok(CommandVerdict::Code(run_here(
             DumpDialect::Mysqlbinlog,
@@ -87,17 +87,16 @@ pub(crate) fn run(command: DumpArgs) -> CommandResult {
             &[],
             &mut DumpServers::default(),
         )?)),
-        None => run_bintide_dump(command),
+        None => run_bintide_dump(command, whole),
     }
 }
 
-fn run_bintide_dump(command: DumpArgs) -> CommandResult {
+fn run_bintide_dump(command: DumpArgs, whole: &Command) -> CommandResult {
     let asks_for_help = command.words.iter().any(|word| word == "--help" || word == "-?");
     let named = settings::config_path(&command.words).or_else(|| settings::config_path(&command.front));
-    let whole = args::command();
-    let presets = settings::dump_presets(&whole, &settings::load(named)?)?;
+    let presets = settings::dump_presets(whole, &settings::load(named)?)?;
     if !is_quiet(&command, &presets) {
-        settings::warn_unknown(&settings::unknown_variables(&whole));
+        settings::warn_unknown(&settings::unknown_variables(whole));
     }
     let presets: Vec<OptionPreset> = presets.into_iter().chain(leading_presets(&command.front)).collect();
     let args = [OsString::from("bintide dump")].into_iter().chain(command.words);

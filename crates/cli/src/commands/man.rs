@@ -8,7 +8,6 @@ use anyhow::{Context, anyhow};
 use clap::{Args, Command};
 use clap_mangen::Man as Page;
 
-use crate::args;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -28,19 +27,20 @@ pub(crate) struct ManArgs {
     out: Option<PathBuf>,
 }
 
-/// Prints one page, or writes all pages.
-pub(crate) fn run(command: &ManArgs) -> CommandResult {
-    match &command.out {
-        Some(directory) => write_all(directory)?,
-        None => io::stdout().write_all(&page(find(command.command.as_deref())?)?)?,
+/// Prints one page of the whole command, or writes all pages.
+pub(crate) fn run(arguments: &ManArgs, mut whole: Command) -> CommandResult {
+    // Propagates the options of all commands to each command.
+    whole.build();
+    match &arguments.out {
+        Some(directory) => write_all(&whole, directory)?,
+        None => io::stdout().write_all(&page(find(whole, arguments.command.as_deref())?)?)?,
     }
     Ok(CommandVerdict::Success)
 }
 
-fn write_all(directory: &Path) -> anyhow::Result<()> {
+fn write_all(whole: &Command, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("could not create {}", directory.display()))?;
-    let whole = build_command();
-    let commands = whole.get_subcommands().map(|inner| name_subcommand(&whole, inner));
+    let commands = whole.get_subcommands().map(|inner| name_subcommand(whole, inner));
     for command in commands.chain([whole.clone()]) {
         let path = directory.join(format!("{}.1", command.get_name()));
         fs::write(&path, page(command)?).with_context(|| format!("could not write {}", path.display()))?;
@@ -48,21 +48,13 @@ fn write_all(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn find(name: Option<&str>) -> Result<Command, CommandFailure> {
-    let whole = build_command();
+fn find(whole: Command, name: Option<&str>) -> Result<Command, CommandFailure> {
     let Some(name) = name else { return Ok(whole) };
     let found = whole.get_subcommands().find(|inner| inner.get_name() == name);
     found.map(|inner| name_subcommand(&whole, inner)).ok_or_else(|| {
         let names: Vec<&str> = whole.get_subcommands().map(Command::get_name).collect();
         CommandFailure::NotStarted(anyhow!("unknown command `{name}`: expected one of {}", names.join(", ")))
     })
-}
-
-/// Returns the command tree, with the options of all commands propagated to each command.
-fn build_command() -> Command {
-    let mut command = args::command();
-    command.build();
-    command
 }
 
 /// Returns a subcommand under the name of its page: `bintide-stats`.

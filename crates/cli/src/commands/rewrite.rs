@@ -19,11 +19,10 @@ use rewrite::{
     is_same_file, rewrite_file,
 };
 
-use crate::args::GlobalArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs};
-use crate::log_writers;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::temporary::TemporaryFiles;
@@ -264,7 +263,7 @@ fn refuse_running(
 
 fn refuse_running_beside(path: &Path) -> Result<(), CommandFailure> {
     let Some(directory) = directory_of(path) else { return Ok(()) };
-    match log_writers::find_running_server(directory) {
+    match logs::find_running_server(directory) {
         Some(running) => Err(CommandFailure::NotStarted(anyhow!(
             "a server is running in {}: {running}; stop it, write to another directory with --output, or give \
              --live to replace closed logs",
@@ -367,7 +366,7 @@ impl RewriteRun<'_> {
             encryption: if common.plain { OutputEncryption::Remove } else { OutputEncryption::Preserve },
             check: if common.verify { ContentCheck::Compare } else { ContentCheck::Skip },
             write_mode: if common.dry_run { WriteMode::DryRun } else { WriteMode::Write },
-            may_replace: |path| log_writers::find_writer(path) != log_writers::WriterPresence::Open,
+            may_replace: |path| logs::find_writer(path) != logs::WriterPresence::Open,
         };
         let done = match rewrite_file(&job, progress) {
             Err(rewrite::RewriteError::InUse { .. }) => return Ok(RewriteEnd::InUse),
@@ -451,15 +450,15 @@ impl RewriteRun<'_> {
     /// lost. If only its format description says so, a crash may have left it that way: then `--live` permits the
     /// change, but only if certainly no process has it open.
     fn in_use(&self, place: &InputPlace, path: &Path) -> Result<Option<RewriteEnd>, CommandFailure> {
-        let sight = log_writers::find_writer(path);
-        if sight == log_writers::WriterPresence::Open {
+        let sight = logs::find_writer(path);
+        if sight == logs::WriterPresence::Open {
             return Ok(Some(RewriteEnd::InUse));
         }
         let mut reader = self.found.open(place).map_err(anyhow::Error::from)?;
         reader.next_event().map_err(anyhow::Error::from)?;
         Ok(match (reader.in_use(), sight) {
             (true, _) if !self.common.live => Some(RewriteEnd::InUse),
-            (true, log_writers::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
+            (true, logs::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
             _ if StoreFolder::is_newest_log(path).map_err(anyhow::Error::from)? => {
                 Some(RewriteEnd::NewestReceived)
             }

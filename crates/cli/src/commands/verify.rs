@@ -9,8 +9,8 @@ use clap::Args;
 use inspect::verify::{self, LogVerdict, VerifyReport, VerifyVerdict};
 use serde_json::json;
 
-use crate::args::GlobalArgs;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict as Exit};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
 use crate::progress::ByteProgress;

@@ -19,12 +19,12 @@ use inspect::advise::{self, AdviseReport, AdviseSettings, LogSource, MeasureExte
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use crate::args::GlobalArgs;
 use crate::commands::advise::server::ServerReadings;
 use crate::commands::advise::server_args::AdviseServerArgs;
 use crate::commands::rewrite;
 use crate::connection_args::SERVER_OPTIONS;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
 use crate::page;

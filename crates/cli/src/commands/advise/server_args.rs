@@ -2,19 +2,21 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use logs::LogEncryption;
+use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
 use servers::{LinkOptions, ServerAddress, SqlConnection};
 use tempfile::TempDir;
 use wire::{ReplicaEnd, SemiSync};
 
 use super::server::ServerReadings;
-use crate::args::GlobalArgs;
-use crate::commands::receive::{DiskFullPolicy, LogReceiver, ReceiveMonitor, ReceiveOptions, StartPoint};
+use crate::commands::receive::ReceiveDisplay;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::CommandFailure;
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 
 /// Options that name a running server.
@@ -100,8 +102,8 @@ fn receive(
         compress: None,
         when_full: DiskFullPolicy::Fail,
     };
-    let (mut receiver, store) =
-        LogReceiver::open(wanted, vec![address], options, ReceiveMonitor::new(global), global)?;
+    let display = Arc::new(ReceiveDisplay::new(global));
+    let (receiver, store) = LogReceiver::open(wanted, vec![address], options, display)?;
     let full = |error: anyhow::Error| {
         let is_full = error.downcast_ref::<logs::LogError>().is_some_and(logs::LogError::is_disk_full);
         match is_full {
@@ -111,7 +113,7 @@ fn receive(
             false => error,
         }
     };
-    receiver.run(store).map(drop).map_err(|failure| match failure {
+    receiver.run(store).map_err(|failure| match failure.into() {
         CommandFailure::Failed(error) => CommandFailure::Failed(full(error)),
         other => other,
     })

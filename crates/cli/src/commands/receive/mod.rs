@@ -1,45 +1,32 @@
 //! `bintide receive`: receives a server's logs as they are written, byte for byte.
 
-mod compression_queue;
-mod compression_statistics;
-mod connection;
-mod disconnect;
-mod disk_space;
-mod failover_merge;
-mod identity;
-mod log_compressor;
-mod monitor;
-mod pending_events;
-mod receive_stats;
-mod received_gtids;
-mod receiver;
+mod failure;
+mod metrics_text;
+mod notice_text;
+mod receive_display;
 mod retention;
-mod source_candidate;
-mod source_errors;
-mod source_rotation;
-mod start_point;
+mod stats_text;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use binlog::ZstdLevel;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use logs::{LogEncryption, RetentionLimit};
+use receive::{DiskFullPolicy, GtidState, LogReceiver, ReceiveOptions, StartPoint};
 use servers::{LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
-use crate::args::GlobalArgs;
-pub(crate) use crate::commands::receive::disconnect::is_transient;
-pub(crate) use crate::commands::receive::monitor::ReceiveMonitor;
-pub(crate) use crate::commands::receive::receiver::{DiskFullPolicy, LogReceiver, ReceiveOptions};
+use crate::commands::receive::metrics_text::metrics_text;
+pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
+use crate::commands::receive::receive_display::now_s;
 pub(crate) use crate::commands::receive::retention::parse_retention as parse_keep;
-pub(crate) use crate::commands::receive::source_errors::CANNOT_SEND;
-use crate::commands::receive::start_point::GtidState;
-pub(crate) use crate::commands::receive::start_point::StartPoint;
 use crate::commands::rewrite::parse_level;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
 
@@ -147,12 +134,15 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
         semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
         when_full: DiskFullPolicy::Wait,
     };
-    let (mut receiver, store) =
-        LogReceiver::open(wanted, addresses?, options, ReceiveMonitor::new(global), global)?;
-    let board = receiver.board();
-    let _served = command.metrics.serve(global, move || board.metrics_text())?;
+    let display = Arc::new(ReceiveDisplay::new(global));
+    let (receiver, store) = LogReceiver::open(wanted, addresses?, options, display.clone())?;
+    if display.shows_gtids() {
+        receiver.read_stored_gtids();
+    }
+    let (stats, served) = (receiver.stats(), receiver.stats());
+    let _served = command.metrics.serve(global, move || served.read(|stats| metrics_text(stats, now_s())))?;
     receiver.run(store)?;
-    receiver.print(&command.folder, command.json)
+    display.print(&stats, &command.folder, command.json)
 }
 
 /// Returns the sources of `--from`; without it, one source that the connection options name.

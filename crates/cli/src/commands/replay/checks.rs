@@ -7,10 +7,10 @@ use replay::{
     TransactionSource,
 };
 
-use crate::args::GlobalArgs;
 use crate::commands::replay::status;
 use crate::commands::replay::target::TargetAddress;
 use crate::exit::{CommandFailure, ErrorAdvice};
+use crate::global_args::GlobalArgs;
 use crate::screen;
 
 /// Options that allow a replay in spite of failed checks.

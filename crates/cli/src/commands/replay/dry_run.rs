@@ -11,13 +11,13 @@ use replay::{
 };
 use serde_json::{Value, json};
 
-use crate::args::GlobalArgs;
 use crate::commands::replay::checks::AllowArgs;
 use crate::commands::replay::dry_run_text;
 use crate::commands::replay::estimate::TimeEstimate;
 use crate::commands::replay::outcome;
 use crate::commands::replay::target::TargetAddress;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};

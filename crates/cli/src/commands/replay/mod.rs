@@ -24,7 +24,6 @@ use clap::Args;
 use replay::schedule::ParallelMode;
 use replay::{ApplyPlanError, GapPolicy, ReplayLog, ReplayOptions, TargetFailureKind, TransactionSource};
 
-use crate::args::GlobalArgs;
 use crate::commands::replay::apply_args::ApplyArgs;
 use crate::commands::replay::checks::AllowArgs;
 use crate::commands::replay::dry_run::DryRunArgs;
@@ -38,6 +37,7 @@ use crate::commands::replay::target::{TargetAddress, TargetArgs};
 use crate::commands::replay::verification::{TargetVerification, VerificationInputs, VerifyTargetArgs};
 use crate::commands::replay::warming::ReplayWarming;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputPlace, LogArgs, MEMORY_ADVICE, needs_memory};
 use crate::metrics::MetricsArgs;

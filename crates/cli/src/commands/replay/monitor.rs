@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use replay::{CommitLag, ReplayObserver, ReplayStatus};
 
-use crate::args::GlobalArgs;
 use crate::commands::replay::progress_line::ProgressLine;
 use crate::commands::replay::replay_stats::SharedReplayStats;
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::progress::{self, ProgressDisplay};
 use crate::screen;

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use replay::{CommitLag, LateTransactions, ReplayReport};
 use serde_json::{Value, json};
 
-use crate::args::GlobalArgs;
 use crate::commands::replay::verification::TargetVerification;
 use crate::commands::replay::warming::WarmingOutcome;
 use crate::exit::{CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::screen;
 use crate::units;
 

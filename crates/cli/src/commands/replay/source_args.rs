@@ -1,6 +1,7 @@
 //! A running server as the source: its logs are received into a store and applied from there.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -8,18 +9,17 @@ use anyhow::anyhow;
 use binlog::MAGIC;
 use clap::Args;
 use logs::{LogEncryption, RetentionLimit, Store};
+use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
 use replay::TargetInspector;
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::args::GlobalArgs;
-use crate::commands::receive::{
-    self, DiskFullPolicy, LogReceiver, ReceiveMonitor, ReceiveOptions, StartPoint,
-};
+use crate::commands::receive::{ReceiveDisplay, parse_keep};
 use crate::commands::replay::target::TargetAddress;
 use crate::commands::replay::{ReplayArgs, apply, status};
 use crate::connection_args::{ConnectionArgs, CredentialSharing, ReplaySource};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 
 /// Options that name the running server.
@@ -40,7 +40,7 @@ pub(super) struct ReplaySourceArgs {
     relay: Option<PathBuf>,
     /// Retain at most this age (12h, 7d) or size (500M, 100G) of logs in --relay; older logs are deleted, even if
     /// they are not applied yet. Choose more than the target may fall behind.
-    #[arg(long, value_name = "TIME|SIZE", value_parser = receive::parse_keep, requires = "relay")]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep, requires = "relay")]
     relay_keep: Option<RetentionLimit>,
     /// Former name of --source-password-file.
     #[arg(long, value_name = "FILE", requires = "from", hide = true)]
@@ -106,8 +106,8 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         semi_sync: SemiSync::Off,
         when_full: DiskFullPolicy::Wait,
     };
-    let (mut receiver, store) =
-        LogReceiver::open(wanted, addresses, options, ReceiveMonitor::silent(), global)?;
+    let display = Arc::new(ReceiveDisplay::without_progress(global));
+    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display)?;
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);
@@ -127,7 +127,7 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
         cancel.cancel();
         match receiving.join() {
             Ok(Ok(_)) => outcome,
-            Ok(Err(failure)) => Err(failure),
+            Ok(Err(failure)) => Err(failure.into()),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })

@@ -9,9 +9,9 @@ use replay::SqliteTarget;
 use replay::{ApplyAs, MysqlTarget, ReplayTarget};
 use servers::ServerAddress;
 
-use crate::args::GlobalArgs;
 use crate::connection_args::{ConnectionArgs, CredentialSharing, VerifyServer};
 use crate::exit::CommandFailure;
+use crate::global_args::GlobalArgs;
 
 /// Options that name the target and the account.
 #[derive(Args, Debug)]

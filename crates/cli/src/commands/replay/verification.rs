@@ -9,10 +9,10 @@ use replay::{ReplayLog, ReplayOptions, ReplayReport, TransactionSource};
 use serde_json::{Value, json};
 use servers::{ServerAddress, SqlConnection};
 
-use crate::args::GlobalArgs;
 use crate::commands::replay::target::{TargetAddress, TargetArgs};
 use crate::connection_args::{ConnectionArgs, VerifyServer};
 use crate::exit::CommandFailure;
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::progress::ByteProgress;
 use crate::screen::{self, visible};

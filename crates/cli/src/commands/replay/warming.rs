@@ -9,12 +9,12 @@ use replay::{ReplayObserver, ReplayOptions, ReplayReport, ReplayStatus, Transact
 use serde_json::Value;
 use warm::{AppliedLogs, ExternalApplier, ExternalApplierSettings, SearchConnections, WarmEndReason};
 
-use crate::args::GlobalArgs;
 use crate::commands::replay::ReplayArgs;
 use crate::commands::replay::monitor::ReplayProgressMonitor;
 use crate::commands::replay::target::{OpenTarget, TargetAddress};
 use crate::commands::warm::{SharedWarmStatus, document, sentence};
 use crate::exit::CommandFailure;
+use crate::global_args::GlobalArgs;
 use crate::log_args::InputPlace;
 use crate::screen;
 

@@ -11,9 +11,9 @@ use clap::Args;
 use inspect::stats::{self, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
 
-use crate::args::GlobalArgs;
 use crate::commands::rewrite::parse_number;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{LogArgs, add_advice};
 use crate::page;

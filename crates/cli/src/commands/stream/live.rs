@@ -6,16 +6,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use binlog::gtid::GtidSet;
 use binlog::{EventFormat, EventType, MAGIC, RawEvent};
 use logs::is_file_name;
+use receive::{CANNOT_SEND, is_transient, start_after};
 use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
 use stream::{RecordSink, ResumeToken, StreamEvent, StreamGtidState, StreamGtids, StreamSettings, Streamer};
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
-use crate::commands::receive::{CANNOT_SEND, is_transient};
 use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
 use crate::commands::stream::log_stream::{failed, finished, now_ns, save_when_due};
 use crate::commands::stream::{snapshot, stdout_reader};
@@ -302,7 +301,7 @@ fn start_after_gtids(
         Some(StreamGtids::Set(set)) if facts.gtid_mode == GtidMode::On => {
             let missing = set.difference(&facts.gtid_executed);
             match missing.is_empty() {
-                true => Ok(start_behind(set)),
+                true => Ok(start_after(set)),
                 false => Err(anyhow!(
                     "{other}, which lacks transactions whose records were written: {missing}; it is not a replica \
                      of the other server, or lags behind"
@@ -316,12 +315,6 @@ fn start_after_gtids(
                 .context(anew))
         }
     }
-}
-
-fn start_behind(gtids: &GtidSet) -> ReplicaStart {
-    let mut set = Vec::new();
-    gtids.encode(gtids.format(), &mut set);
-    ReplicaStart::Gtids { set }
 }
 
 fn replica_options(live: &LiveStream, start: ReplicaStart) -> ReplicaOptions {

@@ -18,7 +18,6 @@ use stream::{
 };
 use wire::ReplicaEnd;
 
-use crate::args::GlobalArgs;
 use crate::commands::rewrite;
 use crate::commands::stream::catalogue::ColumnNameSource;
 use crate::commands::stream::live::{LiveStream, ResumePoint};
@@ -26,6 +25,7 @@ use crate::commands::stream::stdout_reader::ProgressFile;
 use crate::commands::table_args::TableArgs;
 use crate::connection_args::{ConnectionArgs, CredentialSharing, SERVER_OPTIONS, SchemaServer};
 use crate::exit::{CommandFailure, CommandResult};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::LogArgs;
 use crate::temporary::TemporaryFiles;

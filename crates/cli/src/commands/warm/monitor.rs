@@ -8,9 +8,9 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use warm::{WarmObserver, WarmReport, WarmStatus};
 
-use crate::args::GlobalArgs;
 use crate::commands::warm::{add_advice, status_text};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::progress;
 use crate::screen::{self, ReportStyle};

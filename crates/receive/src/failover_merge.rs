@@ -4,7 +4,6 @@
 //! fewer transactions, and Previous_gtids is that of the store. A log without omissions equals the source's log, byte
 //! for byte.
 
-use anyhow::anyhow;
 use binlog::events::PreviousGtids;
 use binlog::gtid::GtidSet;
 use binlog::{
@@ -13,10 +12,11 @@ use binlog::{
 use logs::LogContents;
 use wire::ReplicaStart;
 
-use crate::commands::receive::start_point::start_after;
+use crate::error::ReceiveError;
+use crate::start_point::start_after;
 
 /// Conversion of such a server's log to the stored one.
-pub(super) struct FailoverMerge {
+pub(crate) struct FailoverMerge {
     /// Stored transactions.
     gtids: GtidSet,
     /// State of the current log's head: on resuming, the source sends it again.
@@ -36,33 +36,33 @@ enum LogHead {
 
 impl FailoverMerge {
     /// Returns the merge that continues after `contents`.
-    pub(super) fn after_contents(contents: LogContents) -> Self {
+    pub(crate) fn after_contents(contents: LogContents) -> Self {
         let LogContents { gtids, sequence_number, .. } = contents;
         Self { gtids, head: LogHead::Stored, last: sequence_number, buffer: Vec::new() }
     }
 
     /// Returns the start of the stream.
-    pub(super) fn start(&self) -> ReplicaStart {
+    pub(crate) fn start(&self) -> ReplicaStart {
         start_after(&self.gtids)
     }
 
     /// Begins another log.
-    pub(super) fn begin_log(&mut self) {
+    pub(crate) fn begin_log(&mut self) {
         (self.head, self.last) = (LogHead::Missing, 0);
     }
 
     /// Tells whether the next format description is to be stored.
-    pub(super) fn wants_format(&self) -> bool {
+    pub(crate) fn wants_format(&self) -> bool {
         self.head == LogHead::Missing
     }
 
     /// Returns the next event as it is to be stored at `place`; `None` if it is stored already.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         raw: &RawEvent<'_>,
         format: &EventFormat,
         place: u64,
-    ) -> Result<Option<&[u8]>, anyhow::Error> {
+    ) -> Result<Option<&[u8]>, ReceiveError> {
         self.buffer.clear();
         match raw.event_type() {
             EventType::PreviousGtids => return self.merge_previous_gtids(raw, format, place),
@@ -78,7 +78,7 @@ impl FailoverMerge {
         raw: &RawEvent<'_>,
         format: &EventFormat,
         place: u64,
-    ) -> Result<Option<&[u8]>, anyhow::Error> {
+    ) -> Result<Option<&[u8]>, ReceiveError> {
         if self.head == LogHead::Stored {
             return Ok(None);
         }
@@ -99,11 +99,11 @@ impl FailoverMerge {
         raw: &RawEvent<'_>,
         format: &EventFormat,
         place: u64,
-    ) -> Result<(), anyhow::Error> {
+    ) -> Result<(), ReceiveError> {
         let event = raw.decode(format)?;
-        let gtid = event.gtid().ok_or_else(|| anyhow!("the source sent a GTID that is out of range"))?;
+        let gtid = event.gtid().ok_or(ReceiveError::GtidOutOfRange)?;
         if !self.gtids.add(gtid) {
-            return Err(anyhow!("the source sent {gtid}, which is already stored"));
+            return Err(ReceiveError::RepeatedTransaction { gtid });
         }
         let (clock, size) = match &event {
             Event::Gtid(event) => (event.clock, event.stamps.and_then(|stamps| stamps.transaction_size)),
@@ -112,7 +112,7 @@ impl FailoverMerge {
         };
         let number = clock.map_or(0, |clock| clock.sequence_number);
         if number < 0 {
-            return Err(anyhow!("the source sent {gtid} with an invalid sequence_number: {number}"));
+            return Err(ReceiveError::InvalidSequenceNumber { gtid, number });
         }
         if number == 0 || number == self.last.saturating_add(1) {
             self.last = number;
@@ -128,6 +128,7 @@ impl FailoverMerge {
     }
 
     fn move_event(&mut self, raw: &RawEvent<'_>, place: u64) {
+        assert!(self.buffer.is_empty(), "ours: each event is taken into an empty buffer");
         self.buffer.extend_from_slice(raw.bytes());
         let end = place + raw.bytes().len() as u64;
         if raw.header().next_position != end as u32 {

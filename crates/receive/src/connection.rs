@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use anyhow::{Context, anyhow};
 use binlog::{EventFormat, Flavour, MAGIC, RawEvent};
 use logs::{AppendOutcome, StoreWriter};
 use servers::{ConnectionError, LiveSource};
@@ -10,22 +9,15 @@ use wire::{
     AckRequest, FormatOrigin, ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent, SourceFacts,
 };
 
-use crate::commands::receive::disconnect::Disconnect;
-use crate::commands::receive::failover_merge::FailoverMerge;
-use crate::commands::receive::receiver::LogReceiver;
-use crate::commands::receive::source_candidate::{MARIADB_IS_ONLY_SOURCE, SourceCandidate};
+use crate::disconnect::Disconnect;
+use crate::error::ReceiveError;
+use crate::failover_merge::FailoverMerge;
+use crate::receiver::LogReceiver;
+use crate::reporter::ReceiveNotice;
+use crate::source_candidate::SourceCandidate;
 
 /// Maximum bytes that wait for an acknowledgement while more events arrive.
 const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
-
-/// Warning for a source without semi-synchronous replication.
-const NO_SEMI_SYNC_WARNING: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: \
-    load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = \
-    ON, and run the command again";
-
-/// Error for a directory that cannot be resumed by GTIDs.
-const NO_PREVIOUS_GTIDS: &str = "cannot resume by GTIDs: the last log has no Previous_gtids event; keep this \
-    directory as it is, and receive into another one";
 
 /// Handling of the events that a source sends.
 enum EventRouting {
@@ -38,7 +30,7 @@ enum EventRouting {
 
 impl LogReceiver {
     /// Runs one connection until it ends, then syncs received events to disk if there is space.
-    pub(super) fn run_connection(&mut self, store: &mut StoreWriter) -> Disconnect {
+    pub(crate) fn run_connection(&mut self, store: &mut StoreWriter) -> Disconnect {
         let ended = self.receive(store);
         match (ended, self.sync(store)) {
             (Err(ended), Ok(())) => ended,
@@ -53,7 +45,7 @@ impl LogReceiver {
         let mut source = LiveSource::open(self.address(), &self.options, self.replica_options(start))
             .map_err(|error| self.explain_error(error, store))?;
         if self.has_others() && source.session().flavour == Flavour::MariaDb {
-            return Err(Disconnect::Failed(anyhow!(MARIADB_IS_ONLY_SOURCE)));
+            return Err(Disconnect::Failed(ReceiveError::MariadbBesideOthers));
         }
         self.check_source(source.facts(), store, &flow)?;
         self.rotation.set_begun();
@@ -111,7 +103,7 @@ impl LogReceiver {
     fn note_semi_sync(&mut self, facts: &SourceFacts) {
         let is_on = facts.semi_sync == SemiSync::On;
         if self.wanted.semi_sync == SemiSync::On && !is_on && self.watch.semi_sync() != Some(false) {
-            self.say(NO_SEMI_SYNC_WARNING);
+            self.say(&ReceiveNotice::SemiSyncUnavailable);
         }
         self.watch.set_semi_sync(is_on);
     }
@@ -197,11 +189,7 @@ impl LogReceiver {
                 self.note_appended(event, MAGIC.len() as u64, format, store);
             }
             SourceEvent::Event { event, position } => {
-                let none = || {
-                    Disconnect::Failed(anyhow!(
-                        "the source sent an event before the first format description"
-                    ))
-                };
+                let none = || Disconnect::Failed(ReceiveError::EventBeforeFormat);
                 let place = store.next_position();
                 let taken =
                     joined.take(event, format.ok_or_else(none)?, place).map_err(Disconnect::Failed)?;
@@ -227,7 +215,7 @@ impl LogReceiver {
         }
     }
 
-    pub(super) fn sync(&mut self, store: &mut StoreWriter) -> Result<(), logs::LogError> {
+    pub(crate) fn sync(&mut self, store: &mut StoreWriter) -> Result<(), logs::LogError> {
         store.sync()?;
         if self.watch.count_sync(store) {
             self.end_disk_full();
@@ -242,7 +230,7 @@ impl LogReceiver {
     }
 
     /// Purges expired logs once the head of the current log is stored. Until then the log before it is kept.
-    pub(super) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
+    pub(crate) fn purge_behind_head(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if store.has_head()? { self.purge(store) } else { Ok(()) }
     }
 
@@ -271,7 +259,7 @@ impl LogReceiver {
                 if let Some(reason) = candidate.rejection(&contents.gtids) {
                     return Err(Disconnect::Unfit(reason));
                 }
-                self.say(&format!("resuming from the server {} in place of {before}", candidate.uuid));
+                self.say(&ReceiveNotice::SourceReplaced { uuid: &candidate.uuid, before: &before });
                 return Ok(EventRouting::Merged(
                     FailoverMerge::after_contents(contents),
                     Some(candidate.uuid),
@@ -284,7 +272,7 @@ impl LogReceiver {
         let contents = store.rewind()?;
         match contents.gtids.is_empty() {
             // Without GTIDs, the source would send its whole history.
-            true => Err(Disconnect::Failed(anyhow!(NO_PREVIOUS_GTIDS))),
+            true => Err(Disconnect::Failed(ReceiveError::NoPreviousGtids)),
             false => Ok(EventRouting::Merged(FailoverMerge::after_contents(contents), None)),
         }
     }
@@ -301,9 +289,7 @@ impl LogReceiver {
             EventRouting::Plain => None,
         };
         if self.wanted.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
-            let why = "--compress needs a source with gtid_mode=ON, because positions in compressed logs differ \
-                from the source's";
-            return Err(Disconnect::Failed(anyhow!(why)));
+            return Err(Disconnect::Failed(ReceiveError::CompressWithoutGtids));
         }
         let uuid = next.or_else(|| store.store_end()?.series.map(|series| series.uuid));
         self.identity.check_source(facts, uuid).map_err(Disconnect::Failed)
@@ -359,5 +345,5 @@ impl LogReceiver {
 }
 
 fn log_name(file: &[u8]) -> Result<&str, Disconnect> {
-    str::from_utf8(file).context("the source's log name is not UTF-8").map_err(Disconnect::Failed)
+    str::from_utf8(file).map_err(|error| Disconnect::Failed(ReceiveError::LogName(error)))
 }

@@ -1,33 +1,28 @@
 //! Receives logs: one connection after the other, each to a source that can continue.
 
 use std::collections::HashSet;
-use std::io::{self, ErrorKind};
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use anyhow::anyhow;
 use binlog::ZstdLevel;
 use logs::{LogEncryption, RetentionLimit, StoreFolder, StoreWriter};
 use servers::{LinkOptions, ServerAddress};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::args::GlobalArgs;
-use crate::commands::receive::disconnect::Disconnect;
-use crate::commands::receive::disk_space::{DiskFullBackoff, DiskSpace};
-use crate::commands::receive::identity::ReplicaIdentity;
-use crate::commands::receive::log_compressor::{CompressorShutdown, LogCompressor};
-use crate::commands::receive::monitor::{ReceiveMonitor, SharedReceiveStats};
-use crate::commands::receive::source_rotation::{BACKOFF_MIN, SourceRotation, SourceTrouble};
-use crate::commands::receive::start_point::StartPoint;
-use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
-use crate::log_args::add_advice;
-use crate::log_writers;
-use crate::screen;
-use crate::units::{bytes, counted, duration};
+use crate::disconnect::Disconnect;
+use crate::disk_space::{DiskFullBackoff, DiskSpace};
+use crate::error::{ReceiveError, ReceiveFailure};
+use crate::identity::ReplicaIdentity;
+use crate::log_compressor::{CompressorSetup, CompressorShutdown, LogCompressor};
+use crate::monitor::{ReceiveMonitor, SharedReceiveStats};
+use crate::reporter::{ReceiveNotice, ReceiveReporter};
+use crate::source_rotation::{BACKOFF_MIN, SourceRotation, SourceTrouble};
+use crate::start_point::StartPoint;
 
-/// Interval at which blocking waits poll for Ctrl-C.
+/// Interval at which blocking waits poll for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum time to connect to one of several sources.
@@ -35,33 +30,30 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Time to wait for a valid keyring file when a log begins: another process may be writing it.
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(10);
-const KEYRING_ADVICE: ErrorAdvice = ErrorAdvice(
-    "write the complete keyring to a new file, rename it over the old one, and run the command again",
-);
-
-const FOLDER_ADVICE: ErrorAdvice =
-    ErrorAdvice("give a directory that this user may write to or create, or run bintide as its owner");
 
 /// Options of one `receive` run.
-pub(crate) struct ReceiveOptions {
+pub struct ReceiveOptions {
     /// Directory of the store.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// Start point of an empty store.
-    pub(crate) begin: StartPoint,
-    pub(crate) end: ReplicaEnd,
+    pub begin: StartPoint,
+    /// End of the run: at the end of the source's logs, or never.
+    pub end: ReplicaEnd,
     /// Encryption of logs on disk.
-    pub(crate) at_rest: LogEncryption,
-    pub(crate) keep: Option<RetentionLimit>,
+    pub at_rest: LogEncryption,
+    /// Limit of stored logs; `None` to keep all.
+    pub keep: Option<RetentionLimit>,
     /// Compression level of closed logs; `None` to leave them uncompressed.
-    pub(crate) compress: Option<ZstdLevel>,
-    pub(crate) semi_sync: SemiSync,
+    pub compress: Option<ZstdLevel>,
+    /// Acknowledgement of transactions that are on disk.
+    pub semi_sync: SemiSync,
     /// Reaction to a full disk.
-    pub(crate) when_full: DiskFullPolicy,
+    pub when_full: DiskFullPolicy,
 }
 
 /// Reaction to a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DiskFullPolicy {
+pub enum DiskFullPolicy {
     /// Waits until space is free.
     Wait,
     /// Fails.
@@ -69,63 +61,70 @@ pub(crate) enum DiskFullPolicy {
 }
 
 /// State of a `receive` run.
-pub(crate) struct LogReceiver {
-    pub(super) wanted: ReceiveOptions,
-    quiet: bool,
+pub struct LogReceiver {
+    pub(crate) wanted: ReceiveOptions,
+    reporter: Arc<dyn ReceiveReporter>,
     addresses: Vec<ServerAddress>,
-    pub(super) options: LinkOptions,
-    pub(super) identity: ReplicaIdentity,
-    pub(super) watch: ReceiveMonitor,
-    pub(super) rotation: SourceRotation,
-    pub(super) compressor: Option<LogCompressor>,
+    pub(crate) options: LinkOptions,
+    pub(crate) identity: ReplicaIdentity,
+    pub(crate) watch: ReceiveMonitor,
+    pub(crate) rotation: SourceRotation,
+    pub(crate) compressor: Option<LogCompressor>,
     /// Set while the disk is full: since a write failed, and until one succeeds.
     disk_full: Option<DiskFullBackoff>,
-    /// Messages shown since the last received event, so that each is shown once.
-    shown_messages: HashSet<String>,
+    /// Notices since the last received event, so that each is reported once.
+    reported: HashSet<String>,
     /// Set while a lost connection has been reported.
     is_lost: bool,
 }
 
 impl LogReceiver {
-    /// Opens the store and deletes logs beyond `keep`. Connects to no source yet.
-    pub(crate) fn open(
+    /// Opens the store and deletes logs beyond `keep`. Connects to no source yet. The token of `options` ends the run.
+    ///
+    /// # Errors
+    ///
+    /// If the directory belongs to a server, or cannot be read or written.
+    ///
+    /// # Panics
+    ///
+    /// If there are no addresses.
+    pub fn open(
         wanted: ReceiveOptions,
         addresses: Vec<ServerAddress>,
         mut options: LinkOptions,
-        watch: ReceiveMonitor,
-        global: &GlobalArgs,
-    ) -> Result<(Self, StoreWriter), CommandFailure> {
+        reporter: Arc<dyn ReceiveReporter>,
+    ) -> Result<(Self, StoreWriter), ReceiveError> {
+        assert!(!addresses.is_empty(), "ours: the caller names at least one source");
         if addresses.len() > 1 {
             options.connect_timeout = options.connect_timeout.min(CONNECT_TIMEOUT);
         }
-        let not_begun = |error: logs::LogError| {
-            CommandFailure::NotStarted(match is_folder_error(&error) {
-                true => anyhow::Error::from(error).context(FOLDER_ADVICE),
-                false => add_advice(error),
-            })
-        };
-        refuse_data_directory(&wanted.folder).map_err(CommandFailure::NotStarted)?;
-        wanted.at_rest.check().map_err(not_begun)?;
-        let store = StoreFolder::lock(&wanted.folder).map_err(not_begun)?;
-        refuse_open_logs(&store).map_err(CommandFailure::NotStarted)?;
-        let mut store = store.open(wanted.at_rest.clone()).map_err(not_begun)?;
-        let identity = ReplicaIdentity::load_or_create(&wanted.folder, &mut store)
-            .map_err(CommandFailure::NotStarted)?;
+        refuse_data_directory(&wanted.folder)?;
+        wanted.at_rest.check().map_err(ReceiveError::OpenStore)?;
+        let store = StoreFolder::lock(&wanted.folder).map_err(ReceiveError::OpenStore)?;
+        refuse_open_logs(&store)?;
+        let mut store = store.open(wanted.at_rest.clone()).map_err(ReceiveError::OpenStore)?;
+        let identity = ReplicaIdentity::load_or_create(&wanted.folder, &mut store)?;
+        let watch = ReceiveMonitor::new(Arc::clone(&reporter));
         // A log that has just begun may have to be dropped, so the log before it is kept until then.
         if let Some(keep) = wanted.keep
-            && store.has_head().map_err(not_begun)?
+            && store.has_head().map_err(ReceiveError::OpenStore)?
         {
-            watch.count_purged(store.purge(keep, SystemTime::now()).map_err(not_begun)?);
+            let purged = store.purge(keep, SystemTime::now()).map_err(ReceiveError::OpenStore)?;
+            watch.count_purged(purged);
         }
-        let quiet = global.quiet;
         let turn = SourceRotation::of(addresses.len());
         let compressor = wanted.compress.map(|level| {
-            let say: fn(&str) = if quiet { |_| {} } else { say };
-            LogCompressor::start(&wanted.folder, wanted.at_rest.keyring(), level, watch.board(), say)
+            let setup = CompressorSetup {
+                folder: wanted.folder.clone(),
+                keyring: wanted.at_rest.keyring().map(Path::to_owned),
+                level,
+                cancel: options.cancel.clone(),
+            };
+            LogCompressor::start(setup, watch.board(), Arc::clone(&reporter))
         });
         let receiver = Self {
             wanted,
-            quiet,
+            reporter,
             addresses,
             options,
             identity,
@@ -133,40 +132,43 @@ impl LogReceiver {
             rotation: turn,
             compressor,
             disk_full: None,
-            shown_messages: HashSet::new(),
+            reported: HashSet::new(),
             is_lost: false,
         };
-        receiver.show_store(&store);
+        receiver.report_store(&store);
         Ok((receiver, store))
     }
 
     /// Runs one connection after the other until the run is cancelled.
-    pub(crate) fn run(&mut self, mut store: StoreWriter) -> Result<(), CommandFailure> {
+    ///
+    /// # Errors
+    ///
+    /// If no source can continue, or the disk fails for another reason than lacking space.
+    pub fn run(mut self, mut store: StoreWriter) -> Result<(), ReceiveFailure> {
         loop {
             let before = end_of(&store);
             let ended = self.run_connection(&mut store);
             self.watch.set_disconnected();
             if before != end_of(&store) {
                 self.rotation.note_progress();
-                self.shown_messages.clear();
+                self.reported.clear();
             }
             match ended {
                 Disconnect::Done => break,
                 Disconnect::Lost(error) => self.schedule_retry(error.into(), SourceTrouble::Lost)?,
                 Disconnect::Unfit(reason) => {
-                    self.schedule_retry(anyhow!(reason), SourceTrouble::Unsuitable)?
+                    self.schedule_retry(ReceiveError::Unsuitable(reason), SourceTrouble::Unsuitable)?
                 }
                 Disconnect::Failed(error) => self.schedule_retry(error, SourceTrouble::Permanent)?,
-                Disconnect::StartUnavailable(error) => return Err(CommandFailure::NotStarted(error)),
+                Disconnect::StartUnavailable(error) => return Err(ReceiveFailure::NotStarted(error)),
                 Disconnect::DiskError(error) => return Err(self.disk_failure(&mut store, error)),
                 Disconnect::Keyring(error) => {
                     if !self.rotation.has_begun() || !self.wait_for_keyring(&error) {
-                        let error = anyhow::Error::from(error).context(KEYRING_ADVICE);
-                        self.schedule_retry(error, SourceTrouble::Permanent)?;
+                        self.schedule_retry(ReceiveError::Keyring(error), SourceTrouble::Permanent)?;
                     }
                 }
                 Disconnect::DiskFull(error) if self.wanted.when_full == DiskFullPolicy::Fail => {
-                    return Err(CommandFailure::Failed(error.into()));
+                    return Err(ReceiveFailure::Failed(error.into()));
                 }
                 Disconnect::DiskFull(error) => self.wait_for_room(&mut store, &error)?,
             }
@@ -174,7 +176,7 @@ impl LogReceiver {
                 break;
             }
         }
-        self.sync(&mut store).map_err(anyhow::Error::from)?;
+        self.sync(&mut store).map_err(|error| ReceiveFailure::Failed(error.into()))?;
         if let Some(compressor) = &mut self.compressor {
             compressor.finish(match self.wanted.end {
                 ReplicaEnd::LastEvent => CompressorShutdown::Drain,
@@ -185,67 +187,60 @@ impl LogReceiver {
     }
 
     /// Returns the address of the current source.
-    pub(super) fn address(&self) -> &ServerAddress {
+    pub(crate) fn address(&self) -> &ServerAddress {
         &self.addresses[self.rotation.current()]
     }
 
     /// Tells whether there is more than one source.
-    pub(super) fn has_others(&self) -> bool {
+    pub(crate) fn has_others(&self) -> bool {
         self.addresses.len() > 1
     }
 
-    pub(super) fn board(&self) -> SharedReceiveStats {
+    /// Returns the statistics, which go on counting.
+    pub fn stats(&self) -> SharedReceiveStats {
         self.watch.board()
     }
 
-    /// Prints the result.
-    pub(super) fn print(&mut self, folder: &Path, json: bool) -> CommandResult {
-        self.watch.print(folder, json)
+    /// Adds the GTIDs of the stored transactions to the statistics, for a display that shows them.
+    pub fn read_stored_gtids(&self) {
+        self.watch.read_stored_gtids(&self.wanted.folder, self.wanted.at_rest.keyring());
     }
 
     /// Waits until the next attempt. Returns the error if no further attempt can succeed.
-    fn schedule_retry(&mut self, error: anyhow::Error, trouble: SourceTrouble) -> Result<(), CommandFailure> {
+    fn schedule_retry(&mut self, error: ReceiveError, trouble: SourceTrouble) -> Result<(), ReceiveFailure> {
         let (has_begun, before) = (self.rotation.has_begun(), self.rotation.current());
         let Some(pause) = self.rotation.next_backoff(trouble) else {
             return Err(if has_begun {
-                CommandFailure::Failed(error)
+                ReceiveFailure::Failed(error)
             } else {
-                CommandFailure::NotStarted(error)
+                ReceiveFailure::NotStarted(error)
             });
         };
-        let what = match self.rotation.current() == before {
-            true => "retrying".to_owned(),
-            false => format!("trying {}", self.address()),
-        };
-        let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", duration(pause)) };
-        let line = format!("{error:#}; {what} {when}");
-        self.say_once(line);
+        let next = (self.rotation.current() != before).then(|| self.address().to_string());
+        self.say_once(&ReceiveNotice::Retry { error: &error, next, pause });
         self.is_lost = true;
         self.sleep_unless_cancelled(pause);
         Ok(())
     }
 
     /// Records that a source is connected, and reports it if the connection had been lost.
-    pub(super) fn note_connected(&mut self, clock_s: Option<u64>) {
+    pub(crate) fn note_connected(&mut self, clock_s: Option<u64>) {
         self.watch.set_connected(clock_s);
         if mem::take(&mut self.is_lost) {
-            self.say_once(format!("connected to the server at {}", self.address().endpoint()));
+            self.say_once(&ReceiveNotice::Reconnected { endpoint: self.address().endpoint() });
         }
     }
 
-    /// Shows a message unless it was shown since the last received event. Otherwise a lost source would repeat it at
-    /// each attempt.
-    fn say_once(&mut self, line: String) {
-        if !self.shown_messages.contains(&line) {
-            self.say(&line);
-            self.shown_messages.insert(line);
+    /// Reports a notice unless the same was reported since the last received event. Otherwise a lost source would
+    /// repeat it at each attempt.
+    fn say_once(&mut self, notice: &ReceiveNotice<'_>) {
+        if self.reported.insert(format!("{notice:?}")) {
+            self.say(notice);
         }
     }
 
-    pub(super) fn say(&self, text: &str) {
-        if !self.quiet {
-            say(text);
-        }
+    pub(crate) fn say(&self, notice: &ReceiveNotice<'_>) {
+        self.reporter.notice(notice);
     }
 
     fn sleep_unless_cancelled(&self, pause: Duration) {
@@ -258,27 +253,25 @@ impl LogReceiver {
         }
     }
 
-    fn show_store(&self, store: &StoreWriter) {
-        self.watch.set_store(&self.wanted.folder, self.wanted.at_rest.keyring());
+    fn report_store(&self, store: &StoreWriter) {
         if store.cut_bytes() > 0 {
-            let cut = counted(store.cut_bytes(), "byte");
-            self.say(&format!("removed {cut} of an incomplete event; the source sends it again"));
+            self.say(&ReceiveNotice::IncompleteEventRemoved { bytes: store.cut_bytes() });
         }
-        if let (Some(option), Some(place)) = (self.wanted.begin.option(), store.store_end()) {
-            self.say(&format!(
-                "{option} is ignored: it applies to an empty directory only, but {} has logs; resuming in {} at {}",
-                self.wanted.folder.display(),
-                place.log,
-                place.next
-            ));
+        if let (true, Some(place)) = (self.wanted.begin.is_requested(), store.store_end()) {
+            self.say(&ReceiveNotice::StartPointIgnored {
+                begin: &self.wanted.begin,
+                folder: &self.wanted.folder,
+                log: place.log,
+                position: place.next,
+            });
         }
     }
 
     /// Ends the state of a full disk after a successful write.
-    pub(super) fn end_disk_full(&mut self) {
+    pub(crate) fn end_disk_full(&mut self) {
         if self.disk_full.take().is_some() {
             self.watch.set_full(false);
-            self.say("disk space is free again: resuming");
+            self.say(&ReceiveNotice::DiskFree);
         }
     }
 
@@ -287,18 +280,15 @@ impl LogReceiver {
         &mut self,
         store: &mut StoreWriter,
         error: &logs::LogError,
-    ) -> Result<(), CommandFailure> {
+    ) -> Result<(), ReceiveFailure> {
         self.watch.set_full(true);
         let mut lacking = self.reopen_store(store)?;
         let is_new = self.disk_full.is_none();
         let mut no_room = self.disk_full.take().unwrap_or_default();
         no_room.found(lacking.unwrap_or_default(), self.watch.elapsed());
         if is_new {
-            let until = match no_room.wanted(DiskSpace::of(&self.wanted.folder)) {
-                Some(wanted) => format!("{} are free", bytes(wanted)),
-                None => "space is free".to_owned(),
-            };
-            self.say(&format!("{error}; receiving is paused until {until}"));
+            let wanted = no_room.wanted(DiskSpace::of(&self.wanted.folder));
+            self.say(&ReceiveNotice::DiskFull { error, wanted });
         }
         while !self.options.cancel.is_cancelled() {
             self.sleep_unless_cancelled(BACKOFF_MIN);
@@ -325,11 +315,11 @@ impl LogReceiver {
     }
 
     /// Purges expired logs. Returns false if the disk has no space even to record that.
-    fn purge_for_room(&self, store: &mut StoreWriter) -> Result<bool, CommandFailure> {
+    fn purge_for_room(&self, store: &mut StoreWriter) -> Result<bool, ReceiveFailure> {
         match self.purge_behind_head(store) {
             Err(Disconnect::DiskFull(_)) => Ok(false),
-            Err(Disconnect::Failed(error)) => Err(CommandFailure::Failed(error)),
-            Err(Disconnect::DiskError(error)) => Err(CommandFailure::Failed(error.into())),
+            Err(Disconnect::Failed(error)) => Err(ReceiveFailure::Failed(error)),
+            Err(Disconnect::DiskError(error)) => Err(ReceiveFailure::Failed(error.into())),
             // The next connection meets any other error again, and reports it.
             _ => Ok(true),
         }
@@ -338,7 +328,7 @@ impl LogReceiver {
     /// Waits up to `KEYRING_TIMEOUT` for a valid keyring file, or for cancellation. Returns false if neither
     /// happens.
     fn wait_for_keyring(&self, error: &logs::LogError) -> bool {
-        self.say(&format!("{error}; waiting {} for a valid keyring", duration(KEYRING_TIMEOUT)));
+        self.say(&ReceiveNotice::KeyringWait { error, timeout: KEYRING_TIMEOUT });
         for _ in 0..KEYRING_TIMEOUT.as_millis() / BACKOFF_MIN.as_millis() {
             self.sleep_unless_cancelled(BACKOFF_MIN);
             if self.options.cancel.is_cancelled() || self.wanted.at_rest.check().is_ok() {
@@ -350,42 +340,30 @@ impl LogReceiver {
 
     /// Returns the failure for a disk error, which no other source can solve. Reopens the store, so that the next run
     /// does not rely on unsynced data.
-    fn disk_failure(&self, store: &mut StoreWriter, error: logs::LogError) -> CommandFailure {
+    fn disk_failure(&self, store: &mut StoreWriter, error: logs::LogError) -> ReceiveFailure {
         let error = match store.reopen() {
-            Ok(_) => anyhow::Error::from(error),
-            Err(again) => anyhow::Error::from(error).context(again),
+            Ok(_) => ReceiveError::Log(error),
+            Err(again) => ReceiveError::ReopenStore { error, again },
         };
         if self.rotation.has_begun() {
-            CommandFailure::Failed(error)
+            ReceiveFailure::Failed(error)
         } else {
-            CommandFailure::NotStarted(error)
+            ReceiveFailure::NotStarted(error)
         }
     }
 
     /// Reopens the store and returns the number of bytes that were not written; `None` if the disk has no space for
     /// that either.
-    fn reopen_store(&mut self, store: &mut StoreWriter) -> Result<Option<u64>, CommandFailure> {
+    fn reopen_store(&mut self, store: &mut StoreWriter) -> Result<Option<u64>, ReceiveFailure> {
         match store.reopen() {
             Ok(lacking) => {
                 self.watch.discard_pending(store);
                 Ok(Some(lacking))
             }
             Err(error) if error.is_disk_full() => Ok(None),
-            Err(error) => Err(CommandFailure::Failed(error.into())),
+            Err(error) => Err(ReceiveFailure::Failed(error.into())),
         }
     }
-}
-
-/// Tells whether the directory is not writable for this user, or read-only.
-fn is_folder_error(error: &logs::LogError) -> bool {
-    let is_so = |cause: &io::Error| {
-        matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
-    };
-    !error.is_keyring_error() && matches!(error, logs::LogError::Io { cause, .. } if is_so(cause))
-}
-
-fn say(text: &str) {
-    screen::write_message(text);
 }
 
 fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
@@ -393,25 +371,19 @@ fn end_of(store: &StoreWriter) -> Option<(String, u64)> {
 }
 
 /// Refuses a server's data directory: the server would find logs that it did not write.
-fn refuse_data_directory(folder: &Path) -> Result<(), anyhow::Error> {
+fn refuse_data_directory(folder: &Path) -> Result<(), ReceiveError> {
     const OF_A_SERVER: [&str; 4] = ["auto.cnf", "ibdata1", "mysql.ibd", "aria_log_control"];
     match OF_A_SERVER.into_iter().find(|name| folder.join(name).exists()) {
         None => Ok(()),
-        Some(name) => Err(anyhow!(
-            "{} is a server's data directory (it has {name}): give a directory only for received logs",
-            folder.display()
-        )),
+        Some(file) => Err(ReceiveError::DataDirectory { folder: folder.to_owned(), file }),
     }
 }
 
 /// Refuses a directory whose logs another process writes: they belong to a server.
-fn refuse_open_logs(folder: &StoreFolder) -> Result<(), anyhow::Error> {
-    match log_writers::find_running_server(folder.path()) {
+fn refuse_open_logs(folder: &StoreFolder) -> Result<(), ReceiveError> {
+    match logs::find_running_server(folder.path()) {
         None => Ok(()),
-        Some(running) => Err(anyhow!(
-            "{} is in use: {running}; give a directory that only bintide receive writes to",
-            folder.path().display()
-        )),
+        Some(running) => Err(ReceiveError::InUse { folder: folder.path().to_owned(), running }),
     }
 }
 
@@ -419,6 +391,7 @@ fn refuse_open_logs(folder: &StoreFolder) -> Result<(), anyhow::Error> {
 mod tests {
     use std::io;
     use std::path::Path;
+    use std::sync::Arc;
     use std::thread;
 
     use logs::{LogEncryption, LogReader, ReadOutcome, RetentionLimit};
@@ -426,10 +399,17 @@ mod tests {
     use wire::{ReplicaEnd, SemiSync};
 
     use super::{DiskFullPolicy, LogReceiver, POLL_INTERVAL, ReceiveOptions};
-    use crate::args::GlobalArgs;
-    use crate::commands::receive::monitor::ReceiveMonitor;
-    use crate::commands::receive::start_point::StartPoint;
-    use crate::screen::ColorWhen;
+    use crate::monitor::SharedReceiveStats;
+    use crate::reporter::{ReceiveNotice, ReceiveReporter};
+    use crate::start_point::StartPoint;
+
+    /// Reporter that drops all reports.
+    struct SilentReporter;
+
+    impl ReceiveReporter for SilentReporter {
+        fn notice(&self, _: &ReceiveNotice<'_>) {}
+        fn progress(&self, _: &SharedReceiveStats) {}
+    }
 
     #[test]
     fn expired_logs_are_purged_while_the_disk_is_full() {
@@ -444,10 +424,9 @@ mod tests {
             semi_sync: SemiSync::Off,
             when_full: DiskFullPolicy::Wait,
         };
-        let global = GlobalArgs { color: ColorWhen::Never, config: None, quiet: true };
         let (addresses, options) =
             (vec![ServerAddress::parse("mysql://root@localhost/").unwrap()], LinkOptions::default());
-        let opened = LogReceiver::open(wanted, addresses, options, ReceiveMonitor::silent(), &global);
+        let opened = LogReceiver::open(wanted, addresses, options, Arc::new(SilentReporter));
         let Ok((mut receiver, mut store)) = opened else { panic!("an empty directory is opened") };
         for name in ["b.000001", "b.000002"] {
             store.begin_log(name, 4).unwrap();

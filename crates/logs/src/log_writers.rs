@@ -7,11 +7,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use binlog::{MAGIC, MAGIC_ENCRYPTED};
-use logs::open_regular;
+
+use crate::open_regular;
 
 /// Evidence that a server runs in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RunningServer {
+pub struct RunningServer {
     /// Process id.
     process: String,
     /// File that the process has open.
@@ -27,7 +28,7 @@ impl fmt::Display for RunningServer {
 
 /// Presence of another process that has a file open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WriterPresence {
+pub enum WriterPresence {
     /// A process has it open.
     Open,
     /// No process has it open.
@@ -38,7 +39,7 @@ pub(crate) enum WriterPresence {
 
 /// Returns the evidence for a server that runs in this directory. A server keeps its index and a log open for
 /// writing, and in a data directory many more files.
-pub(crate) fn find_running_server(directory: &Path) -> Option<RunningServer> {
+pub fn find_running_server(directory: &Path) -> Option<RunningServer> {
     let files = entries(directory).map(|entry| entry.path());
     let files = files.filter(|file| is_server_file(file) || is_log(file));
     let known: HashMap<FileIdentity, PathBuf> =
@@ -51,7 +52,7 @@ pub(crate) fn find_running_server(directory: &Path) -> Option<RunningServer> {
 }
 
 /// Tells whether another process has the file open for writing.
-pub(crate) fn find_writer(path: &Path) -> WriterPresence {
+pub fn find_writer(path: &Path) -> WriterPresence {
     let Some(wanted) = file_identity(path) else { return WriterPresence::Unknown };
     let seen = scan_processes();
     if seen.open.iter().any(|open| open.file == wanted) {
@@ -81,7 +82,7 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
 }
 
 #[cfg(not(unix))]
-fn identity(_: &Path) -> Option<FileIdentity> {
+fn file_identity(_: &Path) -> Option<FileIdentity> {
     None
 }
 

@@ -18,15 +18,15 @@ use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, MinimumGain, OldFormatPolicy,
     OutputEncryption, ResourcePlan, RewriteAction, RewriteError, WriteMode, positions_path, rewrite_file,
 };
+use servers::CancelToken;
 
-use crate::commands::receive::compression_queue::{CompressionQueue, QueueStep};
-use crate::commands::receive::monitor::SharedReceiveStats;
-use crate::interrupt;
-use crate::units::duration;
+use crate::compression_queue::{CompressionQueue, QueueStep};
+use crate::monitor::SharedReceiveStats;
+use crate::reporter::{ReceiveNotice, ReceiveReporter};
 
 /// Maximum memory in bytes; a level may need more.
 const MEMORY_MAX: u64 = 100_000_000;
-/// Interval at which it polls for Ctrl-C.
+/// Interval at which it polls for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes of a log that are read at once.
 const CHUNK_SIZE: usize = 1 << 20;
@@ -34,15 +34,26 @@ const CHUNK_SIZE: usize = 1 << 20;
 const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Compresses closed logs, one after the other, in its own thread.
-pub(super) struct LogCompressor {
+pub(crate) struct LogCompressor {
     folder: PathBuf,
     desk: Arc<CompressorShared>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// Logs to compress, and how.
+pub(crate) struct CompressorSetup {
+    /// Directory of the store.
+    pub(crate) folder: PathBuf,
+    /// Keyring file of encrypted logs, which are encrypted again.
+    pub(crate) keyring: Option<PathBuf>,
+    pub(crate) level: ZstdLevel,
+    /// Token that ends the work, and leaves waiting logs uncompressed.
+    pub(crate) cancel: CancelToken,
+}
+
 /// Handling of waiting logs at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompressorShutdown {
+pub(crate) enum CompressorShutdown {
     /// Compresses them, with one attempt each.
     Drain,
     /// Leaves them uncompressed until the next run.
@@ -70,31 +81,22 @@ impl CompressorShared {
 }
 
 impl LogCompressor {
-    /// Starts the thread. Encrypted logs need the keyring file, and are encrypted again.
-    pub(super) fn start(
-        folder: &Path,
-        keyring: Option<&Path>,
-        level: ZstdLevel,
+    /// Starts the thread.
+    pub(crate) fn start(
+        setup: CompressorSetup,
         board: SharedReceiveStats,
-        say: fn(&str),
+        reporter: Arc<dyn ReceiveReporter>,
     ) -> Self {
         board.count_on_compression();
-        let desk = Arc::new(CompressorShared::default());
-        let work = CompressionThread {
-            folder: folder.to_owned(),
-            keyring: keyring.map(Path::to_owned),
-            level,
-            board,
-            say,
-            desk: Arc::clone(&desk),
-            began: Instant::now(),
-        };
+        let (folder, desk) = (setup.folder.clone(), Arc::new(CompressorShared::default()));
+        let work =
+            CompressionThread { setup, board, reporter, desk: Arc::clone(&desk), began: Instant::now() };
         let thread = thread::spawn(move || work.run());
-        Self { folder: folder.to_owned(), desk, thread: Some(thread) }
+        Self { folder, desk, thread: Some(thread) }
     }
 
     /// Reads the closed logs from the index, after a new log has begun.
-    pub(super) fn update_closed_logs(&mut self) {
+    pub(crate) fn update_closed_logs(&mut self) {
         let Ok(store) = Store::open(&self.folder) else { return };
         let Some((_, closed)) = store.logs().split_last() else { return };
         // Without the `./` of the index.
@@ -103,7 +105,7 @@ impl LogCompressor {
     }
 
     /// Ends the thread.
-    pub(super) fn finish(&mut self, end: CompressorShutdown) {
+    pub(crate) fn finish(&mut self, end: CompressorShutdown) {
         self.desk.lock_requests().end = Some(end);
         self.desk.changed.notify_all();
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
@@ -121,11 +123,9 @@ impl Drop for LogCompressor {
 }
 
 struct CompressionThread {
-    folder: PathBuf,
-    keyring: Option<PathBuf>,
-    level: ZstdLevel,
+    setup: CompressorSetup,
     board: SharedReceiveStats,
-    say: fn(&str),
+    reporter: Arc<dyn ReceiveReporter>,
     desk: Arc<CompressorShared>,
     began: Instant,
 }
@@ -133,10 +133,10 @@ struct CompressionThread {
 impl CompressionThread {
     fn run(&self) {
         let mut waiting = CompressionQueue::default();
-        // Each error is shown once, for whichever log, until a log has been compressed.
+        // Each error is reported once, for whichever log, until a log has been compressed.
         let mut said = HashSet::new();
         while let Some(log) = self.wait_for_log(&mut waiting) {
-            let Some(why) = self.compress_if_needed(&log) else {
+            let Some(error) = self.compress_if_needed(&log) else {
                 waiting.mark_done(&log);
                 said.clear();
                 continue;
@@ -144,24 +144,21 @@ impl CompressionThread {
             if self.is_stopping() {
                 continue;
             }
-            let pause = duration(waiting.mark_failed(&log, self.began.elapsed()));
+            let pause = waiting.mark_failed(&log, self.began.elapsed());
             self.board.count_compression_failure();
-            let name = log.display().to_string();
-            if said.insert(why.replace(&name, "")) {
-                (self.say)(&format!(
-                    "{why}; {name} stays uncompressed; retrying in {pause}, then at growing intervals"
-                ));
+            if said.insert(error.to_string().replace(&log.display().to_string(), "")) {
+                self.reporter.notice(&ReceiveNotice::CompressionFailed { error: &error, log: &log, pause });
             }
         }
     }
 
-    /// Compresses a log if it exists and is not compressed yet. Returns the error text on failure.
-    fn compress_if_needed(&self, log: &Path) -> Option<String> {
+    /// Compresses a log if it exists and is not compressed yet. Returns the error on failure.
+    fn compress_if_needed(&self, log: &Path) -> Option<RewriteError> {
         if is_compressed(log) {
             return None;
         }
         // A missing log was purged in the meantime.
-        self.compress(log).err().filter(|_| log.exists()).map(|error| error.to_string())
+        self.compress(log).err().filter(|_| log.exists())
     }
 
     /// Waits for the next log to compress; `None` at the end.
@@ -171,7 +168,7 @@ impl CompressionThread {
             waiting.retain_closed(&orders.closed);
             self.board.set_logs_to_compress(waiting.count(&orders.closed));
             match orders.end {
-                _ if interrupt::is_stop_requested() => return None,
+                _ if self.setup.cancel.is_cancelled() => return None,
                 Some(CompressorShutdown::Abandon) => return None,
                 Some(CompressorShutdown::Drain) => {
                     return waiting.untried(&orders.closed).map(Path::to_owned);
@@ -189,19 +186,19 @@ impl CompressionThread {
     }
 
     fn is_stopping(&self) -> bool {
-        self.desk.lock_requests().end == Some(CompressorShutdown::Abandon) || interrupt::is_stop_requested()
+        self.desk.lock_requests().end == Some(CompressorShutdown::Abandon) || self.setup.cancel.is_cancelled()
     }
 
     fn compress(&self, log: &Path) -> Result<(), RewriteError> {
         let action = RewriteAction::Compress(CompressSettings {
-            level: self.level,
+            level: self.setup.level,
             minimum_gain: MinimumGain::Percent(0),
             compressed: CompressedPolicy::Pass,
             event_size_max: EVENT_SIZE_MAX,
             old_format: OldFormatPolicy::Refuse,
         });
         let size = fs::metadata(log).map_or(0, |found| found.len());
-        let keyring = self.keyring.as_ref().map(read_keyring).transpose()?.map(Arc::new);
+        let keyring = self.setup.keyring.as_ref().map(read_keyring).transpose()?.map(Arc::new);
         let job = FileJob {
             source: log,
             target: log,
@@ -232,7 +229,7 @@ impl CompressionThread {
     /// Deletes a log that was purged while it was compressed: compression has created it again.
     fn remove_purged(&self, log: &Path) {
         // If the index cannot be read, the log stays.
-        let Ok(store) = Store::open(&self.folder) else { return };
+        let Ok(store) = Store::open(&self.setup.folder) else { return };
         if !store.logs().iter().any(|other| other == log) {
             let _ = fs::remove_file(log);
             let _ = fs::remove_file(positions_path(log));

@@ -4,20 +4,18 @@
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::{CompressionCounter, CompressionRow, LogType};
 
-use crate::metrics::{MetricKind, PrometheusText};
-
 /// Rows of the table: RELAY for received transactions, BINARY for stored ones.
 #[derive(Clone, Debug)]
-pub(super) struct CompressionStatistics {
+pub struct CompressionStatistics {
     received: CompressionCounter,
     kept: CompressionCounter,
     /// Time at which a received transaction counts as stored.
-    pub(super) keeping: StoredFormCount,
+    pub(crate) keeping: StoredFormCount,
 }
 
 /// Time at which a received transaction has its final form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StoredFormCount {
+pub(crate) enum StoredFormCount {
     /// On receipt.
     OnReceipt,
     /// After the compression of its log.
@@ -36,7 +34,7 @@ impl Default for CompressionStatistics {
 
 impl CompressionStatistics {
     /// Counts a stored event. An event that cannot be decoded is stored, but not counted.
-    pub(super) fn event(&mut self, event: &RawEvent<'_>, format: &EventFormat) {
+    pub fn event(&mut self, event: &RawEvent<'_>, format: &EventFormat) {
         let _ = self.received.add_event(event, format);
         if self.keeping == StoredFormCount::OnReceipt {
             let _ = self.kept.add_event(event, format);
@@ -44,42 +42,20 @@ impl CompressionStatistics {
     }
 
     /// Adds the counts of a log in its final form.
-    pub(super) fn log(&mut self, counted: CompressionCounter) {
+    pub(crate) fn log(&mut self, counted: CompressionCounter) {
         self.kept.merge(counted);
     }
 
     /// Returns the rows in the table's order.
-    pub(super) fn rows(&self) -> Vec<CompressionRow> {
+    pub fn rows(&self) -> Vec<CompressionRow> {
         [self.kept.rows(), self.received.rows()].concat()
     }
 
     /// Returns the bytes that the source's compression has saved.
-    pub(super) fn saved_by_source(&self) -> u64 {
+    pub fn saved_by_source(&self) -> u64 {
         let saved = |row: &CompressionRow| {
             row.uncompressed_bytes_counter.saturating_sub(row.compressed_bytes_counter)
         };
         self.received.rows().iter().map(saved).sum()
-    }
-
-    /// Adds the metrics.
-    pub(super) fn put(&self, sheet: &mut PrometheusText) {
-        let rows = self.rows();
-        let mut put = |what: &str, help: &str, value: fn(&CompressionRow) -> u64| {
-            let name = format!("bintide_receive_compression_{what}_total");
-            let labelled = rows.iter().map(|row| {
-                let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_uppercase();
-                let labels =
-                    [("log_type", word(&row.log_type)), ("compression_type", word(&row.compression_type))];
-                (labels, value(row))
-            });
-            sheet.family(&name, help, MetricKind::Counter, labelled);
-        };
-        put(
-            "transactions",
-            "Transactions, as binary_log_transaction_compression_stats counts them.",
-            |row| row.transaction_counter,
-        );
-        put("compressed_bytes", "Their bytes as stored.", |row| row.compressed_bytes_counter);
-        put("uncompressed_bytes", "Their bytes before compression.", |row| row.uncompressed_bytes_counter);
     }
 }

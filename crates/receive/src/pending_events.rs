@@ -7,7 +7,7 @@ use binlog::{EventChecksum, EventFormat, RawEvent};
 
 /// Events that wait to be written, in order. The store's buffer limits their number.
 #[derive(Debug, Default)]
-pub(super) struct PendingEvents {
+pub(crate) struct PendingEvents {
     events: VecDeque<PendingEvent>,
     /// Their bytes.
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ struct PendingEvent {
 
 impl PendingEvents {
     /// Adds an event that starts at `position` in the source's log, and ends at `end` in the store's.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         event: &RawEvent<'_>,
         position: u64,
@@ -44,7 +44,7 @@ impl PendingEvents {
 
     /// Passes the events that end at or before `written` in the store's log to `count`. Returns true if there are
     /// any.
-    pub(super) fn take_until(
+    pub(crate) fn take_until(
         &mut self,
         written: u64,
         mut count: impl FnMut(&RawEvent<'_>, u64, Option<&EventFormat>),
@@ -59,16 +59,17 @@ impl PendingEvents {
             counted += first.size;
         }
         self.bytes.drain(..counted);
+        assert!(self.events.is_empty() == self.bytes.is_empty(), "ours: each event has bytes");
         counted > 0
     }
 
     /// Tells whether the first event ends at or before `written`.
-    pub(super) fn ends_at(&self, written: u64) -> bool {
+    pub(crate) fn ends_at(&self, written: u64) -> bool {
         self.events.front().is_some_and(|first| first.end <= written)
     }
 
     /// Removes all events; the source sends them again.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.events.clear();
         self.bytes.clear();
     }

@@ -1,33 +1,57 @@
 //! Another server in place of the source: checks whether it has the stored transactions.
 
-use anyhow::anyhow;
 use binlog::Flavour;
 use binlog::gtid::GtidSet;
 use servers::{ConnectionError, LinkOptions, ServerAddress, ServerLink};
 
-use crate::commands::receive::disconnect::Disconnect;
+use crate::disconnect::Disconnect;
+use crate::error::ReceiveError;
 
 /// Facts about a server that is to become the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SourceCandidate {
-    pub(super) uuid: String,
+pub(crate) struct SourceCandidate {
+    pub(crate) uuid: String,
     gtid_mode: String,
-    pub(super) executed: GtidSet,
+    pub(crate) executed: GtidSet,
 }
 
-/// Error for several sources of which one is MariaDB.
-pub(super) const MARIADB_IS_ONLY_SOURCE: &str = "a MariaDB server must be the only --from: its GTIDs name only the last \
-    transaction of each domain, so nothing shows whether another server has all stored transactions; give no other \
-    --from";
+/// Reason why a server cannot continue after the stored transactions.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceRejection {
+    /// The server does not log GTIDs for all transactions.
+    #[error(
+        "the server {uuid} has gtid_mode={gtid_mode}: another server can continue only with gtid_mode=ON"
+    )]
+    GtidModeOff {
+        /// UUID of the server.
+        uuid: String,
+        /// Value of its variable `gtid_mode`.
+        gtid_mode: String,
+    },
+    /// The stored logs have no GTIDs. The server would send its whole history, and duplicate the stored transactions.
+    #[error("the server {uuid} cannot continue: another server needs GTIDs, but the stored logs have none")]
+    NoStoredGtids {
+        /// UUID of the server.
+        uuid: String,
+    },
+    /// The server lacks stored transactions.
+    #[error("the server {uuid} lacks stored transactions: {}", lacking.to_string().replace('\n', ""))]
+    LacksTransactions {
+        /// UUID of the server.
+        uuid: String,
+        /// GTIDs of these transactions.
+        lacking: GtidSet,
+    },
+}
 
 const CANDIDATE_QUERY: &str = "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed";
 
 impl SourceCandidate {
     /// Queries a server.
-    pub(super) fn ask(address: &ServerAddress, options: &LinkOptions) -> Result<Self, Disconnect> {
+    pub(crate) fn ask(address: &ServerAddress, options: &LinkOptions) -> Result<Self, Disconnect> {
         let mut link = ServerLink::open(address, options)?;
         if link.session().flavour == Flavour::MariaDb {
-            return Err(Disconnect::Failed(anyhow!(MARIADB_IS_ONLY_SOURCE)));
+            return Err(Disconnect::Failed(ReceiveError::MariadbBesideOthers));
         }
         let row = link.query(CANDIDATE_QUERY)?.pop().unwrap_or_default();
         let mut values =
@@ -43,24 +67,16 @@ impl SourceCandidate {
     }
 
     /// Returns the reason why the server cannot continue after these transactions; `None` if it can.
-    pub(super) fn rejection(&self, had: &GtidSet) -> Option<String> {
-        let Self { uuid, gtid_mode, executed } = self;
-        if gtid_mode != "ON" {
-            return Some(format!(
-                "the server {uuid} has gtid_mode={gtid_mode}: another server can continue only with gtid_mode=ON"
-            ));
+    pub(crate) fn rejection(&self, had: &GtidSet) -> Option<SourceRejection> {
+        let uuid = self.uuid.clone();
+        if self.gtid_mode != "ON" {
+            return Some(SourceRejection::GtidModeOff { uuid, gtid_mode: self.gtid_mode.clone() });
         }
-        // Without GTIDs, the server would send its whole history, and duplicate the stored transactions.
         if had.is_empty() {
-            return Some(format!(
-                "the server {uuid} cannot continue: another server needs GTIDs, but the stored logs have none"
-            ));
+            return Some(SourceRejection::NoStoredGtids { uuid });
         }
-        let lacking = had.difference(executed);
-        (!lacking.is_empty()).then(|| {
-            let lacking = lacking.to_string().replace('\n', "");
-            format!("the server {uuid} lacks stored transactions: {lacking}")
-        })
+        let lacking = had.difference(&self.executed);
+        (!lacking.is_empty()).then_some(SourceRejection::LacksTransactions { uuid, lacking })
     }
 }
 
@@ -68,13 +84,17 @@ impl SourceCandidate {
 mod tests {
     use super::{GtidSet, SourceCandidate};
 
+    fn check_text(candidate: &SourceCandidate, had: &GtidSet, wanted: Option<&str>) {
+        assert_eq!(candidate.rejection(had).map(|reason| reason.to_string()).as_deref(), wanted);
+    }
+
     #[test]
     fn a_candidate_must_have_the_stored_transactions() {
         let set = |numbers: &str| format!("5ea5ca5e-0001-4000-8000-000000000001:{numbers}").parse().unwrap();
         let check = |mode: &str, wanted: Option<&str>| {
             let candidate =
                 SourceCandidate { uuid: "u".into(), gtid_mode: mode.into(), executed: set("1-7") };
-            assert_eq!(candidate.rejection(&set("1-7")).as_deref(), wanted);
+            check_text(&candidate, &set("1-7"), wanted);
         };
         check("ON", None);
         check(
@@ -83,8 +103,8 @@ mod tests {
         );
         let candidate = SourceCandidate { uuid: "u".into(), gtid_mode: "ON".into(), executed: set("1-5") };
         let lacks = "the server u lacks stored transactions: 5ea5ca5e-0001-4000-8000-000000000001:6-7";
-        assert_eq!(candidate.rejection(&set("1-7")).as_deref(), Some(lacks));
+        check_text(&candidate, &set("1-7"), Some(lacks));
         let none = "the server u cannot continue: another server needs GTIDs, but the stored logs have none";
-        assert_eq!(candidate.rejection(&GtidSet::new()).as_deref(), Some(none));
+        check_text(&candidate, &GtidSet::new(), Some(none));
     }
 }

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use binlog::gtid::GtidSet;
 use wire::{ReplicaStart, WireError};
 
-use crate::commands::receive::source_errors::CANNOT_SEND;
+use crate::source_errors::CANNOT_SEND;
 
 /// Start point of an empty store: always the beginning of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum StartPoint {
+pub enum StartPoint {
     /// Oldest log of the source.
     Oldest,
     /// Log of this name.
@@ -27,7 +27,7 @@ pub(crate) enum StartPoint {
 
 /// Transactions that exist already, as GTIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum GtidState {
+pub enum GtidState {
     /// GTID set of MySQL.
     Set(GtidSet),
     /// GTID position of MariaDB: the last transaction of each domain.
@@ -59,7 +59,7 @@ impl FromStr for GtidState {
 
 impl StartPoint {
     /// Returns the request to which the source responds with the log to start at; `None` if that is known.
-    pub(super) fn probe_request(&self) -> Option<ReplicaStart> {
+    pub(crate) fn probe_request(&self) -> Option<ReplicaStart> {
         match self {
             Self::Oldest | Self::Log(_) => None,
             Self::After(GtidState::Set(set)) => Some(start_after(set)),
@@ -73,7 +73,7 @@ impl StartPoint {
     }
 
     /// Returns the log to start at if the source did not name one; empty for the oldest.
-    pub(super) fn log(&self) -> &str {
+    pub(crate) fn log(&self) -> &str {
         match self {
             Self::Oldest | Self::After(_) => "",
             Self::Log(log) => log,
@@ -81,18 +81,17 @@ impl StartPoint {
         }
     }
 
-    /// Returns the option that sets this start point, with its value, if the user gave one.
-    pub(super) fn option(&self) -> Option<String> {
+    /// Tells whether an option set this start point.
+    pub(crate) const fn is_requested(&self) -> bool {
         match self {
-            Self::Log(log) => Some(format!("--start-log {log}")),
-            Self::After(_) => Some("--start-after-gtid".to_owned()),
-            Self::Oldest | Self::ForTarget { .. } => None,
+            Self::Log(_) | Self::After(_) => true,
+            Self::Oldest | Self::ForTarget { .. } => false,
         }
     }
 
     /// Tells whether the run can start without GTIDs after this error: the source has no GTIDs, or purged the
     /// transactions. If the target then lacks transactions, the replay reports it.
-    pub(super) fn allows_fallback(&self, error: &servers::ConnectionError) -> bool {
+    pub(crate) fn allows_fallback(&self, error: &servers::ConnectionError) -> bool {
         let is_no_answer =
             matches!(error, servers::ConnectionError::Protocol(WireError::UnsupportedStart { .. }))
                 || error.code() == Some(CANNOT_SEND);
@@ -101,7 +100,7 @@ impl StartPoint {
 }
 
 /// Returns the start after these transactions.
-pub(super) fn start_after(gtids: &GtidSet) -> ReplicaStart {
+pub fn start_after(gtids: &GtidSet) -> ReplicaStart {
     let mut set = Vec::new();
     gtids.encode(gtids.format(), &mut set);
     ReplicaStart::Gtids { set }

@@ -10,7 +10,7 @@ use logs::{LogError, LogReader, ReadOutcome, Store, read_keyring};
 
 /// GTIDs of stored transactions: a set for MySQL, the last GTID of each domain for MariaDB.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReceivedGtids {
+pub struct ReceivedGtids {
     set: GtidSet,
     domains: BTreeMap<u32, MariadbGtid>,
     /// Transaction that is being received.
@@ -25,20 +25,13 @@ enum ReceivedGtid {
     Mariadb(MariadbGtid),
 }
 
-/// Maximum number of lines shown; each line has the transactions of one server.
-const LINES_MAX: usize = 3;
-/// Maximum length of a line. Of a longer one, the start and the end are shown.
-const LINE_MAX: usize = 100;
-const LINE_START: usize = 60;
-const LINE_END: usize = 36;
-
 impl ReceivedGtids {
     /// Returns the GTIDs of the last log of a store, and of the logs before it by its Previous_gtids event.
     ///
     /// # Errors
     ///
     /// If the log cannot be read.
-    pub(super) fn read_store(folder: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
+    pub(crate) fn read_store(folder: &Path, keyring: Option<&Path>) -> Result<Self, LogError> {
         let mut reached = Self::default();
         let store = Store::open(folder)?;
         let Some(log) = store.logs().last() else { return Ok(reached) };
@@ -56,7 +49,7 @@ impl ReceivedGtids {
     }
 
     /// Adds a stored event. An event that cannot be decoded is ignored.
-    pub(super) fn add_event(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
+    pub fn add_event(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
         let _ = self.try_add_event(raw, format);
     }
 
@@ -88,7 +81,7 @@ impl ReceivedGtids {
     }
 
     /// Records that the current transaction is complete.
-    pub(super) fn complete_transaction(&mut self) {
+    pub fn complete_transaction(&mut self) {
         let Some(came) = self.open.take() else { return };
         match came {
             ReceivedGtid::Mysql(gtid) => {
@@ -102,80 +95,49 @@ impl ReceivedGtids {
     }
 
     /// Returns the GTID of the last transaction, if it has one.
-    pub(super) fn last(&self) -> Option<String> {
+    pub fn last(&self) -> Option<String> {
         self.last.map(|last| match last {
             ReceivedGtid::Mysql(gtid) => gtid.to_string(),
             ReceivedGtid::Mariadb(gtid) => gtid.to_string(),
         })
     }
 
-    /// Returns a few lines for people, one per server; none without GTIDs.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let set = self.set.to_string();
-        let domains: Vec<String> = self.domains.values().map(ToString::to_string).collect();
-        let all = set.split(",\n").map(shorten_line).chain([shorten_line(&domains.join(","))]);
-        let mut lines: Vec<String> = all.filter(|line| !line.is_empty()).collect();
-        if lines.len() > LINES_MAX {
-            let more = lines.len() - LINES_MAX;
-            lines.truncate(LINES_MAX);
-            lines.push(format!("(further servers: {more})"));
-        }
-        lines
+    /// Returns the GTIDs of MySQL transactions.
+    pub const fn set(&self) -> &GtidSet {
+        &self.set
+    }
+
+    /// Returns the last GTID of each domain of MariaDB.
+    pub fn domains(&self) -> impl Iterator<Item = &MariadbGtid> {
+        self.domains.values()
     }
 }
 
 /// Bytes read at once.
 const CHUNK_SIZE: usize = 1 << 20;
 
-/// Shortens a long line of ASCII with an ellipsis.
-fn shorten_line(line: &str) -> String {
-    match line.len() > LINE_MAX {
-        true => format!("{} … {}", &line[..LINE_START], &line[line.len() - LINE_END..]),
-        false => line.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::{GtidSet, ReceivedGtids};
+    use super::ReceivedGtids;
 
     const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples");
 
     #[test]
     fn the_last_log_has_the_stored_gtids() {
-        let reached = |store: &str| ReceivedGtids::read_store(&Path::new(SAMPLES).join(store), None).unwrap();
-        let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
-        for (store, wanted) in [("gtids", GTIDS), ("mariadb-gtids", DOMAINS), ("relay", RELAY)] {
-            let lines: Vec<String> =
-                reached(store).lines().iter().map(|line| line.replace(uuid, "U")).collect();
-            assert_eq!(lines, wanted, "{store}");
-        }
+        let check = |store: &str, wanted: &str| {
+            let reached = ReceivedGtids::read_store(&Path::new(SAMPLES).join(store), None).unwrap();
+            let domains: Vec<String> = reached.domains().map(ToString::to_string).collect();
+            let found = reached.set().to_string() + &domains.join(",");
+            assert_eq!(found.replace("5ea5ca5e-0001-4000-8000-000000000001", "U"), wanted, "{store}");
+        };
+        check("gtids", GTIDS);
+        check("mariadb-gtids", "1-77-4,2-77-1,4294967295-77-18446744073709551000");
+        check("relay", "U:1-7:tag:1");
     }
 
-    const GTIDS: &[&str] = &[
-        "U:1-7:another_tag_of_thirty_two_chars_:1:tag:1-2",
-        "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1:3:9223372036854775806",
-        "cccccccc-cccc-cccc-cccc-cccccccccccc:99:by_hand:77:79",
-    ];
-    const DOMAINS: &[&str] = &["1-77-4,2-77-1,4294967295-77-18446744073709551000"];
-    const RELAY: &[&str] = &["U:1-7:tag:1"];
-
-    #[test]
-    fn long_sets_are_shortened() {
-        let lines =
-            |set: &str| ReceivedGtids { set: set.parse().unwrap(), ..ReceivedGtids::default() }.lines();
-        let uuid = |number: usize| format!("5ea5ca5e-{number:04}-4000-8000-000000000001");
-        let gaps: String = (0..50).map(|number| format!(":{}", 1000 + 2 * number)).collect();
-        let start = format!("{}:1000:1002:1004:1006:1008", uuid(1));
-        let end = ":1086:1088:1090:1092:1094:1096:1098";
-        let found = lines(&(uuid(1) + &gaps)).remove(0);
-        assert!(found.starts_with(&start[..super::LINE_START]) && found.ends_with(end), "{found}");
-        let many: Vec<String> = (1..=5).map(|number| uuid(number) + ":1-7").collect();
-        let mut wanted = many[..3].to_vec();
-        wanted.push("(further servers: 2)".to_owned());
-        assert_eq!(lines(&many.join(",")), wanted);
-        assert!(ReceivedGtids { set: GtidSet::new(), ..ReceivedGtids::default() }.lines().is_empty());
-    }
+    const GTIDS: &str = "U:1-7:another_tag_of_thirty_two_chars_:1:tag:1-2,
+bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:1:3:9223372036854775806,
+cccccccc-cccc-cccc-cccc-cccccccccccc:99:by_hand:77:79";
 }

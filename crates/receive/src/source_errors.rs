@@ -1,17 +1,16 @@
 //! Errors of a source that cannot send the requested log.
 
-use anyhow::anyhow;
 use logs::StoreWriter;
 use servers::{ConnectionError, ResultRow, ServerLink};
 
-use crate::commands::receive::disconnect::{ANOTHER_DIRECTORY, Disconnect};
-use crate::commands::receive::receiver::LogReceiver;
-use crate::commands::receive::source_candidate::SourceCandidate;
-use crate::commands::receive::start_point::StartPoint;
-use crate::exit::ErrorAdvice;
+use crate::disconnect::Disconnect;
+use crate::error::ReceiveError;
+use crate::receiver::LogReceiver;
+use crate::source_candidate::SourceCandidate;
+use crate::start_point::StartPoint;
 
 /// MySQL's error code for a source that cannot send the requested log.
-pub(crate) const CANNOT_SEND: u16 = 1236;
+pub const CANNOT_SEND: u16 = 1236;
 /// Parts of its message, and their meaning.
 const CANNOT_SEND_REASONS: [(&str, &str); 4] = [
     (NO_SUCH_LOG, "it no longer has this log: the log was purged, or its logs were reset"),
@@ -30,23 +29,23 @@ const LOG_IS_SHORTER: &str =
 /// Part of a source's message if a second replica has the same identity.
 const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
-const NEWER_BACKUP_ADVICE: ErrorAdvice = ErrorAdvice(
-    "give the GTIDs of a backup that is not older than the source's logs, or omit the option to start at the oldest \
-     log",
-);
-
 /// Logs that a source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum SourceLogs {
-    /// From `first` to `last`.
-    Logs { first: String, last: String },
+pub enum SourceLogs {
+    /// Known logs.
+    Logs {
+        /// Name of the oldest.
+        first: String,
+        /// Name of the newest.
+        last: String,
+    },
     /// The account may not list them.
     Unknown,
 }
 
 impl SourceLogs {
     /// Returns the message for a log that the source does not have.
-    fn no_log_message(&self, log: &str) -> String {
+    pub(crate) fn no_log_message(&self, log: &str) -> String {
         let advice = "omit --start-log to start at the oldest";
         match self {
             Self::Logs { first, last } if first == last => {
@@ -76,28 +75,22 @@ impl LogReceiver {
     }
 
     /// Adds the requested place to an error of the source that refuses it.
-    pub(super) fn explain_error(&self, error: ConnectionError, store: &StoreWriter) -> Disconnect {
+    pub(crate) fn explain_error(&self, error: ConnectionError, store: &StoreWriter) -> Disconnect {
         let is_replaced = error.to_string().contains(SAME_REPLICA);
         match (error.code(), store.store_end()) {
-            (Some(CANNOT_SEND), _) if is_replaced => {
-                let advice = ErrorAdvice(
-                    "another process uses a copy of this directory's replica.cnf: give each \
-                    directory its own",
-                );
-                Disconnect::Failed(anyhow::Error::from(error).context(advice))
-            }
-            (Some(CANNOT_SEND), Some(place)) => {
-                let mut asked = format!("the source cannot resume after {} at {}", place.log, place.next);
-                if let Some(why) = self.missing_transactions(store).or_else(|| cannot_send_reason(&error)) {
-                    asked = format!("{asked}: {why}");
-                }
-                Disconnect::Failed(anyhow::Error::from(error).context(asked).context(ANOTHER_DIRECTORY))
-            }
+            (Some(CANNOT_SEND), _) if is_replaced => Disconnect::Failed(ReceiveError::SharedIdentity(error)),
+            (Some(CANNOT_SEND), Some(place)) => Disconnect::Failed(ReceiveError::CannotResume {
+                log: place.log.to_owned(),
+                position: place.next,
+                reason: self.missing_transactions(store).or_else(|| cannot_send_reason(&error)),
+                error,
+            }),
             (Some(CANNOT_SEND), None) if error.to_string().contains(NO_SUCH_LOG) => {
                 match &self.wanted.begin {
-                    StartPoint::Log(log) => {
-                        Disconnect::StartUnavailable(anyhow!(self.source_logs().no_log_message(log)))
-                    }
+                    StartPoint::Log(log) => Disconnect::StartUnavailable(ReceiveError::NoSuchLog {
+                        log: log.clone(),
+                        logs: self.source_logs(),
+                    }),
                     _ => error.into(),
                 }
             }
@@ -106,13 +99,10 @@ impl LogReceiver {
     }
 
     /// Adds a remedy to the error of a source that cannot name a log to start at.
-    pub(super) fn explain_start_error(&self, error: ConnectionError) -> Disconnect {
+    pub(crate) fn explain_start_error(&self, error: ConnectionError) -> Disconnect {
         match (&self.wanted.begin, error.code()) {
             (StartPoint::After(_), Some(CANNOT_SEND)) => {
-                let why = "the source cannot send the transactions after the GTIDs of --start-after-gtid";
-                Disconnect::StartUnavailable(
-                    anyhow::Error::from(error).context(why).context(NEWER_BACKUP_ADVICE),
-                )
+                Disconnect::StartUnavailable(ReceiveError::CannotStartAfter(error))
             }
             _ => error.into(),
         }

@@ -1,56 +1,46 @@
-//! Progress of `receive`: on a terminal, as lines, and as metrics.
+//! Counts received events, and reports progress.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use binlog::{EventFormat, RawEvent};
 use inspect::stats::CompressionCounter;
-use jiff::Timestamp;
 use logs::{StoreEnd, StoreWriter};
 use rewrite::RewriteTally;
 
-use crate::args::GlobalArgs;
-use crate::commands::receive::compression_statistics::StoredFormCount;
-use crate::commands::receive::pending_events::PendingEvents;
-use crate::commands::receive::receive_stats::ReceiveStats;
-use crate::commands::receive::received_gtids::ReceivedGtids;
-use crate::commands::stats;
-use crate::exit::{CommandResult, CommandVerdict};
-use crate::progress::{self, ProgressDisplay};
-use crate::screen::{self, ReportStyle, visible_lines};
+use crate::compression_statistics::StoredFormCount;
+use crate::pending_events::PendingEvents;
+use crate::receive_stats::ReceiveStats;
+use crate::received_gtids::ReceivedGtids;
+use crate::reporter::ReceiveReporter;
 
-/// Interval at which a terminal is updated.
-const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
+/// Minimum interval between reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Statistics, shared between threads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedReceiveStats(Arc<Mutex<ReceiveStats>>);
+pub struct SharedReceiveStats(Arc<Mutex<ReceiveStats>>);
 
-/// Counts received events and shows progress.
+/// Counts received events and reports progress.
 pub(crate) struct ReceiveMonitor {
     began: Instant,
     board: SharedReceiveStats,
-    screen: ProgressDisplay,
-    /// Style of the printed result.
-    style: ReportStyle,
-    /// Time of the next update.
+    reporter: Arc<dyn ReceiveReporter>,
+    /// Time of the next report.
     due: Duration,
-    /// Received bytes when a line was last shown.
-    shown_bytes: Option<u64>,
     /// Events that count once the store has written them to its file.
     unwritten: PendingEvents,
 }
 
 impl SharedReceiveStats {
-    /// Returns the metrics as text.
-    pub(super) fn metrics_text(&self) -> String {
-        self.figures().metrics_text(now_s())
+    /// Reads the statistics as they are now. Receiving waits until `read` returns.
+    pub fn read<T>(&self, read: impl FnOnce(&ReceiveStats) -> T) -> T {
+        read(&self.figures())
     }
 
     /// Counts a compressed log.
-    pub(super) fn count_compressed_log(&self, tally: &RewriteTally) {
+    pub(crate) fn count_compressed_log(&self, tally: &RewriteTally) {
         let mut figures = self.figures();
         figures.compressed_logs += 1;
         figures.compressed_from += tally.bytes_before;
@@ -58,22 +48,22 @@ impl SharedReceiveStats {
     }
 
     /// Sets the number of closed logs that wait for compression.
-    pub(super) fn set_logs_to_compress(&self, logs: u64) {
+    pub(crate) fn set_logs_to_compress(&self, logs: u64) {
         self.figures().to_compress = logs;
     }
 
     /// Counts a failed attempt to compress a log.
-    pub(super) fn count_compression_failure(&self) {
+    pub(crate) fn count_compression_failure(&self) {
         self.figures().failed_compressions += 1;
     }
 
     /// Makes compression statistics count logs when they are compressed, not when they are received.
-    pub(super) fn count_on_compression(&self) {
+    pub(crate) fn count_on_compression(&self) {
         self.figures().statistics.keeping = StoredFormCount::OnCompression;
     }
 
     /// Adds the compression statistics of a closed log.
-    pub(super) fn count_stored_log(&self, counted: CompressionCounter) {
+    pub(crate) fn count_stored_log(&self, counted: CompressionCounter) {
         self.figures().statistics.log(counted);
     }
 
@@ -83,46 +73,34 @@ impl SharedReceiveStats {
 }
 
 impl ReceiveMonitor {
-    pub(crate) fn new(global: &GlobalArgs) -> Self {
-        Self::on(ProgressDisplay::new(global, TERMINAL_INTERVAL), ReportStyle::new(global.color.on_stdout()))
-    }
-
-    /// Returns a monitor that counts but shows nothing.
-    pub(crate) fn silent() -> Self {
-        Self::on(ProgressDisplay::Hidden, ReportStyle::new(false))
-    }
-
-    fn on(screen: ProgressDisplay, style: ReportStyle) -> Self {
-        let due = screen.first_delay();
+    pub(crate) fn new(reporter: Arc<dyn ReceiveReporter>) -> Self {
         let (board, unwritten) = (SharedReceiveStats::default(), PendingEvents::default());
-        Self { began: Instant::now(), board, screen, style, due, shown_bytes: None, unwritten }
+        Self { began: Instant::now(), board, reporter, due: Duration::ZERO, unwritten }
     }
 
     /// Returns the time since the start.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    pub(super) fn board(&self) -> SharedReceiveStats {
+    pub(crate) fn board(&self) -> SharedReceiveStats {
         self.board.clone()
     }
 
-    /// Reads the stored GTIDs, for a display that shows them.
-    pub(super) fn set_store(&self, folder: &Path, keyring: Option<&Path>) {
-        if let ProgressDisplay::Terminal(..) = self.screen
-            && let Ok(reached) = ReceivedGtids::read_store(folder, keyring)
-        {
+    /// Reads the GTIDs of the stored transactions. If the last log cannot be read, only new ones are shown.
+    pub(crate) fn read_stored_gtids(&self, folder: &Path, keyring: Option<&Path>) {
+        if let Ok(reached) = ReceivedGtids::read_store(folder, keyring) {
             self.board.figures().reached = reached;
         }
     }
 
     /// Returns the bytes of received events.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.board.figures().bytes
     }
 
     /// Records a connection to a source with this clock.
-    pub(super) fn set_connected(&self, clock_s: Option<u64>) {
+    pub(crate) fn set_connected(&self, clock_s: Option<u64>) {
         let mut figures = self.board.figures();
         figures.connections += 1;
         figures.is_connected = true;
@@ -130,25 +108,25 @@ impl ReceiveMonitor {
         figures.ahead_s = clock_s.map_or(0, |clock| clock - now_s());
     }
 
-    pub(super) fn set_disconnected(&self) {
+    pub(crate) fn set_disconnected(&self) {
         self.board.figures().is_connected = false;
     }
 
     /// Tells whether the source waits for acknowledgements; `None` before the first connection.
-    pub(super) fn semi_sync(&self) -> Option<bool> {
+    pub(crate) fn semi_sync(&self) -> Option<bool> {
         self.board.figures().semi_sync
     }
 
-    pub(super) fn set_semi_sync(&self, is_on: bool) {
+    pub(crate) fn set_semi_sync(&self, is_on: bool) {
         self.board.figures().semi_sync = Some(is_on);
     }
 
-    pub(super) fn set_full(&self, is_full: bool) {
+    pub(crate) fn set_full(&self, is_full: bool) {
         self.board.figures().is_full = is_full;
     }
 
     /// Sets the place of the next event.
-    pub(super) fn set_place(&self, place: Option<StoreEnd<'_>>) {
+    pub(crate) fn set_place(&self, place: Option<StoreEnd<'_>>) {
         let Some(place) = place else { return };
         let mut figures = self.board.figures();
         place.log.clone_into(&mut figures.log);
@@ -157,7 +135,7 @@ impl ReceiveMonitor {
 
     /// Adds an event that was appended to the store. It starts at `position` in the source's log, whose format is
     /// `format`, if known. It counts once it is in the file. Returns true if any event was newly written to the file.
-    pub(super) fn add_event(
+    pub(crate) fn add_event(
         &mut self,
         event: &RawEvent<'_>,
         position: u64,
@@ -186,13 +164,13 @@ impl ReceiveMonitor {
     }
 
     /// Counts a sync to disk. Returns true if any event was newly written to the file.
-    pub(super) fn count_sync(&mut self, store: &StoreWriter) -> bool {
+    pub(crate) fn count_sync(&mut self, store: &StoreWriter) -> bool {
         self.board.figures().syncs += 1;
         self.count_written(store.written_position())
     }
 
     /// Discards events that the store has lost on reopening.
-    pub(super) fn discard_pending(&mut self, store: &StoreWriter) {
+    pub(crate) fn discard_pending(&mut self, store: &StoreWriter) {
         let Some(place) = store.store_end() else { return };
         self.count_written(place.next);
         self.unwritten.clear();
@@ -203,68 +181,37 @@ impl ReceiveMonitor {
     }
 
     /// Adds bytes transferred over the network.
-    pub(super) fn add_network_bytes(&self, bytes: u64) {
+    pub(crate) fn add_network_bytes(&self, bytes: u64) {
         self.board.figures().network_bytes += bytes;
     }
 
     /// Records that all events of the source were received.
-    pub(super) fn set_caught_up(&self) {
+    pub(crate) fn set_caught_up(&self) {
         let mut figures = self.board.figures();
         figures.is_caught_up = true;
         figures.reached.complete_transaction();
     }
 
-    pub(super) fn count_acknowledgement(&self) {
+    pub(crate) fn count_acknowledgement(&self) {
         self.board.figures().acknowledgements += 1;
     }
 
-    pub(super) fn count_purged(&self, logs: usize) {
+    pub(crate) fn count_purged(&self, logs: usize) {
         self.board.figures().purged += logs as u64;
     }
 
-    /// Updates the display if its interval has passed.
-    pub(super) fn tick(&mut self) {
+    /// Reports progress if the interval has passed.
+    pub(crate) fn tick(&mut self) {
         let elapsed = self.began.elapsed();
-        let mut figures = self.board.figures();
-        figures.add_rate_sample(elapsed);
-        if elapsed < self.due {
-            return;
+        if elapsed >= self.due {
+            self.due = elapsed + PROGRESS_INTERVAL;
+            self.reporter.progress(&self.board);
         }
-        let text = match &self.screen {
-            ProgressDisplay::Terminal(..) => figures.terminal_text(now_s()),
-            ProgressDisplay::Lines | ProgressDisplay::Hidden => figures.line(now_s()),
-        };
-        let is_new = self.shown_bytes != Some(figures.bytes);
-        self.shown_bytes = Some(figures.bytes);
-        drop(figures);
-        self.due = elapsed + self.screen.interval();
-        match &mut self.screen {
-            ProgressDisplay::Hidden => {}
-            ProgressDisplay::Lines if is_new => screen::write_message(text),
-            ProgressDisplay::Lines => {}
-            ProgressDisplay::Terminal(bar, _) => {
-                bar.get_or_insert_with(progress::spinner_line).set_message(visible_lines(&text))
-            }
-        }
-    }
-
-    /// Prints the result.
-    pub(super) fn print(&mut self, folder: &Path, json: bool) -> CommandResult {
-        self.screen.clear();
-        let figures = self.board.figures();
-        let mut out = io::stdout().lock();
-        if json {
-            serde_json::to_writer_pretty(&mut out, &figures.document(self.began.elapsed()))
-                .map_err(io::Error::from)?;
-            out.write_all(b"\n")?;
-        } else {
-            screen::print(&figures.text(&folder.display().to_string()), &mut out)?;
-            screen::print(&stats::compression(&figures.statistics.rows(), self.style), &mut out)?;
-        }
-        Ok(CommandVerdict::Success)
     }
 }
 
+/// Returns the time in seconds since 1970.
 fn now_s() -> i64 {
-    Timestamp::now().as_second()
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -4,19 +4,20 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
 use binlog::gtid::Uuid;
 use logs::{StoreWriter, open_regular, private_options, sync_parent};
 use wire::SourceFacts;
+
+use crate::error::ReceiveError;
 
 /// File in the store's directory.
 const IDENTITY_FILE: &str = "replica.cnf";
 
 /// Identity of a store as a replica, and of its source.
-pub(super) struct ReplicaIdentity {
+pub(crate) struct ReplicaIdentity {
     path: PathBuf,
-    pub(super) server_id: u32,
-    pub(super) uuid: String,
+    pub(crate) server_id: u32,
+    pub(crate) uuid: String,
     /// `server_uuid` of the source; MariaDB has none.
     source: Option<String>,
 }
@@ -24,7 +25,7 @@ pub(super) struct ReplicaIdentity {
 impl ReplicaIdentity {
     /// Loads the identity, or creates a random one for a new store. If nothing is received, the file is removed with
     /// the store.
-    pub(super) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, anyhow::Error> {
+    pub(crate) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, ReceiveError> {
         let path = folder.join(IDENTITY_FILE);
         if !path.exists() {
             store.add_created_path(&path);
@@ -32,16 +33,17 @@ impl ReplicaIdentity {
         Self::load_or_create_file(path)
     }
 
-    fn load_or_create_file(path: PathBuf) -> Result<Self, anyhow::Error> {
+    fn load_or_create_file(path: PathBuf) -> Result<Self, ReceiveError> {
         if path.exists() {
-            let text = open_regular(&path).and_then(io::read_to_string);
-            let text = text.with_context(|| format!("could not read {}", path.display()))?;
-            return Self::parse(&text, path);
+            return match open_regular(&path).and_then(io::read_to_string) {
+                Ok(text) => Self::parse(&text, path),
+                Err(cause) => Err(ReceiveError::ReadIdentity { path, cause }),
+            };
         }
         let (mut uuid, mut id) = ([0; 16], [0; 4]);
         getrandom::fill(&mut uuid)
             .and_then(|()| getrandom::fill(&mut id))
-            .context("could not get a random UUID")?;
+            .map_err(ReceiveError::RandomIdentity)?;
         // The highest bit avoids the small numbers that people assign to servers.
         let server_id = u32::from_le_bytes(id) | 1 << 31;
         let identity = Self { path, server_id, uuid: Uuid::from_bytes(uuid).to_string(), source: None };
@@ -49,19 +51,19 @@ impl ReplicaIdentity {
         Ok(identity)
     }
 
-    fn parse(text: &str, path: PathBuf) -> Result<Self, anyhow::Error> {
+    fn parse(text: &str, path: PathBuf) -> Result<Self, ReceiveError> {
         let value = |name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
         };
         let server_id = value("server-id").and_then(|id| id.parse().ok());
         match (server_id, value("server-uuid")) {
             (Some(server_id), Some(uuid)) => Ok(Self { path, server_id, uuid, source: value("source-uuid") }),
-            _ => bail!("{} has no server-id and server-uuid: remove the file", path.display()),
+            _ => Err(ReceiveError::IncompleteIdentity { path }),
         }
     }
 
     /// Replaces the file atomically, also if the machine crashes.
-    fn save(&self) -> Result<(), anyhow::Error> {
+    fn save(&self) -> Result<(), ReceiveError> {
         let source = self.source.iter().map(|uuid| format!("source-uuid={uuid}\n")).collect::<String>();
         let text = format!("[replica]\nserver-id={}\nserver-uuid={}\n{source}", self.server_id, self.uuid);
         let new = self.path.with_extension("new");
@@ -77,29 +79,29 @@ impl ReplicaIdentity {
             // The file may not exist.
             let _ = fs::remove_file(&new);
         }
-        written.with_context(|| format!("could not write {}", self.path.display()))
+        written.map_err(|cause| ReceiveError::WriteIdentity { path: self.path.clone(), cause })
     }
 
     /// Returns the `server_uuid` of the server that the store began with.
-    pub(super) fn source(&self) -> Option<&str> {
+    pub(crate) fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
 
     /// Checks that the server has the expected `server_uuid`: `later`, or else that of the server that the store
     /// began with. The first server's is saved.
-    pub(super) fn check_source(
+    pub(crate) fn check_source(
         &mut self,
         facts: &SourceFacts,
         later: Option<&str>,
-    ) -> Result<(), anyhow::Error> {
+    ) -> Result<(), ReceiveError> {
         match (later.or(self.source.as_deref()), &facts.server_uuid) {
-            (Some(wanted), Some(found)) if found != wanted => Err(anyhow!(
-                "the source's server_uuid is {found}, but the logs in {} are those of {wanted}: use another \
-                 directory for another server, or give both with --from if this server replaced that one",
-                self.path.parent().unwrap_or(Path::new("")).display()
-            )),
+            (Some(wanted), Some(found)) if found != wanted => Err(ReceiveError::OtherServer {
+                found: found.clone(),
+                wanted: wanted.to_owned(),
+                folder: self.path.parent().unwrap_or(Path::new("")).to_owned(),
+            }),
             (None, Some(found)) if found.parse::<Uuid>().is_err() => {
-                Err(anyhow!("the source's server_uuid is not a UUID: {found:?}"))
+                Err(ReceiveError::InvalidServerUuid { found: found.clone() })
             }
             (None, Some(found)) => {
                 self.source = Some(found.clone());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 
-use crate::commands::receive::source_rotation::{BACKOFF_MAX, BACKOFF_MIN};
+use crate::source_rotation::{BACKOFF_MAX, BACKOFF_MIN};
 
 /// Space that must be free beyond the failed write: a share of the disk, with a minimum and a maximum in bytes. With
 /// less, the disk would soon be full again.
@@ -16,14 +16,14 @@ const MARGIN_MAX: u64 = 64 << 20;
 
 /// Space of a disk, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DiskSpace {
-    pub(super) free: u64,
+pub(crate) struct DiskSpace {
+    pub(crate) free: u64,
     size: u64,
 }
 
 impl DiskSpace {
     /// Returns the space of a folder's disk; `None` if the system does not report it. It never reports quotas.
-    pub(super) fn of(folder: &Path) -> Option<Self> {
+    pub(crate) fn of(folder: &Path) -> Option<Self> {
         let found = statvfs(folder).ok()?;
         // Reserved blocks are for root only.
         let free = if geteuid().is_root() { found.blocks_free() } else { found.blocks_available() };
@@ -32,14 +32,14 @@ impl DiskSpace {
     }
 
     /// Returns the space that must be free to write this number of bytes.
-    pub(super) fn wanted(&self, bytes: u64) -> u64 {
+    pub(crate) fn wanted(&self, bytes: u64) -> u64 {
         bytes.saturating_add((self.size / MARGIN_SHARE).clamp(MARGIN_MIN, MARGIN_MAX))
     }
 }
 
 /// State of a store on a full disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct DiskFullBackoff {
+pub(crate) struct DiskFullBackoff {
     /// Bytes of the failed write.
     lacking: u64,
     pause: Option<Duration>,
@@ -49,24 +49,25 @@ pub(super) struct DiskFullBackoff {
 
 impl DiskFullBackoff {
     /// Records a failed write of this number of bytes.
-    pub(super) fn found(&mut self, lacking: u64, now: Duration) {
+    pub(crate) fn found(&mut self, lacking: u64, now: Duration) {
         let pause = self.pause.map_or(BACKOFF_MIN, |pause| (pause * 2).min(BACKOFF_MAX));
+        assert!((BACKOFF_MIN..=BACKOFF_MAX).contains(&pause));
         (self.lacking, self.pause, self.due) = (lacking, Some(pause), now + pause);
     }
 
     /// Tells whether the next attempt is due and enough space is free. A limit that the system does not report, such
     /// as a quota, shows only when writing.
-    pub(super) fn is_over(&self, room: Option<DiskSpace>, now: Duration) -> bool {
+    pub(crate) fn is_over(&self, room: Option<DiskSpace>, now: Duration) -> bool {
         self.due <= now && room.is_none_or(|room| room.free >= room.wanted(self.lacking))
     }
 
     /// Tells whether events were not written. If none, free space alone ends the state.
-    pub(super) fn lacks_events(&self) -> bool {
+    pub(crate) fn lacks_events(&self) -> bool {
         self.lacking > 0
     }
 
     /// Returns the space that must be free; `None` if enough is free or the space is not known.
-    pub(super) fn wanted(&self, room: Option<DiskSpace>) -> Option<u64> {
+    pub(crate) fn wanted(&self, room: Option<DiskSpace>) -> Option<u64> {
         let room = room?;
         Some(room.wanted(self.lacking)).filter(|wanted| *wanted > room.free)
     }

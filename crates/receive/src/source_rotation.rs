@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 /// Minimum and maximum pause before an attempt, after a lost source or a full disk.
-pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(500);
-pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(30);
+pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(500);
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Attempts with a lost source before the next source is tried: about the time of a restart.
 const TRIES_MAX: u32 = 4;
 
 /// Rotation over the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SourceRotation {
+pub(crate) struct SourceRotation {
     count: usize,
     now: usize,
     /// Consecutive failed connections to the current source.
@@ -33,7 +33,7 @@ enum RotationPhase {
 
 /// Kind of a source's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SourceTrouble {
+pub(crate) enum SourceTrouble {
     /// The source is unreachable, and may come back.
     Lost,
     /// The source cannot continue after the stored transactions yet.
@@ -43,7 +43,8 @@ pub(super) enum SourceTrouble {
 }
 
 impl SourceRotation {
-    pub(super) const fn of(count: usize) -> Self {
+    pub(crate) const fn of(count: usize) -> Self {
+        assert!(count > 0, "ours: the caller has at least one source");
         Self {
             count,
             now: 0,
@@ -56,32 +57,36 @@ impl SourceRotation {
     }
 
     /// Returns the index of the current source.
-    pub(super) const fn current(&self) -> usize {
+    pub(crate) const fn current(&self) -> usize {
         self.now
     }
 
     /// Records that a source sends its log.
-    pub(super) const fn set_begun(&mut self) {
+    pub(crate) const fn set_begun(&mut self) {
         self.phase = RotationPhase::Begun;
     }
 
-    pub(super) fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.phase == RotationPhase::Begun
     }
 
     /// Records that the source has sent new events.
-    pub(super) const fn note_progress(&mut self) {
+    pub(crate) const fn note_progress(&mut self) {
         (self.tries, self.hopeless, self.passed) = (0, 0, 0);
     }
 
     /// Returns the pause before the next attempt, with this source or the next one; `None` if all errors are
     /// permanent.
-    pub(super) fn next_backoff(&mut self, trouble: SourceTrouble) -> Option<Duration> {
+    pub(crate) fn next_backoff(&mut self, trouble: SourceTrouble) -> Option<Duration> {
         if let RotationPhase::First(failed) = self.phase {
             self.phase = RotationPhase::First(failed + 1);
             self.advance();
             return (failed + 1 < self.count).then_some(Duration::ZERO);
         }
+        assert!(
+            self.now < self.count && self.hopeless < self.count,
+            "ours: the run ends if all errors are permanent"
+        );
         self.hopeless = if trouble == SourceTrouble::Permanent { self.hopeless + 1 } else { 0 };
         if self.hopeless == self.count {
             return None;

@@ -1,18 +1,18 @@
 //! Reason for the end of a connection.
 
-use anyhow::Error as Failure;
 use servers::ConnectionError;
 
-use crate::exit::ErrorAdvice;
+use crate::error::ReceiveError;
+use crate::source_candidate::SourceRejection;
 
 /// Reason for the end of a connection.
-pub(super) enum Disconnect {
+pub(crate) enum Disconnect {
     /// The requested end was reached, or the run was cancelled.
     Done,
     /// The source is unreachable, and may come back.
     Lost(ConnectionError),
     /// The server cannot continue after the stored transactions, for this reason; it may be able to later.
-    Unfit(String),
+    Unfit(SourceRejection),
     /// The disk is full.
     DiskFull(logs::LogError),
     /// Another disk error: the contents of the directory are no longer known.
@@ -20,14 +20,10 @@ pub(super) enum Disconnect {
     /// The keyring is unreadable or lacks a key: another process may be writing it.
     Keyring(logs::LogError),
     /// The requested start is not available.
-    StartUnavailable(Failure),
+    StartUnavailable(ReceiveError),
     /// A permanent error.
-    Failed(Failure),
+    Failed(ReceiveError),
 }
-
-/// Advice if the source lacks stored events.
-pub(super) const ANOTHER_DIRECTORY: ErrorAdvice =
-    ErrorAdvice("keep this directory as it is, and receive into another one");
 
 /// Transient errors of a source: too many connections (1040), shutdown (1053), a connection that was interrupted
 /// (1158 to 1161) or killed (1317, 1927, 3169), a server that is not ready yet or going offline (1077, 3032, 3100,
@@ -36,7 +32,7 @@ const TRANSIENT_CODES: [u16; 14] =
     [1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1317, 1927, 3032, 3100, 3168, 3169];
 
 /// Tells whether the error is transient, so that another attempt may succeed.
-pub(crate) fn is_transient(error: &ConnectionError) -> bool {
+pub fn is_transient(error: &ConnectionError) -> bool {
     match error {
         // A password command may fail for a while.
         ConnectionError::Lost { .. } | ConnectionError::Silent { .. } | ConnectionError::Password(_) => true,
@@ -61,7 +57,7 @@ impl From<logs::LogError> for Disconnect {
             error if error.is_disk_full() => Self::DiskFull(error),
             error if error.is_keyring_error() => Self::Keyring(error),
             error @ (logs::LogError::EventMismatch { .. } | logs::LogError::NotNextLog { .. }) => {
-                Self::Failed(Failure::from(error).context(ANOTHER_DIRECTORY))
+                Self::Failed(ReceiveError::OtherLog(error))
             }
             error @ logs::LogError::Io { .. } => Self::DiskError(error),
             error => Self::Failed(error.into()),

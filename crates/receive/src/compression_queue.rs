@@ -10,7 +10,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// State of closed logs. Logs that the index no longer lists are removed.
 #[derive(Debug, Default)]
-pub(super) struct CompressionQueue {
+pub(crate) struct CompressionQueue {
     done: HashSet<PathBuf>,
     failed: HashMap<PathBuf, RetrySchedule>,
 }
@@ -24,7 +24,7 @@ struct RetrySchedule {
 
 /// Next step of the compressor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum QueueStep<'l> {
+pub(crate) enum QueueStep<'l> {
     /// Compress this log.
     Log(&'l Path),
     /// Wait for this time.
@@ -35,7 +35,7 @@ pub(super) enum QueueStep<'l> {
 
 impl CompressionQueue {
     /// Returns the oldest log that is due now, or how long to wait.
-    pub(super) fn next<'l>(&self, closed: &'l [PathBuf], now: Duration) -> QueueStep<'l> {
+    pub(crate) fn next<'l>(&self, closed: &'l [PathBuf], now: Duration) -> QueueStep<'l> {
         let is_due = |log: &&PathBuf| self.failed.get(*log).is_none_or(|failed| failed.due <= now);
         if let Some(log) = closed.iter().filter(|log| !self.done.contains(*log)).find(is_due) {
             return QueueStep::Log(log);
@@ -45,31 +45,32 @@ impl CompressionQueue {
     }
 
     /// Returns the oldest log without any attempt.
-    pub(super) fn untried<'l>(&self, closed: &'l [PathBuf]) -> Option<&'l Path> {
+    pub(crate) fn untried<'l>(&self, closed: &'l [PathBuf]) -> Option<&'l Path> {
         let is_untried = |log: &&PathBuf| !self.done.contains(*log) && !self.failed.contains_key(*log);
         closed.iter().find(is_untried).map(PathBuf::as_path)
     }
 
     /// Records that a log is compressed.
-    pub(super) fn mark_done(&mut self, log: &Path) {
+    pub(crate) fn mark_done(&mut self, log: &Path) {
         self.failed.remove(log);
         self.done.insert(log.to_owned());
     }
 
     /// Records a failed attempt. Returns the pause before the next one.
-    pub(super) fn mark_failed(&mut self, log: &Path, now: Duration) -> Duration {
+    pub(crate) fn mark_failed(&mut self, log: &Path, now: Duration) -> Duration {
+        assert!(!self.done.contains(log), "ours: a compressed log is not tried again");
         let pause = self.failed.get(log).map_or(BACKOFF_MIN, |failed| (failed.pause * 2).min(BACKOFF_MAX));
         self.failed.insert(log.to_owned(), RetrySchedule { pause, due: now + pause });
         pause
     }
 
     /// Returns the number of logs to compress.
-    pub(super) fn count(&self, closed: &[PathBuf]) -> u64 {
+    pub(crate) fn count(&self, closed: &[PathBuf]) -> u64 {
         closed.iter().filter(|log| !self.done.contains(*log)).count() as u64
     }
 
     /// Removes logs that no longer exist.
-    pub(super) fn retain_closed(&mut self, closed: &[PathBuf]) {
+    pub(crate) fn retain_closed(&mut self, closed: &[PathBuf]) {
         let kept: HashSet<&PathBuf> = closed.iter().collect();
         self.done.retain(|log| kept.contains(log));
         self.failed.retain(|log, _| kept.contains(log));

@@ -1,0 +1,112 @@
+//! Messages about occurrences while logs are received.
+
+use std::error::Error;
+
+use receive::{ReceiveError, ReceiveNotice, StartPoint};
+
+use crate::commands::receive::failure::advice;
+use crate::units::{bytes, counted, duration};
+
+/// Warning for a source without semi-synchronous replication.
+const NO_SEMI_SYNC_WARNING: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: \
+    load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = \
+    ON, and run the command again";
+
+/// Returns the message of a notice.
+pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {
+    match notice {
+        ReceiveNotice::IncompleteEventRemoved { bytes } => {
+            format!("removed {} of an incomplete event; the source sends it again", counted(*bytes, "byte"))
+        }
+        ReceiveNotice::StartPointIgnored { begin, folder, log, position } => format!(
+            "{} is ignored: it applies to an empty directory only, but {} has logs; resuming in {log} at {position}",
+            start_option(begin),
+            folder.display()
+        ),
+        ReceiveNotice::Retry { error, next, pause } => {
+            let what = next.as_ref().map_or("retrying".to_owned(), |next| format!("trying {next}"));
+            let when = if pause.is_zero() { "now".to_owned() } else { format!("in {}", duration(*pause)) };
+            format!("{}; {what} {when}", error_with_causes(error))
+        }
+        ReceiveNotice::Reconnected { endpoint } => format!("connected to the server at {endpoint}"),
+        ReceiveNotice::SourceReplaced { uuid, before } => {
+            format!("resuming from the server {uuid} in place of {before}")
+        }
+        ReceiveNotice::SemiSyncUnavailable => NO_SEMI_SYNC_WARNING.to_owned(),
+        ReceiveNotice::DiskFull { error, wanted } => {
+            let until =
+                wanted.map_or("space is free".to_owned(), |wanted| format!("{} are free", bytes(wanted)));
+            format!("{error}; receiving is paused until {until}")
+        }
+        ReceiveNotice::DiskFree => "disk space is free again: resuming".to_owned(),
+        ReceiveNotice::KeyringWait { error, timeout } => {
+            format!("{error}; waiting {} for a valid keyring", duration(*timeout))
+        }
+        ReceiveNotice::CompressionFailed { error, log, pause } => format!(
+            "{error}; {} stays uncompressed; retrying in {}, then at growing intervals",
+            log.display(),
+            duration(*pause)
+        ),
+    }
+}
+
+/// Returns the option that sets this start point.
+fn start_option(begin: &StartPoint) -> String {
+    match begin {
+        StartPoint::Log(log) => format!("--start-log {log}"),
+        _ => "--start-after-gtid".to_owned(),
+    }
+}
+
+/// Returns the advice for an error, the error and its causes.
+fn error_with_causes(error: &ReceiveError) -> String {
+    let mut parts: Vec<String> = advice(error).iter().map(ToString::to_string).collect();
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        parts.push(error.to_string());
+        cause = error.source();
+    }
+    parts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use receive::{ReceiveError, ReceiveNotice, StartPoint};
+    use servers::ConnectionError;
+
+    use super::notice_text;
+
+    #[test]
+    fn retries_name_the_error_and_the_next_source() {
+        let check = |error: ReceiveError, next: Option<&str>, pause_ms, wanted: &str| {
+            let (next, pause) = (next.map(str::to_owned), Duration::from_millis(pause_ms));
+            assert_eq!(notice_text(&ReceiveNotice::Retry { error: &error, next, pause }), wanted);
+        };
+        let lost = || ConnectionError::lost("gone");
+        let lost_text = "no connection to the server: gone";
+        check(lost().into(), None, 500, &format!("{lost_text}; retrying in 500 ms"));
+        check(lost().into(), Some("mysql://b/"), 0, &format!("{lost_text}; trying mysql://b/ now"));
+        let (log, position, reason) = ("b.000001".to_owned(), 4, Some("its logs were reset".to_owned()));
+        let wanted = format!(
+            "keep this directory as it is, and receive into another one: the source cannot resume after b.000001 at \
+             4: its logs were reset: {lost_text}; retrying in 1.0 s"
+        );
+        check(ReceiveError::CannotResume { log, position, reason, error: lost() }, None, 1000, &wanted);
+    }
+
+    #[test]
+    fn an_ignored_option_is_named() {
+        let begin = StartPoint::Log("b.000002".to_owned());
+        let notice = ReceiveNotice::StartPointIgnored {
+            begin: &begin,
+            folder: "/backup".as_ref(),
+            log: "b.000001",
+            position: 4711,
+        };
+        let wanted = "--start-log b.000002 is ignored: it applies to an empty directory only, but /backup has logs; \
+                      resuming in b.000001 at 4711";
+        assert_eq!(notice_text(&notice), wanted);
+    }
+}

@@ -1,0 +1,128 @@
+//! Progress, messages and result of `receive`, on a terminal or as lines.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use receive::{ReceiveNotice, ReceiveReporter, SharedReceiveStats};
+
+use crate::commands::receive::notice_text::notice_text;
+use crate::commands::receive::stats_text;
+use crate::commands::stats;
+use crate::exit::{CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
+use crate::progress::{self, ProgressDisplay};
+use crate::rates::RecentRates;
+use crate::screen::{self, ReportStyle, visible_lines};
+
+/// Interval at which a terminal is updated.
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Display of a run that receives logs.
+pub(crate) struct ReceiveDisplay {
+    began: Instant,
+    /// Set to hide messages.
+    quiet: bool,
+    /// Style of the printed result.
+    style: ReportStyle,
+    progress: Mutex<ShownProgress>,
+}
+
+/// Progress as it was last shown.
+struct ShownProgress {
+    screen: ProgressDisplay,
+    /// Time of the next update.
+    due: Duration,
+    /// Received bytes when a line was last shown.
+    bytes: Option<u64>,
+    rates: RecentRates,
+}
+
+impl ReceiveDisplay {
+    pub(crate) fn new(global: &GlobalArgs) -> Self {
+        Self::on(ProgressDisplay::new(global, TERMINAL_INTERVAL), global)
+    }
+
+    /// Returns a display that shows messages, but no progress.
+    pub(crate) fn without_progress(global: &GlobalArgs) -> Self {
+        Self::on(ProgressDisplay::Hidden, global)
+    }
+
+    fn on(screen: ProgressDisplay, global: &GlobalArgs) -> Self {
+        let due = screen.first_delay();
+        Self {
+            began: Instant::now(),
+            quiet: global.quiet,
+            style: ReportStyle::new(global.color.on_stdout()),
+            progress: Mutex::new(ShownProgress { screen, due, bytes: None, rates: RecentRates::default() }),
+        }
+    }
+
+    /// Tells whether the display shows the GTIDs of stored transactions.
+    pub(super) fn shows_gtids(&self) -> bool {
+        matches!(self.lock_progress().screen, ProgressDisplay::Terminal(..))
+    }
+
+    /// Prints the result.
+    pub(super) fn print(&self, stats: &SharedReceiveStats, folder: &Path, json: bool) -> CommandResult {
+        self.lock_progress().screen.clear();
+        let mut out = io::stdout().lock();
+        if json {
+            let document = stats.read(|stats| stats_text::document(stats, self.began.elapsed()));
+            serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        } else {
+            let text = stats.read(|stats| stats_text::text(stats, &folder.display().to_string()));
+            screen::print(&text, &mut out)?;
+            let rows = stats.read(|stats| stats.statistics.rows());
+            screen::print(&stats::compression(&rows, self.style), &mut out)?;
+        }
+        Ok(CommandVerdict::Success)
+    }
+
+    fn lock_progress(&self) -> MutexGuard<'_, ShownProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReceiveReporter for ReceiveDisplay {
+    fn notice(&self, notice: &ReceiveNotice<'_>) {
+        if !self.quiet {
+            screen::write_message(notice_text(notice));
+        }
+    }
+
+    fn progress(&self, stats: &SharedReceiveStats) {
+        let elapsed = self.began.elapsed();
+        let mut shown = self.lock_progress();
+        let (bytes, transactions) = stats.read(|stats| (stats.bytes, stats.transactions));
+        shown.rates.add_sample(elapsed, bytes, transactions);
+        if elapsed < shown.due {
+            return;
+        }
+        let text = stats.read(|stats| match &shown.screen {
+            ProgressDisplay::Terminal(..) => stats_text::terminal_text(stats, &shown.rates, now_s()),
+            ProgressDisplay::Lines | ProgressDisplay::Hidden => {
+                stats_text::line(stats, &shown.rates, now_s())
+            }
+        });
+        let is_new = shown.bytes != Some(bytes);
+        shown.bytes = Some(bytes);
+        shown.due = elapsed + shown.screen.interval();
+        match &mut shown.screen {
+            ProgressDisplay::Hidden => {}
+            ProgressDisplay::Lines if is_new => screen::write_message(text),
+            ProgressDisplay::Lines => {}
+            ProgressDisplay::Terminal(bar, _) => {
+                bar.get_or_insert_with(progress::spinner_line).set_message(visible_lines(&text))
+            }
+        }
+    }
+}
+
+/// Returns the time in seconds since 1970.
+pub(super) fn now_s() -> i64 {
+    Timestamp::now().as_second()
+}

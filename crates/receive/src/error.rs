@@ -1,0 +1,207 @@
+//! Errors of receiving. What to do about them is up to the caller.
+
+use std::io;
+use std::path::PathBuf;
+use std::str::Utf8Error;
+
+use binlog::gtid::Gtid;
+use binlog::{DecodeError, EncodeError, GtidRewriteError};
+use logs::{LogError, RunningServer};
+use servers::ConnectionError;
+
+use crate::source_candidate::SourceRejection;
+use crate::source_errors::SourceLogs;
+
+/// Error of a `receive` run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The directory is a server's data directory: the server would find logs that it did not write.
+    #[error("{} is a server's data directory (it has {file}): give a directory only for received logs", folder.display())]
+    DataDirectory {
+        /// Path of the directory.
+        folder: PathBuf,
+        /// Name of a file that only a server's data directory has.
+        file: &'static str,
+    },
+    /// Another process writes to the directory's logs.
+    #[error("{} is in use: {running}; give a directory that only bintide receive writes to", folder.display())]
+    InUse {
+        /// Path of the directory.
+        folder: PathBuf,
+        /// Process and file.
+        running: RunningServer,
+    },
+    /// The store could not be opened.
+    #[error(transparent)]
+    OpenStore(LogError),
+    /// The store could not be read or written.
+    #[error(transparent)]
+    Log(LogError),
+    /// The source's log differs from the stored one, or does not follow it.
+    #[error(transparent)]
+    OtherLog(LogError),
+    /// The keyring is unreadable or lacks a key.
+    #[error(transparent)]
+    Keyring(LogError),
+    /// The disk failed, and then the store could not be opened again.
+    #[error("{again}")]
+    ReopenStore {
+        /// First error of the disk.
+        #[source]
+        error: LogError,
+        /// Error of opening the store again.
+        again: LogError,
+    },
+    /// The file of the store's identity could not be read.
+    #[error("could not read {}", path.display())]
+    ReadIdentity {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// The file of the store's identity could not be written.
+    #[error("could not write {}", path.display())]
+    WriteIdentity {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        #[source]
+        cause: io::Error,
+    },
+    /// The file of the store's identity is incomplete.
+    #[error("{} has no server-id and server-uuid: remove the file", path.display())]
+    IncompleteIdentity {
+        /// Path of the file.
+        path: PathBuf,
+    },
+    /// The operating system gave no random bytes for a new identity.
+    #[error("could not get a random UUID")]
+    RandomIdentity(#[source] getrandom::Error),
+    /// The server is not the one whose logs are stored.
+    #[error(
+        "the source's server_uuid is {found}, but the logs in {} are those of {wanted}: use another directory for \
+         another server, or give both with --from if this server replaced that one", folder.display()
+    )]
+    OtherServer {
+        /// `server_uuid` of the server.
+        found: String,
+        /// `server_uuid` of the server whose logs are stored.
+        wanted: String,
+        /// Path of the store's directory.
+        folder: PathBuf,
+    },
+    /// The server sent an invalid `server_uuid`.
+    #[error("the source's server_uuid is not a UUID: {found:?}")]
+    InvalidServerUuid {
+        /// Text that the server sent.
+        found: String,
+    },
+    /// A connection failed.
+    #[error(transparent)]
+    Connection(ConnectionError),
+    /// The server cannot continue after the stored transactions yet.
+    #[error(transparent)]
+    Unsuitable(SourceRejection),
+    /// One of several sources is a MariaDB server.
+    #[error(
+        "a MariaDB server must be the only --from: its GTIDs name only the last transaction of each domain, so nothing \
+         shows whether another server has all stored transactions; give no other --from"
+    )]
+    MariadbBesideOthers,
+    /// The last log does not name the transactions before it.
+    #[error(
+        "cannot resume by GTIDs: the last log has no Previous_gtids event; keep this directory as it is, and receive \
+         into another one"
+    )]
+    NoPreviousGtids,
+    /// Compression changes positions, and the source has no GTIDs.
+    #[error(
+        "--compress needs a source with gtid_mode=ON, because positions in compressed logs differ from the source's"
+    )]
+    CompressWithoutGtids,
+    /// The source sent an event whose format is unknown.
+    #[error("the source sent an event before the first format description")]
+    EventBeforeFormat,
+    /// The source sent an invalid log name.
+    #[error("the source's log name is not UTF-8")]
+    LogName(#[source] Utf8Error),
+    /// The source sent an event that cannot be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// An event that takes the place of the source's could not be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// A GTID event could not be renumbered.
+    #[error(transparent)]
+    RenumberGtid(#[from] GtidRewriteError),
+    /// The source sent an invalid GTID.
+    #[error("the source sent a GTID that is out of range")]
+    GtidOutOfRange,
+    /// The source sent a transaction again.
+    #[error("the source sent {gtid}, which is already stored")]
+    RepeatedTransaction {
+        /// GTID of the transaction.
+        gtid: Gtid,
+    },
+    /// The source sent an invalid logical clock.
+    #[error("the source sent {gtid} with an invalid sequence_number: {number}")]
+    InvalidSequenceNumber {
+        /// GTID of the transaction.
+        gtid: Gtid,
+        /// Number that the source sent.
+        number: i64,
+    },
+    /// Another replica with the identity of this store is connected to the source.
+    #[error(transparent)]
+    SharedIdentity(ConnectionError),
+    /// The source cannot send the log from the end of the store on.
+    #[error("the source cannot resume after {log} at {position}{}", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    CannotResume {
+        /// Name of the last stored log.
+        log: String,
+        /// End of the last stored event.
+        position: u64,
+        /// Cause, if known.
+        reason: Option<String>,
+        /// Error of the source.
+        #[source]
+        error: ConnectionError,
+    },
+    /// The source does not have the log to start at.
+    #[error("{}", logs.no_log_message(log))]
+    NoSuchLog {
+        /// Name of the log.
+        log: String,
+        /// Logs that the source has.
+        logs: SourceLogs,
+    },
+    /// The source cannot send the transactions after the given GTIDs.
+    #[error("the source cannot send the transactions after the GTIDs of --start-after-gtid")]
+    CannotStartAfter(#[source] ConnectionError),
+}
+
+/// Failure of a `receive` run.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveFailure {
+    /// No source has sent its log.
+    #[error(transparent)]
+    NotStarted(ReceiveError),
+    /// The run failed after a source had sent its log.
+    #[error(transparent)]
+    Failed(ReceiveError),
+}
+
+impl From<LogError> for ReceiveError {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<ConnectionError> for ReceiveError {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
+    }
+}

@@ -1,0 +1,54 @@
+//! Receives a server's logs as they are written, byte for byte, into a directory with an index.
+//!
+//! ```text
+//! LiveSource ─▶ as it is, or by FailoverMerge ─▶ StoreWriter ─▶ logs, index ─▶ LogCompressor
+//!      └─ SourceRotation: which source, after how long;  SourceCandidate: may this server continue?
+//! ```
+//!
+//! | task | item |
+//! |---|---|
+//! | receive logs until the end or for ever, from one of several sources | [`LogReceiver`] |
+//! | be told of lost connections, full disks and progress | implement [`ReceiveReporter`] |
+//! | read the statistics of a run from any thread | [`SharedReceiveStats`] |
+//! | tell errors of a source that may pass from those that stay | [`is_transient`], [`CANNOT_SEND`] |
+//! | request the transactions that are not in a set of GTIDs | [`start_after`] |
+//!
+//! Whatever stops a run, the same call resumes after the last whole event on disk. A run ends when the token of its
+//! `LinkOptions` is cancelled.
+//!
+//! This crate never changes an event of the store's first source, never stores a transaction twice, never counts or
+//! acknowledges an event before it is on disk, and never deletes the log that is being written. It never prints, never
+//! reads arguments and never looks for signals.
+#![forbid(unsafe_code)]
+
+mod compression_queue;
+mod compression_statistics;
+mod connection;
+mod disconnect;
+mod disk_space;
+mod error;
+mod failover_merge;
+mod identity;
+mod log_compressor;
+mod monitor;
+mod pending_events;
+mod receive_stats;
+mod received_gtids;
+mod receiver;
+mod reporter;
+mod source_candidate;
+mod source_errors;
+mod source_rotation;
+mod start_point;
+
+pub use crate::compression_statistics::CompressionStatistics;
+pub use crate::disconnect::is_transient;
+pub use crate::error::{ReceiveError, ReceiveFailure};
+pub use crate::monitor::SharedReceiveStats;
+pub use crate::receive_stats::ReceiveStats;
+pub use crate::received_gtids::ReceivedGtids;
+pub use crate::receiver::{DiskFullPolicy, LogReceiver, ReceiveOptions};
+pub use crate::reporter::{ReceiveNotice, ReceiveReporter};
+pub use crate::source_candidate::SourceRejection;
+pub use crate::source_errors::{CANNOT_SEND, SourceLogs};
+pub use crate::start_point::{GtidState, StartPoint, start_after};

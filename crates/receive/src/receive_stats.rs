@@ -1,0 +1,116 @@
+//! Statistics of a run. Time is a parameter.
+
+use binlog::{EventFormat, EventType, RawEvent};
+
+use crate::compression_statistics::CompressionStatistics;
+use crate::received_gtids::ReceivedGtids;
+
+/// Statistics of a `receive` run.
+#[derive(Clone, Debug, Default)]
+pub struct ReceiveStats {
+    /// Received transactions.
+    pub transactions: u64,
+    /// Received events.
+    pub events: u64,
+    /// Bytes of received events.
+    pub bytes: u64,
+    /// Bytes transferred over the network: fewer if the connection is compressed.
+    pub network_bytes: u64,
+    /// Number of compressed logs.
+    pub compressed_logs: u64,
+    /// Bytes of these logs before compression.
+    pub compressed_from: u64,
+    /// Bytes of these logs after compression.
+    pub compressed_to: u64,
+    /// Closed logs that wait for compression.
+    pub to_compress: u64,
+    /// Failed attempts to compress a log.
+    pub failed_compressions: u64,
+    /// Connections on which the source sent its log.
+    pub connections: u64,
+    /// Deleted logs.
+    pub purged: u64,
+    /// Syncs to disk.
+    pub syncs: u64,
+    /// Acknowledgements sent to the source.
+    pub acknowledgements: u64,
+    /// Set if the source waits for acknowledgements. Known after the first connection.
+    pub semi_sync: Option<bool>,
+    /// Set while a source is connected.
+    pub is_connected: bool,
+    /// Set if all events of the source were received.
+    pub is_caught_up: bool,
+    /// Set while the disk is full.
+    pub is_full: bool,
+    /// Source's log; empty before the first event.
+    pub log: String,
+    /// Position of the next event in that log.
+    pub position: u64,
+    /// Timestamp of the last event, in seconds since 1970 by the source's clock.
+    pub last_s: Option<u32>,
+    /// Difference between the source's clock and ours, in seconds; positive if the source's is ahead.
+    pub ahead_s: i64,
+    /// Compression statistics of received and stored transactions.
+    pub statistics: CompressionStatistics,
+    /// Stored transactions.
+    pub reached: ReceivedGtids,
+}
+
+impl ReceiveStats {
+    /// Counts a stored event that starts at `position` in the source's log.
+    pub(crate) fn count_event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&EventFormat>) {
+        let size = event.bytes().len() as u64;
+        self.events += 1;
+        self.bytes += size;
+        self.position = position + size;
+        self.last_s = Some(event.header().timestamp);
+        self.is_caught_up = false;
+        if let Some(format) = format {
+            self.statistics.event(event, format);
+            self.reached.add_event(event, format);
+        }
+        self.transactions += u64::from(begins_transaction(event.event_type()));
+    }
+
+    /// Returns the age of the last event by the source's clock; 0 if all events were received, `None` before the
+    /// first event.
+    pub fn lag_s(&self, now_s: i64) -> Option<u64> {
+        let last = self.last_s.filter(|last| *last > 0)?;
+        match self.is_caught_up && self.is_connected {
+            true => Some(0),
+            false => Some(u64::try_from(now_s + self.ahead_s - i64::from(last)).unwrap_or_default()),
+        }
+    }
+
+    /// Returns the bytes that compression of closed logs has saved; `None` if no log was compressed.
+    pub fn bytes_saved(&self) -> Option<u64> {
+        (self.compressed_logs > 0).then(|| self.compressed_from.saturating_sub(self.compressed_to))
+    }
+}
+
+/// Tells whether the event begins a transaction. Servers since MySQL 5.6.5 and MariaDB 10.0.2 begin each transaction
+/// with such an event, with or without GTIDs.
+fn begins_transaction(event_type: EventType) -> bool {
+    matches!(
+        event_type,
+        EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ReceiveStats;
+
+    #[test]
+    fn lag_is_by_the_source_and_never_negative() {
+        let mut figures =
+            ReceiveStats { last_s: Some(1000), is_connected: true, ahead_s: 5, ..ReceiveStats::default() };
+        assert_eq!((figures.lag_s(1000), figures.lag_s(900)), (Some(5), Some(0)));
+        figures.is_caught_up = true;
+        assert_eq!(figures.lag_s(1000), Some(0));
+        figures.is_connected = false;
+        assert_eq!(figures.lag_s(1000), Some(5));
+        figures.last_s = None;
+        assert_eq!(figures.lag_s(1000), None);
+    }
+}

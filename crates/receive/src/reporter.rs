@@ -1,0 +1,89 @@
+//! Reports of a run while it lasts: notices and progress. The texts are up to the caller.
+
+use std::path::Path;
+use std::time::Duration;
+
+use logs::LogError;
+use rewrite::RewriteError;
+
+use crate::error::ReceiveError;
+use crate::monitor::SharedReceiveStats;
+use crate::start_point::StartPoint;
+
+/// Receiver of a run's reports. The thread that compresses logs reports too.
+pub trait ReceiveReporter: Send + Sync {
+    /// Reports an occurrence that a person may have to act on.
+    fn notice(&self, notice: &ReceiveNotice<'_>);
+
+    /// Reports progress: several times a second, by the thread that runs the receiver.
+    fn progress(&self, stats: &SharedReceiveStats);
+}
+
+/// Occurrence during a run.
+#[derive(Debug)]
+pub enum ReceiveNotice<'a> {
+    /// The end of the last log was an incomplete event, which was removed. The source sends it again.
+    IncompleteEventRemoved {
+        /// Size of its stored part.
+        bytes: u64,
+    },
+    /// The requested start point is ignored, because it applies to an empty directory only.
+    StartPointIgnored {
+        /// Requested start point.
+        begin: &'a StartPoint,
+        /// Directory of the store.
+        folder: &'a Path,
+        /// Last stored log, at whose end the run resumes.
+        log: &'a str,
+        /// End of that log.
+        position: u64,
+    },
+    /// A connection has failed, and another attempt follows.
+    Retry {
+        /// Error of the connection.
+        error: &'a ReceiveError,
+        /// Address of the next source, if that is another one.
+        next: Option<String>,
+        /// Time until the attempt.
+        pause: Duration,
+    },
+    /// A source is connected again after a failed connection.
+    Reconnected {
+        /// Host and port or socket of the source.
+        endpoint: String,
+    },
+    /// Another server takes the place of the source.
+    SourceReplaced {
+        /// UUID of the server.
+        uuid: &'a str,
+        /// UUID of the former source.
+        before: &'a str,
+    },
+    /// Acknowledgements were requested, but the source does not use semi-synchronous replication.
+    SemiSyncUnavailable,
+    /// The disk is full: receiving pauses until it has space.
+    DiskFull {
+        /// Error of the failed write.
+        error: &'a LogError,
+        /// Bytes that must be free, if known.
+        wanted: Option<u64>,
+    },
+    /// The disk has space again.
+    DiskFree,
+    /// The keyring is unreadable or lacks a key; the run waits for a valid one.
+    KeyringWait {
+        /// Error of the keyring.
+        error: &'a LogError,
+        /// Maximum time to wait.
+        timeout: Duration,
+    },
+    /// A closed log could not be compressed. It stays as it is until a later attempt.
+    CompressionFailed {
+        /// Error of the attempt.
+        error: &'a RewriteError,
+        /// Path of the log.
+        log: &'a Path,
+        /// Time until the next attempt.
+        pause: Duration,
+    },
+}
