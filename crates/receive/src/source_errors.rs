@@ -13,7 +13,7 @@ use crate::start_point::StartPoint;
 pub const CANNOT_SEND: u16 = 1236;
 /// Parts of its message, and their meaning.
 const CANNOT_SEND_REASONS: [(&str, &str); 4] = [
-    (NO_SUCH_LOG, "it no longer has this log: the log was purged, or its logs were reset"),
+    (NO_SUCH_LOG, "the source no longer has this log (purged, or its logs were reset)"),
     ("position > file size", LOG_IS_SHORTER),
     // MariaDB's text.
     ("impossible position", LOG_IS_SHORTER),
@@ -24,8 +24,7 @@ const CANNOT_SEND_REASONS: [(&str, &str); 4] = [
     ),
 ];
 const NO_SUCH_LOG: &str = "Could not find first log";
-const LOG_IS_SHORTER: &str =
-    "its log of this name is shorter: its logs were reset, or a crash lost events that it had sent";
+const LOG_IS_SHORTER: &str = "the log of this name on the source is shorter: its logs were reset, or a crash lost events that it had sent";
 /// Part of a source's message if a second replica has the same identity.
 const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
@@ -70,7 +69,7 @@ impl LogReceiver {
         let lacking = store.contents().ok()?.gtids.difference(&executed);
         let lacking = (!lacking.is_empty()).then(|| lacking.to_string().replace('\n', ""))?;
         Some(format!(
-            "it lacks stored transactions {lacking}: its logs were reset, or it was restored from a backup"
+            "the source lacks stored transactions: {lacking}; its logs were reset, or it was restored from a backup"
         ))
     }
 

@@ -49,10 +49,10 @@ impl FromStr for GtidState {
         };
         match text.split(',').all(is_mariadb) {
             true => Ok(Self::Mariadb(text.to_owned())),
-            false => {
-                Err("expected GTIDs as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB"
-                    .to_owned())
-            }
+            false => Err(
+                "expected GTIDs such as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB"
+                    .to_owned(),
+            ),
         }
     }
 }

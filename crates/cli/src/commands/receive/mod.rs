@@ -60,7 +60,7 @@ pub(crate) struct ReceiveArgs {
     from: Vec<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Start at this log of the source, as binlog.000042 (empty directory only) [default: the oldest]
+    /// Start at this log of the source, such as binlog.000042 (empty directory only) [default: the oldest]
     #[arg(long, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
     start_log: Option<String>,
     /// Start at the first log that contains a transaction not in GTIDS (empty directory only). GTIDS are those of a

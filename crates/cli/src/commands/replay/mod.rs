@@ -287,9 +287,9 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
         }
         replay::ReplayError::Apply { failure, .. } if failure.code == Some(PLUGIN_NOT_LOADED) => {
             Some(ErrorAdvice(
-                "committed transactions stay; create the account on the target with an authentication plugin that the \
+                "committed transactions are kept; create the account on the target with an authentication plugin that the \
                  target has (caching_sha2_password exists since MySQL 8.0), then exclude the transaction with \
-                 --exclude-gtids in this and every later run",
+                 --exclude-gtids in this and all later runs",
             ))
         }
         replay::ReplayError::Apply { .. } | replay::ReplayError::Target { .. } => {
