@@ -123,7 +123,7 @@ fn difference(shown: &[&str], actual: &[String]) -> Option<String> {
     let mut shown = shown.iter().peekable();
     while let Some(line) = shown.next() {
         if *line == CUT {
-            let Some(next) = shown.peek() else { return None };
+            let next = shown.peek()?;
             let found = rest.iter().position(|actual| is_shown_as(actual, next));
             rest = &rest[found.unwrap_or(rest.len())..];
             continue;

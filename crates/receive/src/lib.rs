@@ -20,6 +20,7 @@
 //! acknowledges an event before it is on disk, and never deletes the log that is being written. It never prints, never
 //! reads arguments and never looks for signals.
 #![forbid(unsafe_code)]
+#![expect(clippy::result_large_err, reason = "an error ends a connection or the run: its size costs nothing")]
 
 mod compression_queue;
 mod compression_statistics;

@@ -734,12 +734,12 @@ impl<'b> BlockEvent<'b> {
         self.bytes.get(HEADER_SIZE..end).unwrap_or_default()
     }
 
-    fn to_head(&self) -> EventHead<'b> {
+    fn head(&self) -> EventHead<'b> {
         let (bytes, header, format, at) = (self.bytes(), self.header, self.format, self.at);
         EventHead { bytes, header, format, at, hexdump: HexdumpForm::Columns }
     }
 
-    fn to_encoded(&self) -> EncodedEvent<'b> {
+    fn encoded(&self) -> EncodedEvent<'b> {
         let range = self.start..self.start + self.bytes().len();
         EncodedEvent { buffer: self.buffer, range, checksum: self.checksum, format: self.format }
     }
@@ -753,7 +753,7 @@ impl<'b> BlockEvent<'b> {
 
     fn retain(&self) -> RetainedEvent {
         RetainedEvent {
-            event: EventRef::new(Arc::clone(self.buffer), self.to_encoded().range),
+            event: EventRef::new(Arc::clone(self.buffer), self.encoded().range),
             format: Arc::clone(self.format),
             at: self.at,
             next_position: self.header.next_position,

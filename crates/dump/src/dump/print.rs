@@ -142,13 +142,13 @@ impl LogDumper<'_, '_> {
             EventType::Rotate if !self.has_format => HexdumpForm::Plain,
             _ => HexdumpForm::Columns,
         };
-        self.heads.put_header(self.batch.text_mut(), EventHead { hexdump, ..item.to_head() });
+        self.heads.put_header(self.batch.text_mut(), EventHead { hexdump, ..item.head() });
     }
 
     /// Defers an event's header line and text to the thread that writes the batch.
     fn defer_head(&mut self, item: BlockEvent<'_>) {
         let keys = GeneratedKeys::of_version(self.server_version);
-        self.batch.push_head(&item.to_encoded(), item.at, item.header.next_position, keys);
+        self.batch.push_head(&item.encoded(), item.at, item.header.next_position, keys);
     }
 
     fn print_format_description(
@@ -438,7 +438,7 @@ impl LogDumper<'_, '_> {
             self.defer_base64(item);
             if self.settings.verbose > 0 {
                 let table = self.tables.text_of(rows.table_id);
-                self.statement.rows.batch_mut().push_rows(&item.to_encoded(), table);
+                self.statement.rows.batch_mut().push_rows(&item.encoded(), table);
             }
         }
         self.statement.is_open = true;
@@ -476,7 +476,7 @@ impl LogDumper<'_, '_> {
 
     fn defer_base64(&mut self, item: BlockEvent<'_>) {
         if self.settings.base64 != Base64Output::DecodeRows {
-            self.statement.body.batch_mut().push_base64(&item.to_encoded());
+            self.statement.body.batch_mut().push_base64(&item.encoded());
         }
     }
 

@@ -77,6 +77,7 @@ impl ReplaySourceArgs {
 }
 
 /// Receives and applies logs until Ctrl-C, or until one of the two fails.
+#[expect(clippy::result_large_err, reason = "the thread ends once, with one error")]
 pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let from = command.live.from.clone();
     command.follow = true;
