@@ -1,6 +1,7 @@
 //! Developer tasks of the workspace: `cargo xtask help`.
 #![forbid(unsafe_code)]
 
+mod book;
 mod chaos;
 mod checks;
 mod demo;
@@ -66,6 +67,8 @@ enum XtaskCommand {
     Tidy,
     /// Write the reviewed snapshot of all text that a user can see, e2e/words/, and the output shown in docs/
     Words,
+    /// Build the documentation as a book, target/book
+    Book,
     /// Check that each feature of the format crate can be disabled
     Features,
     /// Create the logs that the benches read, by running five workloads on a real server
@@ -93,6 +96,7 @@ fn main() -> Result<()> {
         XtaskCommand::Judge => judge::run_judges(),
         XtaskCommand::Tidy => tidy::check(),
         XtaskCommand::Words => words::write(),
+        XtaskCommand::Book => book::build_book(),
         XtaskCommand::Features => checks::check_features(),
         XtaskCommand::Workloads => checks::run_bench(&["workloads".to_owned()]),
         XtaskCommand::Bench { arguments } => checks::run_bench(&arguments),
