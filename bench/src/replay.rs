@@ -3,7 +3,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `logs.rs` | the logs, and the data directories that they are applied to |
+//! | `replay_logs.rs` | the logs, and the data directories that they are applied to |
 //! | `contender.rs` | the contenders, and the measurement of one run |
 //! | `report.rs` | tables, charts and goals: `docs/measured/replay-speed.md` |
 
@@ -49,7 +49,7 @@ struct ContenderRuns {
 /// Results of one log.
 struct ReplayRace {
     log: PreparedReplayLog,
-    standings: Vec<ContenderRuns>,
+    results: Vec<ContenderRuns>,
 }
 
 /// Measures all contenders on each log, and writes the page.
@@ -77,59 +77,57 @@ pub(crate) fn measure_replay(options: &ReplayBenchOptions) -> Result<()> {
 
 /// Runs all contenders of a log, in turns.
 fn run_race(log: PreparedReplayLog, options: &ReplayBenchOptions, bintide: &Path) -> Result<ReplayRace> {
-    let mut standings = Vec::new();
+    let mut results = Vec::new();
     let run = |contender: ReplayContender| {
         let took = contender.run(&log, bintide).with_context(|| format!("{} failed", contender.name()))?;
         eprintln!("{}: {}: {}", log.kind.name(), contender.name(), took.line());
         Ok::<ReplayMeasurement, anyhow::Error>(took)
     };
-    for entrants in entrants(log.kind, &options.workers) {
+    for alternatives in alternatives(log.kind, &options.workers) {
         let mut best: Option<ContenderRuns> = None;
-        for contender in entrants {
+        for contender in alternatives {
             let took = run(contender)?;
             if best.as_ref().is_none_or(|best| took.seconds < best.runs[0].seconds) {
                 best = Some(ContenderRuns { contender, runs: vec![took] });
             }
         }
-        standings.extend(best);
+        results.extend(best);
     }
     for _ in 1..options.runs {
-        for standing in &mut standings {
+        for standing in &mut results {
             standing.runs.push(run(standing.contender)?);
         }
     }
-    Ok(ReplayRace { log, standings })
+    Ok(ReplayRace { log, results })
 }
 
 /// Returns the contenders of a log, in lists of alternatives: only the fastest of each list continues.
-fn entrants(kind: ReplayLogKind, workers: &[u32]) -> Vec<Vec<ReplayContender>> {
+fn alternatives(kind: ReplayLogKind, workers: &[u32]) -> Vec<Vec<ReplayContender>> {
     let native = |native: ReplicaLogging| {
         workers.iter().map(|workers| ReplayContender::Native(native, *workers)).collect()
     };
-    let mut entrants: Vec<Vec<ReplayContender>> = vec![native(ReplicaLogging::NoLog)];
+    let mut alternatives: Vec<Vec<ReplayContender>> = vec![native(ReplicaLogging::NoLog)];
     if kind == ReplayLogKind::Sysbench {
-        entrants.extend([
+        alternatives.extend([
             native(ReplicaLogging::NoUpdates),
             native(ReplicaLogging::Log),
             vec![ReplayContender::Pipe],
         ]);
     }
-    entrants.extend(BenchCommitOrder::ALL.map(|order| vec![ReplayContender::Bintide(order)]));
-    entrants
+    alternatives.extend(BenchCommitOrder::ALL.map(|order| vec![ReplayContender::Bintide(order)]));
+    alternatives
 }
 
 impl ReplayRace {
     fn find(&self, wanted: impl Fn(ReplayContender) -> bool) -> Option<ReplayMeasurement> {
-        let standing = self.standings.iter().find(|standing| wanted(standing.contender));
+        let standing = self.results.iter().find(|standing| wanted(standing.contender));
         standing.map(|standing| contender::median(&standing.runs))
     }
 
     /// Returns the fastest of MySQL's own replicas.
     fn native(&self) -> Option<ReplayMeasurement> {
-        let natives = self
-            .standings
-            .iter()
-            .filter(|standing| matches!(standing.contender, ReplayContender::Native(..)));
+        let natives =
+            self.results.iter().filter(|standing| matches!(standing.contender, ReplayContender::Native(..)));
         let times = natives.map(|standing| contender::median(&standing.runs));
         times.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
     }

@@ -3,9 +3,9 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `ground.rs` | the data, the relay logs, and the slow disk |
-//! | `lap.rs` | one run of a replica, from its applier's start to its last transaction |
-//! | `steady.rs` | a replica under a slow, steady load: its lag at each second |
+//! | `warm_fixture.rs` | the data, the relay logs, and the slow disk |
+//! | `catch_up.rs` | one run of a replica, from its applier's start to its last transaction |
+//! | `steady_load.rs` | a replica under a slow, steady load: its lag at each second |
 //! | `report.rs` | tables and charts: `docs/measured/warm.md` |
 
 mod catch_up;
@@ -70,12 +70,12 @@ pub(crate) fn measure_warm(options: &WarmBenchOptions) -> Result<()> {
         "--runs and --latencies must not be 0 or empty"
     );
     let bintide = cases::build_bintide()?;
-    let ground = WarmFixture::prepare()?;
+    let fixture = WarmFixture::prepare()?;
     let (runs, workers) = if options.quick { (1, vec![1]) } else { (options.runs, vec![1, 4]) };
     let latencies = if options.quick { &options.latencies[..1] } else { &options.latencies[..] };
     let measure = |kind: WarmChangeKind, conditions: CatchUpConditions| {
         let pair =
-            run_pair(&ground, kind, conditions, runs, &bintide).with_context(|| conditions.name(kind))?;
+            run_pair(&fixture, kind, conditions, runs, &bintide).with_context(|| conditions.name(kind))?;
         eprintln!("{}", report::line(&pair));
         Ok::<CatchUpPair, anyhow::Error>(pair)
     };
@@ -96,7 +96,7 @@ pub(crate) fn measure_warm(options: &WarmBenchOptions) -> Result<()> {
         )?);
     }
     if !options.quick && options.only.is_none() {
-        let steady = steady_load::measure(&ground, &bintide)?;
+        let steady = steady_load::measure(&fixture, &bintide)?;
         report::write(&cold, &in_memory)?;
         doc_page::WARM.draw("steady", &report::steady(&steady)?)?;
     }
@@ -112,7 +112,7 @@ pub(crate) fn measure_warm(options: &WarmBenchOptions) -> Result<()> {
 
 /// Runs both in turns, and returns the median run of each.
 fn run_pair(
-    ground: &WarmFixture,
+    fixture: &WarmFixture,
     kind: WarmChangeKind,
     conditions: CatchUpConditions,
     runs: usize,
@@ -120,8 +120,8 @@ fn run_pair(
 ) -> Result<CatchUpPair> {
     let (mut alone, mut warmed) = (Vec::new(), Vec::new());
     for _ in 0..runs {
-        alone.push(catch_up::run(ground, kind, conditions, None)?);
-        warmed.push(catch_up::run(ground, kind, conditions, Some(bintide))?);
+        alone.push(catch_up::run(fixture, kind, conditions, None)?);
+        warmed.push(catch_up::run(fixture, kind, conditions, Some(bintide))?);
     }
     Ok(CatchUpPair { kind, conditions, alone: median_run(alone)?, warmed: median_run(warmed)? })
 }

@@ -16,9 +16,9 @@ fn main() -> Result<()> {
     let ways = WAYS.len() as u64;
     for (number, way) in (0..ways).zip(WAYS) {
         let share = count / ways + u64::from(number < count % ways);
-        let mut dice = SeededRandom::new(seed.wrapping_add(number));
+        let mut random = SeededRandom::new(seed.wrapping_add(number));
         let chaos = Chaos::new(&source, way)?;
-        let dealt = chaos.strike(&Blow::ALL, usize::try_from(share)?, &mut dice);
+        let dealt = chaos.strike(&Blow::ALL, usize::try_from(share)?, &mut random);
         let dealt = dealt.with_context(|| format!("seed {seed}, {way:?}"))?;
         println!("bintide replay {}, target with {}: {dealt:?}", way.options.join(" "), way.log);
     }

@@ -116,14 +116,14 @@ impl<'s> Chaos<'s> {
         &self,
         blows: &[Blow],
         count: usize,
-        dice: &mut SeededRandom,
+        random: &mut SeededRandom,
     ) -> Result<BTreeMap<Blow, usize>> {
         let (mut dealt, mut total) = (BTreeMap::new(), 0);
         while total < count {
             let mut victim = self.victim()?;
             for _ in 0..BLOWS_MAX.min(count - total) {
-                let blow = *dice.pick(blows);
-                let moment = dice.below(usize::try_from(self.span.as_micros())?);
+                let blow = *random.pick(blows);
+                let moment = random.below(usize::try_from(self.span.as_micros())?);
                 let mut child = self.begin(&victim)?;
                 thread::sleep(Duration::from_micros(moment as u64));
                 let is_over = child.try_wait()?.is_some();

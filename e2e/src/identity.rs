@@ -38,9 +38,9 @@ pub fn check_random(name: &str, logs: &Logs, seed: u64, draws: usize) -> Result<
         choices.into_iter().filter(|choice| NOT_DRAWN.iter().all(|(long, _)| *long != choice.long)).collect();
     let draws = env::var(DRAWS).ok().and_then(|text| text.parse().ok()).unwrap_or(draws);
     println!("{name}: {draws} runs, {SEED}={seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut used = BTreeSet::new();
-    let runs: Vec<Run> = (0..draws).map(|_| draw(&mut dice, logs, &drawn, &mut used)).collect();
+    let runs: Vec<Run> = (0..draws).map(|_| draw(&mut random, logs, &drawn, &mut used)).collect();
     let unused: Vec<&str> =
         drawn.iter().map(|c| c.long.as_str()).filter(|long| !used.contains(*long)).collect();
     println!(
@@ -89,27 +89,27 @@ fn check_program(program: Program, name: &str, logs: &Logs, runs: &[Run]) -> Res
 }
 
 /// One run: two to four options over one log, a folder of them, standard input, or several.
-fn draw(dice: &mut SeededRandom, logs: &Logs, choices: &[Choice], used: &mut BTreeSet<String>) -> Run {
-    let set = dice.pick(&logs.sets);
+fn draw(random: &mut SeededRandom, logs: &Logs, choices: &[Choice], used: &mut BTreeSet<String>) -> Run {
+    let set = random.pick(&logs.sets);
     let mut arguments = Vec::new();
-    let mut wanted = 2 + dice.below(3);
+    let mut wanted = 2 + random.below(3);
     while wanted > 0 {
-        let choice = pick_choice(dice, choices);
+        let choice = pick_choice(random, choices);
         if !choice.first || arguments.is_empty() {
             used.insert(choice.long.clone());
-            arguments.extend(choice.draw(dice, set));
+            arguments.extend(choice.draw(random, set));
             wanted -= 1;
         }
     }
-    let mut run = Run { time_zone: Some(*dice.pick(&TIME_ZONES)), ..Run::default() };
-    run.files.push(("options.cnf".to_owned(), option_file(dice)));
-    add_logs(dice, logs, set, &mut run, &mut arguments);
+    let mut run = Run { time_zone: Some(*random.pick(&TIME_ZONES)), ..Run::default() };
+    run.files.push(("options.cnf".to_owned(), option_file(random)));
+    add_logs(random, logs, set, &mut run, &mut arguments);
     run.arguments = arguments;
     run
 }
 
 /// Options about what is printed are drawn more often than those about a connection that is never made.
-fn pick_choice<'a>(dice: &mut SeededRandom, choices: &'a [Choice]) -> &'a Choice {
+fn pick_choice<'a>(random: &mut SeededRandom, choices: &'a [Choice]) -> &'a Choice {
     const OFTEN: [&str; 12] = [
         "verbose",
         "base64-output",
@@ -124,39 +124,45 @@ fn pick_choice<'a>(dice: &mut SeededRandom, choices: &'a [Choice]) -> &'a Choice
         "skip-gtids",
         "print-table-metadata",
     ];
-    if dice.once_in(2) {
-        let wanted = *dice.pick(&OFTEN);
+    if random.once_in(2) {
+        let wanted = *random.pick(&OFTEN);
         if let Some(choice) = choices.iter().find(|choice| choice.long == wanted) {
             return choice;
         }
     }
-    dice.pick(choices)
+    random.pick(choices)
 }
 
-fn option_file(dice: &mut SeededRandom) -> String {
+fn option_file(random: &mut SeededRandom) -> String {
     let lines =
         ["verbose", "short-form", "hexdump", "skip-gtids", "database=docs", "loose-bogus=1", "offset = 2"];
     let groups = ["mysqlbinlog", "client", "mysqlbinlog_two", "mysqld"];
     let mut text = String::new();
-    for _ in 0..1 + dice.below(3) {
-        let _ = writeln!(text, "[{}]\n{}", dice.pick(&groups), dice.pick(&lines));
+    for _ in 0..1 + random.below(3) {
+        let _ = writeln!(text, "[{}]\n{}", random.pick(&groups), random.pick(&lines));
     }
     text
 }
 
-fn add_logs(dice: &mut SeededRandom, logs: &Logs, set: &LogSet, run: &mut Run, arguments: &mut Vec<String>) {
-    match dice.below(12) {
+fn add_logs(
+    random: &mut SeededRandom,
+    logs: &Logs,
+    set: &LogSet,
+    run: &mut Run,
+    arguments: &mut Vec<String>,
+) {
+    match random.below(12) {
         0 => {
-            run.stdin = Some(dice.pick(&set.files).clone());
+            run.stdin = Some(random.pick(&set.files).clone());
             arguments.push("-".to_owned());
         }
         1 => {
             arguments.extend(set.files.iter().cloned());
-            arguments.extend(dice.pick(&logs.sets).files.iter().cloned());
+            arguments.extend(random.pick(&logs.sets).files.iter().cloned());
         }
-        2 => arguments.push(dice.pick(&set.files).clone()),
-        3 if dice.once_in(3) => arguments.push("logs/no-such.binlog".to_owned()),
-        4 if dice.once_in(3) => {} // No log at all.
+        2 => arguments.push(random.pick(&set.files).clone()),
+        3 if random.once_in(3) => arguments.push("logs/no-such.binlog".to_owned()),
+        4 if random.once_in(3) => {} // No log at all.
         5 => {
             // Options may follow the logs.
             let after = arguments.split_off(arguments.len().min(1));
@@ -225,9 +231,9 @@ mod tests {
     #[test]
     fn real_program_is_like_itself() -> Result<()> {
         let (logs, choices) = (Logs::samples()?, options::all()?);
-        let mut dice = SeededRandom::new(1);
+        let mut random = SeededRandom::new(1);
         let mut used = BTreeSet::new();
-        let runs: Vec<_> = (0..100).map(|_| draw(&mut dice, &logs, &choices, &mut used)).collect();
+        let runs: Vec<_> = (0..100).map(|_| draw(&mut random, &logs, &choices, &mut used)).collect();
         check_program(Program::Real, "self", &logs, &runs)
     }
 }

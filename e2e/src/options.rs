@@ -73,19 +73,19 @@ fn parse(help: &str) -> Result<Vec<Choice>> {
 
 impl Choice {
     /// The option as an argument or two, with a value fit for the logs, in one of the ways it can be written.
-    pub fn draw(&self, dice: &mut SeededRandom, set: &LogSet) -> Vec<String> {
+    pub fn draw(&self, random: &mut SeededRandom, set: &LogSet) -> Vec<String> {
         let dashes = self.long.as_str();
         match self.value {
-            Takes::Nothing => vec![self.draw_switch(dice)],
+            Takes::Nothing => vec![self.draw_switch(random)],
             Takes::Maybe => match self.short {
-                Some(short) if dice.once_in(2) => {
-                    vec![format!("-{short}{}", value_of(&self.long, dice, set))]
+                Some(short) if random.once_in(2) => {
+                    vec![format!("-{short}{}", value_of(&self.long, random, set))]
                 }
-                _ => vec![format!("--{dashes}={}", value_of(&self.long, dice, set))],
+                _ => vec![format!("--{dashes}={}", value_of(&self.long, random, set))],
             },
             Takes::Value => {
-                let value = value_of(&self.long, dice, set);
-                match (self.short, dice.below(6)) {
+                let value = value_of(&self.long, random, set);
+                match (self.short, random.below(6)) {
                     (Some(short), 0) => vec![format!("-{short}{value}")],
                     (Some(short), 1) => vec![format!("-{short}"), value],
                     (_, 2) if !self.first => vec![format!("--{dashes}"), value],
@@ -96,18 +96,18 @@ impl Choice {
         }
     }
 
-    fn draw_switch(&self, dice: &mut SeededRandom) -> String {
+    fn draw_switch(&self, random: &mut SeededRandom) -> String {
         let long = &self.long;
         if self.long == "verbose" {
-            return (*dice.pick(&["-v", "-vv", "-vvv", "--verbose"])).to_owned();
+            return (*random.pick(&["-v", "-vv", "-vvv", "--verbose"])).to_owned();
         }
         if self.first {
             return format!("--{long}");
         }
-        match (self.short, dice.below(8)) {
+        match (self.short, random.below(8)) {
             (Some(short), 0..4) => format!("-{short}"),
             (_, 4) => format!("--skip-{long}"),
-            (_, 5) => format!("--{long}={}", dice.pick(&["0", "1", "ON", "off", "true", "maybe"])),
+            (_, 5) => format!("--{long}={}", random.pick(&["0", "1", "ON", "off", "true", "maybe"])),
             (_, 6) => format!("--{}", long.replace('-', "_")),
             _ => format!("--{long}"),
         }
@@ -115,13 +115,13 @@ impl Choice {
 }
 
 /// A value for the option: mostly one that makes sense for the logs, now and then one that does not.
-fn value_of(long: &str, dice: &mut SeededRandom, set: &LogSet) -> String {
+fn value_of(long: &str, random: &mut SeededRandom, set: &LogSet) -> String {
     let listed: &[&str] = match long {
         "base64-output" => &["never", "decode-rows", "auto", "always", "dec", "NEVER", "", "unspec"],
         "bind-address" => &["127.0.0.1", "::1"],
         "character-sets-dir" | "plugin-dir" | "ssl-capath" | "ssl-crlpath" => &[".", "no/such/folder"],
         "compression-algorithms" => &["zstd", "zlib,uncompressed", "bogus"],
-        "database" => return database(dice, set),
+        "database" => return database(random, set),
         "debug" => &["", "d:t"],
         "default-auth" => &["caching_sha2_password", "bogus"],
         "host" => &["localhost", "127.0.0.1"],
@@ -133,7 +133,7 @@ fn value_of(long: &str, dice: &mut SeededRandom, set: &LogSet) -> String {
         }
         "protocol" => &["tcp", "socket", "memory", "bogus"],
         "result-file" => &["result.sql", "no/such/folder/result.sql"],
-        "rewrite-db" => return rewrite(dice, set),
+        "rewrite-db" => return rewrite(random, set),
         "server-id" => &["1", "2", "4294967295", "0", "42", "77", "99999999999"],
         "server-id-bits" => &["32", "7", "0", "31", "33", "1"],
         "set-charset" => &["utf8mb4", "latin1", "binary", "no_such", "gbk", ""],
@@ -146,27 +146,27 @@ fn value_of(long: &str, dice: &mut SeededRandom, set: &LogSet) -> String {
         "binlog-row-event-max-size" => &["256", "1024", "8192", "1000", "4294967040", "0"],
         "zstd-compression-level" => &["3", "22", "0", "23"],
         "offset" => &["0", "1", "2", "5", "17", "100", "100000", "-1"],
-        "start-datetime" | "stop-datetime" => return datetime(dice, set),
-        "start-position" | "stop-position" => return position(dice, set),
-        "include-gtids" | "exclude-gtids" => return gtids(dice),
+        "start-datetime" | "stop-datetime" => return datetime(random, set),
+        "start-position" | "stop-position" => return position(random, set),
+        "include-gtids" | "exclude-gtids" => return gtids(random),
         "defaults-file" | "defaults-extra-file" => &["options.cnf", "no-such.cnf"],
         "defaults-group-suffix" => &["_two", "-none"],
         "login-path" => &["bogus"],
         _ => &["x", "", "1"],
     };
-    (*dice.pick(listed)).to_owned()
+    (*random.pick(listed)).to_owned()
 }
 
-fn database(dice: &mut SeededRandom, set: &LogSet) -> String {
-    if set.databases.is_empty() || dice.once_in(5) {
-        return (*dice.pick(&["no_such", "mysql", ""])).to_owned();
+fn database(random: &mut SeededRandom, set: &LogSet) -> String {
+    if set.databases.is_empty() || random.once_in(5) {
+        return (*random.pick(&["no_such", "mysql", ""])).to_owned();
     }
-    dice.pick(&set.databases).clone()
+    random.pick(&set.databases).clone()
 }
 
-fn rewrite(dice: &mut SeededRandom, set: &LogSet) -> String {
-    let from = database(dice, set);
-    match dice.below(8) {
+fn rewrite(random: &mut SeededRandom, set: &LogSet) -> String {
+    let from = database(random, set);
+    match random.below(8) {
         0 => from,
         1 => format!("{from}->"),
         2 => format!(" {from} -> other"),
@@ -174,28 +174,28 @@ fn rewrite(dice: &mut SeededRandom, set: &LogSet) -> String {
     }
 }
 
-fn position(dice: &mut SeededRandom, set: &LogSet) -> String {
-    if set.positions.is_empty() || dice.once_in(8) {
+fn position(random: &mut SeededRandom, set: &LogSet) -> String {
+    if set.positions.is_empty() || random.once_in(8) {
         let odd = ["0", "1", "4", "120", "4294967296", "18446744073709551615", "1K", "-5", "abc"];
-        return (*dice.pick(&odd)).to_owned();
+        return (*random.pick(&odd)).to_owned();
     }
-    let at = *dice.pick(&set.positions);
-    let shifted = if dice.once_in(6) { at + dice.below(30) as u64 } else { at };
+    let at = *random.pick(&set.positions);
+    let shifted = if random.once_in(6) { at + random.below(30) as u64 } else { at };
     shifted.to_string()
 }
 
 /// A moment near the events of the log, in one of the ways a DATETIME can be written.
-fn datetime(dice: &mut SeededRandom, set: &LogSet) -> String {
-    if set.times.is_empty() || dice.once_in(8) {
+fn datetime(random: &mut SeededRandom, set: &LogSet) -> String {
+    if set.times.is_empty() || random.once_in(8) {
         let odd =
             ["", "bogus", "0000-00-00 00:00:00", "2023-02-30 00:00:00", "1969-12-31", "9999-12-31 23:59:59"];
-        return (*dice.pick(&odd)).to_owned();
+        return (*random.pick(&odd)).to_owned();
     }
-    let time = i64::from(*dice.pick(&set.times)) + dice.below(3) as i64 - 1;
+    let time = i64::from(*random.pick(&set.times)) + random.below(3) as i64 - 1;
     let (year, month, day) = testkit::civil_date(time.div_euclid(86_400));
     let second = time.rem_euclid(86_400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    match dice.below(7) {
+    match random.below(7) {
         0 => format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}"),
         1 => format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"),
         2 => format!("{year:04}-{month}-{day} {hour}:{minute}:{second}"),
@@ -206,11 +206,11 @@ fn datetime(dice: &mut SeededRandom, set: &LogSet) -> String {
     }
 }
 
-fn gtids(dice: &mut SeededRandom) -> String {
+fn gtids(random: &mut SeededRandom) -> String {
     const SOURCE: &str = "5ea5ca5e-0001-4000-8000-000000000001";
-    let from = 1 + dice.below(12);
-    let to = from + dice.below(9);
-    match dice.below(12) {
+    let from = 1 + random.below(12);
+    let to = from + random.below(9);
+    match random.below(12) {
         0 => String::new(),
         1 => "bogus".to_owned(),
         2 => format!("{SOURCE}:{from}-"),

@@ -142,7 +142,7 @@ impl Soak {
     /// # Errors
     /// When bintide ends for another reason than a blow, when the target does not catch up, or when it ends with
     /// something else than the source.
-    pub fn run(mut self, dice: &mut SeededRandom, mut more: impl FnMut(u64) -> bool) -> Result<Soaked> {
+    pub fn run(mut self, random: &mut SeededRandom, mut more: impl FnMut(u64) -> bool) -> Result<Soaked> {
         self.follow()?;
         let (is_over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
         let client = self.source.client().clone();
@@ -151,8 +151,8 @@ impl Soak {
             let mut dealt = 0;
             let mut result = Ok(());
             while result.is_ok() && more(dealt) {
-                thread::sleep(Duration::from_millis(dice.below(CALM_MAX.as_millis() as usize) as u64));
-                let blow = *dice.pick(&BLOWS);
+                thread::sleep(Duration::from_millis(random.below(CALM_MAX.as_millis() as usize) as u64));
+                let blow = *random.pick(&BLOWS);
                 result = self.strike(blow).with_context(|| format!("blow {dealt}: {blow:?}"));
                 *self.soaked.blows.entry(blow).or_insert(0) += 1;
                 dealt += 1;

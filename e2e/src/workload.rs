@@ -80,11 +80,11 @@ pub fn record_some_on(
     more: &[&str],
     said: fn(&str) -> Option<String>,
 ) -> Result<TestServer> {
-    let mut dice = SeededRandom::new(seed);
-    let options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
+    let mut random = SeededRandom::new(seed);
+    let options: Vec<&str> = OPTIONS.iter().map(|several| *random.pick(several)).collect();
     let options: Vec<&str> = options.into_iter().chain(more.iter().copied()).collect();
     let changed = |sql: String| sql.lines().filter_map(said).map(|line| line + "\n").collect();
-    run_on(&mut dice, &options, name, folder, &changed)
+    run_on(&mut random, &options, name, folder, &changed)
 }
 
 /// As [`record_on`], with every change of a row logged as that, `binlog_format=ROW` throughout, and with definitions
@@ -93,8 +93,8 @@ pub fn record_some_on(
 /// # Errors
 /// As [`record`].
 pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer> {
-    let mut dice = SeededRandom::new(seed);
-    let mut options: Vec<&str> = OPTIONS.iter().map(|several| *dice.pick(several)).collect();
+    let mut random = SeededRandom::new(seed);
+    let mut options: Vec<&str> = OPTIONS.iter().map(|several| *random.pick(several)).collect();
     options[0] = "--binlog-format=ROW";
     let without_formats = |sql: String| {
         const LEFT_OUT: [&str; 3] = ["SET binlog_format", "SET NAMES binary", "SET NAMES gbk"];
@@ -102,11 +102,11 @@ pub fn record_rows_on(seed: u64, name: &str, folder: &Path) -> Result<TestServer
         let sql = sql.replace("CHARACTER SET koi8r", "CHARACTER SET utf8mb4");
         sql.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect()
     };
-    run_on(&mut dice, &options, name, folder, &without_formats)
+    run_on(&mut random, &options, name, folder, &without_formats)
 }
 
 fn run_on(
-    dice: &mut SeededRandom,
+    random: &mut SeededRandom,
     options: &[&str],
     name: &str,
     folder: &Path,
@@ -118,7 +118,7 @@ fn run_on(
     fs::write(target.join("load.tsv"), "1\tone\tx\n2\ttwo\ty\n\\N\t\\N\tit's \"quoted\"\n")?;
     let (mut statements, mut failures) = (0, 0);
     for number in 0..SESSIONS {
-        let sql = changed(Session::new(number).script(dice, STEPS));
+        let sql = changed(Session::new(number).script(random, STEPS));
         fs::write(target.join(format!("session-{number}.sql")), &sql)?;
         statements += sql.lines().count();
         failures += run(&server, &target, &sql)?;

@@ -25,7 +25,7 @@ fn what_has_no_gtids_goes_on_as_well() -> Result<()> {
     let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
     let source = source(&Launch::mysql().option("--gtid-mode=OFF"), 6)?;
-    let mut dice = SeededRandom::new(first);
-    Chaos::new(&source, WAYS[0])?.strike(&Blow::ALL, 2 * BLOWS, &mut dice)?;
+    let mut random = SeededRandom::new(first);
+    Chaos::new(&source, WAYS[0])?.strike(&Blow::ALL, 2 * BLOWS, &mut random)?;
     Ok(())
 }

@@ -132,7 +132,7 @@ fn launch(server_id: u32) -> Launch {
 /// The source is lost within a transaction, its replica takes over; later, another replica does.
 #[test]
 fn a_replica_takes_the_sources_place() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (mut first, second, third) = (launch(1).start()?, launch(2).start()?, launch(3).start()?);
     let (target, folder) = (target("--skip-log-bin")?, TempDir::new()?);
     first.sql(TABLES)?;
@@ -146,7 +146,7 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     // Logs end at other places in each server's history.
     for round in 0..12 {
         first.sql(WORK)?;
-        let flushed = [&first, &second, &third][dice.below(3)];
+        let flushed = [&first, &second, &third][random.below(3)];
         flushed.sql("flush binary logs")?;
         if round == 6 {
             receiving.kill()?;
@@ -156,7 +156,7 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     }
     wait_for(|| is_whole(folder.path(), &first))?;
     // What it has of this transaction is not all of it, and comes again from the other server.
-    proxy.cut_after(300_000 + dice.below(300_000) as u64, CutMode::Close);
+    proxy.cut_after(300_000 + random.below(300_000) as u64, CutMode::Close);
     first.sql("insert into d.u (b) values (repeat('x', 1000000))")?;
     wait_for(|| proxy.is_cut().then_some(()).context("nothing was sent"))?;
     wait_for(|| ensure_same(&executed(&first)?, &executed(&second)?))?;

@@ -164,12 +164,12 @@ fn sampled(calls: usize) -> Result<Vec<usize>> {
         Ok(number) => number.parse().context("BINTIDE_FAULTS is a number, or all")?,
         Err(_) => SAMPLES,
     };
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let samples = samples.min(calls);
     Ok((0..samples)
         .map(|part| {
             let (from, to) = (part * calls / samples, (part + 1) * calls / samples);
-            from + dice.below((to - from).max(1)) + 1
+            from + random.below((to - from).max(1)) + 1
         })
         .collect())
 }

@@ -21,9 +21,9 @@ const TAGS: &[&str] = &["a", "_", "tag_1", "B", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz
 fn algebra_is_that_of_the_server() -> Result<()> {
     let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let server = Launch::mysql().start()?;
-    let pairs: Vec<(String, String)> = (0..PAIRS).map(|_| (set(&mut dice), set(&mut dice))).collect();
+    let pairs: Vec<(String, String)> = (0..PAIRS).map(|_| (set(&mut random), set(&mut random))).collect();
     let script = pairs.iter().map(|(one, two)| {
         let functions = [
             format!("gtid_subtract('{one}', '{two}')"),
@@ -49,19 +49,19 @@ fn algebra_is_that_of_the_server() -> Result<()> {
     Ok(())
 }
 
-fn set(dice: &mut SeededRandom) -> String {
+fn set(random: &mut SeededRandom) -> String {
     let mut text = String::new();
-    for _ in 0..dice.below(4) {
-        text += &format!("{}{}", if text.is_empty() { "" } else { "," }, dice.pick(UUIDS));
-        for _ in 0..=dice.below(5) {
-            if dice.once_in(4) {
-                text += &format!(":{}", dice.pick(TAGS));
+    for _ in 0..random.below(4) {
+        text += &format!("{}{}", if text.is_empty() { "" } else { "," }, random.pick(UUIDS));
+        for _ in 0..=random.below(5) {
+            if random.once_in(4) {
+                text += &format!(":{}", random.pick(TAGS));
             }
-            let first = dice.below(20) + 1;
-            text += &match dice.below(3) {
+            let first = random.below(20) + 1;
+            text += &match random.below(3) {
                 0 => format!(":{first}"),
-                1 => format!(":{first}-{}", first + dice.below(9)),
-                _ => format!(":{first}-{}", dice.below(30)),
+                1 => format!(":{first}-{}", first + random.below(9)),
+                _ => format!(":{first}-{}", random.below(30)),
             };
         }
     }
@@ -72,7 +72,7 @@ fn set(dice: &mut SeededRandom) -> String {
 fn grammar_is_that_of_the_server() -> Result<()> {
     let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let server = Launch::mysql().start()?;
     server.sql(
         "create database d;
@@ -83,7 +83,7 @@ fn grammar_is_that_of_the_server() -> Result<()> {
             select concat('taken ', replace(gtid_subtract(s, ''), '\\n', ''));
         end //",
     )?;
-    let texts: Vec<String> = (0..TEXTS).map(|_| text(&mut dice)).collect();
+    let texts: Vec<String> = (0..TEXTS).map(|_| text(&mut random)).collect();
     let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     let calls = texts.iter().map(|text| format!("call d.try(convert(x'{}' using utf8mb4));\n", hex(text)));
     let output = server.sql(&calls.collect::<String>())?;
@@ -103,7 +103,7 @@ fn grammar_is_that_of_the_server() -> Result<()> {
 }
 
 /// A set's text, changed here and there.
-fn text(dice: &mut SeededRandom) -> String {
+fn text(random: &mut SeededRandom) -> String {
     const PARTS: &[&str] = &[
         " ",
         "\n",
@@ -131,15 +131,15 @@ fn text(dice: &mut SeededRandom) -> String {
         "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
         "abc",
     ];
-    let mut text = set(dice);
-    for _ in 0..dice.below(4) {
-        let place = dice.below(text.len() + 1);
+    let mut text = set(random);
+    for _ in 0..random.below(4) {
+        let place = random.below(text.len() + 1);
         if !text.is_char_boundary(place) {
             continue;
         }
-        match dice.below(3) {
+        match random.below(3) {
             0 if place < text.len() && text.is_char_boundary(place + 1) => drop(text.remove(place)),
-            _ => text.insert_str(place, dice.pick::<&str>(PARTS)),
+            _ => text.insert_str(place, random.pick::<&str>(PARTS)),
         }
     }
     text
@@ -149,12 +149,12 @@ fn text(dice: &mut SeededRandom) -> String {
 fn encoding_is_that_of_the_server() -> Result<()> {
     let seed = seed_from_env("BINTIDE_SEED");
     println!("BINTIDE_SEED={seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     // A server that has seen a tag writes the tagged format from then on.
     for format in [GtidSetFormat::Untagged, GtidSetFormat::Tagged] {
         let server = Launch::mysql().start()?;
         for _ in 0..10 {
-            let mut wanted: GtidSet = set(&mut dice).parse()?;
+            let mut wanted: GtidSet = set(&mut random).parse()?;
             if format == GtidSetFormat::Untagged {
                 let mut bytes = Vec::new();
                 wanted.encode(format, &mut bytes);

@@ -67,7 +67,7 @@ fn sums(server: &TestServer) -> Result<String> {
 
 #[test]
 fn a_target_follows_through_kills_of_all_that_is_between() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let mut source = Launch::mysql().option("--max-binlog-size=64K").start()?;
     let target = target("--skip-log-bin")?;
     let folder = TempDir::new()?;
@@ -80,7 +80,7 @@ fn a_target_follows_through_kills_of_all_that_is_between() -> Result<()> {
     for round in 1..=18 {
         source.sql(&work(round))?;
         source.sql(&format!("insert into d.rounds values ({round})"))?;
-        match dice.below(4) {
+        match random.below(4) {
             0 => {
                 end(receiving)?;
                 receiving = receive(&source, folder.path())?;
@@ -93,7 +93,7 @@ fn a_target_follows_through_kills_of_all_that_is_between() -> Result<()> {
                 source.kill()?;
                 source.start_again(&[])?;
             }
-            _ => thread::sleep(Duration::from_millis(dice.below(200) as u64)),
+            _ => thread::sleep(Duration::from_millis(random.below(200) as u64)),
         }
     }
     catches_up(&source, &target, &mut [&mut replaying, &mut receiving])?;

@@ -42,25 +42,25 @@ fn packets(bytes: &[u8]) -> Vec<(usize, usize)> {
 }
 
 /// With up to three errors.
-fn mutated(good: &[u8], dice: &mut SeededRandom) -> Vec<u8> {
+fn mutated(good: &[u8], random: &mut SeededRandom) -> Vec<u8> {
     let mut bytes = good.to_vec();
-    for _ in 0..=dice.below(3) {
+    for _ in 0..=random.below(3) {
         let packets = packets(&bytes);
-        let (start, end) = packets[dice.below(packets.len())];
+        let (start, end) = packets[random.below(packets.len())];
         if start >= end {
             continue;
         }
-        let at = start + dice.below(end - start);
-        match dice.below(6) {
-            0 => bytes[at] ^= 1 << dice.below(8),
-            1 => bytes[at] = dice.below(256) as u8,
+        let at = start + random.below(end - start);
+        match random.below(6) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.below(256) as u8,
             2 => bytes.truncate(at.max(1)),
-            3 => drop(bytes.splice(at..at, (0..dice.below(40)).map(|_| 0xff).collect::<Vec<u8>>())),
+            3 => drop(bytes.splice(at..at, (0..random.below(40)).map(|_| 0xff).collect::<Vec<u8>>())),
             // The packet's own size.
-            4 => bytes[start - 4 + dice.below(3)] = dice.below(256) as u8,
+            4 => bytes[start - 4 + random.below(3)] = random.below(256) as u8,
             _ => {
                 // An event whose checksum is right all the same.
-                bytes[at] = dice.below(256) as u8;
+                bytes[at] = random.below(256) as u8;
                 let is_event = bytes[start] == 0 && end - start > HEADER_SIZE + 5;
                 if is_event {
                     let event = &mut bytes[start + 1..end];
@@ -125,11 +125,11 @@ fn receive(port: u16, folder: &Path) -> Result<usize> {
 
 #[test]
 fn whatever_a_source_says_is_an_error_in_words() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     for (name, _) in KEPT {
         let good = recorded(name)?;
         let mut conversations = vec![good.clone()];
-        conversations.extend((0..400).map(|_| mutated(&good, &mut dice)));
+        conversations.extend((0..400).map(|_| mutated(&good, &mut random)));
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
         let served = AtomicUsize::new(0);
@@ -157,10 +157,10 @@ fn whatever_a_source_says_is_an_error_in_words() -> Result<()> {
 /// The command itself, through which a source's words reach a person.
 #[test]
 fn the_command_says_what_is_wrong() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let folder = TempDir::new()?;
     for (round, (name, _)) in (0..12).flat_map(|round| KEPT.map(|kept| (round, kept))) {
-        let bytes = mutated(&recorded(name)?, &mut dice);
+        let bytes = mutated(&recorded(name)?, &mut random);
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let from = format!("mysql://repl:secret@127.0.0.1:{}/", listener.local_addr()?.port());
         let store: PathBuf = folder.path().join(format!("{round}-{name}"));

@@ -38,12 +38,12 @@ fn definition(table: &[u8]) -> Option<TargetTableDefinition> {
 }
 
 /// Statements that do much to few rows.
-fn script(dice: &mut SeededRandom, statements: usize) -> Result<String> {
+fn script(random: &mut SeededRandom, statements: usize) -> Result<String> {
     let mut script = "USE d; BEGIN;".to_owned();
     for _ in 0..statements {
-        let (key, other, value) = (dice.below(12), dice.below(12), dice.below(4));
-        let name = *dice.pick(&["x", "x ", "X", "y", ""]);
-        let statement = match dice.below(16) {
+        let (key, other, value) = (random.below(12), random.below(12), random.below(4));
+        let name = *random.pick(&["x", "x ", "X", "y", ""]);
+        let statement = match random.below(16) {
             0 => format!("INSERT INTO counted (v, s) VALUES ({value}, '{name}'), ({other}, NULL)"),
             1 => format!("REPLACE INTO counted VALUES ({}, {value}, '{name}')", key + 1),
             2 => format!("UPDATE counted SET v = v + 1 WHERE id % 5 = {value}"),
@@ -64,10 +64,10 @@ fn script(dice: &mut SeededRandom, statements: usize) -> Result<String> {
             ),
         };
         write!(script, "{statement};")?;
-        match dice.below(6) {
+        match random.below(6) {
             0 | 1 => script.push_str("COMMIT; BEGIN;"),
-            2 if dice.once_in(4) => script.push_str("ROLLBACK; BEGIN;"),
-            3 if dice.once_in(8) => script.push_str("SET unique_checks = 1 - @@unique_checks;"),
+            2 if random.once_in(4) => script.push_str("ROLLBACK; BEGIN;"),
+            3 if random.once_in(8) => script.push_str("SET unique_checks = 1 - @@unique_checks;"),
             _ => {}
         }
     }
@@ -138,10 +138,10 @@ fn net_changes_make_the_same_tables() -> Result<()> {
     let source = Launch::mysql().start()?;
     let target = Launch::mysql().option("--skip-log-bin").start()?;
     let seed = seed_from_env("BINTIDE_SEED");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     source.sql(SCHEMA)?;
     target.sql(SCHEMA)?;
-    source.sql(&script(&mut dice, 3000)?)?;
+    source.sql(&script(&mut random, 3000)?)?;
     let log = read(&source)?;
     let origin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
     let mut changes = GroupChanges::new(
@@ -156,7 +156,7 @@ fn net_changes_make_the_same_tables() -> Result<()> {
     let mut rest = log.transactions.as_slice();
     let mut total = ChangesReport::default();
     while !rest.is_empty() {
-        let (group, behind) = rest.split_at(rest.len().min(1 + dice.below(60)));
+        let (group, behind) = rest.split_at(rest.len().min(1 + random.below(60)));
         for events in group {
             let events: Vec<RawEvent<'_>> = events.iter().map(RawEventBuf::as_raw).collect();
             changes.take(&events, &log.format, &|map| {

@@ -94,7 +94,7 @@ fn logs_are_the_same_and_go_on_where_they_ended() -> Result<()> {
 /// Killed again and again while the server writes, it has the same bytes in the end.
 #[test]
 fn killed_at_any_moment_it_repeats_and_loses_nothing() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     for launch in [Launch::mysql(), Launch::mariadb()] {
         let server = launch.options(["--max-binlog-size=256K", "--binlog-format=row"]).start()?;
         let folder = TempDir::new()?;
@@ -105,7 +105,7 @@ fn killed_at_any_moment_it_repeats_and_loses_nothing() -> Result<()> {
             let mut kills = 0;
             while !client.is_finished() || kills < 8 {
                 let mut child = receive(server.port(), folder.path(), &["-q"])?.spawn()?;
-                thread::sleep(Duration::from_millis(20 + dice.below(300) as u64));
+                thread::sleep(Duration::from_millis(20 + random.below(300) as u64));
                 child.kill()?;
                 child.wait()?;
                 kills += 1;
@@ -139,7 +139,7 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 fn kept_compressed(keyring: Option<&str>) -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
     let target = e2e::replays::target("--skip-log-bin")?;
     let (folder, opened) = (TempDir::new()?, TempDir::new()?);
@@ -160,7 +160,7 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
         let mut kills = 0;
         while !client.is_finished() || kills < 8 {
             let mut child = receive(server.port(), folder.path(), &compress)?.spawn()?;
-            thread::sleep(Duration::from_millis(20 + dice.below(300) as u64));
+            thread::sleep(Duration::from_millis(20 + random.below(300) as u64));
             child.kill()?;
             child.wait()?;
             kills += 1;
@@ -203,7 +203,7 @@ fn kept_compressed(keyring: Option<&str>) -> Result<()> {
 /// Killed at any moment, what is kept is encrypted, and is the source's for whoever has the key.
 #[test]
 fn what_is_kept_can_be_encrypted() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().options(["--max-binlog-size=128K", "--binlog-format=row"]).start()?;
     let (folder, keys) = (TempDir::new()?, TempDir::new()?);
     let keyring = keys.path().join("keyring");
@@ -216,7 +216,7 @@ fn what_is_kept_can_be_encrypted() -> Result<()> {
         let mut kills = 0;
         while !client.is_finished() || kills < 8 {
             let mut child = receive(server.port(), folder.path(), &encrypt)?.spawn()?;
-            thread::sleep(Duration::from_millis(20 + dice.below(200) as u64));
+            thread::sleep(Duration::from_millis(20 + random.below(200) as u64));
             child.kill()?;
             child.wait()?;
             kills += 1;
@@ -371,7 +371,7 @@ fn it_follows_a_server_that_is_started_again() -> Result<()> {
 /// Cut to the byte, in each way that a network can be, it connects again.
 #[test]
 fn a_network_that_is_cut_is_gone_through() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let server = Launch::mysql().option("--max-binlog-size=1M").start()?;
     server.sql(TABLE)?;
     server.sql(&"insert into d.t (b) values (repeat('x', 20000)); ".repeat(100))?;
@@ -379,13 +379,13 @@ fn a_network_that_is_cut_is_gone_through() -> Result<()> {
     let folder = TempDir::new()?;
     // A silent network shows only after the 8 seconds of the address.
     let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset, CutMode::Silence];
-    proxy.cut_after(5000 + dice.below(200_000) as u64, cuts[0]);
+    proxy.cut_after(5000 + random.below(200_000) as u64, cuts[0]);
     let child = receive(proxy.port(), folder.path(), &[])?.spawn()?;
     for next in cuts.iter().skip(1).map(Some).chain([None]) {
         wait_for(|| proxy.is_cut().then_some(()).context("the network is whole"))?;
         proxy.mend();
         if let Some(cut) = next {
-            proxy.cut_after(5000 + dice.below(400_000) as u64, *cut);
+            proxy.cut_after(5000 + random.below(400_000) as u64, *cut);
             server.sql(&"insert into d.t (b) values (repeat('y', 20000)); ".repeat(20))?;
         }
     }

@@ -176,15 +176,15 @@ fn tables() -> String {
 }
 
 /// Changes drawn at random. Each row is of one database only, so that no rewrite makes two of them meet.
-fn changes(dice: &mut SeededRandom) -> String {
+fn changes(random: &mut SeededRandom) -> String {
     let (mut sql, mut id) = (String::new(), 0);
     for _ in 0..150 {
-        let pick = |dice: &mut SeededRandom| *dice.pick(&["d", "e", "f"]);
-        let (default, one, other) = (pick(dice), pick(dice), pick(dice));
-        let number = dice.below(3) + 1;
+        let pick = |random: &mut SeededRandom| *random.pick(&["d", "e", "f"]);
+        let (default, one, other) = (pick(random), pick(random), pick(random));
+        let number = random.below(3) + 1;
         id += 10;
         sql.push_str(&format!("use {default}; set binlog_format = ROW;"));
-        let statement = match dice.below(12) {
+        let statement = match random.below(12) {
             0 => format!(
                 "begin; insert into {one}.t1 values ({id}, 1); insert into {other}.t2 values ({id}, 2);
                  savepoint a; insert into {default}.t3 values ({id}, 3); commit;"
@@ -230,9 +230,9 @@ fn contents(server: &TestServer) -> Result<Vec<String>> {
 fn rules_on_databases_and_tables_are_a_replicas() -> Result<()> {
     let seed = testkit::seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let source = source(&[], &format!("set sql_log_bin = 0; {}", tables()))?;
-    source.sql(&changes(&mut dice))?;
+    source.sql(&changes(&mut random))?;
     source.sql("flush binary logs")?;
     let everything = contents(&source)?;
     let mut outcomes = HashSet::new();

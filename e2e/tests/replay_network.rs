@@ -35,7 +35,7 @@ fn replay_for(source: &TestServer, proxy: &Proxy, way: &[&str], options: &str) -
 fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
     let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
-    let mut dice = SeededRandom::new(first);
+    let mut random = SeededRandom::new(first);
     let source = source(&Launch::mysql(), 10)?;
     for way in WAYS {
         let whole = target("--skip-log-bin")?;
@@ -46,8 +46,8 @@ fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
         let target = target("--skip-log-bin")?;
         let proxy = Proxy::to(target.port())?;
         for _ in 0..CUTS {
-            let at = dice.below(bytes * 2 / CUTS) as u64;
-            proxy.cut_after(at, *dice.pick(&[CutMode::Close, CutMode::Reset]));
+            let at = random.below(bytes * 2 / CUTS) as u64;
+            proxy.cut_after(at, *random.pick(&[CutMode::Close, CutMode::Reset]));
             let output = replay(&source, &proxy, way)?;
             let said = String::from_utf8_lossy(&output.stderr);
             // One that was done before was not cut.
@@ -69,13 +69,13 @@ fn a_cut_network_loses_nothing_and_repeats_nothing() -> Result<()> {
 fn a_network_that_falls_silent_is_noticed_and_the_next_replay_takes_over() -> Result<()> {
     let first = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {first}");
-    let mut dice = SeededRandom::new(first);
+    let mut random = SeededRandom::new(first);
     let source = source(&Launch::mysql(), 10)?;
     let target = target("--skip-log-bin")?;
     let proxy = Proxy::to(target.port())?;
     // Nobody answers, from the first byte on, and somewhere in the middle of the changes.
     for (silent_after, wanted) in
-        [(0, "the login took longer than"), (60_000 + dice.below(20_000), "silent for")]
+        [(0, "the login took longer than"), (60_000 + random.below(20_000), "silent for")]
     {
         proxy.cut_after(silent_after as u64, CutMode::Silence);
         let output = replay_for(&source, &proxy, WAYS[1], "?timeout=3")?;

@@ -334,7 +334,7 @@ fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={seed}");
     for option in ["--innodb-native-foreign-keys=ON", "--innodb-native-foreign-keys=OFF"] {
-        let mut dice = SeededRandom::new(seed);
+        let mut random = SeededRandom::new(seed);
         let source = source(&[option], &[])?;
         let mut sql = "create database d; use d;
             create table a (id int primary key, u int unique);
@@ -344,8 +344,8 @@ fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
             create table s (id int primary key, up int, foreign key (up) references s (id) on delete cascade);"
             .to_owned();
         for step in 0..400 {
-            let (one, other) = (dice.below(30), dice.below(30));
-            sql.push_str(&match dice.below(11) {
+            let (one, other) = (random.below(30), random.below(30));
+            sql.push_str(&match random.below(11) {
                 0 | 1 => format!("insert ignore into a values ({one}, {other});"),
                 2 | 3 => format!("insert ignore into b values ({step}, {one});"),
                 4 => format!("insert ignore into c values ({step}, {one}, (select max(id) from b));"),
@@ -355,10 +355,10 @@ fn foreign_keys_do_the_same_in_both_kinds_of_logs() -> Result<()> {
                 8 => {
                     // Three deep: a server follows no more than fifteen.
                     let of = ["false", "up is null", "up in (select id from s where up is null)"];
-                    format!("insert into s select {step}, max(id) from s where {};", dice.pick(&of))
+                    format!("insert into s select {step}, max(id) from s where {};", random.pick(&of))
                 }
                 9 => format!("delete from s where id % 40 = {one};"),
-                _ => format!("set foreign_key_checks = {};", usize::from(!dice.once_in(3))),
+                _ => format!("set foreign_key_checks = {};", usize::from(!random.once_in(3))),
             });
         }
         // A server refuses some of the deletions: it follows cascades through so many tables, and no more.
@@ -547,7 +547,7 @@ fn names_that_are_one_to_sqlite_stay_two() -> Result<()> {
 fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     for options in [&[][..], &["--gtid-mode=OFF"]] {
         let source = source(options, &[])?;
         source.sql("create database d; create table d.t (id int primary key auto_increment, n int)")?;
@@ -564,7 +564,7 @@ fn bintide_that_is_killed_goes_on_where_it_was() -> Result<()> {
             command.arg(format!("sqlite:{}", file.display()));
             Ok(command)
         };
-        kill_and_go_on(command, (0..12).map(|_| 20 + dice.below(400) as u64))?;
+        kill_and_go_on(command, (0..12).map(|_| 20 + random.below(400) as u64))?;
         compare(&source, &file)?;
     }
     Ok(())

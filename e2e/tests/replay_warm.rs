@@ -66,10 +66,10 @@ fn outcome(mut child: Child, code: i32) -> Result<Value> {
 
 #[test]
 fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (source, _copy, data) = source_and_data()?;
     let others: String = (0..400)
-        .map(|_| format!("update d.t set n = n + 1 where id = {};", 2 + dice.below(ROWS - 1)))
+        .map(|_| format!("update d.t set n = n + 1 where id = {};", 2 + random.below(ROWS - 1)))
         .collect();
     source.sql(&format!("update d.t set n = 0 where id = 1; {others}"))?;
     let target = cold(&data, &[])?;
@@ -101,13 +101,13 @@ fn the_targets_pages_are_in_memory_before_they_are_needed() -> Result<()> {
 /// What is searched for is what the target will need: nothing that filters leave out, and all under its own names.
 #[test]
 fn filters_and_new_names_count() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (source, _copy, data) = source_and_data()?;
     let others: String = (0..300)
-        .map(|_| format!("update d.t set n = n + 1 where id = {};", 2 + dice.below(ROWS - 1)))
+        .map(|_| format!("update d.t set n = n + 1 where id = {};", 2 + random.below(ROWS - 1)))
         .collect();
     let statements: String = (0..100)
-        .map(|_| format!("update t set n = n + 1 where id = {};", 2 + dice.below(ROWS - 1)))
+        .map(|_| format!("update t set n = n + 1 where id = {};", 2 + random.below(ROWS - 1)))
         .collect();
     source.sql(&format!(
         "update d.t set n = 0 where id = 1; insert into d.none values (1), (2); {others}

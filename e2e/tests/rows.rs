@@ -345,7 +345,7 @@ fn partial_updates_rebuild_the_document() -> Result<()> {
     let server = launch(Flavour::MySql, &["--binlog-row-value-options=PARTIAL_JSON"])?;
     let seed = testkit::seed_from_env("BINTIDE_E2E_SEED");
     println!("BINTIDE_E2E_SEED={seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut script = "CREATE TABLE d.t (id INT PRIMARY KEY, x JSON, n INT, j JSON);\n".to_owned();
     const ROWS: usize = 8;
     const UPDATES: usize = 1500;
@@ -357,8 +357,8 @@ fn partial_updates_rebuild_the_document() -> Result<()> {
         );
     }
     for _ in 0..UPDATES {
-        let id = dice.below(ROWS);
-        let change = json_change(&mut dice, "j", 3);
+        let id = random.below(ROWS);
+        let change = json_change(&mut random, "j", 3);
         script += &format!(
             "UPDATE IGNORE d.t SET n = n + 1, j = {change} WHERE id = {id}; SELECT CAST(j AS CHAR) FROM d.t WHERE id = {id};\n"
         );
@@ -381,26 +381,26 @@ fn partial_updates_rebuild_the_document() -> Result<()> {
 }
 
 /// An expression that changes the document that another one gives.
-fn json_change(dice: &mut SeededRandom, document: &str, depth: usize) -> String {
-    let document = match depth > 0 && dice.once_in(3) {
-        true => json_change(dice, document, depth - 1),
+fn json_change(random: &mut SeededRandom, document: &str, depth: usize) -> String {
+    let document = match depth > 0 && random.once_in(3) {
+        true => json_change(random, document, depth - 1),
         false => document.to_owned(),
     };
-    let function = *dice.pick(&["JSON_SET", "JSON_SET", "JSON_REPLACE", "JSON_REMOVE"]);
+    let function = *random.pick(&["JSON_SET", "JSON_SET", "JSON_REPLACE", "JSON_REMOVE"]);
     let mut arguments = String::new();
-    for _ in 0..=dice.below(2) {
-        arguments += &format!(", '{}'", json_path(dice));
+    for _ in 0..=random.below(2) {
+        arguments += &format!(", '{}'", json_path(random));
         if function != "JSON_REMOVE" {
-            arguments += &format!(", {}", dice.pick(JSON_VALUES));
+            arguments += &format!(", {}", random.pick(JSON_VALUES));
         }
     }
     format!("{function}({document}{arguments})")
 }
 
-fn json_path(dice: &mut SeededRandom) -> String {
+fn json_path(random: &mut SeededRandom) -> String {
     let mut path = "$".to_owned();
-    for _ in 0..=dice.below(3) {
-        path += *dice.pick(JSON_STEPS);
+    for _ in 0..=random.below(3) {
+        path += *random.pick(JSON_STEPS);
     }
     path
 }

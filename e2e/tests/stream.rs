@@ -204,11 +204,11 @@ fn each_transaction_is_in_the_files_once_whenever_it_is_killed() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut kills = 0;
     loop {
         let mut child = Running::start(&mut command(&arguments)?)?;
-        thread::sleep(Duration::from_micros(dice.below(40_000) as u64));
+        thread::sleep(Duration::from_micros(random.below(40_000) as u64));
         let ended = child.try_wait()?;
         child.kill()?;
         child.wait()?;
@@ -303,7 +303,7 @@ fn it_goes_on_within_a_log_that_was_compressed_meanwhile() -> Result<()> {
         printed(&["--format", "maxwell", &server.datadir().join("binlog.index").display().to_string()])?;
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let places: Vec<_> = wanted.match_indices("\"resume\":\"").collect();
     for store in &stores {
         rest(store)?;
@@ -313,7 +313,7 @@ fn it_goes_on_within_a_log_that_was_compressed_meanwhile() -> Result<()> {
         );
         // Nor does it matter where it goes on.
         for _ in 0..8 {
-            let (start, _) = places[dice.below(places.len())];
+            let (start, _) = places[random.below(places.len())];
             let place = wanted[start + 10..].split('"').next().unwrap_or_default();
             let behind = start + wanted[start..].find('\n').context("an end")? + 1;
             ensure!(store.stream(&["--resume", place])? == wanted[behind..], "another rest behind {place}");

@@ -78,7 +78,7 @@ fn records(folder: &Path) -> Result<String> {
 fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     println!("seed {seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql(TABLE)?;
     let insert = "insert into d.t (b) values (repeat('x', 9000)), ('two'), (repeat('z', 9000));";
@@ -88,14 +88,14 @@ fn lost_connections_lose_and_repeat_nothing() -> Result<()> {
     let out = folder.path().join("out").display().to_string();
     let cuts = [CutMode::Close, CutMode::Reset, CutMode::Close, CutMode::Reset];
     // Logging in takes some thousand bytes: the first connection has to be made.
-    proxy.cut_after(30_000 + dice.below(300_000) as u64, cuts[0]);
+    proxy.cut_after(30_000 + random.below(300_000) as u64, cuts[0]);
     let arguments = ["--from", &from(proxy.port()), "--out", &out, "--file-size", "100000"];
     let child = Running::start(stream(&arguments)?.stderr(Stdio::piped()))?;
     for next in cuts.iter().skip(1).map(Some).chain([None]) {
         wait_for(|| proxy.is_cut().then_some(()).context("the network is whole"))?;
         proxy.mend();
         if let Some(cut) = next {
-            proxy.cut_after(2000 + dice.below(400_000) as u64, *cut);
+            proxy.cut_after(2000 + random.below(400_000) as u64, *cut);
             server.sql(&insert.repeat(25))?;
         }
     }

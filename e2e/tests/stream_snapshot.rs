@@ -120,13 +120,13 @@ fn fill(server: &TestServer) -> Result<()> {
 /// The pauses in between grow: however slow the machine is, in one of them whoever needs a moment without commits is done.
 fn write(
     server: &TestServer,
-    dice: &mut SeededRandom,
+    random: &mut SeededRandom,
     (mut pause, is_over): (Duration, &AtomicBool),
 ) -> Result<()> {
     let mut connection = connect("root", server)?;
     while !is_over.load(Ordering::Relaxed) {
-        let [one, other] = [0; 2].map(|_| 1 + dice.below(ROWS as usize));
-        let away = ROWS as usize + 1 + dice.below(1_000_000);
+        let [one, other] = [0; 2].map(|_| 1 + random.below(ROWS as usize));
+        let away = ROWS as usize + 1 + random.below(1_000_000);
         let ran = connection.run(&format!(
             "begin; update d.t set n = n - 1 where id = {one}; update d.u set n = n + 1 where id = {other};
              insert ignore into d.t values ({away}, 0, 'new'); delete from d.u where id = {away}; commit"
@@ -166,8 +166,8 @@ fn beside_writers(
     let child = thread::scope(|scope| -> Result<Running> {
         let mut write_all = Vec::new();
         for number in 0..writers {
-            let (mut dice, is_over) = (SeededRandom::new(seed + number as u64), &is_over);
-            write_all.push(scope.spawn(move || write(server, &mut dice, (pause, is_over))));
+            let (mut random, is_over) = (SeededRandom::new(seed + number as u64), &is_over);
+            write_all.push(scope.spawn(move || write(server, &mut random, (pause, is_over))));
         }
         thread::sleep(Duration::from_millis(200));
         let child = Running::start(stream(&arguments)?.stderr(Stdio::piped()));

@@ -81,33 +81,33 @@ const CHANGES: [Change; 16] = [
 ];
 
 impl Tampering {
-    fn draw(dice: &mut SeededRandom) -> Self {
+    fn draw(random: &mut SeededRandom) -> Self {
         // Most of what is said is said at the start, and much of it in the first connection.
-        let span = *dice.pick(&[4, 12, 40, 120]);
-        let at = (dice.below(3).saturating_sub(1), dice.below(span));
-        Self { at, change: *dice.pick(&CHANGES), seed: dice.next_u64() }
+        let span = *random.pick(&[4, 12, 40, 120]);
+        let at = (random.below(3).saturating_sub(1), random.below(span));
+        Self { at, change: *random.pick(&CHANGES), seed: random.next_u64() }
     }
 
     fn apply(&self, packet: ServerPacket<'_>) -> AfterPacket {
         if (packet.connection, packet.number) != self.at {
             return AfterPacket::More;
         }
-        let (mut dice, bytes) = (SeededRandom::new(self.seed), packet.bytes);
-        let at = HEADER_SIZE + dice.below(bytes.len() - HEADER_SIZE);
+        let (mut random, bytes) = (SeededRandom::new(self.seed), packet.bytes);
+        let at = HEADER_SIZE + random.below(bytes.len() - HEADER_SIZE);
         match self.change {
-            Change::FlipBit if at < bytes.len() => bytes[at] ^= 1 << dice.below(8),
-            Change::RandomByte if at < bytes.len() => bytes[at] = dice.below(256) as u8,
-            Change::RandomBytes => bytes[HEADER_SIZE..].fill_with(|| dice.below(256) as u8),
-            Change::HeaderSize => bytes[dice.below(3)] = dice.below(256) as u8,
-            Change::HeaderNumber => bytes[3] = dice.below(256) as u8,
+            Change::FlipBit if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            Change::RandomByte if at < bytes.len() => bytes[at] = random.below(256) as u8,
+            Change::RandomBytes => bytes[HEADER_SIZE..].fill_with(|| random.below(256) as u8),
+            Change::HeaderSize => bytes[random.below(3)] = random.below(256) as u8,
+            Change::HeaderNumber => bytes[3] = random.below(256) as u8,
             Change::Empty | Change::FlipBit | Change::RandomByte => bytes.truncate(HEADER_SIZE),
             Change::Shorter => bytes.truncate(at),
             Change::Longer => {
-                let more = vec![dice.below(256) as u8; 1 + dice.below(300)];
+                let more = vec![random.below(256) as u8; 1 + random.below(300)];
                 bytes.splice(at..at, more);
             }
             Change::CutAndClose | Change::CutAndSilence => {
-                bytes.truncate(dice.below(bytes.len()));
+                bytes.truncate(random.below(bytes.len()));
                 return if self.change == Change::CutAndClose {
                     AfterPacket::Close
                 } else {
@@ -120,7 +120,7 @@ impl Tampering {
                 bytes.truncate(HEADER_SIZE);
                 bytes.extend(b"\xff\x10\x04#HY000\x1b[2Jno\r\n\xe2\x80\xae\xc2\x9b words");
             }
-            Change::EventByte => change_event(bytes, at, &mut dice),
+            Change::EventByte => change_event(bytes, at, &mut random),
             Change::HugeAndSilence => {
                 bytes[..3].fill(0xff);
                 return AfterPacket::Silence;
@@ -137,7 +137,7 @@ impl Tampering {
 }
 
 /// Changes a byte of an event, and makes its checksum right.
-fn change_event(bytes: &mut [u8], at: usize, dice: &mut SeededRandom) {
+fn change_event(bytes: &mut [u8], at: usize, random: &mut SeededRandom) {
     let Some((0, event)) = bytes[HEADER_SIZE..].split_first_mut().map(|(first, event)| (*first, event))
     else {
         return;
@@ -146,7 +146,7 @@ fn change_event(bytes: &mut [u8], at: usize, dice: &mut SeededRandom) {
     if event.len() < binlog::HEADER_SIZE + CHECKSUM_SIZE || within >= event.len() - CHECKSUM_SIZE {
         return;
     }
-    event[within] = dice.below(256) as u8;
+    event[within] = random.below(256) as u8;
     let next = u32::from_le_bytes([event[13], event[14], event[15], event[16]]);
     move_event(event, EventChecksum::Crc32, NextPosition::Fixed(next));
 }
@@ -254,7 +254,7 @@ fn whatever_is_changed_on_the_way_ends_in_words() -> Result<()> {
     let seed = seed_from_env("BINTIDE_E2E_SEED");
     let draws = env::var(DRAWS).ok().and_then(|text| text.parse().ok()).unwrap_or(DRAWS_USUAL);
     println!("{draws} runs, BINTIDE_E2E_SEED={seed}");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut codes = Vec::new();
     for (number, arguments) in COMMANDS.iter().cycle().take(draws.max(COMMANDS.len())).enumerate() {
         let folder = TempDir::new()?;
@@ -265,7 +265,7 @@ fn whatever_is_changed_on_the_way_ends_in_words() -> Result<()> {
         let is_true = number < COMMANDS.len();
         let tampering = match is_true {
             true => Tampering { at: (usize::MAX, 0), change: Change::Empty, seed: 0 },
-            false => Tampering::draw(&mut dice),
+            false => Tampering::draw(&mut random),
         };
         source.tamper(&tampering);
         target.tamper(&tampering);

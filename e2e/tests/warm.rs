@@ -42,10 +42,11 @@ fn apply(source: &TestServer, replica: &TestServer) -> Result<u64> {
 
 #[test]
 fn pages_are_in_memory_before_the_applier_needs_them() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let (source, mut replica) = pair(&Launch::mysql(), &Launch::mysql(), TABLE)?;
-    let updates: String =
-        (0..400).map(|_| format!("update d.t set n = n + 1 where id = {};", 1 + dice.below(ROWS))).collect();
+    let updates: String = (0..400)
+        .map(|_| format!("update d.t set n = n + 1 where id = {};", 1 + random.below(ROWS)))
+        .collect();
     let data = leave_behind(&source, &mut replica, &updates)?;
     let alone = cold(&data, &[])?;
     let pages_alone = apply(&source, &alone)?;
@@ -84,12 +85,12 @@ const INDEXES: &str = "create database d;
 const CHANGES: usize = 100;
 
 /// Updates of secondary indexes, rows that are added between others and refer to others, and rows that go.
-fn changes_of_indexes(dice: &mut SeededRandom) -> String {
-    let (mut sql, first) = (String::new(), dice.below(4000));
+fn changes_of_indexes(random: &mut SeededRandom) -> String {
+    let (mut sql, first) = (String::new(), random.below(4000));
     for number in 0..CHANGES {
         let id = |kind: usize| 10 * (1 + (first + number * 33 + kind * 11) % 4000);
         let key = |word: &str| format!("concat(sha2('{word}{number}', 256), repeat('{word}', 500))");
-        let parent = 1 + dice.below(2000);
+        let parent = 1 + random.below(2000);
         sql += &format!("update d.t set k = {} where id = {};", key("k"), id(0));
         sql +=
             &format!("insert into d.t values ({}, {}, {}, {parent}, null);", id(1) + 1, key("i"), key("v"));
@@ -100,11 +101,11 @@ fn changes_of_indexes(dice: &mut SeededRandom) -> String {
 
 #[test]
 fn secondary_indexes_neighbours_and_parents_are_in_memory_of_compressed_and_encrypted_logs() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let compressed = Launch::mysql().option("--binlog-transaction-compression=ON");
     let encrypted = Launch::mysql().keyring().option("--binlog-encryption=ON");
     let (source, mut replica) = pair(&compressed, &encrypted, INDEXES)?;
-    let data = leave_behind(&source, &mut replica, &changes_of_indexes(&mut dice))?;
+    let data = leave_behind(&source, &mut replica, &changes_of_indexes(&mut random))?;
     let encryption = ["--binlog-encryption=ON"];
     let alone = cold_as(&Launch::mysql().keyring(), &data, &encryption)?;
     let pages_alone = apply(&source, &alone)?;
@@ -147,8 +148,8 @@ const STATEMENTS: &str = "create database d;
       select i, repeat('x', 3000) from n;";
 
 /// Statements of each kind that is made a search, each of rows far from those of the others.
-fn statements(dice: &mut SeededRandom) -> String {
-    let (mut sql, first) = (String::from("set sql_log_bin = 1; use d;"), dice.below(ROWS));
+fn statements(random: &mut SeededRandom) -> String {
+    let (mut sql, first) = (String::from("set sql_log_bin = 1; use d;"), random.below(ROWS));
     for number in 0..CHANGES {
         let id = |kind: usize| 1 + (first + number * 49 + kind * 12) % ROWS;
         sql += &format!("update t set n = n + 1 where k = {};", 7 * id(0));
@@ -162,10 +163,10 @@ fn statements(dice: &mut SeededRandom) -> String {
 
 #[test]
 fn statements_in_the_log_are_read_ahead_of() -> Result<()> {
-    let mut dice = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
+    let mut random = SeededRandom::new(seed_from_env("BINTIDE_E2E_SEED"));
     let source = Launch::mysql().option("--binlog-format=STATEMENT");
     let (source, mut replica) = pair(&source, &Launch::mysql(), STATEMENTS)?;
-    let data = leave_behind(&source, &mut replica, &statements(&mut dice))?;
+    let data = leave_behind(&source, &mut replica, &statements(&mut random))?;
     let alone = cold(&data, &[])?;
     let pages_alone = apply(&source, &alone)?;
     drop(alone);

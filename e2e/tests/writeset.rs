@@ -42,12 +42,12 @@ fn weights_of_texts_are_those_of_their_characters() -> Result<()> {
     let common = known.iter().filter(|c| !('\u{3400}'..'\u{e000}').contains(*c));
     let common: Vec<char> = common.copied().collect();
     let seed = seed_from_env("BINTIDE_SEED");
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let mut texts: Vec<String> = Vec::new();
     for index in 0..20_000 {
         let from = if index % 4 == 0 { &known } else { &common };
-        let size = 1 + dice.below(5);
-        texts.push((0..size).map(|_| *dice.pick(from)).collect());
+        let size = 1 + random.below(5);
+        texts.push((0..size).map(|_| *random.pick(from)).collect());
     }
     let mut script = "CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, v VARBINARY(100));".to_owned();
     for (chunk, texts) in texts.chunks(1000).enumerate() {

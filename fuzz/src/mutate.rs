@@ -23,36 +23,36 @@ const EDGES: [u64; 16] = [
 ];
 
 /// A damaged copy of one of `seeds`: one to four changes, each of a byte, a number or a stretch.
-pub fn mutate(seeds: &[Vec<u8>], dice: &mut SeededRandom) -> Vec<u8> {
-    let Some(seed) = seeds.get(dice.below(seeds.len())) else { return Vec::new() };
+pub fn mutate(seeds: &[Vec<u8>], random: &mut SeededRandom) -> Vec<u8> {
+    let Some(seed) = seeds.get(random.below(seeds.len())) else { return Vec::new() };
     let mut bytes = seed.clone();
-    for _ in 0..=dice.below(4) {
-        change(&mut bytes, seeds, dice);
+    for _ in 0..=random.below(4) {
+        change(&mut bytes, seeds, random);
     }
     bytes
 }
 
-fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dice: &mut SeededRandom) {
-    let at = dice.below(bytes.len());
-    match dice.below(9) {
-        0 => xor(bytes, at, 1 << dice.below(8)),
-        1 => xor(bytes, at, dice.next_u64() as u8),
-        2 => put_edge(bytes, at, dice),
-        3 => add(bytes, at, dice.below(35) as u8),
+fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut SeededRandom) {
+    let at = random.below(bytes.len());
+    match random.below(9) {
+        0 => xor(bytes, at, 1 << random.below(8)),
+        1 => xor(bytes, at, random.next_u64() as u8),
+        2 => put_edge(bytes, at, random),
+        3 => add(bytes, at, random.below(35) as u8),
         4 => bytes.truncate(at),
-        5 => drop(bytes.drain(at..stretch_end(bytes, at, dice))),
+        5 => drop(bytes.drain(at..stretch_end(bytes, at, random))),
         6 => {
-            let copy = bytes[at..stretch_end(bytes, at, dice)].to_vec();
+            let copy = bytes[at..stretch_end(bytes, at, random)].to_vec();
             bytes.splice(at..at, copy);
         }
         7 => {
-            let other = &seeds[dice.below(seeds.len())];
-            let from = dice.below(other.len());
-            let copy = &other[from..stretch_end(other, from, dice)];
+            let other = &seeds[random.below(seeds.len())];
+            let from = random.below(other.len());
+            let copy = &other[from..stretch_end(other, from, random)];
             let end = bytes.len().min(at + copy.len());
             bytes.splice(at..end, copy.iter().copied());
         }
-        _ => bytes.insert(at, dice.next_u64() as u8),
+        _ => bytes.insert(at, random.next_u64() as u8),
     }
 }
 
@@ -69,19 +69,19 @@ fn add(bytes: &mut [u8], at: usize, amount: u8) {
     }
 }
 
-fn put_edge(bytes: &mut [u8], at: usize, dice: &mut SeededRandom) {
-    let size = 1 << dice.below(4);
-    let edge = EDGES[dice.below(EDGES.len())].to_le_bytes();
+fn put_edge(bytes: &mut [u8], at: usize, random: &mut SeededRandom) {
+    let size = 1 << random.below(4);
+    let edge = EDGES[random.below(EDGES.len())].to_le_bytes();
     for (byte, edge) in bytes.iter_mut().skip(at).zip(edge.into_iter().take(size)) {
         *byte = edge;
     }
 }
 
 /// Stretches are short, mostly.
-fn stretch_end(bytes: &[u8], at: usize, dice: &mut SeededRandom) -> usize {
-    let size = match dice.below(4) {
-        0 => dice.below(bytes.len() - at),
-        _ => dice.below(16),
+fn stretch_end(bytes: &[u8], at: usize, random: &mut SeededRandom) -> usize {
+    let size = match random.below(4) {
+        0 => random.below(bytes.len() - at),
+        _ => random.below(16),
     };
     bytes.len().min(at + size)
 }

@@ -20,7 +20,7 @@ use clap::{Parser, Subcommand};
 #[command(name = "cargo xtask", about = "Developer tasks of the bintide workspace")]
 struct XtaskArgs {
     #[command(subcommand)]
-    chore: XtaskCommand,
+    task: XtaskCommand,
 }
 
 #[derive(Subcommand)]
@@ -83,7 +83,7 @@ enum XtaskCommand {
 }
 
 fn main() -> Result<()> {
-    match XtaskArgs::parse().chore {
+    match XtaskArgs::parse().task {
         XtaskCommand::Servers { command } => servers::fetch_servers(command),
         XtaskCommand::Server { command } => servers::run_server_command(command),
         XtaskCommand::Fuzz(fuzzing) => fuzz::fuzz(&fuzzing),

@@ -73,9 +73,9 @@ fn line(name: &str, taken: &mut [ScriptRun]) -> Vec<String> {
 /// Returns a script of updates of `rows` neighbouring rows each, at random places of the table. Each update rotates a
 /// string of 120 characters by one.
 fn script(updates: usize, rows: usize, seed: u64) -> String {
-    let mut dice = SeededRandom::new(seed);
+    let mut random = SeededRandom::new(seed);
     let update = |_| {
-        let first = 1 + dice.below(TABLE_ROWS - rows + 1);
+        let first = 1 + random.below(TABLE_ROWS - rows + 1);
         let last = first + rows - 1;
         format!(
             "update sbtest.sbtest1 set c = concat(substr(c, 2), left(c, 1)) where id between {first} and {last};\n"

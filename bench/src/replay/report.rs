@@ -74,7 +74,7 @@ fn table_of(race: &ReplayRace) -> String {
         "× mysqlbinlog",
     ];
     let (native, pipe) = (race.native(), race.pipe());
-    let rows = race.standings.iter().map(|standing| {
+    let rows = race.results.iter().map(|standing| {
         let took = median(&standing.runs);
         let of_own = |text: fn(&ProgramUsage) -> String| took.program.as_ref().map_or_else(String::new, text);
         let times = |other: &Option<ReplayMeasurement>| {
@@ -159,7 +159,7 @@ fn conditions(race: &ReplayRace, options: &ReplayBenchOptions) -> Result<String>
         runs => format!("The median of {runs} runs each, in turns"),
     };
     let workers = options.workers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let all = || race.standings.iter().flat_map(|standing| &standing.runs);
+    let all = || race.results.iter().flat_map(|standing| &standing.runs);
     let others = all().map(|run| run.others_share).sum::<f64>() / all().count() as f64;
     let others = table::percent(others);
     Ok(format!(
@@ -169,7 +169,7 @@ fn conditions(race: &ReplayRace, options: &ReplayBenchOptions) -> Result<String>
 }
 
 fn drawing_of_speed(race: &ReplayRace) -> Result<String> {
-    let bars = race.standings.iter().map(|standing| BarGroup {
+    let bars = race.results.iter().map(|standing| BarGroup {
         name: standing.contender.name_short(),
         values: vec![race.log.transactions() as f64 / median(&standing.runs).seconds],
     });
@@ -178,7 +178,7 @@ fn drawing_of_speed(race: &ReplayRace) -> Result<String> {
 }
 
 fn drawing_of_cpu(race: &ReplayRace) -> Result<String> {
-    let bars = race.standings.iter().map(|standing| {
+    let bars = race.results.iter().map(|standing| {
         let took = median(&standing.runs);
         let own = took.program.map_or(0.0, |own| own.cpu_seconds);
         BarGroup { name: standing.contender.name_short(), values: vec![took.target_cpu_seconds, own] }

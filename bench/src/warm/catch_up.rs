@@ -62,16 +62,16 @@ impl CatchUpConditions {
 
 /// Measures the catch-up of a replica, with `bintide warm` if its path is given.
 pub(super) fn run(
-    ground: &WarmFixture,
+    fixture: &WarmFixture,
     kind: WarmChangeKind,
     conditions: CatchUpConditions,
     bintide: Option<&Path>,
 ) -> Result<CatchUpRun> {
     let pool_mib = if conditions.is_in_memory { 1024 } else { POOL_MIB };
-    let launch = launch_replica(&ground.behind_folder(kind), pool_mib)
+    let launch = launch_replica(&fixture.behind_folder(kind), pool_mib)
         .option(format!("--replica-parallel-workers={}", conditions.workers));
     let launch =
-        if conditions.is_in_memory { launch } else { ground.add_slow_disk(launch, conditions.latency_us) };
+        if conditions.is_in_memory { launch } else { fixture.add_slow_disk(launch, conditions.latency_us) };
     let replica = launch.start()?;
     if conditions.is_in_memory {
         replica.sql(

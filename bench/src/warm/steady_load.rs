@@ -23,21 +23,21 @@ const SECONDS: usize = 40;
 pub(super) const UPDATES_A_SECOND: usize = 10;
 pub(super) const ROWS_AN_UPDATE: usize = 10;
 
-pub(super) fn measure(ground: &WarmFixture, bintide: &Path) -> Result<SteadyLags> {
-    Ok(SteadyLags { alone: run(ground, None)?, warmed: run(ground, Some(bintide))? })
+pub(super) fn measure(fixture: &WarmFixture, bintide: &Path) -> Result<SteadyLags> {
+    Ok(SteadyLags { alone: run(fixture, None)?, warmed: run(fixture, Some(bintide))? })
 }
 
-fn run(ground: &WarmFixture, bintide: Option<&Path>) -> Result<Vec<f64>> {
-    let source = ground.launch_source().start()?;
-    let launch = launch_replica(&ground.base_folder(), POOL_MIB).option("--replica-parallel-workers=1");
-    let replica = ground.add_slow_disk(launch, LATENCY_US).start()?;
+fn run(fixture: &WarmFixture, bintide: Option<&Path>) -> Result<Vec<f64>> {
+    let source = fixture.launch_source().start()?;
+    let launch = launch_replica(&fixture.base_folder(), POOL_MIB).option("--replica-parallel-workers=1");
+    let replica = fixture.add_slow_disk(launch, LATENCY_US).start()?;
     connect(&replica, &source)?;
     replica.sql("start replica")?;
     let warming = bintide.map(|bintide| WarmProcess::start(bintide, &replica)).transpose()?;
-    let (mut dice, begin, mut lags) = (SeededRandom::new(7), Instant::now(), Vec::new());
+    let (mut random, begin, mut lags) = (SeededRandom::new(7), Instant::now(), Vec::new());
     for number in 1..=SECONDS * UPDATES_A_SECOND {
-        let ids: Vec<String> = (0..ROWS_AN_UPDATE).map(|_| (1 + dice.below(ROWS)).to_string()).collect();
-        let new = dice.below(1 << 30);
+        let ids: Vec<String> = (0..ROWS_AN_UPDATE).map(|_| (1 + random.below(ROWS)).to_string()).collect();
+        let new = random.below(1 << 30);
         source.sql(&format!("update d.t set k = {new} + id where id in ({})", ids.join(", ")))?;
         let due = Duration::from_millis((number * 1000 / UPDATES_A_SECOND) as u64);
         thread::sleep(due.saturating_sub(begin.elapsed()));

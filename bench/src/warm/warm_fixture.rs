@@ -57,8 +57,8 @@ impl WarmChangeKind {
         }
     }
 
-    fn change_sql(self, dice: &mut SeededRandom) -> String {
-        let (id, new) = (1 + dice.below(ROWS), dice.below(1 << 30));
+    fn change_sql(self, random: &mut SeededRandom) -> String {
+        let (id, new) = (1 + random.below(ROWS), random.below(1 << 30));
         match self {
             Self::Primary => format!("update d.t set n = {new} where id = {id};\n"),
             Self::Secondary => format!("update d.t set k = {new} where id = {id};\n"),
@@ -76,18 +76,18 @@ impl WarmFixture {
     pub(super) fn prepare() -> Result<Self> {
         let folder = testkit::target_dir().join(format!("bench/warm-{REVISION}"));
         fs::create_dir_all(&folder)?;
-        let ground = Self { disk: build_slow_disk(&folder)?, folder };
-        if !ground.base_folder().exists() {
+        let fixture = Self { disk: build_slow_disk(&folder)?, folder };
+        if !fixture.base_folder().exists() {
             eprintln!("making the table");
-            ground.make_base()?;
+            fixture.make_base()?;
         }
         for kind in WarmChangeKind::ALL {
-            if !ground.behind_folder(kind).exists() {
+            if !fixture.behind_folder(kind).exists() {
                 eprintln!("making the relay log: changes {}", kind.name());
-                ground.make_behind(kind)?;
+                fixture.make_behind(kind)?;
             }
         }
-        Ok(ground)
+        Ok(fixture)
     }
 
     /// Returns the data directory of a server with the table and an empty binary log.
@@ -130,8 +130,8 @@ impl WarmFixture {
         let mut replica = launch_replica(&self.base_folder(), 1024).start()?;
         connect(&replica, &source)?;
         replica.sql("start replica io_thread")?;
-        let mut dice = SeededRandom::new(7);
-        let changes: String = (0..CHANGES).map(|_| kind.change_sql(&mut dice)).collect();
+        let mut random = SeededRandom::new(7);
+        let changes: String = (0..CHANGES).map(|_| kind.change_sql(&mut random)).collect();
         source.sql(&changes)?;
         wait_until_received(&source, &replica)?;
         replica.sql("stop replica")?;

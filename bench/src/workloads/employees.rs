@@ -53,20 +53,20 @@ const TITLES: [&str; 6] =
 /// Returns the SQL of a database with this number of employees, their titles, and their salaries of up to 17 years
 /// each.
 pub(super) fn sql(employees: usize) -> String {
-    let mut dice = SeededRandom::new(7);
+    let mut random = SeededRandom::new(7);
     let (mut people, mut titles, mut salaries) = (Vec::new(), Vec::new(), Vec::new());
     for number in 10_001..10_001 + employees {
-        let hired = HIRED_FROM + dice.below(5400) as i64;
-        let born = BORN_FROM + dice.below(4748) as i64;
-        let (first, last) = (dice.pick(&FIRST_NAMES), dice.pick(&LAST_NAMES));
-        let gender = dice.pick(&['M', 'F']);
+        let hired = HIRED_FROM + random.below(5400) as i64;
+        let born = BORN_FROM + random.below(4748) as i64;
+        let (first, last) = (random.pick(&FIRST_NAMES), random.pick(&LAST_NAMES));
+        let gender = random.pick(&['M', 'F']);
         people.push(format!("({number},'{}','{first}','{last}','{gender}','{}')", date(born), date(hired)));
-        titles.push(format!("({number},'{}','{}','9999-01-01')", dice.pick(&TITLES), date(hired)));
-        let mut salary = 38_000 + dice.below(52_000) as i64;
-        for year in 0..1 + dice.below(17) as i64 {
+        titles.push(format!("({number},'{}','{}','9999-01-01')", random.pick(&TITLES), date(hired)));
+        let mut salary = 38_000 + random.below(52_000) as i64;
+        for year in 0..1 + random.below(17) as i64 {
             let from = hired + 365 * year;
             salaries.push(format!("({number},{salary},'{}','{}')", date(from), date(from + 365)));
-            salary += dice.below(4300) as i64 - 300;
+            salary += random.below(4300) as i64 - 300;
         }
     }
     let mut sql = TABLES.to_owned();

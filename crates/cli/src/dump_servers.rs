@@ -12,7 +12,7 @@ use dump::remote::{
 };
 use servers::{
     CancelToken, ConnectionError, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink,
-    SslMode as TlsMode, TlsPolicy, TlsVersion,
+    SslMode, TlsPolicy, TlsVersion,
 };
 use wire::{
     BinlogDump, BinlogDumpGtid, CleartextPolicy, ClientCommand, DumpFlags, EofPacket, EventPacket,
@@ -167,13 +167,13 @@ fn tls(connection: &RemoteServerOptions) -> Result<TlsPolicy, String> {
     let path = |text: &Option<Vec<u8>>| text.as_deref().map(as_path);
     let policy = TlsPolicy {
         mode: match connection.ssl_mode {
-            Some(RemoteSslMode::Disabled) => TlsMode::Disabled,
+            Some(RemoteSslMode::Disabled) => SslMode::Disabled,
             // As in MySQL's programs: a CA without a mode means VERIFY_CA.
-            None if ca.is_some() || capath.is_some() => TlsMode::VerifyCa,
-            None | Some(RemoteSslMode::Preferred) => TlsMode::Preferred,
-            Some(RemoteSslMode::Required) => TlsMode::Required,
-            Some(RemoteSslMode::VerifyCa) => TlsMode::VerifyCa,
-            Some(RemoteSslMode::VerifyIdentity) => TlsMode::VerifyIdentity,
+            None if ca.is_some() || capath.is_some() => SslMode::VerifyCa,
+            None | Some(RemoteSslMode::Preferred) => SslMode::Preferred,
+            Some(RemoteSslMode::Required) => SslMode::Required,
+            Some(RemoteSslMode::VerifyCa) => SslMode::VerifyCa,
+            Some(RemoteSslMode::VerifyIdentity) => SslMode::VerifyIdentity,
         },
         authorities: path(ca),
         authority_folder: path(capath),

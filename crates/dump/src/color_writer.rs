@@ -187,8 +187,8 @@ mod tests {
     fn check(style: PaintStyle, text: &str, wanted: &str) {
         for piece in [1, 2, 100] {
             let mut out = Vec::new();
-            let mut painter = ColorWriter::new(style, &mut out);
-            text.as_bytes().chunks(piece).for_each(|piece| painter.write_all(piece).unwrap());
+            let mut writer = ColorWriter::new(style, &mut out);
+            text.as_bytes().chunks(piece).for_each(|piece| writer.write_all(piece).unwrap());
             let shown = String::from_utf8(out).unwrap().replace("\x1b[", "<").replace('m', ">");
             assert_eq!(shown, wanted, "{piece}");
         }

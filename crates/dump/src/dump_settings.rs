@@ -141,19 +141,19 @@ impl<'a> ParsedOptions<'a> {
         }
     }
 
-    fn parse_time(&self, text: &[u8], talk: &mut DumpDiagnostics<'_>) -> Result<i64, DumpExit> {
+    fn parse_time(&self, text: &[u8], diagnostics: &mut DumpDiagnostics<'_>) -> Result<i64, DumpExit> {
         match datetime::parse(text) {
             Some(at) => Ok(datetime::to_timestamp(at, &self.zone)),
             None => {
-                talk.error(&[b"Incorrect date and time argument: ", text]);
+                diagnostics.error(&[b"Incorrect date and time argument: ", text]);
                 Err(DumpExit::FAILURE)
             }
         }
     }
 
-    fn add_rewrite(&mut self, rule: &[u8], talk: &mut DumpDiagnostics<'_>) -> Result<(), DumpExit> {
+    fn add_rewrite(&mut self, rule: &[u8], diagnostics: &mut DumpDiagnostics<'_>) -> Result<(), DumpExit> {
         let mut bad = |why: &[u8]| {
-            talk.error(&[b"Bad syntax in mysqlbinlog-rewrite-db - ", why, b"!\n"]);
+            diagnostics.error(&[b"Bad syntax in mysqlbinlog-rewrite-db - ", why, b"!\n"]);
             Err(DumpExit::FAILURE)
         };
         let Some(arrow) = rule.windows(2).position(|pair| pair == b"->") else {
@@ -178,14 +178,14 @@ impl OptionVisitor for ParsedOptions<'_> {
         spec: &OptionEntry,
         argument: Option<&[u8]>,
         values: &mut OptionValues,
-        talk: &mut DumpDiagnostics<'_>,
+        diagnostics: &mut DumpDiagnostics<'_>,
     ) -> Result<(), DumpExit> {
         let text = argument.unwrap_or_default();
         match spec.id {
             OptionId::Help => return self.stop_for(HelpRequest::Help),
             OptionId::Version => return self.stop_for(HelpRequest::Version),
             OptionId::Base64Output => {
-                self.base64 = match match_choice(text, spec.name, &BASE64_WORDS, talk)? {
+                self.base64 = match match_choice(text, spec.name, &BASE64_WORDS, diagnostics)? {
                     0 => Base64Output::Never,
                     3 => Base64Output::DecodeRows,
                     _ => Base64Output::Auto,
@@ -196,46 +196,49 @@ impl OptionVisitor for ParsedOptions<'_> {
                 // As mysqlbinlog, which takes even --skip-short-form for --short-form.
                 self.short_form = true;
                 values.set(OptionId::ShortForm, OptionValue::Switch(true));
-                warn_deprecated(talk, "--short-form", None);
+                warn_deprecated(diagnostics, "--short-form", None);
             }
             OptionId::StartDatetime => {
-                self.start_time = self.parse_time(text_or_empty(values, spec.id), talk)?
+                self.start_time = self.parse_time(text_or_empty(values, spec.id), diagnostics)?
             }
             OptionId::StopDatetime => {
-                self.stop_time = self.parse_time(text_or_empty(values, spec.id), talk)?
+                self.stop_time = self.parse_time(text_or_empty(values, spec.id), diagnostics)?
             }
-            OptionId::RewriteDb => self.add_rewrite(text, talk)?,
+            OptionId::RewriteDb => self.add_rewrite(text, diagnostics)?,
             OptionId::ReadFromRemoteServer => {
                 self.remote_server_switch = true;
                 self.remote = Some(RemoteMode::ByPosition);
             }
             OptionId::ReadFromRemoteMaster | OptionId::ReadFromRemoteSource => {
-                self.remote = Some(remote_mode(spec, text, talk)?);
+                self.remote = Some(remote_mode(spec, text, diagnostics)?);
             }
             OptionId::Protocol => {
-                self.protocol = Some(PROTOCOLS[match_choice(text, spec.name, &PROTOCOL_WORDS, talk)?]);
+                self.protocol = Some(PROTOCOLS[match_choice(text, spec.name, &PROTOCOL_WORDS, diagnostics)?]);
             }
             OptionId::SslMode => {
-                self.ssl_mode = Some(SSL_MODES[match_choice(text, spec.name, &SSL_MODE_WORDS, talk)?]);
+                self.ssl_mode = Some(SSL_MODES[match_choice(text, spec.name, &SSL_MODE_WORDS, diagnostics)?]);
             }
-            OptionId::SslFipsMode => _ = match_choice(text, spec.name, &FIPS_WORDS, talk)?,
+            OptionId::SslFipsMode => _ = match_choice(text, spec.name, &FIPS_WORDS, diagnostics)?,
             OptionId::StopNeverSlaveServerId => {
-                warn_deprecated(talk, "--stop-never-slave-server-id", Some("--connection-server-id"));
+                warn_deprecated(diagnostics, "--stop-never-slave-server-id", Some("--connection-server-id"));
             }
-            OptionId::Compress => warn_deprecated(talk, "--compress", Some("--compression-algorithms")),
+            OptionId::Compress => {
+                warn_deprecated(diagnostics, "--compress", Some("--compression-algorithms"))
+            }
             OptionId::Password => {
-                self.password = Some(argument.map_or_else(|| (self.ask_password)(talk), <[u8]>::to_vec));
+                self.password =
+                    Some(argument.map_or_else(|| (self.ask_password)(diagnostics), <[u8]>::to_vec));
             }
             OptionId::StopNever => values.set(OptionId::ToLastLog, OptionValue::Switch(true)),
             OptionId::Table => self.tables.push(TablePattern::new(text)),
             OptionId::Color => {
-                self.color = match match_choice(text, spec.name, &COLOR_WORDS, talk)? {
+                self.color = match match_choice(text, spec.name, &COLOR_WORDS, diagnostics)? {
                     0 => ColorMode::Auto,
                     1 => ColorMode::Always,
                     _ => ColorMode::Never,
                 };
             }
-            OptionId::Where => self.conditions.push(condition(text, talk)?),
+            OptionId::Where => self.conditions.push(condition(text, diagnostics)?),
             _ => {}
         }
         Ok(())
@@ -264,9 +267,9 @@ impl ParsedOptions<'_> {
     }
 }
 
-fn condition(text: &[u8], talk: &mut DumpDiagnostics<'_>) -> Result<RowCondition, DumpExit> {
+fn condition(text: &[u8], diagnostics: &mut DumpDiagnostics<'_>) -> Result<RowCondition, DumpExit> {
     RowCondition::new(&String::from_utf8_lossy(text)).map_err(|error| {
-        talk.error(&[error.to_string().as_bytes()]);
+        diagnostics.error(&[error.to_string().as_bytes()]);
         DumpExit::NOT_STARTED
     })
 }
@@ -275,13 +278,13 @@ fn text_or_empty(values: &OptionValues, key: OptionId) -> &[u8] {
     values.text(key).unwrap_or_default()
 }
 
-fn warn_deprecated(talk: &mut DumpDiagnostics<'_>, name: &str, instead: Option<&str>) {
+fn warn_deprecated(diagnostics: &mut DumpDiagnostics<'_>, name: &str, instead: Option<&str>) {
     let start = format!("{name} is deprecated and will be removed in a future version");
     let text = match instead {
         Some(instead) => format!("{start}. Use {instead} instead.\n"),
         None => format!("{start}\n"),
     };
-    talk.warning(&[text.as_bytes()]);
+    diagnostics.warning(&[text.as_bytes()]);
 }
 
 fn trim_start(text: &[u8]) -> &[u8] {
@@ -378,16 +381,17 @@ impl DumpSettings {
     /// Converts option values, and checks their combination.
     pub(crate) fn new(
         values: &OptionValues,
-        heeded: ParsedOptions<'_>,
-        talk: &mut DumpDiagnostics<'_>,
+        parsed: ParsedOptions<'_>,
+        diagnostics: &mut DumpDiagnostics<'_>,
     ) -> Result<Self, DumpExit> {
-        let remote = RemoteSettings::new(values, &heeded, talk)?;
+        let remote = RemoteSettings::new(values, &parsed, diagnostics)?;
         let text = |key| values.text(key).map(<[u8]>::to_vec);
         let bits = values.unsigned(OptionId::ServerIdBits);
-        let include_gtids = gtid_set(values, OptionId::IncludeGtids, b"--include-gtids", talk)?;
-        let gtids = gtid_set(values, OptionId::Gtid, b"--gtid", talk).map_err(|_| DumpExit::NOT_STARTED)?;
+        let include_gtids = gtid_set(values, OptionId::IncludeGtids, b"--include-gtids", diagnostics)?;
+        let gtids =
+            gtid_set(values, OptionId::Gtid, b"--gtid", diagnostics).map_err(|_| DumpExit::NOT_STARTED)?;
         let sought = FilterMatches {
-            filters: given_filters(values, &heeded),
+            filters: given_filters(values, &parsed),
             by_gtid: gtids.is_some(),
             ..FilterMatches::default()
         };
@@ -395,12 +399,12 @@ impl DumpSettings {
             (Some(one), Some(other)) => Some(one.intersection(&other)),
             (one, other) => one.or(other),
         };
-        let exclude_gtids = gtid_set(values, OptionId::ExcludeGtids, b"--exclude-gtids", talk)?;
-        warn_of_connection(values, talk);
+        let exclude_gtids = gtid_set(values, OptionId::ExcludeGtids, b"--exclude-gtids", diagnostics)?;
+        warn_of_connection(values, diagnostics);
         Ok(Self {
-            base64: heeded.base64,
-            verbose: if heeded.short_form { 0 } else { heeded.verbose },
-            short_form: heeded.short_form,
+            base64: parsed.base64,
+            verbose: if parsed.short_form { 0 } else { parsed.verbose },
+            short_form: parsed.short_form,
             hexdump: values.switch(OptionId::Hexdump),
             skip_gtids: values.switch(OptionId::SkipGtids),
             print_table_metadata: values.switch(OptionId::PrintTableMetadata),
@@ -411,26 +415,26 @@ impl DumpSettings {
             idempotent: values.switch(OptionId::Idempotent),
             set_charset: text(OptionId::SetCharset),
             database: text(OptionId::Database),
-            rewrites: heeded.rewrites,
+            rewrites: parsed.rewrites,
             offset: values.unsigned(OptionId::Offset),
             server_id: values.unsigned(OptionId::ServerId),
             server_id_mask: if bits == 32 { u32::MAX } else { (1 << bits) - 1 },
             start_position: values.unsigned(OptionId::StartPosition),
             stop_position: values.unsigned(OptionId::StopPosition),
-            start_time: heeded.start_time,
-            stop_time: heeded.stop_time,
+            start_time: parsed.start_time,
+            stop_time: parsed.stop_time,
             local_load: text(OptionId::LocalLoad).unwrap_or_else(temporary_directory),
             include_gtids,
             exclude_gtids,
-            zone: heeded.zone,
+            zone: parsed.zone,
             jobs: usize::try_from(values.unsigned(OptionId::Jobs)).ok().and_then(NonZeroUsize::new),
             temporary_max: NonZeroU64::new(values.unsigned(OptionId::TemporaryMax)),
             force_read: values.switch(OptionId::ForceRead),
             dialect: DumpDialect::Bintide,
-            tables: heeded.tables,
-            conditions: heeded.conditions,
-            color: heeded.color,
-            keyring: keyring(values, talk)?,
+            tables: parsed.tables,
+            conditions: parsed.conditions,
+            color: parsed.color,
+            keyring: keyring(values, diagnostics)?,
             remote,
             filter_matches: sought,
             quiet: values.switch(OptionId::Quiet),
@@ -476,19 +480,22 @@ impl DumpSettings {
 }
 
 /// Returns bintide's own filters as given.
-fn given_filters(values: &OptionValues, heeded: &ParsedOptions<'_>) -> Vec<Vec<u8>> {
-    let tables = heeded.tables.iter().map(|table| format!("--table={table}").into_bytes());
-    let conditions = heeded.conditions.iter().map(|condition| format!("--where={condition}").into_bytes());
+fn given_filters(values: &OptionValues, parsed: &ParsedOptions<'_>) -> Vec<Vec<u8>> {
+    let tables = parsed.tables.iter().map(|table| format!("--table={table}").into_bytes());
+    let conditions = parsed.conditions.iter().map(|condition| format!("--where={condition}").into_bytes());
     let gtids = values.text(OptionId::Gtid).map(|gtids| [b"--gtid=", gtids].concat());
     tables.chain(conditions).chain(gtids).collect()
 }
 
-fn keyring(values: &OptionValues, talk: &mut DumpDiagnostics<'_>) -> Result<Option<Keyring>, DumpExit> {
+fn keyring(
+    values: &OptionValues,
+    diagnostics: &mut DumpDiagnostics<'_>,
+) -> Result<Option<Keyring>, DumpExit> {
     let Some(path) = values.text(OptionId::Keyring) else { return Ok(None) };
     match read_keyring(OsStr::from_bytes(path)) {
         Ok(keyring) => Ok(Some(keyring)),
         Err(error) => {
-            talk.error(&[error.to_string().as_bytes()]);
+            diagnostics.error(&[error.to_string().as_bytes()]);
             Err(DumpExit::NOT_STARTED)
         }
     }
@@ -498,29 +505,29 @@ fn gtid_set(
     values: &OptionValues,
     key: OptionId,
     name: &[u8],
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<Option<GtidSet>, DumpExit> {
     let Some(text) = values.text(key) else { return Ok(None) };
     match gtids::parse(text) {
         Ok(set) => Ok(Some(set)),
         Err(why) => {
-            talk.error(&[b"Could not configure ", name, b" '", text, b"': ", why.as_bytes()]);
+            diagnostics.error(&[b"Could not configure ", name, b" '", text, b"': ", why.as_bytes()]);
             Err(DumpExit::FAILURE)
         }
     }
 }
 
 /// Reports invalid server ids, even without a connection.
-fn warn_of_connection(values: &OptionValues, talk: &mut DumpDiagnostics<'_>) {
+fn warn_of_connection(values: &OptionValues, diagnostics: &mut DumpDiagnostics<'_>) {
     let own = values.signed(OptionId::ConnectionServerId);
     let old = values.signed(OptionId::StopNeverSlaveServerId);
     if own == 0 && values.switch(OptionId::StopNever) {
-        talk.error(&[b"Cannot set --server-id=0 when --stop-never is specified."]);
+        diagnostics.error(&[b"Cannot set --server-id=0 when --stop-never is specified."]);
     }
     if own != -1 && old != -1 {
         let text =
             format!("Cannot set --connection-server-id= {own} and--stop-never-slave-server-id= {old}. ");
-        talk.error(&[text.as_bytes()]);
+        diagnostics.error(&[text.as_bytes()]);
     }
 }
 

@@ -23,9 +23,9 @@ impl EventBuffer {
         Self { bytes, origin: None, pool: None }
     }
 
-    /// Wraps bytes whose memory goes back to `home`.
-    pub(crate) fn pooled(bytes: Vec<u8>, home: &Arc<BufferReserve>) -> Self {
-        Self { bytes, origin: None, pool: Some(Arc::clone(home)) }
+    /// Wraps bytes whose memory goes back to `pool`.
+    pub(crate) fn pooled(bytes: Vec<u8>, pool: &Arc<BufferReserve>) -> Self {
+        Self { bytes, origin: None, pool: Some(Arc::clone(pool)) }
     }
 
     /// Sets the log file that has the same bytes, and their offset in it.
@@ -50,8 +50,8 @@ impl Deref for EventBuffer {
 
 impl Drop for EventBuffer {
     fn drop(&mut self) {
-        if let Some(home) = &self.pool {
-            home.put_back(take(&mut self.bytes));
+        if let Some(pool) = &self.pool {
+            pool.put_back(take(&mut self.bytes));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::options::{DumpExit, OptionValues};
 /// Returns the requested list format; `None` for mysqlbinlog's text.
 pub(crate) fn list_format(
     values: &OptionValues,
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<Option<ListFormat>, DumpExit> {
     let [json, events, transactions] =
         [OptionId::Json, OptionId::Events, OptionId::Transactions].map(|key| values.switch(key));
@@ -28,7 +28,7 @@ pub(crate) fn list_format(
         (false, false, true) => Ok(Some(ListFormat::Transactions)),
         (true, false, true) => Ok(Some(ListFormat::TransactionsJson)),
         (_, true, _) => {
-            talk.error(&[b"--events cannot be combined with --json or --transactions"]);
+            diagnostics.error(&[b"--events cannot be combined with --json or --transactions"]);
             Err(DumpExit::NOT_STARTED)
         }
     }
@@ -40,7 +40,7 @@ pub(crate) fn check(
     form: Option<ListFormat>,
     settings: &DumpSettings,
     given: &[OptionId],
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<(), DumpExit> {
     let refused: Option<&[u8]> = match form {
         None if !settings.conditions.is_empty() => {
@@ -66,12 +66,12 @@ pub(crate) fn check(
     };
     match refused {
         Some(why) => {
-            talk.error(&[why]);
+            diagnostics.error(&[why]);
             Err(DumpExit::NOT_STARTED)
         }
         None => {
             if let Some(form) = form {
-                warn_of_ignored(form, given, talk);
+                warn_of_ignored(form, given, diagnostics);
             }
             Ok(())
         }
@@ -93,7 +93,7 @@ const TEXT_ONLY_OPTIONS: [(OptionId, &str); 10] = [
 ];
 
 /// Warns of the options on the command line that a list ignores.
-fn warn_of_ignored(form: ListFormat, given: &[OptionId], talk: &mut DumpDiagnostics<'_>) {
+fn warn_of_ignored(form: ListFormat, given: &[OptionId], diagnostics: &mut DumpDiagnostics<'_>) {
     let unheeded: Vec<&str> =
         TEXT_ONLY_OPTIONS.iter().filter(|(key, _)| given.contains(key)).map(|(_, name)| *name).collect();
     let option = match form {
@@ -106,21 +106,21 @@ fn warn_of_ignored(form: ListFormat, given: &[OptionId], talk: &mut DumpDiagnost
         [one] => format!("{one} has"),
         [names @ .., last] => format!("{} and {last} have", names.join(", ")),
     };
-    talk.warning(&[format!("{names} no effect with {option}").as_bytes()]);
+    diagnostics.warning(&[format!("{names} no effect with {option}").as_bytes()]);
 }
 
 /// Warns that nothing matched the filters.
-fn warn_of_no_match(settings: &DumpSettings, talk: &mut DumpDiagnostics<'_>) {
+fn warn_of_no_match(settings: &DumpSettings, diagnostics: &mut DumpDiagnostics<'_>) {
     let filters = settings.filter_matches.filters.join(b" ".as_slice());
     if !settings.quiet && !filters.is_empty() {
-        talk.warning(&[b"nothing in these logs matches ", &filters]);
+        diagnostics.warning(&[b"nothing in these logs matches ", &filters]);
     }
 }
 
 /// Warns if bintide's own filters left nothing of the text.
-pub(crate) fn warn_of_empty_text(settings: &DumpSettings, talk: &mut DumpDiagnostics<'_>) {
+pub(crate) fn warn_of_empty_text(settings: &DumpSettings, diagnostics: &mut DumpDiagnostics<'_>) {
     if settings.found_nothing() {
-        warn_of_no_match(settings, talk);
+        warn_of_no_match(settings, diagnostics);
     }
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn print(
     settings: &DumpSettings,
     files: &[Vec<u8>],
     output: &mut dyn Write,
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<(), DumpExit> {
     let mut wanted = ListSettings::new(form, files.iter().map(|name| list_source(name)).collect());
     wanted.range = EventRange {
@@ -209,28 +209,28 @@ pub(crate) fn print(
     wanted.damage = if settings.force_read { ListDamagePolicy::Show } else { ListDamagePolicy::Stop };
     wanted.keyring = settings.keyring.clone().map(Arc::new);
     let mut output = CountingWriter { output, size: 0 };
-    let warnings = list(&wanted, &mut output).map_err(|error| report_list_error(&error, talk))?;
+    let warnings = list(&wanted, &mut output).map_err(|error| report_list_error(&error, diagnostics))?;
     if let Some(missing) = wanted.selection.sightings.find_missing(&wanted.selection.conditions) {
         let condition = missing.to_string();
         let error = b"no selected table in these logs has the column of --where=";
-        talk.error(&[error, condition.as_bytes(), b": column names are spelt as in the table"]);
+        diagnostics.error(&[error, condition.as_bytes(), b": column names are spelt as in the table"]);
         return Err(DumpExit::FAILURE);
     }
     if output.size <= form.header_line().len() {
-        warn_of_no_match(settings, talk);
+        warn_of_no_match(settings, diagnostics);
     }
     for warning in &warnings {
         let text = warning.to_string();
         if !settings.force_if_open {
-            talk.error(&[text.as_bytes()]);
+            diagnostics.error(&[text.as_bytes()]);
             return Err(DumpExit::FAILURE);
         }
-        talk.warning(&[text.as_bytes()]);
+        diagnostics.warning(&[text.as_bytes()]);
     }
     Ok(())
 }
 
-fn report_list_error(error: &ListError, talk: &mut DumpDiagnostics<'_>) -> DumpExit {
+fn report_list_error(error: &ListError, diagnostics: &mut DumpDiagnostics<'_>) -> DumpExit {
     let advice = match error {
         ListError::Event { .. } | ListError::Payload { .. } => {
             ". To print it as bytes and continue, use --force-read"
@@ -238,7 +238,7 @@ fn report_list_error(error: &ListError, talk: &mut DumpDiagnostics<'_>) -> DumpE
         ListError::NoColumnNames { .. } => ". Use the column's number in --where: @N=value",
         _ => "",
     };
-    talk.error(&[error.to_string().as_bytes(), advice.as_bytes()]);
+    diagnostics.error(&[error.to_string().as_bytes(), advice.as_bytes()]);
     match error {
         ListError::Log(cause) if !cause.is_damage() => DumpExit::NOT_STARTED,
         _ => DumpExit::FAILURE,

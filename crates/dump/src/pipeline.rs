@@ -68,7 +68,7 @@ pub(crate) fn run(
     names: &[Vec<u8>],
     inputs: &mut DumpInputs<'_>,
     output: &mut (dyn Write + Send),
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<(), DumpEnd> {
     let spare = BufferReserve::default();
     let mut write = |part: Vec<u8>| {
@@ -77,8 +77,8 @@ pub(crate) fn run(
         Ok(())
     };
     match settings.jobs() {
-        NonZeroUsize::MIN => run_alone(settings, names, inputs, &mut write, talk, &spare),
-        jobs => run_in_parallel(jobs, settings, names, inputs, &mut write, talk, &spare),
+        NonZeroUsize::MIN => run_alone(settings, names, inputs, &mut write, diagnostics, &spare),
+        jobs => run_in_parallel(jobs, settings, names, inputs, &mut write, diagnostics, &spare),
     }
 }
 
@@ -90,7 +90,7 @@ fn run_alone(
     names: &[Vec<u8>],
     inputs: &mut DumpInputs<'_>,
     write: PartWriter<'_>,
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
     spare: &BufferReserve,
 ) -> Result<(), DumpEnd> {
     let mut failed = None;
@@ -101,7 +101,7 @@ fn run_alone(
             HaltReason::OutputClosed
         })
     };
-    let outcome = LogDumper::new(settings, talk, spare, &mut hand_on).run(names, inputs);
+    let outcome = LogDumper::new(settings, diagnostics, spare, &mut hand_on).run(names, inputs);
     outcome.map_err(|halt| failed.unwrap_or(halt.into()))
 }
 
@@ -111,7 +111,7 @@ fn run_in_parallel(
     names: &[Vec<u8>],
     inputs: &mut DumpInputs<'_>,
     write: PartWriter<'_>,
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
     spare: &BufferReserve,
 ) -> Result<(), DumpEnd> {
     run_ordered(
@@ -121,13 +121,15 @@ fn run_in_parallel(
                 let size = batch.size();
                 feed.push(batch, size).map_err(|PipelineShutdown| HaltReason::OutputClosed)
             };
-            LogDumper::new(settings, talk, spare, &mut hand_on).run(names, inputs).map_err(DumpEnd::from)
+            LogDumper::new(settings, diagnostics, spare, &mut hand_on)
+                .run(names, inputs)
+                .map_err(DumpEnd::from)
         },
         || HeadText::new(settings),
-        |heads, batch, outlet| {
+        |heads, batch, sender| {
             batch.write(heads, spare, PART_SIZE, |part| {
                 let size = part.len();
-                outlet.push(part, size).map_err(DumpEnd::from)
+                sender.push(part, size).map_err(DumpEnd::from)
             })
         },
         |part| write(part).map(ControlFlow::Continue),

@@ -180,13 +180,13 @@ impl RemoteSettings {
     /// Creates the settings; `None` if no server is to be read.
     pub(crate) fn new(
         values: &OptionValues,
-        heeded: &ParsedOptions<'_>,
-        talk: &mut DumpDiagnostics<'_>,
+        parsed: &ParsedOptions<'_>,
+        diagnostics: &mut DumpDiagnostics<'_>,
     ) -> Result<Option<Self>, DumpExit> {
-        let Some(by) = heeded.remote else { return Ok(None) };
+        let Some(by) = parsed.remote else { return Ok(None) };
         for (which, name) in UNSUPPORTED {
             if values.text(which).is_some() {
-                talk.error(&[b"--", name.as_bytes(), b" is not supported: remove the option."]);
+                diagnostics.error(&[b"--", name.as_bytes(), b" is not supported: remove the option."]);
                 return Err(DumpExit::NOT_STARTED);
             }
         }
@@ -200,10 +200,10 @@ impl RemoteSettings {
                 host: text(OptionId::Host),
                 port: u16::try_from(values.signed(OptionId::Port)).unwrap_or_default(),
                 socket: text(OptionId::Socket),
-                protocol: heeded.protocol,
+                protocol: parsed.protocol,
                 user: text(OptionId::User),
-                password: heeded.password.clone(),
-                ssl_mode: heeded.ssl_mode,
+                password: parsed.password.clone(),
+                ssl_mode: parsed.ssl_mode,
                 tls: RemoteTlsOptions {
                     ca: text(OptionId::SslCa),
                     capath: text(OptionId::SslCapath),
@@ -246,31 +246,31 @@ const START_TOO_LARGE: &[u8] =
 /// Refuses combinations of options that no server can satisfy.
 pub(crate) fn check(
     values: &OptionValues,
-    heeded: &ParsedOptions<'_>,
-    talk: &mut DumpDiagnostics<'_>,
+    parsed: &ParsedOptions<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<(), DumpExit> {
-    if heeded.remote_server_switch && heeded.remote == Some(RemoteMode::ByGtids) {
-        talk.error(&[
+    if parsed.remote_server_switch && parsed.remote == Some(RemoteMode::ByGtids) {
+        diagnostics.error(&[
             b"The option read-from-remote-server cannot be used when read-from-remote-source is defined and is not \
             equal to BINLOG-DUMP-NON-GTIDS",
         ]);
         return Err(DumpExit::FAILURE);
     }
-    if heeded.remote.is_some() && values.unsigned(OptionId::StartPosition) > u64::from(u32::MAX) {
-        talk.error(&[START_TOO_LARGE]);
+    if parsed.remote.is_some() && values.unsigned(OptionId::StartPosition) > u64::from(u32::MAX) {
+        diagnostics.error(&[START_TOO_LARGE]);
         return Err(DumpExit::FAILURE);
     }
     if !values.switch(OptionId::Raw) {
         return Ok(());
     }
     if values.text(OptionId::Database).is_some() {
-        talk.warning(&[b"The --database option is ignored with --raw mode"]);
+        diagnostics.warning(&[b"The --database option is ignored with --raw mode"]);
     }
     let mut refuse = |why: &[u8]| {
-        talk.error(&[why]);
+        diagnostics.error(&[why]);
         Err(DumpExit::FAILURE)
     };
-    if heeded.remote.is_none() {
+    if parsed.remote.is_none() {
         return refuse(
             b"The --raw flag requires one of --read-from-remote-source or --read-from-remote-server",
         );
@@ -278,17 +278,17 @@ pub(crate) fn check(
     if values.text(OptionId::IncludeGtids).is_some() {
         return refuse(b"You cannot use --include-gtids and --raw together.");
     }
-    if heeded.remote == Some(RemoteMode::ByPosition) && values.text(OptionId::ExcludeGtids).is_some() {
+    if parsed.remote == Some(RemoteMode::ByPosition) && values.text(OptionId::ExcludeGtids).is_some() {
         return refuse(
             b"You cannot use both of --exclude-gtids and --raw together with one of --read-from-remote-server or \
             --read-from-remote-source=BINLOG-DUMP-NON-GTID.",
         );
     }
     if values.unsigned(OptionId::StopPosition) != u64::MAX {
-        talk.warning(&[b"The --stop-position option is ignored in raw mode"]);
+        diagnostics.warning(&[b"The --stop-position option is ignored in raw mode"]);
     }
-    if heeded.stop_time != i64::MAX {
-        talk.warning(&[b"The --stop-datetime option is ignored in raw mode"]);
+    if parsed.stop_time != i64::MAX {
+        diagnostics.warning(&[b"The --stop-datetime option is ignored in raw mode"]);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) fn expand_stores(
     names: Vec<Vec<u8>>,
     form: Option<ListFormat>,
     settings: &DumpSettings,
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<Vec<Vec<u8>>, DumpExit> {
     if settings.remote.is_some() {
         return Ok(names);
@@ -29,14 +29,14 @@ pub(crate) fn expand_stores(
             Some(Ok(store)) => {
                 logs.extend(store.logs);
                 for elsewhere in store.elsewhere.iter().filter(|_| !settings.quiet) {
-                    talk.warning(&[elsewhere.as_bytes()]);
+                    diagnostics.warning(&[elsewhere.as_bytes()]);
                 }
                 for unlisted in store.unlisted.iter().filter(|_| !settings.quiet) {
-                    talk.warning(&[Store::unlisted_log_warning(unlisted).as_bytes()]);
+                    diagnostics.warning(&[Store::unlisted_log_warning(unlisted).as_bytes()]);
                 }
             }
             Some(Err(error)) => {
-                talk.error(&[error.to_string().as_bytes()]);
+                diagnostics.error(&[error.to_string().as_bytes()]);
                 return Err(if form.is_some() { DumpExit::NOT_STARTED } else { DumpExit::FAILURE });
             }
         }

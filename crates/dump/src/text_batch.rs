@@ -493,10 +493,10 @@ mod tests {
 
     fn written(batch: TextBatch) -> io::Result<String> {
         let mut said = Vec::new();
-        let mut talk = DumpDiagnostics::new(&mut said, b"test");
+        let mut diagnostics = DumpDiagnostics::new(&mut said, b"test");
         let mut never = |_: &mut DumpDiagnostics<'_>| Vec::new();
-        let heeded = ParsedOptions::new(TimeZone::UTC, &mut never);
-        let settings = DumpSettings::new(&OptionValues::new(&[]), heeded, &mut talk);
+        let parsed = ParsedOptions::new(TimeZone::UTC, &mut never);
+        let settings = DumpSettings::new(&OptionValues::new(&[]), parsed, &mut diagnostics);
         let mut out = Vec::new();
         let settings = settings.unwrap_or_else(|_| panic!("no option is wrong"));
         batch.write(&mut HeadText::new(&settings), &BufferReserve::default(), 10, |part| {

@@ -63,7 +63,7 @@ pub(crate) enum PieceContent {
     /// Start of a log.
     LogStart { name: Arc<str> },
     /// Whole events.
-    Chunk { origin: PieceOrigin, chunk: EventChunk, carry: ChunkContext },
+    Chunk { origin: PieceOrigin, chunk: EventChunk, context: ChunkContext },
     /// Events of a large payload.
     PayloadPart(PayloadPart),
     /// End of a large payload.
@@ -85,7 +85,7 @@ pub(crate) struct PayloadPart {
     pub(crate) bytes: Vec<u8>,
     /// Format without checksums.
     pub(crate) format: Arc<EventFormat>,
-    pub(crate) carry: ChunkContext,
+    pub(crate) context: ChunkContext,
 }
 
 /// End of a large payload.
@@ -124,7 +124,7 @@ pub(crate) fn read_pieces(
     let name: Arc<str> = reader.name().into();
     let first = log;
     let mut opener = on_damage.opener();
-    let mut carry = ChunkContext::default();
+    let mut context = ChunkContext::default();
     take(PieceContent::LogStart { name: Arc::clone(&name) }, 0)?;
     loop {
         let (kind, position) = (reader.kind(), reader.position());
@@ -132,13 +132,13 @@ pub(crate) fn read_pieces(
             Ok(ReadOutcome::Some(LogPiece::Chunk(chunk))) => chunk,
             Ok(ReadOutcome::Some(LogPiece::LargePayload(payload))) => {
                 let origin = PieceOrigin { log, kind };
-                carry = open_large(payload, (origin, &name), carry, &mut opener, cut.chunk_size, take)?;
+                context = open_large(payload, (origin, &name), context, &mut opener, cut.chunk_size, take)?;
                 continue;
             }
             Ok(ReadOutcome::End(end)) => match resume_within(&mut reader, end, on_damage) {
                 Some((error, resumed)) => {
                     take(PieceContent::Unreadable { offset: position, error, resumed: Some(resumed) }, 0)?;
-                    carry = ChunkContext::default();
+                    context = ChunkContext::default();
                     continue;
                 }
                 None => {
@@ -152,7 +152,7 @@ pub(crate) fn read_pieces(
                 if resumed.is_none() {
                     return Ok(log + 1);
                 }
-                carry = ChunkContext::default();
+                context = ChunkContext::default();
                 continue;
             }
         };
@@ -160,10 +160,13 @@ pub(crate) fn read_pieces(
             log += 1;
             take(PieceContent::LogStart { name: Arc::clone(&name) }, 0)?;
         }
-        let after = carry.clone().after_chunk(&chunk);
+        let after = context.clone().after_chunk(&chunk);
         let bytes = chunk.bytes().len();
-        take(PieceContent::Chunk { origin: PieceOrigin { log, kind: reader.kind() }, chunk, carry }, bytes)?;
-        carry = match after {
+        take(
+            PieceContent::Chunk { origin: PieceOrigin { log, kind: reader.kind() }, chunk, context },
+            bytes,
+        )?;
+        context = match after {
             Ok(after) => after,
             Err((offset, error)) => {
                 let error = logs::LogError::Corrupt { name: name.to_string(), offset, error };
@@ -242,10 +245,10 @@ fn open_large(
     let mut inner_offset = 0;
     let end = read_large(payload, opener, chunk_size, &mut |bytes| {
         let after = context_after(inside.clone(), &bytes, &format);
-        let carry = inside.clone();
+        let context = inside.clone();
         let (size, format) = (bytes.len(), Arc::clone(&format));
         take(
-            PieceContent::PayloadPart(PayloadPart { origin, offset, inner_offset, bytes, format, carry }),
+            PieceContent::PayloadPart(PayloadPart { origin, offset, inner_offset, bytes, format, context }),
             size,
         )?;
         match after {
@@ -302,17 +305,17 @@ fn read_large(
 }
 
 fn context_after(
-    mut carry: ChunkContext,
+    mut context: ChunkContext,
     bytes: &[u8],
     format: &EventFormat,
 ) -> Result<ChunkContext, (u64, DecodeError)> {
     let mut stepped = Ok(());
     for_each_event(bytes, format, |offset, raw| {
         if stepped.is_ok() {
-            stepped = carry.step(raw, format).map_err(|error| (offset, error));
+            stepped = context.step(raw, format).map_err(|error| (offset, error));
         }
     });
-    stepped.map(|()| carry)
+    stepped.map(|()| context)
 }
 
 /// Passes each event in `bytes` to `give`, with its offset.

@@ -103,7 +103,7 @@ impl EncryptedSpool {
 impl fmt::Debug for EncryptedSpool {
     /// Shows the size, but no content.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Spool").field("size", &self.size()).finish_non_exhaustive()
+        out.debug_struct("EncryptedSpool").field("size", &self.size()).finish_non_exhaustive()
     }
 }
 

@@ -57,11 +57,11 @@ impl LogInput {
         Self { source: ByteSource::Bytes(io::Cursor::new(bytes)), position: 0, cipher: None }
     }
 
-    /// Appends up to `count` bytes, and returns their number. There are fewer only at the end, or if `patience` allows
+    /// Appends up to `count` bytes, and returns their number. There are fewer only at the end, or if `mode` allows
     /// it.
-    pub(crate) fn read(&mut self, count: usize, patience: ReadMode, out: &mut Vec<u8>) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, count: usize, mode: ReadMode, out: &mut Vec<u8>) -> io::Result<usize> {
         let old = out.len();
-        let result = match (&mut self.source, patience) {
+        let result = match (&mut self.source, mode) {
             (ByteSource::File(file), _) => file.take(count as u64).read_to_end(out),
             (ByteSource::Bytes(bytes), _) => bytes.take(count as u64).read_to_end(out),
             (ByteSource::Stdin(stdin), ReadMode::Full) => stdin.lock().take(count as u64).read_to_end(out),

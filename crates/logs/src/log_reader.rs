@@ -378,7 +378,7 @@ impl LogReader {
         LogError::Torn { name: self.name.clone(), torn }
     }
 
-    fn read_chunk(&mut self, size: usize, patience: ReadMode, large: usize) -> Result<NextChunk, LogError> {
+    fn read_chunk(&mut self, size: usize, mode: ReadMode, large: usize) -> Result<NextChunk, LogError> {
         if let Some(end) = self.large_end.take() {
             self.closed = false;
             self.skip_to(end)?;
@@ -388,7 +388,7 @@ impl LogReader {
         }
         let mut run =
             ChunkBuilder::new(self.buffer_pool.take_buffer(&mut self.tail, size), size.min(CHUNK_SIZE_MAX));
-        match self.fill(&mut run, patience, large) {
+        match self.fill(&mut run, mode, large) {
             Ok(_) if !run.bounds.is_empty() => Ok(NextChunk::Chunk(self.build_chunk(run))),
             Ok(stop) => {
                 self.tail = run.bytes;
@@ -455,12 +455,7 @@ impl LogReader {
     }
 
     /// Adds whole events to the run.
-    fn fill(
-        &mut self,
-        run: &mut ChunkBuilder,
-        patience: ReadMode,
-        large: usize,
-    ) -> Result<FillStop, LogError> {
+    fn fill(&mut self, run: &mut ChunkBuilder, mode: ReadMode, large: usize) -> Result<FillStop, LogError> {
         loop {
             if let Some(header) = large_payload_header(&run.bytes[run.end..], large) {
                 return match run.bounds.is_empty() {
@@ -473,8 +468,8 @@ impl LogReader {
                 FillStep::Full => return Ok(FillStop::Full),
                 FillStep::NextLog => self.begin_next_log(run),
                 FillStep::NeedMore(wanted) => {
-                    let is_enough = patience == ReadMode::Available && !run.bounds.is_empty();
-                    if is_enough || self.read_more(run, wanted, patience)? == 0 {
+                    let is_enough = mode == ReadMode::Available && !run.bounds.is_empty();
+                    if is_enough || self.read_more(run, wanted, mode)? == 0 {
                         return Ok(FillStop::NeedMore(wanted));
                     }
                 }
@@ -593,13 +588,13 @@ impl LogReader {
         &mut self,
         run: &mut ChunkBuilder,
         wanted: usize,
-        patience: ReadMode,
+        mode: ReadMode,
     ) -> Result<usize, LogError> {
         let (have, wanted) = (run.bytes.len(), run.end + wanted);
         // The size of a large event is only a claim: memory grows only as bytes arrive.
         let target = if wanted <= run.size { run.size } else { wanted.min(run.size.max(2 * have)) };
         run.bytes.reserve_exact(target - have);
-        let read = self.input.read(target - have, patience, &mut run.bytes);
+        let read = self.input.read(target - have, mode, &mut run.bytes);
         let read = read.map_err(|cause| LogError::io("read", &self.name, cause))?;
         if read == 0 {
             self.check_truncation(run)?;

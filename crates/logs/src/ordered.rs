@@ -415,13 +415,13 @@ mod tests {
                 Ok(())
             },
             || 0_u64,
-            |worked, (number, parts), outlet| {
+            |worked, (number, parts), sender| {
                 *worked += 1;
                 if number % 3 == 0 {
                     thread::sleep(Duration::from_micros(number % 7 * 50));
                 }
                 for part in 0..parts {
-                    outlet.push((number, part), 70)?;
+                    sender.push((number, part), 70)?;
                 }
                 at("work", number, fault.work)
             },
@@ -481,9 +481,9 @@ mod tests {
                         assert!(guilty != 0);
                     },
                     || assert!(guilty != 1),
-                    |(), item, outlet| {
+                    |(), item, sender| {
                         assert!(guilty != 2);
-                        Ok(outlet.push(item, 100)?)
+                        Ok(sender.push(item, 100)?)
                     },
                     |_| -> Result<_, PipelineTestError> {
                         assert!(guilty != 3);
@@ -523,12 +523,12 @@ mod tests {
                     Ok::<(), PipelineTestError>(())
                 },
                 || (),
-                |(), (number, size), outlet| {
+                |(), (number, size), sender| {
                     if number == slow {
                         thread::sleep(Duration::from_millis(1));
                     }
                     for part in 0..size / 50 {
-                        outlet.push((number, part, size), size)?;
+                        sender.push((number, part, size), size)?;
                         hold(size);
                     }
                     free(size);

@@ -40,14 +40,14 @@ impl LogReceiver {
     }
 
     fn receive(&mut self, store: &mut StoreWriter) -> Result<(), Disconnect> {
-        let mut flow = self.choose_routing(store)?;
-        let start = self.start_request(store, &flow)?;
+        let mut routing = self.choose_routing(store)?;
+        let start = self.start_request(store, &routing)?;
         let mut source = LiveSource::open(self.address(), &self.options, self.replica_options(start))
             .map_err(|error| self.explain_error(error, store))?;
         if self.has_others() && source.session().flavour == Flavour::MariaDb {
             return Err(Disconnect::Failed(ReceiveError::MariadbBesideOthers));
         }
-        self.check_source(source.facts(), store, &flow)?;
+        self.check_source(source.facts(), store, &routing)?;
         self.rotation.set_begun();
         self.note_semi_sync(source.facts());
         let mut has_head = store.has_head()?;
@@ -85,7 +85,7 @@ impl LogReceiver {
                 unacknowledged = unacknowledged.or(Some(self.watch.bytes()));
             }
             let is_behind_format = matches!(live.arrival, SourceEvent::Event { .. });
-            let has_begun = match &mut flow {
+            let has_begun = match &mut routing {
                 EventRouting::Plain => self.store_event(store, &live.arrival, format.as_ref())?,
                 EventRouting::Merged(joined, next) => {
                     self.merge_event(store, joined, next, &live.arrival, format.as_ref())?
@@ -282,9 +282,9 @@ impl LogReceiver {
         &mut self,
         facts: &SourceFacts,
         store: &StoreWriter,
-        flow: &EventRouting,
+        routing: &EventRouting,
     ) -> Result<(), Disconnect> {
-        let next = match flow {
+        let next = match routing {
             EventRouting::Merged(_, next) => next.as_deref(),
             EventRouting::Plain => None,
         };
@@ -297,8 +297,8 @@ impl LogReceiver {
 
     /// Returns the start of the stream: the last stored event, to check that the source still has it; from a server
     /// that replaced the source, the missing transactions.
-    fn start_request(&self, store: &StoreWriter, flow: &EventRouting) -> Result<ReplicaStart, Disconnect> {
-        if let EventRouting::Merged(joined, _) = flow {
+    fn start_request(&self, store: &StoreWriter, routing: &EventRouting) -> Result<ReplicaStart, Disconnect> {
+        if let EventRouting::Merged(joined, _) = routing {
             return Ok(joined.start());
         }
         let (log, last) = match store.store_end() {

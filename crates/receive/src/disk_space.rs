@@ -57,8 +57,8 @@ impl DiskFullBackoff {
 
     /// Tells whether the next attempt is due and enough space is free. A limit that the system does not report, such
     /// as a quota, shows only when writing.
-    pub(crate) fn is_over(&self, room: Option<DiskSpace>, now: Duration) -> bool {
-        self.due <= now && room.is_none_or(|room| room.free >= room.wanted(self.lacking))
+    pub(crate) fn is_over(&self, space: Option<DiskSpace>, now: Duration) -> bool {
+        self.due <= now && space.is_none_or(|space| space.free >= space.wanted(self.lacking))
     }
 
     /// Tells whether events were not written. If none, free space alone ends the state.
@@ -67,9 +67,9 @@ impl DiskFullBackoff {
     }
 
     /// Returns the space that must be free; `None` if enough is free or the space is not known.
-    pub(crate) fn wanted(&self, room: Option<DiskSpace>) -> Option<u64> {
-        let room = room?;
-        Some(room.wanted(self.lacking)).filter(|wanted| *wanted > room.free)
+    pub(crate) fn wanted(&self, space: Option<DiskSpace>) -> Option<u64> {
+        let space = space?;
+        Some(space.wanted(self.lacking)).filter(|wanted| *wanted > space.free)
     }
 }
 
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn space_of_a_folder_is_known() {
-        let room = DiskSpace::of(&std::env::temp_dir()).unwrap();
-        assert!(room.size > 0 && room.free <= room.size, "{room:?}");
+        let space = DiskSpace::of(&std::env::temp_dir()).unwrap();
+        assert!(space.size > 0 && space.free <= space.size, "{space:?}");
         assert_eq!(DiskSpace::of("/nowhere/at/all".as_ref()), None);
     }
 }

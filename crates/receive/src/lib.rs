@@ -1,16 +1,16 @@
 //! Receives a server's logs as they are written, byte for byte, into a directory with an index.
 //!
 //! ```text
-//! LiveSource ─▶ as it is, or by FailoverMerge ─▶ StoreWriter ─▶ logs, index ─▶ LogCompressor
-//!      └─ SourceRotation: which source, after how long;  SourceCandidate: may this server continue?
+//! LiveSource ─▶ unchanged, or FailoverMerge ─▶ StoreWriter ─▶ logs, index ─▶ LogCompressor
+//!      └─ SourceRotation: next source, and delay;  SourceCandidate: can this server continue the directory?
 //! ```
 //!
 //! | task | item |
 //! |---|---|
 //! | receive logs until the end or for ever, from one of several sources | [`LogReceiver`] |
-//! | be told of lost connections, full disks and progress | implement [`ReceiveReporter`] |
+//! | receive notices of lost connections and full disks, and progress | implement [`ReceiveReporter`] |
 //! | read the statistics of a run from any thread | [`SharedReceiveStats`] |
-//! | tell errors of a source that may pass from those that stay | [`is_transient`], [`CANNOT_SEND`] |
+//! | distinguish transient errors of a source from permanent ones | [`is_transient`], [`CANNOT_SEND`] |
 //! | request the transactions that are not in a set of GTIDs | [`start_after`] |
 //!
 //! Whatever stops a run, the same call resumes after the last whole event on disk. A run ends when the token of its

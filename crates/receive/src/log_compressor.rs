@@ -36,7 +36,7 @@ const EVENT_SIZE_MAX: u32 = 1 << 30;
 /// Compresses closed logs, one after the other, in its own thread.
 pub(crate) struct LogCompressor {
     folder: PathBuf,
-    desk: Arc<CompressorShared>,
+    shared: Arc<CompressorShared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -84,15 +84,15 @@ impl LogCompressor {
     /// Starts the thread.
     pub(crate) fn start(
         setup: CompressorSetup,
-        board: SharedReceiveStats,
+        stats: SharedReceiveStats,
         reporter: Arc<dyn ReceiveReporter>,
     ) -> Self {
-        board.count_on_compression();
-        let (folder, desk) = (setup.folder.clone(), Arc::new(CompressorShared::default()));
+        stats.count_on_compression();
+        let (folder, shared) = (setup.folder.clone(), Arc::new(CompressorShared::default()));
         let work =
-            CompressionThread { setup, board, reporter, desk: Arc::clone(&desk), began: Instant::now() };
+            CompressionThread { setup, stats, reporter, shared: Arc::clone(&shared), began: Instant::now() };
         let thread = thread::spawn(move || work.run());
-        Self { folder, desk, thread: Some(thread) }
+        Self { folder, shared, thread: Some(thread) }
     }
 
     /// Reads the closed logs from the index, after a new log has begun.
@@ -100,14 +100,14 @@ impl LogCompressor {
         let Ok(store) = Store::open(&self.folder) else { return };
         let Some((_, closed)) = store.logs().split_last() else { return };
         // Without the `./` of the index.
-        self.desk.lock_requests().closed = closed.iter().map(|log| log.components().collect()).collect();
-        self.desk.changed.notify_all();
+        self.shared.lock_requests().closed = closed.iter().map(|log| log.components().collect()).collect();
+        self.shared.changed.notify_all();
     }
 
     /// Ends the thread.
     pub(crate) fn finish(&mut self, end: CompressorShutdown) {
-        self.desk.lock_requests().end = Some(end);
-        self.desk.changed.notify_all();
+        self.shared.lock_requests().end = Some(end);
+        self.shared.changed.notify_all();
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }
@@ -124,9 +124,9 @@ impl Drop for LogCompressor {
 
 struct CompressionThread {
     setup: CompressorSetup,
-    board: SharedReceiveStats,
+    stats: SharedReceiveStats,
     reporter: Arc<dyn ReceiveReporter>,
-    desk: Arc<CompressorShared>,
+    shared: Arc<CompressorShared>,
     began: Instant,
 }
 
@@ -134,19 +134,19 @@ impl CompressionThread {
     fn run(&self) {
         let mut waiting = CompressionQueue::default();
         // Each error is reported once, for whichever log, until a log has been compressed.
-        let mut said = HashSet::new();
+        let mut reported = HashSet::new();
         while let Some(log) = self.wait_for_log(&mut waiting) {
             let Some(error) = self.compress_if_needed(&log) else {
                 waiting.mark_done(&log);
-                said.clear();
+                reported.clear();
                 continue;
             };
             if self.is_stopping() {
                 continue;
             }
             let pause = waiting.mark_failed(&log, self.began.elapsed());
-            self.board.count_compression_failure();
-            if said.insert(error.to_string().replace(&log.display().to_string(), "")) {
+            self.stats.count_compression_failure();
+            if reported.insert(error.to_string().replace(&log.display().to_string(), "")) {
                 self.reporter.notice(&ReceiveNotice::CompressionFailed { error: &error, log: &log, pause });
             }
         }
@@ -163,30 +163,31 @@ impl CompressionThread {
 
     /// Waits for the next log to compress; `None` at the end.
     fn wait_for_log(&self, waiting: &mut CompressionQueue) -> Option<PathBuf> {
-        let mut orders = self.desk.lock_requests();
+        let mut requests = self.shared.lock_requests();
         loop {
-            waiting.retain_closed(&orders.closed);
-            self.board.set_logs_to_compress(waiting.count(&orders.closed));
-            match orders.end {
+            waiting.retain_closed(&requests.closed);
+            self.stats.set_logs_to_compress(waiting.count(&requests.closed));
+            match requests.end {
                 _ if self.setup.cancel.is_cancelled() => return None,
                 Some(CompressorShutdown::Abandon) => return None,
                 Some(CompressorShutdown::Drain) => {
-                    return waiting.untried(&orders.closed).map(Path::to_owned);
+                    return waiting.untried(&requests.closed).map(Path::to_owned);
                 }
                 None => {}
             }
-            let pause = match waiting.next(&orders.closed, self.began.elapsed()) {
+            let pause = match waiting.next(&requests.closed, self.began.elapsed()) {
                 QueueStep::Log(log) => return Some(log.to_owned()),
                 QueueStep::WaitFor(pause) => pause.min(POLL_INTERVAL),
                 QueueStep::Wait => POLL_INTERVAL,
             };
-            let woken = self.desk.changed.wait_timeout(orders, pause);
-            orders = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.shared.changed.wait_timeout(requests, pause);
+            requests = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     fn is_stopping(&self) -> bool {
-        self.desk.lock_requests().end == Some(CompressorShutdown::Abandon) || self.setup.cancel.is_cancelled()
+        self.shared.lock_requests().end == Some(CompressorShutdown::Abandon)
+            || self.setup.cancel.is_cancelled()
     }
 
     fn compress(&self, log: &Path) -> Result<(), RewriteError> {
@@ -217,9 +218,9 @@ impl CompressionThread {
             false => ControlFlow::Continue(()),
         })?;
         if done.outcome == FileOutcome::Written {
-            self.board.count_compressed_log(&done.report.tally);
+            self.stats.count_compressed_log(&done.report.tally);
         }
-        self.board.count_stored_log(count_compression(log, keyring)?);
+        self.stats.count_stored_log(count_compression(log, keyring)?);
         if done.outcome == FileOutcome::Written {
             self.remove_purged(log);
         }

@@ -25,12 +25,12 @@ pub struct SharedReceiveStats(Arc<Mutex<ReceiveStats>>);
 /// Counts received events and reports progress.
 pub(crate) struct ReceiveMonitor {
     began: Instant,
-    board: SharedReceiveStats,
+    stats: SharedReceiveStats,
     reporter: Arc<dyn ReceiveReporter>,
     /// Time of the next report.
     due: Duration,
     /// Events that count once the store has written them to its file.
-    unwritten: PendingEvents,
+    pending: PendingEvents,
 }
 
 impl SharedReceiveStats {
@@ -74,8 +74,8 @@ impl SharedReceiveStats {
 
 impl ReceiveMonitor {
     pub(crate) fn new(reporter: Arc<dyn ReceiveReporter>) -> Self {
-        let (board, unwritten) = (SharedReceiveStats::default(), PendingEvents::default());
-        Self { began: Instant::now(), board, reporter, due: Duration::ZERO, unwritten }
+        let (stats, pending) = (SharedReceiveStats::default(), PendingEvents::default());
+        Self { began: Instant::now(), stats, reporter, due: Duration::ZERO, pending }
     }
 
     /// Returns the time since the start.
@@ -83,25 +83,25 @@ impl ReceiveMonitor {
         self.began.elapsed()
     }
 
-    pub(crate) fn board(&self) -> SharedReceiveStats {
-        self.board.clone()
+    pub(crate) fn stats(&self) -> SharedReceiveStats {
+        self.stats.clone()
     }
 
     /// Reads the GTIDs of the stored transactions. If the last log cannot be read, only new ones are shown.
     pub(crate) fn read_stored_gtids(&self, folder: &Path, keyring: Option<&Path>) {
         if let Ok(reached) = ReceivedGtids::read_store(folder, keyring) {
-            self.board.figures().reached = reached;
+            self.stats.figures().reached = reached;
         }
     }
 
     /// Returns the bytes of received events.
     pub(crate) fn bytes(&self) -> u64 {
-        self.board.figures().bytes
+        self.stats.figures().bytes
     }
 
     /// Records a connection to a source with this clock.
     pub(crate) fn set_connected(&self, clock_s: Option<u64>) {
-        let mut figures = self.board.figures();
+        let mut figures = self.stats.figures();
         figures.connections += 1;
         figures.is_connected = true;
         let clock_s = clock_s.and_then(|clock| i64::try_from(clock).ok());
@@ -109,26 +109,26 @@ impl ReceiveMonitor {
     }
 
     pub(crate) fn set_disconnected(&self) {
-        self.board.figures().is_connected = false;
+        self.stats.figures().is_connected = false;
     }
 
     /// Tells whether the source waits for acknowledgements; `None` before the first connection.
     pub(crate) fn semi_sync(&self) -> Option<bool> {
-        self.board.figures().semi_sync
+        self.stats.figures().semi_sync
     }
 
     pub(crate) fn set_semi_sync(&self, is_on: bool) {
-        self.board.figures().semi_sync = Some(is_on);
+        self.stats.figures().semi_sync = Some(is_on);
     }
 
     pub(crate) fn set_full(&self, is_full: bool) {
-        self.board.figures().is_full = is_full;
+        self.stats.figures().is_full = is_full;
     }
 
     /// Sets the place of the next event.
     pub(crate) fn set_place(&self, place: Option<StoreEnd<'_>>) {
         let Some(place) = place else { return };
-        let mut figures = self.board.figures();
+        let mut figures = self.stats.figures();
         place.log.clone_into(&mut figures.log);
         figures.position = place.next;
     }
@@ -147,8 +147,8 @@ impl ReceiveMonitor {
         // An event that fills the store's buffer is written directly.
         let is_written = end <= store.written_position();
         match is_written {
-            true => self.board.figures().count_event(event, position, format),
-            false => self.unwritten.push(event, position, format, end),
+            true => self.stats.figures().count_event(event, position, format),
+            false => self.pending.push(event, position, format, end),
         }
         self.tick();
         is_written || is_some_written
@@ -156,16 +156,16 @@ impl ReceiveMonitor {
 
     /// Counts the events that the last log's file contains up to `end`.
     fn count_written(&mut self, end: u64) -> bool {
-        if !self.unwritten.ends_at(end) {
+        if !self.pending.ends_at(end) {
             return false;
         }
-        let mut figures = self.board.figures();
-        self.unwritten.take_until(end, |event, position, format| figures.count_event(event, position, format))
+        let mut figures = self.stats.figures();
+        self.pending.take_until(end, |event, position, format| figures.count_event(event, position, format))
     }
 
     /// Counts a sync to disk. Returns true if any event was newly written to the file.
     pub(crate) fn count_sync(&mut self, store: &StoreWriter) -> bool {
-        self.board.figures().syncs += 1;
+        self.stats.figures().syncs += 1;
         self.count_written(store.written_position())
     }
 
@@ -173,7 +173,7 @@ impl ReceiveMonitor {
     pub(crate) fn discard_pending(&mut self, store: &StoreWriter) {
         let Some(place) = store.store_end() else { return };
         self.count_written(place.next);
-        self.unwritten.clear();
+        self.pending.clear();
         // After a change of the source, positions are those of the new source.
         if place.series.is_none() {
             self.set_place(Some(place));
@@ -182,22 +182,22 @@ impl ReceiveMonitor {
 
     /// Adds bytes transferred over the network.
     pub(crate) fn add_network_bytes(&self, bytes: u64) {
-        self.board.figures().network_bytes += bytes;
+        self.stats.figures().network_bytes += bytes;
     }
 
     /// Records that all events of the source were received.
     pub(crate) fn set_caught_up(&self) {
-        let mut figures = self.board.figures();
+        let mut figures = self.stats.figures();
         figures.is_caught_up = true;
         figures.reached.complete_transaction();
     }
 
     pub(crate) fn count_acknowledgement(&self) {
-        self.board.figures().acknowledgements += 1;
+        self.stats.figures().acknowledgements += 1;
     }
 
     pub(crate) fn count_purged(&self, logs: usize) {
-        self.board.figures().purged += logs as u64;
+        self.stats.figures().purged += logs as u64;
     }
 
     /// Reports progress if the interval has passed.
@@ -205,7 +205,7 @@ impl ReceiveMonitor {
         let elapsed = self.began.elapsed();
         if elapsed >= self.due {
             self.due = elapsed + PROGRESS_INTERVAL;
-            self.reporter.progress(&self.board);
+            self.reporter.progress(&self.stats);
         }
     }
 }

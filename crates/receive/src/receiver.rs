@@ -112,7 +112,7 @@ impl LogReceiver {
             let purged = store.purge(keep, SystemTime::now()).map_err(ReceiveError::OpenStore)?;
             watch.count_purged(purged);
         }
-        let turn = SourceRotation::of(addresses.len());
+        let rotation = SourceRotation::of(addresses.len());
         let compressor = wanted.compress.map(|level| {
             let setup = CompressorSetup {
                 folder: wanted.folder.clone(),
@@ -120,7 +120,7 @@ impl LogReceiver {
                 level,
                 cancel: options.cancel.clone(),
             };
-            LogCompressor::start(setup, watch.board(), Arc::clone(&reporter))
+            LogCompressor::start(setup, watch.stats(), Arc::clone(&reporter))
         });
         let receiver = Self {
             wanted,
@@ -129,7 +129,7 @@ impl LogReceiver {
             options,
             identity,
             watch,
-            rotation: turn,
+            rotation,
             compressor,
             disk_full: None,
             reported: HashSet::new(),
@@ -198,7 +198,7 @@ impl LogReceiver {
 
     /// Returns the statistics, which go on counting.
     pub fn stats(&self) -> SharedReceiveStats {
-        self.watch.board()
+        self.watch.stats()
     }
 
     /// Adds the GTIDs of the stored transactions to the statistics, for a display that shows them.

@@ -113,49 +113,49 @@ mod tests {
     use super::{SourceRotation, SourceTrouble};
 
     /// Pauses in milliseconds, and the current source after each.
-    fn turns(turn: &mut SourceRotation, troubles: &[SourceTrouble]) -> Vec<(Option<u128>, usize)> {
+    fn turns(rotation: &mut SourceRotation, troubles: &[SourceTrouble]) -> Vec<(Option<u128>, usize)> {
         let mut next = |trouble: &SourceTrouble| {
-            let pause = turn.next_backoff(*trouble).map(|pause| pause.as_millis());
-            (pause, turn.current())
+            let pause = rotation.next_backoff(*trouble).map(|pause| pause.as_millis());
+            (pause, rotation.current())
         };
         troubles.iter().map(&mut next).collect()
     }
 
     fn begun(count: usize) -> SourceRotation {
-        let mut turn = SourceRotation::of(count);
-        turn.set_begun();
-        turn
+        let mut rotation = SourceRotation::of(count);
+        rotation.set_begun();
+        rotation
     }
 
     #[test]
     fn backoff_of_one_source_grows() {
-        let mut turn = begun(1);
+        let mut rotation = begun(1);
         let waits = [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
         let wanted: Vec<_> = waits.iter().map(|wait| (Some(*wait), 0)).collect();
-        assert_eq!(turns(&mut turn, &[Lost; 8]), wanted);
-        turn.note_progress();
-        assert_eq!(turns(&mut turn, &[Lost, Permanent]), [(Some(500), 0), (None, 0)]);
+        assert_eq!(turns(&mut rotation, &[Lost; 8]), wanted);
+        rotation.note_progress();
+        assert_eq!(turns(&mut rotation, &[Lost, Permanent]), [(Some(500), 0), (None, 0)]);
     }
 
     #[test]
     fn rotation_leaves_an_unreachable_source() {
-        let mut turn = begun(2);
+        let mut rotation = begun(2);
         let wanted = [(500, 0), (1000, 0), (2000, 0), (500, 1), (500, 1), (500, 0), (1000, 1)];
         let wanted: Vec<_> = wanted.iter().map(|(wait, now)| (Some(*wait), *now)).collect();
-        assert_eq!(turns(&mut turn, &[Lost, Lost, Lost, Lost, Lost, Unsuitable, Unsuitable]), wanted);
-        let mut turn = begun(2);
+        assert_eq!(turns(&mut rotation, &[Lost, Lost, Lost, Lost, Lost, Unsuitable, Unsuitable]), wanted);
+        let mut rotation = begun(2);
         assert_eq!(
-            turns(&mut turn, &[Unsuitable, Unsuitable, Permanent]),
+            turns(&mut rotation, &[Unsuitable, Unsuitable, Permanent]),
             [(Some(500), 1), (Some(500), 0), (Some(1000), 1)]
         );
-        assert_eq!(turns(&mut turn, &[Permanent]), [(None, 1)]);
+        assert_eq!(turns(&mut rotation, &[Permanent]), [(None, 1)]);
     }
 
     #[test]
     fn it_ends_if_no_source_is_reachable_at_first() {
         assert_eq!(turns(&mut SourceRotation::of(1), &[Lost]), [(None, 0)]);
-        let mut turn = SourceRotation::of(3);
+        let mut rotation = SourceRotation::of(3);
         let wanted = [(Some(0), 1), (Some(0), 2), (None, 0)];
-        assert_eq!(turns(&mut turn, &[Lost, Permanent, Unsuitable]), wanted);
+        assert_eq!(turns(&mut rotation, &[Lost, Permanent, Unsuitable]), wanted);
     }
 }

@@ -183,15 +183,15 @@ impl ApplyPlan {
         held_max: usize,
     ) -> Result<Self, ApplyPlanError> {
         let format = unit.transaction.format();
-        let mut maker = ApplyPlanBuilder::new(format, held_max);
-        maker.rows_size = unit.transaction.bytes().len().min(held_max);
+        let mut builder = ApplyPlanBuilder::new(format, held_max);
+        builder.rows_size = unit.transaction.bytes().len().min(held_max);
         for raw in unit.transaction.events() {
             match raw.event_type() {
-                EventType::TransactionPayload => maker.open(&raw, format, opener)?,
-                _ => maker.take(&raw, format)?,
+                EventType::TransactionPayload => builder.open(&raw, format, opener)?,
+                _ => builder.take(&raw, format)?,
             }
         }
-        maker.finish(unit.transaction.outline().kind)
+        builder.finish(unit.transaction.outline().kind)
     }
 
     /// Returns whether all of it is in memory.
@@ -638,7 +638,7 @@ mod tests {
             event
         };
         for held_max in [usize::MAX, 1] {
-            let mut maker = ApplyPlanBuilder::new(&format, held_max);
+            let mut builder = ApplyPlanBuilder::new(&format, held_max);
             for event in [
                 Event::TableMap(sample.map()),
                 Event::WriteRowsV1(old(RowsKind::Write, &row)),
@@ -648,10 +648,10 @@ mod tests {
                 let mut bytes = Vec::new();
                 let origin = EventOrigin { timestamp: 9, server_id: 3, flags: EventFlags(0) };
                 event.write(origin, NextPosition::Fixed(0), &format, &mut bytes).unwrap();
-                maker.take(&RawEvent::new(&bytes, EventChecksum::Absent).unwrap(), &format).unwrap();
+                builder.take(&RawEvent::new(&bytes, EventChecksum::Absent).unwrap(), &format).unwrap();
             }
-            maker.commit();
-            let work = maker.finish(TransactionKind::Statement).unwrap();
+            builder.commit();
+            let work = builder.finish(TransactionKind::Statement).unwrap();
             let mut seen = Vec::new();
             let mut see = |rows: &super::RowEvents| {
                 for raw in rows.events() {

@@ -126,7 +126,7 @@ impl LagHistogram {
 
 impl fmt::Debug for LagTracker {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Lags").field("following", &self.following()).finish_non_exhaustive()
+        out.debug_struct("LagTracker").field("following", &self.following()).finish_non_exhaustive()
     }
 }
 

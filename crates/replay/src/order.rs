@@ -4,13 +4,13 @@
 //! [`CommitDecision`] whenever something has changed:
 //!
 //! ```text
-//! begin ──▶ applying ──applied──▶ waiting ──Turn::Commit──▶ committing ──placed──▶ placed ──committed──▶ gone
-//!             ▲  │ failed            │ Turn::RollBack           │ failed
+//! begin ──▶ applying ──applied──▶ waiting ─────Commit─────▶ committing ──placed──▶ placed ──committed──▶ gone
+//!             ▲  │ failed            │ RollBack                 │ failed
 //!             │  ▼                   ▼                          ▼
-//!             └─ retry after … ◀── rolled_back: wait for Turn::Apply
+//!             └─ retry after … ◀── mark_rolled_back: wait for Apply
 //! ```
 //!
-//! A worker that waits for its turn keeps its locks, and an earlier group may need them. Then the later one always
+//! A worker that waits to commit keeps its locks, and an earlier group may need them. Then the later one always
 //! yields: it rolls back, waits until the other has committed, and starts again. The first open group can only be
 //! blocked by sessions that are not ours: only its failures count, and after [`RETRIES_MAX`] of them replay stops.
 //!
@@ -158,9 +158,10 @@ impl CommitGate {
     }
 
     /// Returns what [`CommitGate::decide`] would return, without marking a commit as begun. A worker that gets `Commit` from
-    /// `turn` must commit.
+    /// `decide` must commit.
     pub fn peek(&self, number: u64) -> CommitDecision {
-        let work = self.works.get(self.index(number)).expect("ours: what has a turn has begun");
+        let work =
+            self.works.get(self.index(number)).expect("ours: a group that asks for its decision has begun");
         let yields = work.yields_to.is_some_and(|other| other >= self.first);
         match work.phase {
             CommitPhase::Committing | CommitPhase::Placed | CommitPhase::Committed => CommitDecision::Wait,
@@ -269,7 +270,7 @@ impl CommitGate {
 
     fn entry(&mut self, number: u64) -> &mut GateEntry {
         let index = self.index(number);
-        self.works.get_mut(index).expect("ours: what has a turn has begun")
+        self.works.get_mut(index).expect("ours: a group that asks for its decision has begun")
     }
 }
 

@@ -95,7 +95,7 @@ pub fn replay(
     options: &ReplayOptions,
     observer: &mut dyn ReplayObserver,
 ) -> Result<ReplayReport, ReplayError> {
-    let applied = target.parse_progress_row().map_err(|failure| failure.into_error("read the progress"))?;
+    let applied = target.applied().map_err(|failure| failure.into_error("read the progress"))?;
     let progress = settle_intent(target, &applied)?;
     let applied = AppliedState { progress: progress.clone(), ..applied };
     let executed = checkpoint(target, &progress)?;
@@ -109,31 +109,31 @@ pub fn replay(
     let selector = TransactionSelector::new(&options.selection, source.log_names())?;
     let in_one = options.workers.get() == 1 && options.order != CommitOrder::Any;
     let mode = if in_one { ParallelMode::None } else { options.mode };
-    let former = GroupBuilder::new(target, options, mode, ledger);
-    let (flow, groups) = GroupQueue::new(limits(options));
-    let flow = &flow;
+    let builder = GroupBuilder::new(target, options, mode, ledger);
+    let (queue, groups) = GroupQueue::new(limits(options));
+    let queue = &queue;
     let (to_former, from_reader) = read::channel();
     thread::scope(|scope| {
         // Moves the sender into this thread, so that the group builder sees the end of the channel.
         scope.spawn(move || {
-            let sieve = ReadRules { selector, skip, filter: &options.filter, gap: options.gap };
-            let read = ThreadPanic::catch("reads the logs", || read::read(source, sieve, &to_former, flow));
+            let rules = ReadRules { selector, skip, filter: &options.filter, gap: options.gap };
+            let read = ThreadPanic::catch("reads the logs", || read::read(source, rules, &to_former, queue));
             if let Err(panic) = read {
                 // If the group builder has ended, another thread failed first.
                 let _ = to_former
                     .send(TransactionBatch { failure: Some(panic.into()), ..TransactionBatch::default() });
             }
         });
-        scope.spawn(|| group_queue::build_groups(former, from_reader, flow));
+        scope.spawn(|| group_queue::build_groups(builder, from_reader, queue));
         let workers = if in_one { 1 } else { options.workers.get() as u64 };
-        let mut watcher = ReplayMonitor::new(target, flow, observer, workers);
+        let mut watcher = ReplayMonitor::new(target, queue, observer, workers);
         let result = ThreadPanic::catch_in("applies transactions", || match in_one {
-            true => apply_in_one_session(target, &groups, flow, &mut watcher),
-            false => workers::run(target, options, &base, &groups, flow, &mut watcher),
+            true => apply_in_one_session(target, &groups, queue, &mut watcher),
+            false => workers::run(target, options, &base, &groups, queue, &mut watcher),
         });
         // Unblocks threads that still wait for the applier.
         drop(groups);
-        flow.stop();
+        queue.stop();
         watcher.finish(result)
     })
 }
@@ -153,7 +153,7 @@ fn limits(options: &ReplayOptions) -> QueueLimits {
 fn apply_in_one_session(
     target: &dyn ReplayTarget,
     groups: &Receiver<ApplierMessage>,
-    flow: &GroupQueue,
+    queue: &GroupQueue,
     watcher: &mut ReplayMonitor<'_>,
 ) -> Result<(), ReplayError> {
     let mut applier = GroupApplier::new(target)?;
@@ -168,11 +168,11 @@ fn apply_in_one_session(
         };
         match message {
             ApplierMessage::Group(group) => {
-                flow.mark_started();
+                queue.mark_started();
                 watcher.busy = 1;
                 applier.apply(&group, &mut || watcher.report_status())?;
                 watcher.busy = 0;
-                flow.mark_applied(&group);
+                queue.mark_applied(&group);
                 watcher.add_applied(&group, now_us(), applier.tally)?;
             }
             ApplierMessage::Read(so_far) => watcher.add_read(so_far),
@@ -192,7 +192,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Counts results, and keeps the target's own record up to date.
 struct ReplayMonitor<'w> {
     target: &'w dyn ReplayTarget,
-    flow: &'w GroupQueue,
+    queue: &'w GroupQueue,
     observer: &'w mut dyn ReplayObserver,
     report: ReplayReport,
     lags: LagTracker,
@@ -212,13 +212,13 @@ const CHECKPOINT_TRANSACTIONS: u64 = 100_000;
 impl<'w> ReplayMonitor<'w> {
     fn new(
         target: &'w dyn ReplayTarget,
-        flow: &'w GroupQueue,
+        queue: &'w GroupQueue,
         observer: &'w mut dyn ReplayObserver,
         workers: u64,
     ) -> Self {
         Self {
             target,
-            flow,
+            queue,
             observer,
             report: ReplayReport::default(),
             lags: LagTracker::new(),
@@ -260,14 +260,14 @@ impl<'w> ReplayMonitor<'w> {
         }
         if self.report.transactions >= self.checkpoint_due {
             self.checkpoint_due = self.report.transactions + CHECKPOINT_TRANSACTIONS;
-            self.flow.set_executed(self.checkpoint()?.executed);
+            self.queue.set_executed(self.checkpoint()?.executed);
         }
         Ok(())
     }
 
     /// Reports the current state to the observer. Fails if the observer wants to stop.
     fn report_status(&mut self) -> Result<(), ReplayError> {
-        let is_caught_up = self.flow.is_idle();
+        let is_caught_up = self.queue.is_idle();
         if is_caught_up {
             self.lags.mark_caught_up();
         }

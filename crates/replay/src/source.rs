@@ -54,7 +54,7 @@ pub struct TransactionSource {
     names: Vec<String>,
     keys: KeyringSource,
     /// Finder of the next log, for logs that are still being written.
-    trail: Option<StoreCursor>,
+    cursor: Option<StoreCursor>,
     held_max: usize,
     current: Option<LogCursor>,
     /// The transaction within which the last relay log ends.
@@ -166,7 +166,7 @@ impl TransactionSource {
         let logs = logs.take(1).collect();
         let mut source =
             Self::of(logs, names, keyring.map_or(KeyringSource::Held(None), KeyringSource::File), held_max);
-        source.trail = Some(StoreCursor::new(store, first));
+        source.cursor = Some(StoreCursor::new(store, first));
         Ok(source)
     }
 
@@ -175,7 +175,7 @@ impl TransactionSource {
             names,
             logs: logs.into_iter(),
             keys,
-            trail: None,
+            cursor: None,
             held_max,
             current: None,
             carried: None,
@@ -211,7 +211,7 @@ impl TransactionSource {
     /// Returns whether its logs are still being written. Then more may come after what looks like the last
     /// transaction.
     pub const fn is_followed(&self) -> bool {
-        self.trail.is_some()
+        self.cursor.is_some()
     }
 
     /// Returns the maximum number of bytes of a transaction held in memory.
@@ -261,7 +261,7 @@ impl TransactionSource {
             let reached = match current.next_found(self.held_max, opener) {
                 // The part received so far comes again, from the server that replaced the source.
                 Err(ReplayError::Read(logs::LogError::Truncated { size, .. }))
-                    if self.trail.is_some() && current.forget_cut_transaction(size) =>
+                    if self.cursor.is_some() && current.forget_cut_transaction(size) =>
                 {
                     LogItem::End(EndOfLog::Open { in_use: false })
                 }
@@ -298,10 +298,10 @@ impl TransactionSource {
     /// Moves on at the end of a log, or of its present content.
     fn advance_log(&mut self, end: EndOfLog) -> Result<ReadNext, ReplayError> {
         let Some(current) = &self.current else { return Ok(ReadNext::Now) };
-        match (&mut self.trail, end) {
+        match (&mut self.cursor, end) {
             (None, EndOfLog::Torn(torn)) => return Err(current.reader.torn_error(torn).into()),
             (None, _) => {}
-            (Some(trail), end) => match trail.reach_end(end, &current.reader)? {
+            (Some(cursor), end) => match cursor.reach_end(end, &current.reader)? {
                 LogEndAction::Wait => return Ok(ReadNext::Later),
                 LogEndAction::ReadAgain => return Ok(ReadNext::Now),
                 LogEndAction::NextLog(next) => {
@@ -313,7 +313,7 @@ impl TransactionSource {
                 }
             },
         }
-        let goes_on = self.trail.is_some() || !self.logs.as_slice().is_empty();
+        let goes_on = self.cursor.is_some() || !self.logs.as_slice().is_empty();
         if let Some(current) = self.current.take() {
             self.carried = current.finish(goes_on)?;
         }
@@ -327,8 +327,8 @@ impl TransactionSource {
     ///
     /// When the keyring cannot be read.
     pub(crate) fn skip_applied_logs(&mut self, applied: &AppliedState) -> Result<(), ReplayError> {
-        let Some(trail) = &mut self.trail else { return Ok(()) };
-        let logs = trail.logs().to_vec();
+        let Some(cursor) = &mut self.cursor else { return Ok(()) };
+        let logs = cursor.logs().to_vec();
         let place = applied.progress.place.as_ref();
         let place = place.and_then(|place| self.names.iter().position(|name| *name == place.log));
         let is_applied = |gtids: &GtidSet| {
@@ -338,7 +338,7 @@ impl TransactionSource {
         let look = |number: usize| read_beginning(logs.get(number)?, keyring.clone());
         let number = first_needed(logs.len(), place, is_applied, look);
         if let Some(log) = logs.get(number) {
-            trail.start_at(log.clone());
+            cursor.start_at(log.clone());
             self.logs = vec![ReplayLog::File(log.clone())].into_iter();
             self.log_number = number;
         }
@@ -348,7 +348,7 @@ impl TransactionSource {
     fn open_next(&mut self) -> Result<bool, ReplayError> {
         let Some(log) = self.logs.next() else { return Ok(false) };
         let mut reader = match &log {
-            ReplayLog::File(path) if self.trail.is_some() => LogReader::open_stored(path)?,
+            ReplayLog::File(path) if self.cursor.is_some() => LogReader::open_stored(path)?,
             ReplayLog::File(path) => LogReader::open(path)?,
             ReplayLog::Stdin => LogReader::from_stdin(),
         };
@@ -443,19 +443,19 @@ enum GatheredTransaction {
 /// Apply plan of a transaction too large for memory, while it is read.
 struct OversizedTransactionBuilder {
     /// The builder, or the reason why the transaction cannot be applied.
-    maker: Result<ApplyPlanBuilder, ApplyPlanError>,
+    builder: Result<ApplyPlanBuilder, ApplyPlanError>,
 }
 
 impl OversizedTransactionBuilder {
     fn new(format: &Arc<EventFormat>, held_max: usize) -> Self {
-        Self { maker: Ok(ApplyPlanBuilder::new(format, held_max)) }
+        Self { builder: Ok(ApplyPlanBuilder::new(format, held_max)) }
     }
 
     fn take(&mut self, raw: &RawEvent<'_>, format: &EventFormat) {
-        if let Ok(maker) = &mut self.maker
-            && let Err(error) = maker.take(raw, format)
+        if let Ok(builder) = &mut self.builder
+            && let Err(error) = builder.take(raw, format)
         {
-            self.maker = Err(error);
+            self.builder = Err(error);
         }
     }
 
@@ -468,14 +468,14 @@ impl OversizedTransactionBuilder {
     }
 
     fn finish(self, outline: TransactionOutline) -> GatheredTransaction {
-        let work = self.maker.and_then(|maker| maker.finish(outline.kind));
+        let work = self.builder.and_then(|builder| builder.finish(outline.kind));
         GatheredTransaction::Large(Box::new(outline), work)
     }
 }
 
 impl fmt::Debug for OversizedTransactionBuilder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Large").finish_non_exhaustive()
+        out.debug_struct("OversizedTransactionBuilder").finish_non_exhaustive()
     }
 }
 

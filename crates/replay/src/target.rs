@@ -20,7 +20,7 @@ pub trait ReplayTarget: Sync {
     /// # Errors
     ///
     /// When the target cannot be read.
-    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure>;
+    fn applied(&self) -> Result<AppliedState, TargetFailure>;
 
     /// Opens another session, in which transactions are applied one after the other.
     ///
@@ -182,7 +182,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// When the target refuses. After a lost session only [`ReplayTarget::parse_progress_row`] can tell whether it was committed.
+    /// When the target refuses. After a lost session only [`ReplayTarget::applied`] can tell whether it was committed.
     fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure>;
 
     /// Rolls back the open transaction, if there is one.

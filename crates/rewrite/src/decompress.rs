@@ -36,7 +36,7 @@ impl RewriteWorker<'_> {
         &mut self,
         segment: &RewriteSegment,
         kind: LogKind,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<bool, RewriteError> {
         let Some(closed) = compressed_transaction(self.shared.name, segment)? else { return Ok(false) };
         let reserved = match closed.body.uncompressed_size {
@@ -44,8 +44,8 @@ impl RewriteWorker<'_> {
             _ => None,
         };
         let summary = match reserved {
-            Some(reserved) => self.decompress_streaming(&closed, reserved, kind, outlet)?,
-            None => self.decompress_buffered(&closed, kind, outlet)?,
+            Some(reserved) => self.decompress_streaming(&closed, reserved, kind, sender)?,
+            None => self.decompress_buffered(&closed, kind, sender)?,
         };
         self.batch.tally.opened += 1;
         self.batch.tally.inner_bytes += summary.uncompressed_size;
@@ -59,13 +59,13 @@ impl RewriteWorker<'_> {
         closed: &CompressedTransaction<'_>,
         reserved: Vec<u8>,
         kind: LogKind,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<PayloadSummary, RewriteError> {
         let at = ErrorContext { name: self.shared.name, offset: closed.payload.offset };
         let (checksum, next) = (closed.payload.raw.checksum(), relay_position(kind, &closed.payload.raw));
         let size = reserved.len();
-        self.batch.flush(outlet)?;
-        outlet.push(OutputPart::GtidPlaceholder(reserved), size)?;
+        self.batch.flush(sender)?;
+        sender.push(OutputPart::GtidPlaceholder(reserved), size)?;
         let mut spent = Duration::ZERO;
         let mut inner = self.opener.open(&closed.body).map_err(|error| at.payload_error(error))?;
         loop {
@@ -75,12 +75,12 @@ impl RewriteWorker<'_> {
             let Some(event) = event.map_err(|error| at.payload_error(error))? else { break };
             self.batch.push_inner(event, checksum, next).map_err(|error| at.corrupt_error(&error))?;
             if self.batch.is_full() {
-                self.batch.flush(outlet)?;
+                self.batch.flush(sender)?;
             }
         }
         let summary = *inner.summary();
         self.batch.tally.opening.record(spent);
-        self.batch.flush(outlet)?;
+        self.batch.flush(sender)?;
         let (position, placed) = match next {
             Some(_) => (NextPosition::Fixed(closed.gtid.raw.header().next_position), None),
             None => (NextPosition::Fixed(0), Some(checksum)),
@@ -96,7 +96,7 @@ impl RewriteWorker<'_> {
                 summary.uncompressed_size
             )));
         }
-        outlet.push(OutputPart::GtidFinal { bytes, placed }, size)?;
+        sender.push(OutputPart::GtidFinal { bytes, placed }, size)?;
         Ok(summary)
     }
 
@@ -105,7 +105,7 @@ impl RewriteWorker<'_> {
         &mut self,
         closed: &CompressedTransaction<'_>,
         kind: LogKind,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<PayloadSummary, RewriteError> {
         let at = ErrorContext { name: self.shared.name, offset: closed.payload.offset };
         let (checksum, next) = (closed.payload.raw.checksum(), relay_position(kind, &closed.payload.raw));
@@ -119,7 +119,7 @@ impl RewriteWorker<'_> {
         let mut put = |event: RawEvent<'_>| {
             self.batch.push_inner(event, checksum, next).map_err(|error| at.corrupt_error(&error))?;
             match self.batch.is_full() {
-                true => self.batch.flush(outlet),
+                true => self.batch.flush(sender),
                 false => Ok(()),
             }
         };

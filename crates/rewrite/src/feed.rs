@@ -77,7 +77,7 @@ pub(crate) fn feed_units(
     sizes: &RewriteLimits,
     line: &ItemSender<'_, RewriteUnit>,
 ) -> Result<EndOfLog, RewriteError> {
-    let mut grouper = UnitBuilder::new(action, sizes.clone(), reader.name().to_owned());
+    let mut units = UnitBuilder::new(action, sizes.clone(), reader.name().to_owned());
     let mut cutter = TransactionCutter::new(sizes.large);
     loop {
         match reader.next_chunk(sizes.unit)? {
@@ -88,18 +88,18 @@ pub(crate) fn feed_units(
                         &"a second log starts here in the same file: split the file into two",
                     ));
                 }
-                grouper.kind = reader.kind();
-                grouper.check_format(&chunk)?;
+                units.kind = reader.kind();
+                units.check_format(&chunk)?;
                 cutter
-                    .cut_chunk(&chunk, &mut |segment| grouper.take(segment, line))
+                    .cut_chunk(&chunk, &mut |segment| units.take(segment, line))
                     .map_err(|stop| stop.into_error(reader.name()))?;
             }
             ReadOutcome::End(EndOfLog::Torn(torn)) => return Err(reader.torn_error(torn).into()),
             ReadOutcome::End(end) => {
                 cutter
-                    .finish(&mut |segment| grouper.take(segment, line))
+                    .finish(&mut |segment| units.take(segment, line))
                     .map_err(|stop| stop.into_error(reader.name()))?;
-                grouper.flush(line)?;
+                units.flush(line)?;
                 return Ok(end);
             }
         }

@@ -19,11 +19,11 @@ pub(crate) struct PayloadFile {
 
 impl PayloadFile {
     /// Starts a payload for `inner_size` bytes of events.
-    pub(crate) fn begin(shop: &RewriteShared<'_>, inner_size: u64) -> Result<Self, RewriteError> {
-        let mut writer = shop.writers.new_writer()?;
-        writer.set_threads(shop.sizes.large_threads)?;
+    pub(crate) fn begin(shared: &RewriteShared<'_>, inner_size: u64) -> Result<Self, RewriteError> {
+        let mut writer = shared.writers.new_writer()?;
+        writer.set_threads(shared.sizes.large_threads)?;
         writer.begin(inner_size)?;
-        Ok(Self { writer, spool: PayloadSpool::new_in(&shop.sizes.folder)? })
+        Ok(Self { writer, spool: PayloadSpool::new_in(&shared.sizes.folder)? })
     }
 
     /// Adds events. Returns false if the payload becomes too large.
@@ -59,7 +59,7 @@ impl SpooledPayload {
         &mut self,
         fields: &[u8],
         size: u32,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<(), RewriteError> {
         let gtid = self.gtid.as_raw();
         let origin = events::TransactionPayload::origin(&gtid);
@@ -74,13 +74,13 @@ impl SpooledPayload {
         let mut bytes = header.encode().to_vec();
         bytes.extend_from_slice(fields);
         let cost = bytes.len();
-        outlet.push(OutputPart::Head { bytes, size, next: self.next, checksum: gtid.checksum() }, cost)?;
+        sender.push(OutputPart::Head { bytes, size, next: self.next, checksum: gtid.checksum() }, cost)?;
         loop {
             match self.payload.next(PART_SIZE)? {
-                piece if piece.is_empty() => return Ok(outlet.push(OutputPart::Tail, 0)?),
+                piece if piece.is_empty() => return Ok(sender.push(OutputPart::Tail, 0)?),
                 piece => {
                     let cost = piece.len();
-                    outlet.push(OutputPart::Body(piece), cost)?;
+                    sender.push(OutputPart::Body(piece), cost)?;
                 }
             }
         }
@@ -89,15 +89,15 @@ impl SpooledPayload {
 
 /// Compresses a large transaction to a spool. Returns `None` if its payload becomes too large.
 pub(crate) fn spool_payload(
-    shop: &RewriteShared<'_>,
+    shared: &RewriteShared<'_>,
     large: &LargeTransaction,
     kind: LogKind,
     inner: &mut Vec<u8>,
 ) -> Result<Option<SpooledPayload>, RewriteError> {
-    let mut file = PayloadFile::begin(shop, large.inner_size)?;
+    let mut file = PayloadFile::begin(shared, large.inner_size)?;
     let (mut first, mut next, mut fits) = (None, None, true);
     inner.clear();
-    for_each_event(shop, large, |event, format| {
+    for_each_event(shared, large, |event, format| {
         if first.is_none() {
             first = Some((event.raw.to_buf(), format.clone()));
             return Ok(());
@@ -117,26 +117,26 @@ pub(crate) fn spool_payload(
 
 /// Reads the transaction again, verifies its events and passes them to `take`.
 pub(crate) fn for_each_event(
-    shop: &RewriteShared<'_>,
+    shared: &RewriteShared<'_>,
     large: &LargeTransaction,
     mut take: impl FnMut(LogEvent<'_>, &EventFormat) -> Result<(), RewriteError>,
 ) -> Result<(), RewriteError> {
-    let mut reader = open_at(shop, large)?;
+    let mut reader = open_at(shared, large)?;
     let range = large.start..large.end;
-    let is_whole = read_events_within(&mut reader, range, shop.sizes.unit, &mut |event, format| {
-        let at = ErrorContext { name: shop.name, offset: event.offset };
+    let is_whole = read_events_within(&mut reader, range, shared.sizes.unit, &mut |event, format| {
+        let at = ErrorContext { name: shared.name, offset: event.offset };
         event.raw.verify().map_err(|error| at.decode_error(error))?;
         take(event, format)
     })?;
     match is_whole {
         true => Ok(()),
-        false => Err(RewriteError::Changed { name: shop.name.to_owned() }),
+        false => Err(RewriteError::Changed { name: shared.name.to_owned() }),
     }
 }
 
 /// Opens the log again and moves to the start of the transaction.
-fn open_at(shop: &RewriteShared<'_>, large: &LargeTransaction) -> Result<LogReader, RewriteError> {
-    let mut reader = (shop.open)()?;
+fn open_at(shared: &RewriteShared<'_>, large: &LargeTransaction) -> Result<LogReader, RewriteError> {
+    let mut reader = (shared.open)()?;
     reader.next_event()?;
     // A relay log also contains the format description of its source. The reader has to read it.
     if large.format_at > reader.position() {

@@ -156,9 +156,9 @@ pub fn rewrite<W: RewriteOutput>(
     let mut reader = open()?;
     let name = reader.name().to_owned();
     let spare = SpareBuffers::default();
-    let mut placer = LogAssembler::new(out, name.clone(), &spare)?;
+    let mut assembler = LogAssembler::new(out, name.clone(), &spare)?;
     let mut end = logs::EndOfLog::Open { in_use: false };
-    let shop = RewriteShared::new(action, open, &name, sizes, &spare);
+    let shared = RewriteShared::new(action, open, &name, sizes, &spare);
     let mut is_interrupted = false;
     run_ordered(
         bounds,
@@ -166,10 +166,10 @@ pub fn rewrite<W: RewriteOutput>(
             end = feed_units(&mut reader, action, sizes, line)?;
             Ok(())
         },
-        || RewriteWorker::new(&shop),
-        |worker, item, outlet| worker.rewrite_unit(item, outlet),
+        || RewriteWorker::new(&shared),
+        |worker, item, sender| worker.rewrite_unit(item, sender),
         |part| {
-            let flow = placer.take(part, progress)?;
+            let flow = assembler.take(part, progress)?;
             is_interrupted |= flow.is_break();
             Ok(flow)
         },
@@ -177,7 +177,7 @@ pub fn rewrite<W: RewriteOutput>(
     if is_interrupted {
         return Err(RewriteError::Interrupted { name });
     }
-    let mut tally = placer.finish()?;
+    let mut tally = assembler.finish()?;
     // The magic is not part of any event.
     tally.bytes_before += MAGIC.len() as u64;
     Ok(RewriteReport { tally, end })

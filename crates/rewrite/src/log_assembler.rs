@@ -169,15 +169,15 @@ mod tests {
                 xid.write(origin, NextPosition::Fixed(0), &format, &mut bytes).unwrap();
             }
             let (mut out, mut told, spare) = (Vec::new(), Vec::new(), SpareBuffers::default());
-            let mut placer = LogAssembler::new(&mut out, String::new(), &spare).unwrap();
-            placer.position = start;
+            let mut assembler = LogAssembler::new(&mut out, String::new(), &spare).unwrap();
+            assembler.position = start;
             let mut progress = |moved: TransactionMove| {
                 told.push(moved.after);
                 ControlFlow::Continue(())
             };
             let part = OutputPart::Events { bytes, placed, moved, tally: Box::new(RewriteTally::default()) };
-            prop_assert!(placer.take(part, &mut progress).unwrap().is_continue());
-            let end = placer.finish().unwrap().bytes_after;
+            prop_assert!(assembler.take(part, &mut progress).unwrap().is_continue());
+            let end = assembler.finish().unwrap().bytes_after;
             let (mut rest, mut at) = (&out[4..], start);
             for told in told {
                 let (raw, behind) = RawEvent::split_first(rest, checksum).unwrap();

@@ -89,37 +89,37 @@ pub(crate) struct EventBatch<'o> {
 }
 
 impl<'o> RewriteWorker<'o> {
-    pub(crate) fn new(shop: &'o RewriteShared<'o>) -> Self {
-        let (opener, batch) = (PayloadOpener::new(), EventBatch::new(shop.spare));
-        Self { shared: shop, writer: None, opener, inner: Vec::new(), batch }
+    pub(crate) fn new(shared: &'o RewriteShared<'o>) -> Self {
+        let (opener, batch) = (PayloadOpener::new(), EventBatch::new(shared.spare));
+        Self { shared, writer: None, opener, inner: Vec::new(), batch }
     }
 
     pub(crate) fn rewrite_unit(
         &mut self,
         unit: RewriteUnit,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<(), RewriteError> {
         match unit.content {
             UnitContent::Small(segments) => {
                 for segment in &segments {
-                    self.rewrite_segment(segment, unit.kind, outlet)?;
+                    self.rewrite_segment(segment, unit.kind, sender)?;
                 }
             }
-            UnitContent::Large(large) => self.rewrite_large(&large, unit.kind, outlet)?,
+            UnitContent::Large(large) => self.rewrite_large(&large, unit.kind, sender)?,
         }
-        self.flush(outlet)
+        self.flush(sender)
     }
 
-    fn flush(&mut self, outlet: &PartSender<'_, OutputPart>) -> Result<(), RewriteError> {
+    fn flush(&mut self, sender: &PartSender<'_, OutputPart>) -> Result<(), RewriteError> {
         self.writer = None;
-        self.batch.flush(outlet)
+        self.batch.flush(sender)
     }
 
     fn rewrite_segment(
         &mut self,
         segment: &RewriteSegment,
         kind: LogKind,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<(), RewriteError> {
         let size = segment.parts.iter().map(|part| part.bytes().len() as u64).sum::<u64>();
         self.batch.tally.bytes_before += size;
@@ -141,9 +141,9 @@ impl<'o> RewriteWorker<'o> {
             (SegmentAction::Compress, RewriteAction::Compress(how)) => {
                 self.compress(segment, how, kind, size)?
             }
-            (SegmentAction::Decompress, _) => self.decompress_transaction(segment, kind, outlet)?,
+            (SegmentAction::Decompress, _) => self.decompress_transaction(segment, kind, sender)?,
             (SegmentAction::Recompress, RewriteAction::Compress(how)) => {
-                self.recompress(segment, how, kind, outlet)?
+                self.recompress(segment, how, kind, sender)?
             }
             _ => false,
         };
@@ -151,7 +151,7 @@ impl<'o> RewriteWorker<'o> {
             self.pass(segment, kind)?;
         }
         match self.batch.is_full() {
-            true => self.flush(outlet),
+            true => self.flush(sender),
             false => Ok(()),
         }
     }
@@ -224,7 +224,7 @@ impl<'o> RewriteWorker<'o> {
         segment: &RewriteSegment,
         how: CompressSettings,
         kind: LogKind,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<bool, RewriteError> {
         let Some(CompressedTransaction { gtid, payload, body, format }) =
             compressed_transaction(self.shared.name, segment)?
@@ -267,7 +267,7 @@ impl<'o> RewriteWorker<'o> {
         };
         drop(alone);
         self.batch.tally.compressing.record(started.elapsed());
-        self.write_spooled_payload(spooled, how, before, outlet)
+        self.write_spooled_payload(spooled, how, before, sender)
     }
 
     /// Compresses `self.inner` into a payload event and adds it behind its GTID event.
@@ -320,7 +320,7 @@ impl<'o> RewriteWorker<'o> {
         &mut self,
         large: &LargeTransaction,
         kind: LogKind,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<(), RewriteError> {
         let size = large.end - large.start;
         self.batch.tally.bytes_before += size;
@@ -329,7 +329,7 @@ impl<'o> RewriteWorker<'o> {
             self.batch.tally.refused.insert(reason, (1, size));
         }
         if let (SegmentAction::Compress, RewriteAction::Compress(how)) = (large.action, self.shared.action)
-            && self.compress_large(large, how, kind, outlet)?
+            && self.compress_large(large, how, kind, sender)?
         {
             return Ok(());
         }
@@ -341,7 +341,7 @@ impl<'o> RewriteWorker<'o> {
             }
             self.batch.pass(&event, kind);
             match self.batch.is_full() {
-                true => self.batch.flush(outlet),
+                true => self.batch.flush(sender),
                 false => Ok(()),
             }
         })
@@ -353,7 +353,7 @@ impl<'o> RewriteWorker<'o> {
         large: &LargeTransaction,
         how: CompressSettings,
         kind: LogKind,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<bool, RewriteError> {
         let alone = self.shared.writers.acquire_exclusive();
         let started = Instant::now();
@@ -365,7 +365,7 @@ impl<'o> RewriteWorker<'o> {
         };
         self.batch.tally.compressing.record(started.elapsed());
         self.batch.start_transaction(large.start);
-        let done = self.write_spooled_payload(spooled, how, large.end - large.start, outlet)?;
+        let done = self.write_spooled_payload(spooled, how, large.end - large.start, sender)?;
         if !done {
             self.batch.moved.clear();
         }
@@ -378,7 +378,7 @@ impl<'o> RewriteWorker<'o> {
         mut spooled: SpooledPayload,
         how: CompressSettings,
         before: u64,
-        outlet: &PartSender<'_, OutputPart>,
+        sender: &PartSender<'_, OutputPart>,
     ) -> Result<bool, RewriteError> {
         let mut fields = Vec::new();
         let payload_size = spooled.payload.size();
@@ -395,8 +395,8 @@ impl<'o> RewriteWorker<'o> {
         let at = ErrorContext { name: self.shared.name, offset: 0 };
         let put = self.batch.push_gtid(&gtid, behind, &spooled.format, spooled.next);
         put.map_err(|error| at.corrupt_error(&error))?;
-        self.batch.flush(outlet)?;
-        spooled.push_event(&fields, behind as u32, outlet)?;
+        self.batch.flush(sender)?;
+        spooled.push_event(&fields, behind as u32, sender)?;
         Ok(true)
     }
 }
@@ -469,10 +469,10 @@ impl<'o> EventBatch<'o> {
         Ok(())
     }
 
-    pub(crate) fn flush(&mut self, outlet: &PartSender<'_, OutputPart>) -> Result<(), RewriteError> {
+    pub(crate) fn flush(&mut self, sender: &PartSender<'_, OutputPart>) -> Result<(), RewriteError> {
         let Self { bytes, placed, moved, tally, .. } = std::mem::replace(self, Self::new(self.spare));
         let cost = bytes.len() + placed.len() * size_of::<PositionFixup>();
-        Ok(outlet.push(OutputPart::Events { bytes, placed, moved, tally: Box::new(tally) }, cost)?)
+        Ok(sender.push(OutputPart::Events { bytes, placed, moved, tally: Box::new(tally) }, cost)?)
     }
 }
 

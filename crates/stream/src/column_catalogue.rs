@@ -166,7 +166,7 @@ impl ColumnCatalogue {
 
 impl fmt::Debug for ColumnCatalogue {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Catalogue").field("asked", &self.asked).finish_non_exhaustive()
+        out.debug_struct("ColumnCatalogue").field("asked", &self.asked).finish_non_exhaustive()
     }
 }
 

@@ -118,7 +118,7 @@ impl FolderSink {
 
     /// Returns the saved GTIDs received from a server; `None` if the records came from log files.
     pub fn gtid_state(&self) -> Option<&StreamGtidState> {
-        self.saved.as_ref().and_then(|(_, had)| had.as_ref())
+        self.saved.as_ref().and_then(|(_, gtid_state)| gtid_state.as_ref())
     }
 
     /// Reads the saved table definitions; `None` if there are none.
@@ -156,15 +156,15 @@ impl FolderSink {
     /// Saves progress up to the last `torn` written bytes. Finishes the file if it is large enough.
     pub(crate) fn save(
         &mut self,
-        (token, had, defined): (&ResumeToken, Option<&StreamGtidState>, Option<DdlSchema>),
+        (token, gtid_state, defined): (&ResumeToken, Option<&StreamGtidState>, Option<DdlSchema>),
         torn: u64,
     ) -> io::Result<()> {
         self.file.sync_data().map_err(|error| self.with_path(&error))?;
         self.complete_size = self.size.saturating_sub(torn);
         let written = self.schema_files.write(defined.as_ref())?;
         let (number, size, kept) = (self.number, self.complete_size, self.schema_files.number());
-        let (token, envelope, had) = (token.clone(), Some(self.envelope), had.cloned());
-        let saved = FolderProgress { token, number, size, envelope, schema_number: kept, gtid_state: had };
+        let (token, envelope, gtid_state) = (token.clone(), Some(self.envelope), gtid_state.cloned());
+        let saved = FolderProgress { token, number, size, envelope, schema_number: kept, gtid_state };
         write_atomically(&self.folder.join(PROGRESS_FILE), &saved.to_text())?;
         written.remove();
         self.saved = Some((saved.token, saved.gtid_state));
@@ -288,10 +288,10 @@ impl FolderProgress {
     /// gtids GTIDS             if its GTIDs are known
     /// ```
     fn to_text(&self) -> String {
-        let had = self.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
+        let gtid_state = self.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
         let envelope = self.envelope.map(|envelope| format!(" {}", envelope.name())).unwrap_or_default();
         format!(
-            "{}\n{} {}{envelope}\n{}{had}",
+            "{}\n{} {}{envelope}\n{}{gtid_state}",
             self.token,
             self.number,
             self.size,
@@ -307,17 +307,10 @@ impl FolderProgress {
             Some((size, name)) => (size, Some(Envelope::from_name(name)?)),
             None => (size, None),
         };
-        let (kept, had) = split_schema_line(rest)?;
-        let had = if had.is_empty() { None } else { Some(StreamGtidState::parse(had)?) };
+        let (kept, gtid_state) = split_schema_line(rest)?;
+        let gtid_state = if gtid_state.is_empty() { None } else { Some(StreamGtidState::parse(gtid_state)?) };
         let (number, size) = (number.parse().ok()?, size.parse().ok()?);
-        Some(Self {
-            token: token.parse().ok()?,
-            number,
-            size,
-            envelope,
-            schema_number: kept,
-            gtid_state: had,
-        })
+        Some(Self { token: token.parse().ok()?, number, size, envelope, schema_number: kept, gtid_state })
     }
 }
 
@@ -363,13 +356,13 @@ mod tests {
         files.save((&token(10), None, None), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
-        let had = StreamGtidState::new("here".to_owned());
+        let gtid_state = StreamGtidState::new("here".to_owned());
         let mut files = FolderSink::open(&path, 8, FORM).unwrap();
         let error = FolderSink::open(&path, 8, FORM).unwrap_err().to_string();
         assert!(error.contains("in use by another process"), "{error}");
         assert_eq!((files.resume_token(), files.gtid_state()), (Some(&token(10)), None));
         files.write_all(b"two\n").unwrap();
-        files.save((&token(20), Some(&had), None), 0).unwrap();
+        files.save((&token(20), Some(&gtid_state), None), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
         assert_eq!(
@@ -377,7 +370,7 @@ mod tests {
             "changes.000001.json=one|two| changes.000002.json.part=torn progress=binlog.000001:20|1 8 maxwell|server here|"
         );
         let mut files = FolderSink::open(&path, 8, FORM).unwrap();
-        assert_eq!((files.resume_token(), files.gtid_state()), (Some(&token(20)), Some(&had)));
+        assert_eq!((files.resume_token(), files.gtid_state()), (Some(&token(20)), Some(&gtid_state)));
         files.write_all(b"torn").unwrap();
         files.cut_tail(4).unwrap();
         files.write_all(b"3\n").unwrap();

@@ -93,11 +93,11 @@ impl MaxwellWriter {
             return Ok(());
         }
         let mut number = MaxwellRowNumber { xid, offset: 0, last: None };
-        let Self { buffer: held, buffers: room, .. } = self;
+        let Self { buffer: held, buffers, .. } = self;
         held.release(|waiting| match waiting {
             BufferedItem::Rows(waiting, prepared, followed) => {
                 number.last = if *followed == MoreRows::Yes { None } else { Some(waiting.count - 1) };
-                let told = put_rows(output, (waiting, prepared), &mut number, room);
+                let told = put_rows(output, (waiting, prepared), &mut number, buffers);
                 told.map_err(|refusal| refusal.at(log, waiting.offset))
             }
             BufferedItem::Record(record) => {
@@ -152,7 +152,7 @@ fn put_rows(
     output: &mut RecordSink,
     (waiting, prepared): (&BufferedRows<'_>, &PreparedTable),
     number: &mut MaxwellRowNumber,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), EventError> {
     let PreparedTable { plan, decoder } = prepared;
     for (row, index) in decoder.rows(&waiting.rows).zip(0..) {
@@ -163,7 +163,7 @@ fn put_rows(
         put_number(out, number, index);
         out.extend_from_slice(waiting.middle);
         let change = ChangedRow { plan, kind: waiting.rows.kind, index, row: &row? };
-        put_values(out, &change, room)?;
+        put_values(out, &change, buffers)?;
         number.offset += 1;
     }
     Ok(())
@@ -185,19 +185,19 @@ fn put_number(out: &mut Vec<u8>, number: &MaxwellRowNumber, index: u64) {
 fn put_values(
     out: &mut Vec<u8>,
     change: &ChangedRow<'_, '_>,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     let RowChange { before, after } = change.row;
     match (before, after) {
-        (None, Some(image)) | (Some(image), None) => put_image(out, change, image, room)?,
+        (None, Some(image)) | (Some(image), None) => put_image(out, change, image, buffers)?,
         (Some(before), Some(after)) => {
             // Full images have the same columns.
             if [before, after].iter().all(|image| image.fields().len() == change.plan.columns.len()) {
-                put_image(out, change, after, room)?;
-                put_old(out, change, before.fields().zip(after.fields()), room)?;
+                put_image(out, change, after, buffers)?;
+                put_old(out, change, before.fields().zip(after.fields()), buffers)?;
             } else {
-                put_merged(out, change, (before, after), room)?;
-                put_old(out, change, common_fields(before, after), room)?;
+                put_merged(out, change, (before, after), buffers)?;
+                put_old(out, change, common_fields(before, after), buffers)?;
             }
         }
         (None, None) => {}
@@ -235,11 +235,11 @@ fn put_image(
     out: &mut Vec<u8>,
     change: &ChangedRow<'_, '_>,
     image: &RowImage<'_, '_>,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     let mut is_first = true;
     for field in image.fields() {
-        put_field(out, change, &field, (&mut is_first, room))?;
+        put_field(out, change, &field, (&mut is_first, buffers))?;
     }
     Ok(())
 }
@@ -249,18 +249,18 @@ fn put_merged(
     out: &mut Vec<u8>,
     change: &ChangedRow<'_, '_>,
     (before, after): (&RowImage<'_, '_>, &RowImage<'_, '_>),
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     let (mut before, mut is_first) = (before.fields().peekable(), true);
     for field in after.fields() {
         while let Some(left_out) = before.next_if(|before| before.index() < field.index()) {
-            put_field(out, change, &left_out, (&mut is_first, room))?;
+            put_field(out, change, &left_out, (&mut is_first, buffers))?;
         }
         before.next_if(|before| before.index() == field.index());
-        put_field(out, change, &field, (&mut is_first, room))?;
+        put_field(out, change, &field, (&mut is_first, buffers))?;
     }
     for left_out in before {
-        put_field(out, change, &left_out, (&mut is_first, room))?;
+        put_field(out, change, &left_out, (&mut is_first, buffers))?;
     }
     Ok(())
 }
@@ -270,14 +270,14 @@ fn put_old<'d, 'a>(
     out: &mut Vec<u8>,
     change: &ChangedRow<'_, '_>,
     pairs: impl Iterator<Item = (RowField<'d, 'a>, RowField<'d, 'a>)>,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     let start = out.len();
     out.extend_from_slice(b"},\"old\":{");
     let mut is_first = true;
     for (before, after) in pairs {
         if is_changed(&before, &after) {
-            put_field(out, change, &before, (&mut is_first, room))?;
+            put_field(out, change, &before, (&mut is_first, buffers))?;
         }
     }
     if is_first {
@@ -309,7 +309,7 @@ fn put_field(
     out: &mut Vec<u8>,
     change: &ChangedRow<'_, '_>,
     field: &RowField<'_, '_>,
-    (is_first, room): (&mut bool, &mut ValueBuffers),
+    (is_first, buffers): (&mut bool, &mut ValueBuffers),
 ) -> Result<(), CorruptEvent> {
     let column = &change.plan.columns[field.index()];
     let start = out.len();
@@ -318,8 +318,8 @@ fn put_field(
     }
     out.extend_from_slice(&column.label);
     match value_of(change.row, field)? {
-        FieldValue::Value(value) => put(out, column, &value, room)?,
-        FieldValue::Document(document) => put_document(out, &document, &mut room.bytes)?,
+        FieldValue::Value(value) => put(out, column, &value, buffers)?,
+        FieldValue::Document(document) => put_document(out, &document, &mut buffers.bytes)?,
         FieldValue::Unknown => {
             out.truncate(start);
             return Ok(());

@@ -153,10 +153,10 @@ impl PipeProgress {
         self.take_read_marks(written);
         let Some(mark) = self.read_mark.take() else { return Ok(()) };
         let definitions = self.schema_files.write(mark.new_schema.as_ref())?;
-        let had = mark.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
+        let gtid_state = mark.gtid_state.as_ref().map(StreamGtidState::to_string).unwrap_or_default();
         write_atomically(
             &self.path,
-            &format!("{}\n{}{had}", mark.token, format_schema_line(self.schema_files.number())),
+            &format!("{}\n{}{gtid_state}", mark.token, format_schema_line(self.schema_files.number())),
         )?;
         definitions.remove();
         Ok(())
@@ -179,7 +179,7 @@ impl Write for PipeSink {
 impl fmt::Debug for PipeSink {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let progress = self.progress.as_ref().map(|progress| &progress.path);
-        out.debug_struct("Pipe").field("progress", &progress).finish_non_exhaustive()
+        out.debug_struct("PipeSink").field("progress", &progress).finish_non_exhaustive()
     }
 }
 
@@ -215,11 +215,11 @@ mod tests {
         /// Writes one byte, and a mark after it.
         fn byte(&mut self, defined: Option<DdlSchema>) {
             self.pipe.write_all(b"x").unwrap();
-            let (size, had) = (self.pipe.written, None);
+            let (size, gtid_state) = (self.pipe.written, None);
             self.pipe.mark(PipeMark {
                 token: format!("log:{size}").parse().unwrap(),
                 size,
-                gtid_state: had,
+                gtid_state,
                 new_schema: defined,
             });
         }

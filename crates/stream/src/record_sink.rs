@@ -64,11 +64,11 @@ impl RecordSink {
         }
     }
 
-    /// Sets the server whose log follows. `had` holds the GTIDs received so far, perhaps from another server. They are
+    /// Sets the server whose log follows. `gtid_state` holds the GTIDs received so far, perhaps from another server. They are
     /// saved with the position.
-    pub fn follow(&mut self, server: &str, had: Option<StreamGtidState>) {
+    pub fn follow(&mut self, server: &str, gtid_state: Option<StreamGtidState>) {
         self.server = server.to_owned();
-        self.gtid_state = Some(had.unwrap_or_else(|| StreamGtidState::new(self.server.clone())));
+        self.gtid_state = Some(gtid_state.unwrap_or_else(|| StreamGtidState::new(self.server.clone())));
     }
 
     /// Reads the saved table definitions; `None` if there are none.
@@ -109,8 +109,8 @@ impl RecordSink {
 
     /// Adds the GTIDs in the head of a log of the server.
     pub fn begin_log(&mut self, head: &Body<'_>) {
-        if let Some(had) = &mut self.gtid_state {
-            had.add_log_head(head);
+        if let Some(gtid_state) = &mut self.gtid_state {
+            gtid_state.add_log_head(head);
         }
     }
 
@@ -146,17 +146,17 @@ impl RecordSink {
 
     /// Marks the end of a transaction: the next save covers the records up to here.
     pub fn mark(&mut self, token: ResumeToken) {
-        if let Some(had) = &mut self.gtid_state {
-            had.add(token.gtid.as_deref());
+        if let Some(gtid_state) = &mut self.gtid_state {
+            gtid_state.add(token.gtid.as_deref());
         }
         self.mark_position(token);
     }
 
     /// Marks a position that is not the end of a transaction.
     pub(crate) fn mark_position(&mut self, token: ResumeToken) {
-        if let Some(had) = &mut self.gtid_state {
+        if let Some(gtid_state) = &mut self.gtid_state {
             // Until the first mark, the position belongs to the previous server's log.
-            had.server.clone_from(&self.server);
+            gtid_state.server.clone_from(&self.server);
         }
         let size = self.written + self.bytes.len() as u64;
         self.marked = Some(SinkMark { token, size });
@@ -171,13 +171,8 @@ impl RecordSink {
         if let (SinkTarget::Pipe(pipe), Some(SinkMark { token, size }), true) =
             (&mut self.target, &self.marked, self.is_newer)
         {
-            let (token, size, had) = (token.clone(), *size, self.gtid_state.clone());
-            pipe.mark(pipe_sink::PipeMark {
-                token,
-                size,
-                gtid_state: had,
-                new_schema: self.new_schema.take(),
-            });
+            let (token, size, gtid_state) = (token.clone(), *size, self.gtid_state.clone());
+            pipe.mark(pipe_sink::PipeMark { token, size, gtid_state, new_schema: self.new_schema.take() });
             self.is_newer = false;
         }
     }
@@ -277,12 +272,12 @@ pub struct SavedProgress {
 pub fn parse_progress(text: &str) -> Result<SavedProgress, ResumeTokenError> {
     let (token, rest) = text.split_once('\n').unwrap_or((text, ""));
     let token = token.trim_end().parse()?;
-    let (kept, had) = split_schema_line(rest).ok_or_else(|| ResumeTokenError::new(rest))?;
-    let had = match had.is_empty() {
+    let (kept, gtid_state) = split_schema_line(rest).ok_or_else(|| ResumeTokenError::new(rest))?;
+    let gtid_state = match gtid_state.is_empty() {
         true => None,
-        false => Some(StreamGtidState::parse(had).ok_or_else(|| ResumeTokenError::new(had))?),
+        false => Some(StreamGtidState::parse(gtid_state).ok_or_else(|| ResumeTokenError::new(gtid_state))?),
     };
-    Ok(SavedProgress { token, gtid_state: had, schema_number: kept })
+    Ok(SavedProgress { token, gtid_state, schema_number: kept })
 }
 
 #[cfg(test)]

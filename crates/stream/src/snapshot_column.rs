@@ -81,21 +81,21 @@ impl SnapshotColumn {
         out: &mut Vec<u8>,
         text: &[u8],
         to: Envelope,
-        room: &mut ValueBuffers,
+        buffers: &mut ValueBuffers,
     ) -> Option<()> {
         match (self.sql_type, to) {
             (SqlType::Decimal, Envelope::Debezium) => {
-                room.bytes.clear();
-                put_base64(out, unscaled_from_text(text, &mut room.bytes));
+                buffers.bytes.clear();
+                put_base64(out, unscaled_from_text(text, &mut buffers.bytes));
             }
             (SqlType::Decimal, Envelope::Maxwell) => put_decimal(out, text),
             (SqlType::Set, Envelope::Maxwell) => put_list(out, std::str::from_utf8(text).ok()?),
-            (SqlType::Json, _) => put_json(out, text, to, room),
+            (SqlType::Json, _) => put_json(out, text, to, buffers),
             (sort, _) => {
                 let value = sort.parse_value(text)?;
                 let put = match to {
-                    Envelope::Debezium => debezium::put(out, &self.plan, &value, room),
-                    Envelope::Maxwell => maxwell::put(out, &self.plan, &value, room),
+                    Envelope::Debezium => debezium::put(out, &self.plan, &value, buffers),
+                    Envelope::Maxwell => maxwell::put(out, &self.plan, &value, buffers),
                 };
                 put.ok()?;
             }
@@ -224,15 +224,15 @@ fn put_list(out: &mut Vec<u8>, text: &str) {
     out.push(b']');
 }
 
-fn put_json(out: &mut Vec<u8>, text: &[u8], to: Envelope, room: &mut ValueBuffers) {
+fn put_json(out: &mut Vec<u8>, text: &[u8], to: Envelope, buffers: &mut ValueBuffers) {
     let text = String::from_utf8_lossy(text);
     match to {
         Envelope::Maxwell => put_without_blanks(out, &text),
         Envelope::Debezium => {
-            room.text.clear();
-            put_without_blanks(&mut room.text, &text);
+            buffers.text.clear();
+            put_without_blanks(&mut buffers.text, &text);
             out.push(b'"');
-            put_escaped(out, &room.text);
+            put_escaped(out, &buffers.text);
             out.push(b'"');
         }
     }

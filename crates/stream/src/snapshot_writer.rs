@@ -25,7 +25,7 @@ pub struct SnapshotWriter {
     taken_s: u64,
     table: Option<TableSnapshot>,
     last: LastRecord,
-    room: ValueBuffers,
+    buffers: ValueBuffers,
 }
 
 /// Table whose rows are being written.
@@ -65,9 +65,9 @@ impl SnapshotWriter {
         put_string(&mut source, &settings.version);
         source.extend_from_slice(b",\"connector\":\"mysql\",\"name\":");
         put_string(&mut source, &settings.name);
-        let (envelope, table, last, room) =
+        let (envelope, table, last, buffers) =
             (settings.envelope, None, LastRecord::default(), ValueBuffers::default());
-        Self { envelope, source, token, taken_s, table, last, room }
+        Self { envelope, source, token, taken_s, table, last, buffers }
     }
 
     /// Starts a table. Its rows must be selected with [`ColumnSchema::select_expression`](crate::ColumnSchema::select_expression).
@@ -104,7 +104,7 @@ impl SnapshotWriter {
         match self.envelope {
             Envelope::Debezium => {
                 out.extend_from_slice(b"{\"before\":null,\"after\":{");
-                put_values(out, table, row, (self.envelope, &mut self.room))?;
+                put_values(out, table, row, (self.envelope, &mut self.buffers))?;
                 out.extend_from_slice(&table.parts[0]);
                 self.last.mark_at = out.len();
                 out.extend_from_slice(&table.parts[1]);
@@ -122,7 +122,7 @@ impl SnapshotWriter {
             }
             Envelope::Maxwell => {
                 put_head(out, table, "bootstrap-insert", self.taken_s);
-                put_values(out, table, row, (self.envelope, &mut self.room))?;
+                put_values(out, table, row, (self.envelope, &mut self.buffers))?;
                 out.extend_from_slice(b"}}\n");
             }
         }
@@ -250,7 +250,7 @@ fn put_values(
     out: &mut Vec<u8>,
     table: &TableSnapshot,
     row: &[Option<Vec<u8>>],
-    (to, room): (Envelope, &mut ValueBuffers),
+    (to, buffers): (Envelope, &mut ValueBuffers),
 ) -> Result<(), StreamError> {
     for (index, cell) in table.cells.iter().enumerate() {
         if index > 0 {
@@ -262,7 +262,7 @@ fn put_values(
             out.extend_from_slice(b"null");
             continue;
         };
-        cell.put(out, text, to, room).ok_or_else(|| StreamError::SnapshotValue {
+        cell.put(out, text, to, buffers).ok_or_else(|| StreamError::SnapshotValue {
             table: table.names.join("."),
             column: index + 1,
             found: String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned(),

@@ -37,7 +37,7 @@ impl StreamGtidState {
             (Body::PreviousGtids(previous), gtids) => {
                 let Ok(set) = GtidSet::decode(previous.set) else { return };
                 match gtids {
-                    Some(StreamGtids::Set(had)) => had.add_all(&set),
+                    Some(StreamGtids::Set(gtids)) => gtids.add_all(&set),
                     gtids => *gtids = Some(StreamGtids::Set(set)),
                 }
             }
@@ -144,45 +144,49 @@ mod tests {
 
     const A: &str = "5ea5ca5e-0001-4000-8000-000000000001";
 
-    fn check(had: &StreamGtidState, wanted: &str) {
-        assert_eq!(had.to_string(), wanted);
-        assert_eq!(StreamGtidState::parse(wanted).as_ref(), Some(had));
+    fn check(gtid_state: &StreamGtidState, wanted: &str) {
+        assert_eq!(gtid_state.to_string(), wanted);
+        assert_eq!(StreamGtidState::parse(wanted).as_ref(), Some(gtid_state));
     }
 
     #[test]
     fn sets_grow_from_the_head_of_a_log_on() {
-        let mut had = StreamGtidState::new(A.to_owned());
-        had.add(Some(&format!("{A}:7")));
-        check(&had, &format!("server {A}\n"));
-        let begin = |had: &mut StreamGtidState, set: &str| {
+        let mut gtid_state = StreamGtidState::new(A.to_owned());
+        gtid_state.add(Some(&format!("{A}:7")));
+        check(&gtid_state, &format!("server {A}\n"));
+        let begin = |gtid_state: &mut StreamGtidState, set: &str| {
             let (set, mut bytes) = (set.parse::<GtidSet>().unwrap(), Vec::new());
             set.encode(set.format(), &mut bytes);
-            had.add_log_head(&Body::PreviousGtids(PreviousGtids { set: &bytes }));
+            gtid_state.add_log_head(&Body::PreviousGtids(PreviousGtids { set: &bytes }));
         };
-        begin(&mut had, "");
-        check(&had, &format!("server {A}\ngtids \n"));
-        had.add(Some(&format!("{A}:7")));
-        had.add(Some(&format!("{A}:tag:1")));
-        begin(&mut had, &format!("{A}:1-6,5ea5ca5e-0001-4000-8000-000000000002:3"));
-        check(&had, &format!("server {A}\ngtids {A}:1-7:tag:1,5ea5ca5e-0001-4000-8000-000000000002:3\n"));
+        begin(&mut gtid_state, "");
+        check(&gtid_state, &format!("server {A}\ngtids \n"));
+        gtid_state.add(Some(&format!("{A}:7")));
+        gtid_state.add(Some(&format!("{A}:tag:1")));
+        begin(&mut gtid_state, &format!("{A}:1-6,5ea5ca5e-0001-4000-8000-000000000002:3"));
+        check(
+            &gtid_state,
+            &format!("server {A}\ngtids {A}:1-7:tag:1,5ea5ca5e-0001-4000-8000-000000000002:3\n"),
+        );
         // A transaction without a GTID: the state is known again after the next log head.
-        had.add(None);
-        had.add(Some(&format!("{A}:8")));
-        check(&had, &format!("server {A}\n"));
-        begin(&mut had, &format!("{A}:1-8"));
-        check(&had, &format!("server {A}\ngtids {A}:1-8\n"));
+        gtid_state.add(None);
+        gtid_state.add(Some(&format!("{A}:8")));
+        check(&gtid_state, &format!("server {A}\n"));
+        begin(&mut gtid_state, &format!("{A}:1-8"));
+        check(&gtid_state, &format!("server {A}\ngtids {A}:1-8\n"));
     }
 
     #[test]
     fn mariadb_gtids_are_kept_per_domain() {
-        let mut had = StreamGtidState::new("1".to_owned());
+        let mut gtid_state = StreamGtidState::new("1".to_owned());
         let entry = |domain: u32, server: u32, number: u64| {
             [&domain.to_le_bytes()[..], &server.to_le_bytes(), &number.to_le_bytes()].concat()
         };
         let entries = [entry(0, 2, 5), entry(0, 1, 9), entry(3, 1, 2)].concat();
-        had.add_log_head(&Body::MariadbGtidList(MariadbGtidList { count_and_flags: 3, entries: &entries }));
-        had.add(Some("3-2-4"));
-        check(&had, "server 1\ngtids 0-1-9,3-2-4\n");
+        gtid_state
+            .add_log_head(&Body::MariadbGtidList(MariadbGtidList { count_and_flags: 3, entries: &entries }));
+        gtid_state.add(Some("3-2-4"));
+        check(&gtid_state, "server 1\ngtids 0-1-9,3-2-4\n");
         assert_eq!(StreamGtidState::parse("server 1\ngtids x\n"), None);
         assert_eq!(StreamGtidState::parse(""), None);
     }

@@ -53,29 +53,34 @@ pub(crate) fn put_text(out: &mut Vec<u8>, column: &ColumnPlan, text: &TextValue<
 
 /// Appends bytes as base64. If the log does not state that they are binary (`is_told`) and they are UTF-8, appends them
 /// as text.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, is_told: bool, bytes: &BytesValue<'_>, room: &mut ValueBuffers) {
+pub(crate) fn put_bytes(
+    out: &mut Vec<u8>,
+    is_told: bool,
+    bytes: &BytesValue<'_>,
+    buffers: &mut ValueBuffers,
+) {
     if !is_told && let Ok(text) = std::str::from_utf8(bytes.bytes) {
         return put_string(out, text);
     }
     if bytes.padding == 0 {
         return put_base64(out, bytes.bytes);
     }
-    room.bytes.clear();
-    room.bytes.extend_from_slice(bytes.bytes);
-    room.bytes.resize(bytes.bytes.len() + usize::from(bytes.padding), 0);
-    put_base64(out, &room.bytes);
+    buffers.bytes.clear();
+    buffers.bytes.extend_from_slice(bytes.bytes);
+    buffers.bytes.resize(bytes.bytes.len() + usize::from(bytes.padding), 0);
+    put_base64(out, &buffers.bytes);
 }
 
 pub(crate) fn put_compressed(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
     value: &CompressedValue<'_>,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), DecodeError> {
     let plain = value.decompress(DECOMPRESSED_MAX)?;
     match value.collation {
         Some(_) if column.charset != Charset::Binary => put_string(out, &column.charset.decode_lossy(&plain)),
-        told => put_bytes(out, told.is_some(), &BytesValue { bytes: &plain, padding: 0 }, room),
+        told => put_bytes(out, told.is_some(), &BytesValue { bytes: &plain, padding: 0 }, buffers),
     }
     Ok(())
 }

@@ -201,7 +201,7 @@ fn remove_tls(greeting: &mut [u8]) {
 
 impl fmt::Debug for ProxyShared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Line").field("state", &self.state).finish_non_exhaustive()
+        out.debug_struct("ProxyShared").field("state", &self.state).finish_non_exhaustive()
     }
 }
 

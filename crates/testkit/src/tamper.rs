@@ -56,7 +56,7 @@ struct TamperShared {
 
 impl fmt::Debug for TamperShared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Shared").field("is_over", &self.is_over).finish_non_exhaustive()
+        out.debug_struct("TamperShared").field("is_over", &self.is_over).finish_non_exhaustive()
     }
 }
 

@@ -65,13 +65,13 @@ fn traffic_passes_in_both_directions_and_is_counted() -> Result<()> {
 fn a_planned_cut_comes_at_its_byte() -> Result<()> {
     let first = seed_from_env("BINTIDE_SEED");
     println!("seed {first}");
-    let mut dice = SeededRandom::new(first);
+    let mut random = SeededRandom::new(first);
     for _ in 0..20 {
         let proxy = echo()?;
         let mut stream = connect(&proxy)?;
         ensure!(echoed(&mut stream, b"before")? == b"before");
         // The cut falls into the 1000 bytes to the server or the 1000 bytes back.
-        let at = dice.below(2000) as u64;
+        let at = random.below(2000) as u64;
         proxy.cut_after(at, CutMode::Close);
         let _ = stream.write_all(&[1; 1000]);
         let mut back = Vec::new();

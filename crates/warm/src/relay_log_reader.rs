@@ -315,8 +315,8 @@ impl RelayLogReader<'_> {
 
 impl RelayLogPass<'_, '_> {
     fn read_chunk(&mut self, chunk: &EventChunk) -> Result<ReaderAction, WarmError> {
-        let (shared, lane) = (self.reader.shared, self.reader.channel);
-        if shared.is_passed(lane, self.position(chunk.end())) {
+        let (shared, channel) = (self.reader.shared, self.reader.channel);
+        if shared.is_passed(channel, self.position(chunk.end())) {
             return Ok(ReaderAction::Restart);
         }
         for event in chunk.iter() {
@@ -480,8 +480,8 @@ impl RelayLogPass<'_, '_> {
         query: &Query<'_>,
         at: EventScope<'_>,
     ) -> Result<ReaderAction, WarmEventError> {
-        let (shared, lane) = (self.reader.shared, self.reader.channel);
-        if EventRole::of(raw, at.format)? != EventRole::Statement || shared.is_passed(lane, at.place) {
+        let (shared, channel) = (self.reader.shared, self.reader.channel);
+        if EventRole::of(raw, at.format)? != EventRole::Statement || shared.is_passed(channel, at.place) {
             return Ok(ReaderAction::Continue);
         }
         let turn = self.wait_for_room(at.place);
@@ -495,18 +495,18 @@ impl RelayLogPass<'_, '_> {
             return Ok(self.skip_filtered(at));
         }
         if !is_row_statement(query.sql) {
-            shared.add_definition_change(lane, at.place);
+            shared.add_definition_change(channel, at.place);
         }
         let mut mark =
             LeadMark { place: at.place, events: 1, timestamp: at.timestamp, ..LeadMark::default() };
-        if shared.is_too_close(lane) {
-            shared.add_mark(lane, mark, |_| ());
+        if shared.is_too_close(channel) {
+            shared.add_mark(channel, mark, |_| ());
             return Ok(ReaderAction::Continue);
         }
         let found = self.reader.text_search(query, at).map_err(WarmEventError::Error)?;
         let is_new = found.as_ref().is_ok_and(|search| self.reader.window.is_new_text(search));
         mark.touches = is_new.into();
-        shared.add_mark(lane, mark, |counts| {
+        shared.add_mark(channel, mark, |counts| {
             counts.touches += mark.touches;
             match &found {
                 Ok(_) => {
@@ -527,21 +527,21 @@ impl RelayLogPass<'_, '_> {
 
     /// Waits until there is room for more searches.
     fn wait_for_room(&mut self, place: RelayPosition) -> ReaderAction {
-        let (shared, lane) = (self.reader.shared, self.reader.channel);
-        if !shared.has_room(lane) {
+        let (shared, channel) = (self.reader.shared, self.reader.channel);
+        if !shared.has_room(channel) {
             // Do not hold back gathered searches while waiting.
             self.flush(place);
         }
-        shared.wait_for_room(lane, self.start)
+        shared.wait_for_room(channel, self.start)
     }
 
     fn take_rows(&mut self, rows: &Rows<'_>, at: EventScope<'_>) -> Result<ReaderAction, WarmEventError> {
-        let (shared, lane) = (self.reader.shared, self.reader.channel);
+        let (shared, channel) = (self.reader.shared, self.reader.channel);
         let is_left_out = self.excluded_tables.contains(&rows.table_id);
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
             self.excluded_tables.clear();
         }
-        if rows.column_count == 0 || shared.is_passed(lane, at.place) {
+        if rows.column_count == 0 || shared.is_passed(channel, at.place) {
             return Ok(ReaderAction::Continue);
         }
         let turn = self.wait_for_room(at.place);
@@ -555,8 +555,8 @@ impl RelayLogPass<'_, '_> {
         let count = decoder.count(rows)?;
         let mut mark =
             LeadMark { place: at.place, events: 1, touches: 0, rows: count, timestamp: at.timestamp };
-        if shared.is_too_close(lane) || shared.are_rows_changed(lane, count) {
-            shared.add_mark(lane, mark, |_| ());
+        if shared.is_too_close(channel) || shared.are_rows_changed(channel, count) {
+            shared.add_mark(channel, mark, |_| ());
             return Ok(ReaderAction::Continue);
         }
         let plan = self.plan(&decoder, rows.table_id, at.format).map_err(WarmEventError::Error)?;
@@ -567,7 +567,7 @@ impl RelayLogPass<'_, '_> {
             None => (found.rows, found.rows_unsearchable) = (count, count),
         }
         mark.touches = found.touches;
-        shared.add_mark(lane, mark, |counts| {
+        shared.add_mark(channel, mark, |counts| {
             counts.events += 1;
             counts.rows += found.rows;
             counts.rows_unsearchable += found.rows_unsearchable;
@@ -637,8 +637,8 @@ impl RelayLogPass<'_, '_> {
     }
 
     fn push(&self, search: SearchQuery, place: RelayPosition) {
-        let (lane, epoch) = (self.reader.channel, self.start.epoch);
-        self.reader.shared.push(SearchJob { channel: lane, epoch, place, search });
+        let (channel, epoch) = (self.reader.channel, self.start.epoch);
+        self.reader.shared.push(SearchJob { channel, epoch, place, search });
     }
 
     const fn position(&self, offset: u64) -> RelayPosition {

@@ -60,7 +60,7 @@ pub fn warm(settings: &WarmSettings, observer: &mut dyn WarmObserver) -> Result<
     search_worker::read_only(&settings.address)
         .map_err(WarmError::server("connect to the replica for searches"))?;
     let has_applier = settings.non_replica == NonReplicaPolicy::Refuse || !replica.channels()?.is_empty();
-    let scene = WarmRun {
+    let warm_run = WarmRun {
         address: &settings.address,
         admin: &settings.admin,
         keyring: settings.keyring.as_deref(),
@@ -70,7 +70,7 @@ pub fn warm(settings: &WarmSettings, observer: &mut dyn WarmObserver) -> Result<
         has_applier,
         applier_kind: ApplierKind::Replica,
     };
-    scene.run(replica, channels, logs.into_iter().map(AppliedLogs::Store).collect(), observer)
+    warm_run.run(replica, channels, logs.into_iter().map(AppliedLogs::Store).collect(), observer)
 }
 
 /// Warms a server ahead of an applier outside of it, until the applier ends or the run is cancelled.
@@ -85,7 +85,7 @@ pub fn warm_for(
 ) -> Result<WarmReport, WarmError> {
     let server = ReplicaMonitor::open_without_replication(&settings.address)?;
     let channels = vec![applier.channel(settings)?];
-    let scene = WarmRun {
+    let warm_run = WarmRun {
         address: &settings.address,
         admin: &settings.address,
         keyring: settings.keyring.as_deref(),
@@ -95,7 +95,7 @@ pub fn warm_for(
         has_applier: true,
         applier_kind: ApplierKind::External(applier, settings),
     };
-    scene.run(server, channels, vec![settings.logs.clone()], observer)
+    warm_run.run(server, channels, vec![settings.logs.clone()], observer)
 }
 
 /// Parameters of a run.
@@ -135,8 +135,8 @@ impl WarmRun<'_> {
         let state = if controller.is_some() { WarmState::Unmeasured } else { WarmState::Fixed };
         let watched = thread::scope(|scope| {
             let _end = EndOnDrop(&shared);
-            for (lane, logs) in logs.into_iter().enumerate() {
-                let (shared, mut reader) = (&shared, self.reader(&shared, lane, logs, &facts));
+            for (channel, logs) in logs.into_iter().enumerate() {
+                let (shared, mut reader) = (&shared, self.reader(&shared, channel, logs, &facts));
                 scope.spawn(move || shared.run_thread("reads relay logs", || reader.run()));
             }
             for number in 0..self.threads.max {
@@ -195,13 +195,13 @@ impl WarmRun<'_> {
     fn reader<'s>(
         &self,
         shared: &'s WarmShared,
-        lane: usize,
+        channel: usize,
         logs: AppliedLogs,
         facts: &ReplicaFacts,
     ) -> RelayLogReader<'s> {
         RelayLogReader {
             shared,
-            channel: lane,
+            channel,
             logs,
             keyring: self.keyring.map(Path::to_owned),
             address: self.address.clone(),

@@ -188,8 +188,8 @@ impl WarmShared {
 
     /// Restarts all readers at their applier's position, because sampling has skipped searches.
     pub(crate) fn restart_readers(&self) {
-        for lane in &mut self.state().channels {
-            lane.epoch += 1;
+        for channel in &mut self.state().channels {
+            channel.epoch += 1;
         }
         self.room.notify_all();
     }
@@ -197,11 +197,11 @@ impl WarmShared {
     /// Updates the channels' positions and the executed GTIDs.
     pub(crate) fn update_channels(&self, channels: &[ReplicaChannel], executed: &GtidSet) {
         let mut state = self.state();
-        for lane in &mut state.channels {
-            let Some(found) = channels.iter().find(|channel| channel.name == lane.channel.name) else {
+        for channel in &mut state.channels {
+            let Some(found) = channels.iter().find(|found| found.name == channel.channel.name) else {
                 continue;
             };
-            if lane.update(found, executed) {
+            if channel.update(found, executed) {
                 self.invalidate_definitions();
             }
         }
@@ -257,13 +257,13 @@ impl WarmShared {
     // Methods for readers.
 
     /// Waits until the position of a channel's applier is known, and starts a pass there. `None` at the end.
-    pub(crate) fn wait_for_start(&self, lane: usize) -> Option<PassStart> {
+    pub(crate) fn wait_for_start(&self, index: usize) -> Option<PassStart> {
         let mut state = self.state();
         loop {
             if state.is_over {
                 return None;
             }
-            let found = &mut state.channels[lane];
+            let found = &mut state.channels[index];
             if let Some(place) = found.channel.place {
                 found.lead.clear();
                 found.definition_changes.clear();
@@ -277,26 +277,26 @@ impl WarmShared {
     }
 
     /// Returns the channel's replication filter.
-    pub(crate) fn filter(&self, lane: usize) -> ReplicationFilter {
-        self.state().channels[lane].channel.filter.clone()
+    pub(crate) fn filter(&self, index: usize) -> ReplicationFilter {
+        self.state().channels[index].channel.filter.clone()
     }
 
     /// Returns the next action of a reader.
-    pub(crate) fn reader_action(&self, lane: usize, begin: PassStart) -> ReaderAction {
-        self.state().reader_action(lane, begin)
+    pub(crate) fn reader_action(&self, index: usize, begin: PassStart) -> ReaderAction {
+        self.state().reader_action(index, begin)
     }
 
     /// Returns whether more searches may be ahead of the applier.
-    pub(crate) fn has_room(&self, lane: usize) -> bool {
-        self.state().has_room(lane, self.pace)
+    pub(crate) fn has_room(&self, index: usize) -> bool {
+        self.state().has_room(index, self.pace)
     }
 
     /// Waits until more searches may be ahead of the applier. Returns the next action of the reader.
-    pub(crate) fn wait_for_room(&self, lane: usize, begin: PassStart) -> ReaderAction {
+    pub(crate) fn wait_for_room(&self, index: usize, begin: PassStart) -> ReaderAction {
         let mut state = self.state();
         loop {
-            let turn = state.reader_action(lane, begin);
-            if turn != ReaderAction::Continue || state.has_room(lane, self.pace) {
+            let turn = state.reader_action(index, begin);
+            if turn != ReaderAction::Continue || state.has_room(index, self.pace) {
                 return turn;
             }
             let pause = match self.pace {
@@ -308,53 +308,53 @@ impl WarmShared {
     }
 
     /// Returns whether the applier has passed this place.
-    pub(crate) fn is_passed(&self, lane: usize, place: RelayPosition) -> bool {
-        self.state().channels[lane].channel.place.is_some_and(|applier| place <= applier)
+    pub(crate) fn is_passed(&self, index: usize, place: RelayPosition) -> bool {
+        self.state().channels[index].channel.place.is_some_and(|applier| place <= applier)
     }
 
     /// Returns whether the applier has already changed the next `rows` rows, in a transaction that has not ended.
-    pub(crate) fn are_rows_changed(&self, lane: usize, rows: u64) -> bool {
-        let lane = &self.state().channels[lane];
-        lane.lead.is_already_changed(rows, lane.uncommitted_rows())
+    pub(crate) fn are_rows_changed(&self, index: usize, rows: u64) -> bool {
+        let channel = &self.state().channels[index];
+        channel.lead.is_already_changed(rows, channel.uncommitted_rows())
     }
 
     /// Returns whether the applier would be faster than a search, by the limits of a fixed pace.
-    pub(crate) fn is_too_close(&self, lane: usize) -> bool {
+    pub(crate) fn is_too_close(&self, index: usize) -> bool {
         match self.pace {
             WarmPace::Fixed(fixed) if self.has_applier => {
-                self.state().channels[lane].lead.ahead().events < fixed.offset_events
+                self.state().channels[index].lead.ahead().events < fixed.offset_events
             }
             WarmPace::Measured | WarmPace::Fixed(_) => false,
         }
     }
 
     /// Adds a mark: searches were made up to there.
-    pub(crate) fn add_mark(&self, lane: usize, mark: LeadMark, count: impl FnOnce(&mut WarmCounts)) {
+    pub(crate) fn add_mark(&self, index: usize, mark: LeadMark, count: impl FnOnce(&mut WarmCounts)) {
         let mut state = self.state();
         count(&mut state.counts);
-        let lane = &mut state.channels[lane];
-        lane.place = Some(mark.place);
+        let channel = &mut state.channels[index];
+        channel.place = Some(mark.place);
         // Without an applier, nothing would ever remove the mark.
         if self.has_applier {
-            lane.lead.add(mark);
-            lane.drop_passed();
+            channel.lead.add(mark);
+            channel.drop_passed();
         }
     }
 
     /// Starts a transaction at this place, which ends the previous one.
-    pub(crate) fn begin_transaction(&self, lane: usize, gtid: Option<Gtid>, place: RelayPosition) {
+    pub(crate) fn begin_transaction(&self, index: usize, gtid: Option<Gtid>, place: RelayPosition) {
         if self.has_applier {
-            let lane = &mut self.state().channels[lane];
-            if let Some(ended) = std::mem::replace(&mut lane.gtid, gtid) {
-                lane.transactions.push_back((ended, place));
+            let channel = &mut self.state().channels[index];
+            if let Some(ended) = std::mem::replace(&mut channel.gtid, gtid) {
+                channel.transactions.push_back((ended, place));
             }
         }
     }
 
     /// Adds a change of table definitions at this place.
-    pub(crate) fn add_definition_change(&self, lane: usize, place: RelayPosition) {
+    pub(crate) fn add_definition_change(&self, index: usize, place: RelayPosition) {
         if self.has_applier {
-            self.state().channels[lane].definition_changes.push_back(place);
+            self.state().channels[index].definition_changes.push_back(place);
         }
     }
 
@@ -393,9 +393,9 @@ impl WarmShared {
             {
                 state.counts.popped += 1;
                 self.room.notify_all();
-                let lane = &state.channels[job.channel];
-                let is_passed = lane.reached().is_some_and(|applier| job.place <= applier);
-                if !is_passed && job.epoch == lane.epoch {
+                let channel = &state.channels[job.channel];
+                let is_passed = channel.reached().is_some_and(|applier| job.place <= applier);
+                if !is_passed && job.epoch == channel.epoch {
                     return Some(job);
                 }
                 state.counts.expired += 1;
@@ -426,7 +426,7 @@ impl WarmShared {
 
     /// Returns the number of searches that the appliers have passed.
     pub(crate) fn passed(&self) -> u64 {
-        self.state().channels.iter().map(|lane| lane.passed).sum()
+        self.state().channels.iter().map(|channel| channel.passed).sum()
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -456,16 +456,16 @@ impl WarmShared {
 }
 
 impl SharedState {
-    fn reader_action(&self, lane: usize, begin: PassStart) -> ReaderAction {
-        match (self.is_over, self.channels[lane].epoch == begin.epoch) {
+    fn reader_action(&self, index: usize, begin: PassStart) -> ReaderAction {
+        match (self.is_over, self.channels[index].epoch == begin.epoch) {
             (true, _) => ReaderAction::Stop,
             (false, false) => ReaderAction::Restart,
             (false, true) => ReaderAction::Continue,
         }
     }
 
-    fn has_room(&self, lane: usize, pace: WarmPace) -> bool {
-        let (lead, is_full) = (&self.channels[lane].lead, self.channels[lane].is_full());
+    fn has_room(&self, index: usize, pace: WarmPace) -> bool {
+        let (lead, is_full) = (&self.channels[index].lead, self.channels[index].is_full());
         match pace {
             _ if is_full => false,
             WarmPace::Measured => lead.ahead().touches < self.distance / self.channels.len() as u64,
@@ -617,13 +617,13 @@ mod tests {
 
     #[test]
     fn what_was_executed_is_passed_before_workers_tell() {
-        let mut lane = ChannelState::new(at(100));
+        let mut state = ChannelState::new(at(100));
         for (gtid, offset) in set("1-5").gtids().zip([200, 300, 400, 500, 600]) {
-            lane.transactions.push_back((gtid, RelayPosition { log: 1.into(), offset }));
+            state.transactions.push_back((gtid, RelayPosition { log: 1.into(), offset }));
         }
         let mut check = |reported, executed, wanted, epoch| {
-            lane.update(&at(reported), &set(executed));
-            assert_eq!((lane.channel.place.unwrap().offset, lane.epoch), (wanted, epoch), "{executed}");
+            state.update(&at(reported), &set(executed));
+            assert_eq!((state.channel.place.unwrap().offset, state.epoch), (wanted, epoch), "{executed}");
         };
         check(100, "1-2", 300, 0);
         // The reported position is late.
@@ -639,15 +639,15 @@ mod tests {
     #[test]
     fn uncommitted_rows_count_for_the_next_transaction_only() {
         let gtids: Vec<_> = set("1-3").gtids().collect();
-        let mut lane = ChannelState::new(at(100));
-        lane.transactions.push_back((gtids[0], RelayPosition { log: 1.into(), offset: 200 }));
-        lane.gtid = Some(gtids[1]);
+        let mut state = ChannelState::new(at(100));
+        state.transactions.push_back((gtids[0], RelayPosition { log: 1.into(), offset: 200 }));
+        state.gtid = Some(gtids[1]);
         let mut check = |executed, under_way: Option<usize>, wanted| {
             let gtid = under_way.map(|number| gtids[number]);
             let channel =
                 ReplicaChannel { uncommitted: Some(vec![UncommittedRows { rows: 50, gtid }]), ..at(100) };
-            lane.update(&channel, &set(executed));
-            assert_eq!(lane.uncommitted_rows(), wanted, "{executed} {under_way:?}");
+            state.update(&channel, &set(executed));
+            assert_eq!(state.uncommitted_rows(), wanted, "{executed} {under_way:?}");
         };
         check("3", Some(0), 50);
         check("3", Some(1), 0);
@@ -658,12 +658,12 @@ mod tests {
 
     #[test]
     fn skipped_transactions_are_dropped() {
-        let mut lane = ChannelState::new(at(100));
+        let mut state = ChannelState::new(at(100));
         for (gtid, offset) in set("1-3").gtids().zip([200, 300, 400]) {
-            lane.transactions.push_back((gtid, RelayPosition { log: 1.into(), offset }));
+            state.transactions.push_back((gtid, RelayPosition { log: 1.into(), offset }));
         }
-        lane.update(&at(200), &set("2"));
-        assert_eq!((lane.channel.place.unwrap().offset, lane.transactions.len()), (300, 1));
+        state.update(&at(200), &set("2"));
+        assert_eq!((state.channel.place.unwrap().offset, state.transactions.len()), (300, 1));
     }
 
     #[test]

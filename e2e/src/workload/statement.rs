@@ -107,17 +107,17 @@ impl Session {
     }
 
     /// The SQL of a session, a statement a line.
-    pub(super) fn script(mut self, dice: &mut SeededRandom, steps: usize) -> String {
-        let charset = *dice.pick(&["utf8mb4", "latin1", "utf8mb4 COLLATE utf8mb4_bin", "koi8r"]);
+    pub(super) fn script(mut self, random: &mut SeededRandom, steps: usize) -> String {
+        let charset = *random.pick(&["utf8mb4", "latin1", "utf8mb4 COLLATE utf8mb4_bin", "koi8r"]);
         self.say(format!("CREATE DATABASE {} CHARACTER SET {charset}", self.database));
         self.say(format!("USE {}", self.database));
-        (0..2).for_each(|_| self.create(dice));
+        (0..2).for_each(|_| self.create(random));
         let weights: usize = STEPS.iter().map(|(weight, _)| weight).sum();
         for _ in 0..steps {
-            let mut at = dice.below(weights);
+            let mut at = random.below(weights);
             for (weight, step) in STEPS {
                 if at < weight {
-                    step(&mut self, dice);
+                    step(&mut self, random);
                     break;
                 }
                 at -= weight;
@@ -141,46 +141,46 @@ impl Session {
     }
 
     /// A table that there is; one is made if there is none.
-    fn table(&mut self, dice: &mut SeededRandom) -> (String, Vec<usize>) {
+    fn table(&mut self, random: &mut SeededRandom) -> (String, Vec<usize>) {
         if self.tables.is_empty() {
-            self.create(dice);
+            self.create(random);
         }
-        let table = dice.pick(&self.tables);
+        let table = random.pick(&self.tables);
         (table.name.clone(), table.columns.clone())
     }
 
-    fn create(&mut self, dice: &mut SeededRandom) {
+    fn create(&mut self, random: &mut SeededRandom) {
         if self.tables.len() >= TABLES_MAX {
-            self.drop_table(dice);
+            self.drop_table(random);
         }
         let name = self.new_name();
-        let columns: Vec<usize> = (0..1 + dice.below(8)).map(|_| dice.below(KINDS.len())).collect();
-        let mut sql = format!("CREATE TABLE {name} (id INT {}", key(dice));
+        let columns: Vec<usize> = (0..1 + random.below(8)).map(|_| random.below(KINDS.len())).collect();
+        let mut sql = format!("CREATE TABLE {name} (id INT {}", key(random));
         for (number, column) in columns.iter().enumerate() {
             let _ = write!(sql, ", c{number} {}", KINDS[*column].sql);
         }
-        let engine = *dice.pick(&["", "", "", " ENGINE = MyISAM", " COMMENT = 'it''s random'"]);
+        let engine = *random.pick(&["", "", "", " ENGINE = MyISAM", " COMMENT = 'it''s random'"]);
         self.say(format!("{sql}){engine}"));
         self.tables.push(Table { name, columns });
     }
 
-    fn insert(&mut self, dice: &mut SeededRandom) {
-        let (name, columns) = self.table(dice);
-        let rows: Vec<String> = (0..1 + dice.below(5)).map(|_| row(dice, &columns)).collect();
-        let ignore = if dice.once_in(2) { "IGNORE " } else { "" };
+    fn insert(&mut self, random: &mut SeededRandom) {
+        let (name, columns) = self.table(random);
+        let rows: Vec<String> = (0..1 + random.below(5)).map(|_| row(random, &columns)).collect();
+        let ignore = if random.once_in(2) { "IGNORE " } else { "" };
         self.say(format!("INSERT {ignore}INTO {name} ({}) VALUES {}", names(&columns), rows.join(", ")));
     }
 
-    fn replace(&mut self, dice: &mut SeededRandom) {
-        let (name, columns) = self.table(dice);
-        self.say(format!("REPLACE INTO {name} ({}) VALUES {}", names(&columns), row(dice, &columns)));
+    fn replace(&mut self, random: &mut SeededRandom) {
+        let (name, columns) = self.table(random);
+        self.say(format!("REPLACE INTO {name} ({}) VALUES {}", names(&columns), row(random, &columns)));
     }
 
-    fn update(&mut self, dice: &mut SeededRandom) {
-        let (name, columns) = self.table(dice);
-        let number = dice.below(columns.len());
-        let value = value(dice, columns[number]);
-        let (set, of) = (dice.below(4), 1 + dice.below(6));
+    fn update(&mut self, random: &mut SeededRandom) {
+        let (name, columns) = self.table(random);
+        let number = random.below(columns.len());
+        let value = value(random, columns[number]);
+        let (set, of) = (random.below(4), 1 + random.below(6));
         self.say(match set {
             0 => format!("UPDATE IGNORE {name} SET id = id + 1000 WHERE id % {of} = 0 ORDER BY id DESC"),
             1 if KINDS[columns[number]].sql == "JSON" => {
@@ -190,15 +190,15 @@ impl Session {
         });
     }
 
-    fn delete(&mut self, dice: &mut SeededRandom) {
-        let (name, _) = self.table(dice);
-        let of = 2 + dice.below(8);
-        let limit = if dice.once_in(5) { " LIMIT 1" } else { "" };
+    fn delete(&mut self, random: &mut SeededRandom) {
+        let (name, _) = self.table(random);
+        let of = 2 + random.below(8);
+        let limit = if random.once_in(5) { " LIMIT 1" } else { "" };
         self.say(format!("DELETE FROM {name} WHERE id % {of} = 1{limit}"));
     }
 
-    fn insert_select(&mut self, dice: &mut SeededRandom) {
-        let (name, columns) = self.table(dice);
+    fn insert_select(&mut self, random: &mut SeededRandom) {
+        let (name, columns) = self.table(random);
         let names = names(&columns);
         self.say(format!(
             "INSERT IGNORE INTO {name} ({names}) SELECT {} FROM {name} LIMIT 9",
@@ -206,35 +206,35 @@ impl Session {
         ));
     }
 
-    fn update_two(&mut self, dice: &mut SeededRandom) {
-        let ((one, _), (two, _)) = (self.table(dice), self.table(dice));
+    fn update_two(&mut self, random: &mut SeededRandom) {
+        let ((one, _), (two, _)) = (self.table(random), self.table(random));
         if one == two {
-            return self.delete(dice);
+            return self.delete(random);
         }
-        let of = 1 + dice.below(4);
-        self.say(match dice.below(2) {
+        let of = 1 + random.below(4);
+        self.say(match random.below(2) {
             0 => format!("UPDATE IGNORE {one} a, {two} b SET a.c0 = NULL, b.c0 = NULL WHERE a.id = b.id AND a.id % {of} = 0"),
             _ => format!("DELETE a, b FROM {one} a JOIN {two} b USING (id) WHERE a.id % {of} = 0"),
         });
     }
 
-    fn change(&mut self, dice: &mut SeededRandom) {
+    fn change(&mut self, random: &mut SeededRandom) {
         let several: [Step; 5] =
             [Self::insert, Self::update, Self::delete, Self::replace, Self::user_variable];
-        dice.pick(&several)(self, dice);
+        random.pick(&several)(self, random);
     }
 
-    fn transaction(&mut self, dice: &mut SeededRandom) {
-        self.say(*dice.pick(&["BEGIN", "START TRANSACTION", "START TRANSACTION WITH CONSISTENT SNAPSHOT"]));
+    fn transaction(&mut self, random: &mut SeededRandom) {
+        self.say(*random.pick(&["BEGIN", "START TRANSACTION", "START TRANSACTION WITH CONSISTENT SNAPSHOT"]));
         let mut saved = 0;
-        for _ in 0..1 + dice.below(8) {
-            match dice.below(8) {
+        for _ in 0..1 + random.below(8) {
+            match random.below(8) {
                 0 => {
                     saved += 1;
                     self.say(format!("SAVEPOINT `save {saved}`"));
                 }
                 1 if saved > 0 => {
-                    let back = 1 + dice.below(saved);
+                    let back = 1 + random.below(saved);
                     self.say(format!("ROLLBACK TO `save {back}`"));
                     saved = back;
                 }
@@ -242,37 +242,37 @@ impl Session {
                     self.say(format!("RELEASE SAVEPOINT `save {saved}`"));
                     saved -= 1;
                 }
-                _ => self.change(dice),
+                _ => self.change(random),
             }
         }
-        self.say(*dice.pick(&["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]));
+        self.say(*random.pick(&["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]));
     }
 
-    fn xa(&mut self, dice: &mut SeededRandom) {
+    fn xa(&mut self, random: &mut SeededRandom) {
         self.made += 1;
-        let id = match dice.below(3) {
+        let id = match random.below(3) {
             0 => format!("'x{}'", self.made),
             1 => format!("'x{}', 'branch it''s'", self.made),
-            _ => format!("x'00FF{:04X}', x'5C', {}", self.made, dice.below(1 << 31)),
+            _ => format!("x'00FF{:04X}', x'5C', {}", self.made, random.below(1 << 31)),
         };
         self.say(format!("XA START {id}"));
-        (0..1 + dice.below(3)).for_each(|_| self.change(dice));
+        (0..1 + random.below(3)).for_each(|_| self.change(random));
         self.say(format!("XA END {id}"));
-        match dice.below(4) {
+        match random.below(4) {
             0 => self.say(format!("XA COMMIT {id} ONE PHASE")),
             1 => self.say(format!("XA PREPARE {id};\nXA ROLLBACK {id}")),
             _ => self.say(format!("XA PREPARE {id};\nXA COMMIT {id}")),
         }
     }
 
-    fn alter(&mut self, dice: &mut SeededRandom) {
+    fn alter(&mut self, random: &mut SeededRandom) {
         if self.tables.is_empty() {
-            return self.create(dice);
+            return self.create(random);
         }
-        let at = dice.below(self.tables.len());
+        let at = random.below(self.tables.len());
         let (name, count) = (self.tables[at].name.clone(), self.tables[at].columns.len());
-        let added = dice.below(KINDS.len());
-        let statement = match dice.below(5) {
+        let added = random.below(KINDS.len());
+        let statement = match random.below(5) {
             0 => {
                 self.tables[at].columns.push(added);
                 format!("ALTER TABLE {name} ADD COLUMN c{count} {}", KINDS[added].sql)
@@ -282,42 +282,42 @@ impl Session {
                 format!("ALTER TABLE {name} DROP COLUMN c{}", count - 1)
             }
             2 => format!("ALTER TABLE {name} ADD COLUMN extra_{} INT INVISIBLE DEFAULT 5", self.made),
-            3 => format!("ALTER TABLE {name} COMMENT = {}", text(dice, 30)),
+            3 => format!("ALTER TABLE {name} COMMENT = {}", text(random, 30)),
             _ => format!("ALTER TABLE {name} ENGINE = InnoDB"),
         };
         self.say(statement);
     }
 
-    fn rename(&mut self, dice: &mut SeededRandom) {
+    fn rename(&mut self, random: &mut SeededRandom) {
         if self.tables.is_empty() {
-            return self.create(dice);
+            return self.create(random);
         }
-        let at = dice.below(self.tables.len());
+        let at = random.below(self.tables.len());
         let (old, new) = (self.tables[at].name.clone(), self.new_name());
         self.say(format!("RENAME TABLE {old} TO {new}"));
         self.tables[at].name = new;
     }
 
-    fn truncate(&mut self, dice: &mut SeededRandom) {
-        let (name, _) = self.table(dice);
+    fn truncate(&mut self, random: &mut SeededRandom) {
+        let (name, _) = self.table(random);
         self.say(format!("TRUNCATE TABLE {name}"));
     }
 
-    fn drop_table(&mut self, dice: &mut SeededRandom) {
+    fn drop_table(&mut self, random: &mut SeededRandom) {
         if !self.tables.is_empty() {
-            let table = self.tables.remove(dice.below(self.tables.len()));
+            let table = self.tables.remove(random.below(self.tables.len()));
             self.say(format!("DROP TABLE {} /* no longer wanted */", table.name));
         }
     }
 
-    fn index(&mut self, dice: &mut SeededRandom) {
-        let (name, _) = self.table(dice);
+    fn index(&mut self, random: &mut SeededRandom) {
+        let (name, _) = self.table(random);
         self.made += 1;
         self.say(format!("CREATE INDEX i{} ON {name} (id)", self.made));
     }
 
-    fn view(&mut self, dice: &mut SeededRandom) {
-        let (name, _) = self.table(dice);
+    fn view(&mut self, random: &mut SeededRandom) {
+        let (name, _) = self.table(random);
         self.made += 1;
         let view = format!("v{}", self.made);
         self.say(format!("CREATE OR REPLACE VIEW {view} AS SELECT id, c0 FROM {name}"));
@@ -325,75 +325,75 @@ impl Session {
         self.say(format!("DROP VIEW {view}"));
     }
 
-    fn trigger(&mut self, dice: &mut SeededRandom) {
-        let ((one, _), (two, _)) = (self.table(dice), self.table(dice));
+    fn trigger(&mut self, random: &mut SeededRandom) {
+        let ((one, _), (two, _)) = (self.table(random), self.table(random));
         if one == two {
-            return self.insert(dice);
+            return self.insert(random);
         }
         self.made += 1;
         let number = self.made;
         self.say(format!("CREATE TRIGGER tr{number} AFTER INSERT ON {one} FOR EACH ROW DELETE FROM {two} WHERE id = NEW.id % 7"));
-        self.insert(dice);
+        self.insert(random);
         self.say(format!("DROP TRIGGER tr{number}"));
     }
 
-    fn temporary(&mut self, dice: &mut SeededRandom) {
-        let (name, _) = self.table(dice);
+    fn temporary(&mut self, random: &mut SeededRandom) {
+        let (name, _) = self.table(random);
         self.made += 1;
         let temporary = format!("temp{}", self.made);
         self.say(format!("CREATE TEMPORARY TABLE {temporary} (id INT, a VARCHAR(20))"));
         self.say(format!(
             "INSERT INTO {temporary} VALUES ({}, 'kept here'), (NULL, {})",
             self.made + 3000,
-            text(dice, 15)
+            text(random, 15)
         ));
         self.say(format!("INSERT IGNORE INTO {name} (id) SELECT id FROM {temporary} WHERE id IS NOT NULL"));
-        if !dice.once_in(3) {
+        if !random.once_in(3) {
             self.say(format!("DROP TEMPORARY TABLE {temporary}"));
         }
     }
 
-    fn load(&mut self, dice: &mut SeededRandom) {
+    fn load(&mut self, random: &mut SeededRandom) {
         self.made += 1;
         let name = format!("load{}", self.made);
         self.say(format!("CREATE TABLE {name} (a INT, b VARCHAR(40), c TEXT)"));
-        let how = *dice.pick(&[
+        let how = *random.pick(&[
             "",
             "CHARACTER SET latin1 ",
             "FIELDS TERMINATED BY '\\t' ENCLOSED BY '\"' ",
             "LINES TERMINATED BY '\\n' IGNORE 1 LINES ",
         ]);
-        let columns = *dice.pick(&["", "(@x, b, c) SET a = @x + 1", "(a, b, @y)"]);
+        let columns = *random.pick(&["", "(@x, b, c) SET a = @x + 1", "(a, b, @y)"]);
         self.say(format!("LOAD DATA LOCAL INFILE 'load.tsv' INTO TABLE {name} {how}{columns}"));
         self.say(format!("DROP TABLE {name}"));
     }
 
-    fn gtid(&mut self, dice: &mut SeededRandom) {
+    fn gtid(&mut self, random: &mut SeededRandom) {
         self.made += 1;
-        match dice.below(4) {
+        match random.below(4) {
             0 => self.say("SET gtid_next = 'AUTOMATIC:tagged'"),
-            1 => self.say(format!("SET gtid_next = 'AUTOMATIC:t_{}'", dice.below(5))),
+            1 => self.say(format!("SET gtid_next = 'AUTOMATIC:t_{}'", random.below(5))),
             2 => {
-                let tag = *dice.pick(&["", "by_hand:"]);
+                let tag = *random.pick(&["", "by_hand:"]);
                 let database = self.database.bytes().last().unwrap_or(b'0') - b'0';
                 self.say(format!(
                     "SET gtid_next = 'dddddddd-dddd-dddd-dddd-{database:012}:{tag}{}'",
                     self.made
                 ));
                 self.say("BEGIN");
-                self.change(dice);
+                self.change(random);
                 self.say("COMMIT");
             }
             _ => {}
         }
-        if !dice.once_in(4) {
-            self.change(dice);
+        if !random.once_in(4) {
+            self.change(random);
         }
         self.say("SET gtid_next = 'AUTOMATIC'");
     }
 
-    fn setting(&mut self, dice: &mut SeededRandom) {
-        let setting = *dice.pick(&SETTINGS);
+    fn setting(&mut self, random: &mut SeededRandom) {
+        let setting = *random.pick(&SETTINGS);
         // With this on, MySQL logs its own text of a CREATE TABLE: in UTF-8, but with the client's character set. A
         // replica, and the mysql client after mysqlbinlog, then create a table of another name.
         if setting == "SET sql_generate_invisible_primary_key = ON" {
@@ -405,15 +405,15 @@ impl Session {
         self.say(setting);
     }
 
-    fn user_variable(&mut self, dice: &mut SeededRandom) {
-        let (name, columns) = self.table(dice);
-        let value = value(dice, columns[0]);
+    fn user_variable(&mut self, random: &mut SeededRandom) {
+        let (name, columns) = self.table(random);
+        let value = value(random, columns[0]);
         self.say(format!(
             "SET @v = {value}, @n = {}, @`odd name` = {}",
-            dice.next_u64() as i64,
-            text(dice, 20)
+            random.next_u64() as i64,
+            text(random, 20)
         ));
-        self.say(match dice.below(3) {
+        self.say(match random.below(3) {
             0 => format!("UPDATE IGNORE {name} SET c0 = @v WHERE id < 20"),
             1 => format!("DELETE FROM {name} WHERE id = @n % 50 OR CHAR_LENGTH(@`odd name`) = 99"),
             _ => format!(
@@ -422,17 +422,17 @@ impl Session {
         });
     }
 
-    fn account(&mut self, dice: &mut SeededRandom) {
+    fn account(&mut self, random: &mut SeededRandom) {
         self.made += 1;
         let user = format!("'u{}'@'%'", self.made);
         self.say(format!("CREATE USER {user} IDENTIFIED BY 'secret'"));
         self.say(format!("GRANT SELECT ON {}.* TO {user}", self.database));
-        self.say(*dice.pick(&["FLUSH PRIVILEGES", "FLUSH TABLES", "DO 0"]));
+        self.say(*random.pick(&["FLUSH PRIVILEGES", "FLUSH TABLES", "DO 0"]));
         self.say(format!("DROP USER {user}"));
     }
 
-    fn create_select(&mut self, dice: &mut SeededRandom) {
-        let (name, _) = self.table(dice);
+    fn create_select(&mut self, random: &mut SeededRandom) {
+        let (name, _) = self.table(random);
         self.made += 1;
         let copy = format!("copy{}", self.made);
         self.say(format!("CREATE TABLE {copy} AS SELECT * FROM {name} LIMIT 20"));
@@ -444,10 +444,10 @@ impl Session {
     }
 }
 
-fn key(dice: &mut SeededRandom) -> &'static str {
+fn key(random: &mut SeededRandom) -> &'static str {
     const KEYS: [&str; 4] =
         ["PRIMARY KEY", "PRIMARY KEY AUTO_INCREMENT", "NOT NULL, KEY (id)", "NOT NULL UNIQUE"];
-    KEYS[dice.below(KEYS.len())]
+    KEYS[random.below(KEYS.len())]
 }
 
 fn names(columns: &[usize]) -> String {
@@ -455,14 +455,14 @@ fn names(columns: &[usize]) -> String {
     names.fold("id".to_owned(), |all, name| all + &name)
 }
 
-fn row(dice: &mut SeededRandom, columns: &[usize]) -> String {
-    let mut row = format!("({}", dice.below(60));
+fn row(random: &mut SeededRandom, columns: &[usize]) -> String {
+    let mut row = format!("({}", random.below(60));
     for column in columns {
-        let _ = write!(row, ", {}", value(dice, *column));
+        let _ = write!(row, ", {}", value(random, *column));
     }
     row + ")"
 }
 
-fn value(dice: &mut SeededRandom, column: usize) -> String {
-    if dice.once_in(8) { "NULL".to_owned() } else { (KINDS[column].literal)(dice) }
+fn value(random: &mut SeededRandom, column: usize) -> String {
+    if random.once_in(8) { "NULL".to_owned() } else { (KINDS[column].literal)(random) }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use inspect::verify::{self, LogVerdict, VerifyReport, VerifyVerdict};
 use serde_json::json;
 
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict as Exit};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
@@ -59,9 +59,9 @@ pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
         repair_tail(&found, copy, global)?;
     }
     Ok(match verdicts.verdict() {
-        VerifyVerdict::Sound => Exit::Success,
-        VerifyVerdict::Faulty => Exit::FaultsFound,
-        VerifyVerdict::Unreadable => Exit::Unreadable,
+        VerifyVerdict::Sound => CommandVerdict::Success,
+        VerifyVerdict::Faulty => CommandVerdict::FaultsFound,
+        VerifyVerdict::Unreadable => CommandVerdict::Unreadable,
     })
 }
 

@@ -181,13 +181,13 @@ enum PositionCheck {
 impl<'s, 'e> LogDumper<'s, 'e> {
     pub(crate) fn new(
         settings: &'s DumpSettings,
-        talk: &'s mut DumpDiagnostics<'e>,
+        diagnostics: &'s mut DumpDiagnostics<'e>,
         spare: &'s BufferReserve,
         hand_on: BatchSender<'s>,
     ) -> Self {
         Self {
             settings,
-            diagnostics: talk,
+            diagnostics,
             text_pool: spare,
             event_pool: Arc::default(),
             sender: hand_on,
@@ -341,10 +341,10 @@ impl<'s, 'e> LogDumper<'s, 'e> {
                 Ok(())
             },
             PayloadOpener::new,
-            |opener, block, outlet| {
+            |opener, block, sender| {
                 let opened = PayloadEvents::new(&block, opener, &settings.rewrites, &spare);
                 let size = block.buffer.len() + opened.size();
-                outlet.push((block, opened), size)
+                sender.push((block, opened), size)
             },
             |(block, opened)| {
                 outcome = self.dump_block(&block, &opened, log);

@@ -74,12 +74,12 @@ impl LogDumper<'_, '_> {
             rows_only: RowFormatState::default(),
         };
         let raw = remote.raw.clone().map(|prefix| RawFile { prefix, name: Vec::new() });
-        let mut remotely =
+        let mut progress =
             RemoteProgress { log, position: start, bytes: Vec::new(), events: Vec::new(), raw };
         loop {
             let has_more = servers.has_more().map_err(|why| self.report_packet_error(&why))?;
-            if !has_more || remotely.bytes.len() >= BLOCK_SIZE {
-                if self.dump_queue(&mut remotely)? == EventFlow::Stop {
+            if !has_more || progress.bytes.len() >= BLOCK_SIZE {
+                if self.dump_queue(&mut progress)? == EventFlow::Stop {
                     return Ok(EventFlow::Stop);
                 }
                 if !has_more {
@@ -89,12 +89,12 @@ impl LogDumper<'_, '_> {
             let next = match servers.next() {
                 Ok(next) => next,
                 Err(why) => {
-                    self.dump_queue(&mut remotely)?;
+                    self.dump_queue(&mut progress)?;
                     return Err(self.report_packet_error(&why));
                 }
             };
-            let Some(event) = next else { return self.dump_queue(&mut remotely) };
-            match self.handle_event(event, start, remote, &mut remotely)? {
+            let Some(event) = next else { return self.dump_queue(&mut progress) };
+            match self.handle_event(event, start, remote, &mut progress)? {
                 (EventFlow::Continue, MoreEvents::Yes) => {}
                 (flow, _) => return Ok(flow),
             }
@@ -112,16 +112,16 @@ impl LogDumper<'_, '_> {
         event: &[u8],
         start: u64,
         remote: &RemoteSettings,
-        remotely: &mut RemoteProgress<'_>,
+        progress: &mut RemoteProgress<'_>,
     ) -> Result<(EventFlow, MoreEvents), HaltReason> {
-        let fate = match action_for(event, start, remote, remotely) {
+        let fate = match action_for(event, start, remote, progress) {
             Ok(fate) => fate,
             Err(error) => return Err(self.report_decode_error(&error)),
         };
         match fate {
             // mysqlbinlog computes size 0 for an event made up by the server, and then fails to check it.
             RemoteAction::DumpAlone { size: 0, .. } if self.settings.require_row_format => {
-                self.dump_queue(remotely)?;
+                self.dump_queue(progress)?;
                 return Err(self.report_unexpected_event());
             }
             RemoteAction::Skip => {}
@@ -129,29 +129,29 @@ impl LogDumper<'_, '_> {
                 self.diagnostics.error(&[b"Invalid log file name in rotate event."]);
                 return Err(HaltReason::Failed);
             }
-            RemoteAction::Stop => return Ok((self.dump_queue(remotely)?, MoreEvents::No)),
-            RemoteAction::Queue if remotely.raw.is_some() => self.write_raw(event, remotely)?,
+            RemoteAction::Stop => return Ok((self.dump_queue(progress)?, MoreEvents::No)),
+            RemoteAction::Queue if progress.raw.is_some() => self.write_raw(event, progress)?,
             RemoteAction::Queue => {
-                let from = remotely.bytes.len();
-                remotely.bytes.extend_from_slice(event);
-                remotely.events.push(from..remotely.bytes.len());
+                let from = progress.bytes.len();
+                progress.bytes.extend_from_slice(event);
+                progress.events.push(from..progress.bytes.len());
             }
             RemoteAction::DumpAlone { at, size } => {
-                if remotely.raw.is_some() {
-                    remotely.position = at + size;
+                if progress.raw.is_some() {
+                    progress.position = at + size;
                     if size > 0 {
-                        self.write_raw(event, remotely)?;
+                        self.write_raw(event, progress)?;
                     }
                     return Ok((EventFlow::Continue, MoreEvents::Yes));
                 }
-                if self.dump_queue(remotely)? == EventFlow::Stop {
+                if self.dump_queue(progress)? == EventFlow::Stop {
                     return Ok((EventFlow::Stop, MoreEvents::No));
                 }
-                remotely.position = at;
-                remotely.bytes.extend_from_slice(event);
-                remotely.events.push(0..event.len());
-                let flow = self.dump_queue(remotely)?;
-                remotely.position = at + size;
+                progress.position = at;
+                progress.bytes.extend_from_slice(event);
+                progress.events.push(0..event.len());
+                let flow = self.dump_queue(progress)?;
+                progress.position = at + size;
                 return Ok((flow, MoreEvents::Yes));
             }
         }
@@ -159,25 +159,25 @@ impl LogDumper<'_, '_> {
     }
 
     /// Prints the queued events.
-    fn dump_queue(&mut self, remotely: &mut RemoteProgress<'_>) -> FlowResult {
-        let (bytes, events) = (take(&mut remotely.bytes), take(&mut remotely.events));
+    fn dump_queue(&mut self, progress: &mut RemoteProgress<'_>) -> FlowResult {
+        let (bytes, events) = (take(&mut progress.bytes), take(&mut progress.events));
         if events.is_empty() {
             return Ok(EventFlow::Continue);
         }
-        let (start, size) = (remotely.position, bytes.len() as u64);
-        let block = EventBlock::of_events(start, bytes, events, Arc::clone(&remotely.log.format));
-        remotely.position = start + size;
-        self.dump_block_events(&block, &PayloadEvents::default(), &mut remotely.log)
+        let (start, size) = (progress.position, bytes.len() as u64);
+        let block = EventBlock::of_events(start, bytes, events, Arc::clone(&progress.log.format));
+        progress.position = start + size;
+        self.dump_block_events(&block, &PayloadEvents::default(), &mut progress.log)
     }
 
-    fn write_raw(&mut self, event: &[u8], remotely: &mut RemoteProgress<'_>) -> Result<(), HaltReason> {
+    fn write_raw(&mut self, event: &[u8], progress: &mut RemoteProgress<'_>) -> Result<(), HaltReason> {
         if event_type(event) != Some(EventType::FormatDescription) {
-            self.check_row_format(event, &mut remotely.log)?;
+            self.check_row_format(event, &mut progress.log)?;
         }
-        let Some(raw) = &mut remotely.raw else { return Ok(()) };
+        let Some(raw) = &mut progress.raw else { return Ok(()) };
         if event_type(event) == Some(EventType::FormatDescription) {
             match read_format(event) {
-                Ok((_, format)) => remotely.log.format = Arc::new(format),
+                Ok((_, format)) => progress.log.format = Arc::new(format),
                 Err(error) => return Err(self.report_decode_error(&error)),
             }
             match create(&raw.name) {
@@ -195,7 +195,7 @@ impl LogDumper<'_, '_> {
                 }
             }
         }
-        let format = &remotely.log.format;
+        let format = &progress.log.format;
         let rewritten = match rewrite_raw(event, format, &self.settings.rewrites, &mut self.opener) {
             Ok(rewritten) => rewritten,
             Err(RewriteFailure) => {
@@ -264,12 +264,12 @@ impl LogDumper<'_, '_> {
         remote: &RemoteSettings,
         servers: &mut dyn ServerAccess,
     ) -> Result<(), HaltReason> {
-        let talk = &mut self.diagnostics;
+        let diagnostics = &mut self.diagnostics;
         if remote.connection.has_unused_ca() {
-            talk.plain(&[UNUSED_CA_WARNING]);
+            diagnostics.plain(&[UNUSED_CA_WARNING]);
         }
         let mut failed = |what: &str, why: &str| {
-            talk.error(&[what.as_bytes(), why.as_bytes()]);
+            diagnostics.error(&[what.as_bytes(), why.as_bytes()]);
             HaltReason::Failed
         };
         servers.connect(&remote.connection).map_err(|why| failed("Failed on connect: ", &why))?;
@@ -313,14 +313,14 @@ fn action_for(
     event: &[u8],
     start: u64,
     remote: &RemoteSettings,
-    remotely: &mut RemoteProgress<'_>,
+    progress: &mut RemoteProgress<'_>,
 ) -> Result<RemoteAction, ReadError> {
     let header = EventHeader::decode(&mut Cursor::new(event)).map_err(|_| ReadError::Truncated)?;
     match header.event_type {
         EventType::Heartbeat | EventType::HeartbeatV2 => Ok(RemoteAction::Skip),
         EventType::Rotate => {
-            let next = next_log(event, &remotely.log)?;
-            if let Some(raw) = &mut remotely.raw {
+            let next = next_log(event, &progress.log)?;
+            if let Some(raw) = &mut progress.raw {
                 if !is_file_name(&next) {
                     return Ok(RemoteAction::InvalidName);
                 }
@@ -328,15 +328,15 @@ fn action_for(
             }
             Ok(match (header.timestamp, remote.to_last_log) {
                 (0, true) => RemoteAction::DumpAlone { at: start, size: 0 },
-                (0, false) if next == remotely.log.name => RemoteAction::Skip,
+                (0, false) if next == progress.log.name => RemoteAction::Skip,
                 (0, false) => RemoteAction::Stop,
                 _ => RemoteAction::Queue,
             })
         }
         EventType::FormatDescription => {
-            let at = remotely.position + remotely.bytes.len() as u64;
+            let at = progress.position + progress.bytes.len() as u64;
             // A format description sent before events from the middle of a file takes no space in that file.
-            let is_counted = at == MAGIC.len() as u64 || remotely.raw.is_some();
+            let is_counted = at == MAGIC.len() as u64 || progress.raw.is_some();
             Ok(RemoteAction::DumpAlone { at, size: if is_counted { event.len() as u64 } else { 0 } })
         }
         _ => Ok(RemoteAction::Queue),

@@ -48,13 +48,13 @@ impl EventSelection {
     /// Returns whether an event passes all filters except the conditions on rows.
     pub(crate) fn selects(
         &self,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         located: &LocatedEvent<'_>,
         event: &Event<'_>,
     ) -> Result<bool, DecodeError> {
         Ok(self.selects_server(located)
-            && self.selects_transaction(scene)
-            && self.selects_table(scene, event)?)
+            && self.selects_transaction(context)
+            && self.selects_table(context, event)?)
     }
 
     pub(crate) fn selects_server(&self, located: &LocatedEvent<'_>) -> bool {
@@ -62,8 +62,8 @@ impl EventSelection {
         self.server_id.is_none_or(|wanted| found & wanted.mask == wanted.number & wanted.mask)
     }
 
-    pub(crate) fn selects_transaction(&self, scene: &EventContext) -> bool {
-        let gtid = match scene.id {
+    pub(crate) fn selects_transaction(&self, context: &EventContext) -> bool {
+        let gtid = match context.id {
             Some(TransactionId::Gtid(gtid)) => Some(gtid),
             _ => None,
         };
@@ -71,13 +71,13 @@ impl EventSelection {
         self.gtids.as_ref().is_none_or(is_in) && !self.gtids_excluded.as_ref().is_some_and(is_in)
     }
 
-    fn selects_table(&self, scene: &mut EventContext, event: &Event<'_>) -> Result<bool, DecodeError> {
+    fn selects_table(&self, context: &mut EventContext, event: &Event<'_>) -> Result<bool, DecodeError> {
         if self.database.is_none() && !self.filters_rows() {
             return Ok(true);
         }
         match event {
             Event::TableMap(map) => {
-                scene.tables.map(map)?;
+                context.tables.map(map)?;
                 Ok(self.conditions.is_empty() && self.selects_table_name(map.database, map.table))
             }
             Event::Query(query) => Ok(!self.filters_rows() && self.selects_query(query.database, query.sql)),
@@ -86,7 +86,7 @@ impl EventSelection {
             }
             _ => match event.rows() {
                 Some(rows) => {
-                    let (table, _) = scene.tables.decoder(rows)?;
+                    let (table, _) = context.tables.decoder(rows)?;
                     Ok(table.is_some_and(|table| self.selects_table_name(&table.database, &table.name)))
                 }
                 None => Ok(!self.filters_rows()),
@@ -114,11 +114,11 @@ impl EventSelection {
     /// Returns the number of an event's rows that meet the conditions.
     pub(crate) fn count_rows(
         &self,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         format: &EventFormat,
         rows: &Rows<'_>,
     ) -> Result<u64, OutputRefusal> {
-        let (table, decoder) = scene.tables.decoder(rows)?;
+        let (table, decoder) = context.tables.decoder(rows)?;
         let Some(table) = table else { return Ok(0) };
         let Some(test) = self.row_test(&table)? else { return Ok(decoder.count(rows)?) };
         let mut count = 0;

@@ -28,12 +28,12 @@ impl ListOutput for EventsTable<'_> {
     fn put(
         &self,
         info: &mut Vec<u8>,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         located: &LocatedEvent<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
     ) -> Result<(), OutputRefusal> {
-        if !self.select.selects(scene, located, event)? || !self.has_rows(scene, located, event)? {
+        if !self.select.selects(context, located, event)? || !self.has_rows(context, located, event)? {
             return Ok(());
         }
         info.clear();
@@ -61,13 +61,13 @@ impl EventsTable<'_> {
     /// Returns whether a row of the event meets the conditions, if there are any.
     fn has_rows(
         &self,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         located: &LocatedEvent<'_>,
         event: &Event<'_>,
     ) -> Result<bool, OutputRefusal> {
         match event.rows() {
             Some(rows) if self.select.filters_values() => {
-                self.select.count_rows(scene, located.format, rows).map(|count| count > 0)
+                self.select.count_rows(context, located.format, rows).map(|count| count > 0)
             }
             _ => Ok(true),
         }

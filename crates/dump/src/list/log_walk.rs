@@ -109,7 +109,7 @@ pub(crate) trait ListOutput: Sync {
     fn put(
         &self,
         worker: &mut Self::ListWorker,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         located: &LocatedEvent<'_>,
         event: &Event<'_>,
         part: &mut Self::Part,
@@ -118,7 +118,7 @@ pub(crate) trait ListOutput: Sync {
     /// Adds one event that cannot be decoded.
     fn put_damaged(
         &self,
-        scene: &EventContext,
+        context: &EventContext,
         located: &LocatedEvent<'_>,
         error: DecodeError,
         part: &mut Self::Part,
@@ -285,10 +285,10 @@ impl LogWalk {
                 LogFeeder::new(self, &mut push).feed_logs(sources, &mut torn)
             },
             || Worker::new(self, output),
-            |worker, item, outlet| {
+            |worker, item, sender| {
                 worker.work(item, &mut |part| {
                     let size = O::size(&part);
-                    Ok(outlet.push(part, size)?)
+                    Ok(sender.push(part, size)?)
                 })
             },
             take,
@@ -607,7 +607,7 @@ struct Worker<'w, O: ListOutput> {
     walk: &'w LogWalk,
     output: &'w O,
     state: O::ListWorker,
-    scene: EventContext,
+    context: EventContext,
     opener: PayloadOpener,
     /// The current compressed event of MariaDB, decompressed.
     plain: Vec<u8>,
@@ -619,7 +619,7 @@ impl<'w, O: ListOutput> Worker<'w, O> {
             walk,
             output,
             state: output.worker(),
-            scene: EventContext::default(),
+            context: EventContext::default(),
             opener: PayloadOpener::new(),
             plain: Vec::new(),
         }
@@ -630,7 +630,7 @@ impl<'w, O: ListOutput> Worker<'w, O> {
         let mut filling = PartBuilder { part: O::Part::default(), hand_on };
         match events {
             WalkEvents::Log(chunk) => {
-                self.scene.start_chunk(&before, chunk.format());
+                self.context.start_chunk(&before, chunk.format());
                 for index in 0..chunk.len() {
                     let Some(located) = LocatedEvent::in_chunk(&log_name, &chunk, index) else { continue };
                     self.put(&located, &mut filling)?;
@@ -643,11 +643,11 @@ impl<'w, O: ListOutput> Worker<'w, O> {
                 }
             }
             WalkEvents::Large(outer) => {
-                self.scene.start_chunk(&before, &outer.format);
+                self.context.start_chunk(&before, &outer.format);
                 self.put_event(&outer.located(&log_name), Ok(outer.event()), &mut filling)?;
             }
             WalkEvents::Inner { bytes, first, outer, format } => {
-                self.scene.start_chunk(&before, &format);
+                self.context.start_chunk(&before, &format);
                 let outer = outer.located(&log_name);
                 let mut place = first;
                 for raw in raw_events(&bytes) {
@@ -656,8 +656,8 @@ impl<'w, O: ListOutput> Worker<'w, O> {
                 }
             }
             WalkEvents::Broken { outer, error } => {
-                self.scene.start_chunk(&before, &outer.format);
-                self.output.put_damaged(&self.scene, &outer.located(&log_name), error, &mut filling.part);
+                self.context.start_chunk(&before, &outer.format);
+                self.output.put_damaged(&self.context, &outer.located(&log_name), error, &mut filling.part);
             }
         }
         filling.hand_on()
@@ -705,7 +705,7 @@ impl<'w, O: ListOutput> Worker<'w, O> {
                 Err(payload_error(outer.log_name, outer.position, error))
             }
             ListDamagePolicy::Show => {
-                self.output.put_damaged(&self.scene, outer, error.error, &mut filling.part);
+                self.output.put_damaged(&self.context, outer, error.error, &mut filling.part);
                 Ok(())
             }
         }
@@ -713,7 +713,7 @@ impl<'w, O: ListOutput> Worker<'w, O> {
 
     fn put(&mut self, located: &LocatedEvent<'_>, filling: &mut PartBuilder<'_, O>) -> Result<(), ListError> {
         let Some(raw) = located.raw else { return Ok(()) };
-        self.scene.id = transaction_at(&raw, located.format, self.scene.id);
+        self.context.id = transaction_at(&raw, located.format, self.context.id);
         match raw.event_type().decompressed() {
             None => self.put_event(located, self.decode(&raw, located.format), filling)?,
             Some(_) => {
@@ -726,7 +726,7 @@ impl<'w, O: ListOutput> Worker<'w, O> {
             }
         }
         if ends_statement(&raw, located.format) {
-            self.scene.tables.end();
+            self.context.tables.end();
         }
         Ok(())
     }
@@ -738,12 +738,12 @@ impl<'w, O: ListOutput> Worker<'w, O> {
         filling: &mut PartBuilder<'_, O>,
     ) -> Result<(), ListError> {
         let put = event.map_err(OutputRefusal::Damaged).and_then(|event| {
-            self.output.put(&mut self.state, &mut self.scene, located, &event, &mut filling.part)
+            self.output.put(&mut self.state, &mut self.context, located, &event, &mut filling.part)
         });
         match (put, self.walk.damage) {
             (Ok(()), _) => {}
             (Err(OutputRefusal::Damaged(error)), ListDamagePolicy::Show) => {
-                self.output.put_damaged(&self.scene, located, error, &mut filling.part);
+                self.output.put_damaged(&self.context, located, error, &mut filling.part);
             }
             (Err(refusal), _) => {
                 filling.hand_on()?;

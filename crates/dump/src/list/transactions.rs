@@ -80,13 +80,13 @@ impl ListOutput for SummaryPieces<'_> {
     fn put(
         &self,
         log_name: &mut Arc<str>,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         located: &LocatedEvent<'_>,
         event: &Event<'_>,
         part: &mut Vec<SummaryPiece>,
     ) -> Result<(), OutputRefusal> {
         if let Event::TableMap(map) = event {
-            scene.tables.map(map)?;
+            context.tables.map(map)?;
         }
         let start = match event {
             Event::Gtid(event) | Event::AnonymousGtid(event) => {
@@ -105,11 +105,11 @@ impl ListOutput for SummaryPieces<'_> {
             _ => None,
         };
         part.push(SummaryPiece {
-            outer: self.outer(log_name, scene, located),
+            outer: self.outer(log_name, context, located),
             role: role_of(located)?,
             start: start.map(Box::new),
             payload,
-            rows: self.change(scene, located, event)?,
+            rows: self.change(context, located, event)?,
             size: located.header.size,
             error: None,
         });
@@ -118,14 +118,14 @@ impl ListOutput for SummaryPieces<'_> {
 
     fn put_damaged(
         &self,
-        scene: &EventContext,
+        context: &EventContext,
         located: &LocatedEvent<'_>,
         error: DecodeError,
         part: &mut Vec<SummaryPiece>,
     ) {
         let mut log_name = located.log_name.into();
         part.push(SummaryPiece {
-            outer: self.outer(&mut log_name, scene, located),
+            outer: self.outer(&mut log_name, context, located),
             role: role_of(located).unwrap_or(EventRole::Aside),
             start: None,
             payload: None,
@@ -151,7 +151,7 @@ impl SummaryPieces<'_> {
     fn outer(
         &self,
         log_name: &mut Arc<str>,
-        scene: &EventContext,
+        context: &EventContext,
         located: &LocatedEvent<'_>,
     ) -> Option<OuterEvent> {
         if located.inner.is_some() {
@@ -167,25 +167,25 @@ impl SummaryPieces<'_> {
             end: located.end,
             timestamp: header.timestamp,
             server_id: header.server_id,
-            id: scene.id,
-            is_selected: self.select.selects_server(located) && self.select.selects_transaction(scene),
+            id: context.id,
+            is_selected: self.select.selects_server(located) && self.select.selects_transaction(context),
         })
     }
 
     /// Counts the event's rows that pass the filters.
     fn change(
         &self,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         located: &LocatedEvent<'_>,
         event: &Event<'_>,
     ) -> Result<Option<EventRowCount>, OutputRefusal> {
         let Some(rows) = event.rows() else { return Ok(None) };
-        let (table, _) = scene.tables.decoder(rows)?;
+        let (table, _) = context.tables.decoder(rows)?;
         let Some(table) = table.filter(|table| self.select.selects_table_name(&table.database, &table.name))
         else {
             return Ok(None);
         };
-        let count = self.select.count_rows(scene, located.format, rows)?;
+        let count = self.select.count_rows(context, located.format, rows)?;
         Ok((count > 0).then_some(EventRowCount { table, kind: rows.kind, rows: count }))
     }
 }

@@ -8,17 +8,17 @@ pub(crate) fn match_choice(
     text: &[u8],
     option: &str,
     words: &[&str],
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<usize, DumpExit> {
     match find(text, words) {
         Some(index) => Ok(index),
         None => {
             match text.is_empty() {
-                true => talk.plain(&[b"No option given to ", option.as_bytes()]),
-                false => talk.plain(&[b"Unknown option to ", option.as_bytes(), b": ", text]),
+                true => diagnostics.plain(&[b"No option given to ", option.as_bytes()]),
+                false => diagnostics.plain(&[b"Unknown option to ", option.as_bytes(), b": ", text]),
             }
             let words = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(",");
-            talk.plain(&[b"Alternatives are: ", words.as_bytes()]);
+            diagnostics.plain(&[b"Alternatives are: ", words.as_bytes()]);
             Err(DumpExit::FAILURE)
         }
     }

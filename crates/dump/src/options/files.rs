@@ -24,14 +24,16 @@ pub(crate) fn load(
     choice: &mut FileChoice,
     rest: &[Vec<u8>],
     environment: &OptionFileEnvironment,
-    talk: &mut DumpDiagnostics<'_>,
+    diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<LoadedArguments, DumpExit> {
-    let options = option_files::read(choice, &GROUPS, environment, talk).map_err(|ReadFailure| {
-        talk.program_message(MessageLevel::Error, &[b"Fatal error in defaults handling. Program aborted!"]);
+    let options = option_files::read(choice, &GROUPS, environment, diagnostics).map_err(|ReadFailure| {
+        diagnostics
+            .program_message(MessageLevel::Error, &[b"Fatal error in defaults handling. Program aborted!"]);
         DumpExit::FAILURE
     })?;
     if choice.print {
-        let mut text = [talk.program(), b" would have been started with the following arguments:\n"].concat();
+        let mut text =
+            [diagnostics.program(), b" would have been started with the following arguments:\n"].concat();
         for word in options.iter().map(|option| &option.text).chain(rest) {
             text.extend_from_slice(if word.starts_with(b"--password") { b"--password=*****" } else { word });
             text.push(b' ');

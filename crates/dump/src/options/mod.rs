@@ -137,7 +137,7 @@ pub(crate) trait OptionVisitor {
         spec: &OptionEntry,
         argument: Option<&[u8]>,
         values: &mut OptionValues,
-        talk: &mut DumpDiagnostics<'_>,
+        diagnostics: &mut DumpDiagnostics<'_>,
     ) -> Result<(), DumpExit>;
 }
 
@@ -158,12 +158,12 @@ pub(crate) fn given_options(specs: &[&'static OptionEntry], words: &[OptionWord]
     }
     let mut listed = OptionCollector(Vec::new());
     let (mut values, mut unheard) = (OptionValues::new(specs), std::io::sink());
-    let mut talk = DumpDiagnostics::new(&mut unheard, b"");
+    let mut diagnostics = DumpDiagnostics::new(&mut unheard, b"");
     let _ = OptionParser {
         specs,
         values: &mut values,
         visitor: &mut listed,
-        diagnostics: &mut talk,
+        diagnostics: &mut diagnostics,
         password_warned: false,
     }
     .parse(words);

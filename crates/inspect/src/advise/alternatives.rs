@@ -46,14 +46,15 @@ impl SampleLimits {
 /// Compresses whole files, each from start to end. With limits, compresses stretches of them until a limit is reached.
 pub(crate) fn whole_files(
     sources: &[LogSource<'_>],
-    looks: &[LogPreview],
+    previews: &[LogPreview],
     bounds: SampleLimits,
     seed: u64,
     may_go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<WholeFileReport>, InspectError> {
     let started = Instant::now();
-    let width = |look: &LogPreview| if !bounds.is_none() && look.can_seek { STRETCH_SIZE } else { u64::MAX };
-    let cells = CellGrid::new(looks.iter().map(|look| (look.bytes.clone(), width(look))));
+    let width =
+        |preview: &LogPreview| if !bounds.is_none() && preview.can_seek { STRETCH_SIZE } else { u64::MAX };
+    let cells = CellGrid::new(previews.iter().map(|preview| (preview.bytes.clone(), width(preview))));
     let (mut pairs, mut file, mut measured, mut stretches) =
         (RatioSums::default(), FileCompressor::new()?, 0, 0);
     for cell in cells.spread(seed) {
@@ -62,7 +63,7 @@ pub(crate) fn whole_files(
         }
         let mut reader = (sources[cell.source].open)()?;
         read_head(&mut reader)?;
-        if cell.start > looks[cell.source].bytes.start && cell.start > reader.position() {
+        if cell.start > previews[cell.source].bytes.start && cell.start > reader.position() {
             if reader.seek_transaction(cell.start, cell.end)?.is_none() {
                 // One transaction covers the whole stretch. The stretch at its front represents it.
                 continue;
@@ -90,13 +91,13 @@ pub(crate) fn whole_files(
         pairs.add(bytes as f64, file.finish()? as f64);
         (measured, stretches) = (measured + bytes, stretches + 1);
     }
-    let x: u64 = looks.iter().map(|look| look.bytes.end - look.bytes.start).sum();
+    let x: u64 = previews.iter().map(|preview| preview.bytes.end - preview.bytes.start).sum();
     if measured == 0 {
         return Ok(None);
     }
     let all = (stretches < cells.count()).then_some(cells.count());
     let bytes = pairs.estimate(Population { x: x as f64, stretches: all });
-    let before = looks.iter().map(|look| look.report.bytes).sum::<u64>() as f64;
+    let before = previews.iter().map(|preview| preview.report.bytes).sum::<u64>() as f64;
     Ok(Some(WholeFileReport {
         level: FILE_LEVEL as u8,
         bytes,

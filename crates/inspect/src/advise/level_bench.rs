@@ -12,7 +12,7 @@ pub(crate) struct LevelBench<'s> {
     /// that only one thread does so at a time.
     large: usize,
     writers: Vec<PayloadWriter>,
-    tools: BenchBuffers,
+    buffers: BenchBuffers,
 }
 
 /// Decompression context and buffers for measuring.
@@ -120,7 +120,7 @@ impl<'s> LevelBench<'s> {
         let writers = levels.iter().map(|level| PayloadWriter::new(*level)).collect::<Result<_, _>>()?;
         let opener = DCtx::try_create().ok_or(CompressError::Zstd { message: "no memory" })?;
         let (opened, frames, elsewhere) = (Vec::new(), Vec::new(), CacheFlusher::new());
-        Ok(Self { levels, large, writers, tools: BenchBuffers { opener, opened, frames, elsewhere } })
+        Ok(Self { levels, large, writers, buffers: BenchBuffers { opener, opened, frames, elsewhere } })
     }
 
     /// Measures payloads, all of them at one level before the next level. Returns the results by payload and level, and
@@ -135,14 +135,20 @@ impl<'s> LevelBench<'s> {
             payloads.iter().enumerate().partition(|(_, payload)| payload.len() <= self.large);
         for (index, taken) in taken.iter_mut().enumerate() {
             let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
-            measure_at_level(&mut self.writers[index], &small, taken, &mut put, &mut self.tools)?;
+            measure_at_level(&mut self.writers[index], &small, taken, &mut put, &mut self.buffers)?;
         }
         for one in large {
             for (index, (level, taken)) in self.levels.iter().zip(&mut *taken).enumerate() {
                 let mut put = |payload: usize, one| made[payload * self.levels.len() + index] = one;
-                measure_at_level(&mut PayloadWriter::new(*level)?, &[one], taken, &mut put, &mut self.tools)?;
+                measure_at_level(
+                    &mut PayloadWriter::new(*level)?,
+                    &[one],
+                    taken,
+                    &mut put,
+                    &mut self.buffers,
+                )?;
             }
-            (self.tools.opened, self.tools.frames) = (Vec::new(), Vec::new());
+            (self.buffers.opened, self.buffers.frames) = (Vec::new(), Vec::new());
         }
         Ok(made)
     }
@@ -238,9 +244,9 @@ fn measure_at_level(
     payloads: &[(usize, &&[u8])],
     taken: &mut LevelCost,
     put: &mut dyn FnMut(usize, LevelResult),
-    tools: &mut BenchBuffers,
+    buffers: &mut BenchBuffers,
 ) -> Result<(), CompressError> {
-    let BenchBuffers { opener, opened, frames, elsewhere } = tools;
+    let BenchBuffers { opener, opened, frames, elsewhere } = buffers;
     frames.clear();
     let (mut all, mut cold) = (Vec::with_capacity(payloads.len()), ColdCacheFactor::default());
     for (index, (_, payload)) in payloads.iter().enumerate() {

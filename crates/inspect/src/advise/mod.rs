@@ -58,7 +58,7 @@ pub struct LogSource<'s> {
 impl std::fmt::Debug for LogSource<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, bytes, .. } = self;
-        out.debug_struct("Source").field("name", name).field("bytes", bytes).finish_non_exhaustive()
+        out.debug_struct("LogSource").field("name", name).field("bytes", bytes).finish_non_exhaustive()
     }
 }
 

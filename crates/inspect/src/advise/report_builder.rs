@@ -40,12 +40,12 @@ const DAY_US: f64 = 86_400e6;
 impl ReportBuilder<'_> {
     /// Returns the bytes of the files that are not events.
     fn overhead(&self) -> u64 {
-        self.previews.iter().map(|look| look.overhead).sum()
+        self.previews.iter().map(|preview| preview.overhead).sum()
     }
 
     /// Returns the bytes of all events in the log files.
     pub(crate) fn events(&self) -> u64 {
-        self.previews.iter().map(|look| look.bytes.end - look.bytes.start).sum()
+        self.previews.iter().map(|preview| preview.bytes.end - preview.bytes.start).sum()
     }
 
     /// Returns the factor from the measured bytes to all bytes.
@@ -86,7 +86,7 @@ impl ReportBuilder<'_> {
     pub(crate) fn totals(&self) -> AdviseTotals {
         let bytes_plain = self.file_bytes(&self.tally.plain);
         AdviseTotals {
-            bytes: self.previews.iter().map(|look| look.report.bytes).sum(),
+            bytes: self.previews.iter().map(|preview| preview.report.bytes).sum(),
             bytes_plain,
             transactions: self.estimate(&self.tally.transactions),
             eligible_bytes: self.estimate(&self.tally.eligible_bytes),
@@ -100,7 +100,7 @@ impl ReportBuilder<'_> {
         let tally = self.tally;
         SampleReport {
             is_complete: self.stretches.is_none(),
-            bytes_total: self.previews.iter().map(|look| look.report.bytes).sum(),
+            bytes_total: self.previews.iter().map(|preview| preview.report.bytes).sum(),
             bytes_measured: tally.now,
             transactions_measured: tally.transactions_measured,
             transactions_cut: tally.transactions_cut,

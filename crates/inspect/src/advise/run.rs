@@ -53,10 +53,10 @@ pub fn advise(
     if settings.levels.is_empty() {
         return Err(InspectError::NoLevel);
     }
-    let looks = sources.iter().map(preview_log).collect::<Result<Vec<_>, _>>()?;
+    let previews = sources.iter().map(preview_log).collect::<Result<Vec<_>, _>>()?;
     let (base_place, base) = base_level(&settings.levels);
-    let bytes: u64 = looks.iter().map(|look| look.bytes.end - look.bytes.start).sum();
-    let shop = MeasureShared {
+    let bytes: u64 = previews.iter().map(|preview| preview.bytes.end - preview.bytes.start).sum();
+    let shared = MeasureShared {
         sources,
         levels: &settings.levels,
         sizes: settings.sizes,
@@ -74,7 +74,7 @@ pub fn advise(
         width: CELL_WIDTH,
         known: MeasuredTransactions::default(),
     };
-    let run = AdviseRun { shared: &shop, settings, previews: &looks, started, bytes };
+    let run = AdviseRun { shared: &shared, settings, previews: &previews, started, bytes };
     let mut measured = run.measure(watch)?;
     run.report(&mut measured, watch)
 }
@@ -111,8 +111,8 @@ impl AdviseRun<'_> {
                 }
             },
             || MeasureWorker::new(self.shared),
-            |worker, item, outlet| match worker {
-                Ok(worker) => worker.measure_item(item, outlet),
+            |worker, item, sender| match worker {
+                Ok(worker) => worker.measure_item(item, sender),
                 Err(error) => Err(InspectError::Compress(*error)),
             },
             |part: MeasuredPart| {
@@ -144,9 +144,9 @@ impl AdviseRun<'_> {
     }
 
     fn cells(&self) -> CellGrid {
-        CellGrid::new(self.previews.iter().map(|look| match look.can_seek {
-            true => (look.bytes.clone(), CELL_WIDTH),
-            false => (look.bytes.clone(), u64::MAX),
+        CellGrid::new(self.previews.iter().map(|preview| match preview.can_seek {
+            true => (preview.bytes.clone(), CELL_WIDTH),
+            false => (preview.bytes.clone(), u64::MAX),
         }))
     }
 
@@ -211,8 +211,8 @@ impl AdviseRun<'_> {
     /// Returns the time span of each log, by its first and last commit, or by what was measured.
     fn spans(&self, tally: &AdviseTally) -> Vec<(u64, u64)> {
         let logs = self.shared.sources.iter().zip(self.previews).enumerate();
-        logs.filter_map(|(number, (source, look))| {
-            span(source, look).or_else(|| tally.spans.get(&number).copied())
+        logs.filter_map(|(number, (source, preview))| {
+            span(source, preview).or_else(|| tally.spans.get(&number).copied())
         })
         .collect()
     }
@@ -232,13 +232,13 @@ impl AdviseRun<'_> {
                 SampleLimits { time: time.map(|time| time.mul_f64(WHOLE_FILE_TIME_SHARE)), bytes }
             }
         };
-        let (sources, looks, seed) = (self.shared.sources, self.previews, self.settings.seed);
-        let whole_file = alternatives::whole_files(sources, looks, bounds, seed, &mut may_go_on)?;
+        let (sources, previews, seed) = (self.shared.sources, self.previews, self.settings.seed);
+        let whole_file = alternatives::whole_files(sources, previews, bounds, seed, &mut may_go_on)?;
         let tally = &measured.tally;
         let build = ReportBuilder {
             tally,
             settings: self.settings,
-            previews: looks,
+            previews,
             server: self.server(),
             spans: self.spans(tally),
             stretches: measured.stretches,
@@ -251,7 +251,7 @@ impl AdviseRun<'_> {
         sample.stopped_by = measured.stopped_by;
         sample.elapsed_s = self.started.elapsed().as_secs_f64();
         let mut report = AdviseReport {
-            logs: looks.iter().map(|look| look.report.clone()).collect(),
+            logs: previews.iter().map(|preview| preview.report.clone()).collect(),
             server: build.server.clone(),
             sample,
             machine: machine(),

@@ -19,14 +19,14 @@ const PAYLOAD_MAX: usize = 1 << 20;
 
 /// Returns the first and the last commit of a log, in microseconds since 1970, if both are found quickly. Returns
 /// `None` if the log cannot be read: measuring it reports the error.
-pub(crate) fn span(source: &LogSource<'_>, look: &LogPreview) -> Option<(u64, u64)> {
-    if !look.can_seek {
+pub(crate) fn span(source: &LogSource<'_>, preview: &LogPreview) -> Option<(u64, u64)> {
+    if !preview.can_seek {
         return None;
     }
     let first = first(source)?;
     let mut back = TAIL_SIZE;
     while back <= TAIL_MAX {
-        if let Some(last) = last_within(source, look, back) {
+        if let Some(last) = last_within(source, preview, back) {
             return Some((first, last.max(first)));
         }
         back *= 8;
@@ -47,12 +47,12 @@ fn first(source: &LogSource<'_>) -> Option<u64> {
 }
 
 /// Returns the last commit, if its GTID event is in the last `back` bytes.
-fn last_within(source: &LogSource<'_>, look: &LogPreview, back: u64) -> Option<u64> {
+fn last_within(source: &LogSource<'_>, preview: &LogPreview, back: u64) -> Option<u64> {
     let mut reader = (source.open)().ok()?;
     read_head(&mut reader).ok()?;
-    let target = look.bytes.end.saturating_sub(back);
+    let target = preview.bytes.end.saturating_sub(back);
     if target > reader.position() {
-        reader.seek_transaction(target, look.bytes.end).ok()??;
+        reader.seek_transaction(target, preview.bytes.end).ok()??;
     } else {
         reader = (source.open)().ok()?;
     }

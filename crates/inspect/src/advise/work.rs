@@ -148,14 +148,14 @@ struct PayloadSizes {
 }
 
 impl<'s> MeasureWorker<'s> {
-    pub(crate) fn new(shop: &'s MeasureShared<'s>) -> Result<Self, CompressError> {
+    pub(crate) fn new(shared: &'s MeasureShared<'s>) -> Result<Self, CompressError> {
         Ok(Self {
-            shared: shop,
-            bench: LevelBench::new(shop.levels, shop.sizes.large)?,
-            base: PayloadWriter::new(shop.base)?,
+            shared,
+            bench: LevelBench::new(shared.levels, shared.sizes.large)?,
+            base: PayloadWriter::new(shared.base)?,
             wire: SimulatedConnection::new()?,
             opener: PayloadOpener::with_limits(PayloadLimits {
-                event_size_max: shop.sizes.event_size_max,
+                event_size_max: shared.sizes.event_size_max,
                 ..PayloadLimits::default()
             }),
             names: TransactionTables::default(),
@@ -172,7 +172,7 @@ impl<'s> MeasureWorker<'s> {
     pub(crate) fn measure_item(
         &mut self,
         item: MeasureItem,
-        outlet: &PartSender<'_, MeasuredPart>,
+        sender: &PartSender<'_, MeasuredPart>,
     ) -> Result<(), InspectError> {
         self.keeps_samples = item.number.is_multiple_of(self.shared.sample_stride);
         self.batches = scramble(item.number);
@@ -180,41 +180,37 @@ impl<'s> MeasureWorker<'s> {
         match item.work {
             ItemContent::Pieces { pieces, bytes } => {
                 for piece in pieces {
-                    self.take_piece(item.source, piece, outlet)?;
+                    self.take_piece(item.source, piece, sender)?;
                 }
                 self.part.bytes_done = bytes;
             }
             ItemContent::Cell(cell) => {
-                let shop = self.shared;
+                let shared = self.shared;
                 self.part.bytes_done = cell.end - cell.start;
-                if let Some(known) = shop.known.covering(cell) {
+                if let Some(known) = shared.known.covering(cell) {
                     self.take_known(known);
                     self.part.is_end = true;
-                    return self.push_part(outlet);
+                    return self.push_part(sender);
                 }
-                read_cell(
-                    &shop.sources[cell.source],
-                    cell,
-                    shop.width,
-                    &shop.sizes,
-                    &mut |given| match given {
-                        ReadItem::Piece(piece) => self.take_piece(item.source, piece, outlet),
-                        ReadItem::Pause => self.pause(item.source, outlet),
-                    },
-                )?;
+                read_cell(&shared.sources[cell.source], cell, shared.width, &shared.sizes, &mut |given| {
+                    match given {
+                        ReadItem::Piece(piece) => self.take_piece(item.source, piece, sender),
+                        ReadItem::Pause => self.pause(item.source, sender),
+                    }
+                })?;
             }
         }
         self.measure(item.source)?;
         self.part.is_end = true;
-        self.push_part(outlet)
+        self.push_part(sender)
     }
 
-    fn pause(&mut self, source: usize, outlet: &PartSender<'_, MeasuredPart>) -> Result<(), InspectError> {
+    fn pause(&mut self, source: usize, sender: &PartSender<'_, MeasuredPart>) -> Result<(), InspectError> {
         self.measure(source)?;
-        self.push_part(outlet)
+        self.push_part(sender)
     }
 
-    fn push_part(&mut self, outlet: &PartSender<'_, MeasuredPart>) -> Result<(), InspectError> {
+    fn push_part(&mut self, sender: &PartSender<'_, MeasuredPart>) -> Result<(), InspectError> {
         let mut part = std::mem::take(&mut self.part);
         part.source = self.source;
         let names = self.names.take_names();
@@ -224,7 +220,7 @@ impl<'s> MeasureWorker<'s> {
         let cost = part.records.len() * size_of::<TransactionRecord>()
             + part.made.len() * (size_of::<LevelResult>() + size_of::<u64>())
             + part.samples.iter().map(Vec::len).sum::<usize>();
-        Ok(outlet.push(part, cost)?)
+        Ok(sender.push(part, cost)?)
     }
 }
 
@@ -234,7 +230,7 @@ impl<'s> MeasureWorker<'s> {
         &mut self,
         source: usize,
         piece: WeightedPiece,
-        outlet: &PartSender<'_, MeasuredPart>,
+        sender: &PartSender<'_, MeasuredPart>,
     ) -> Result<(), InspectError> {
         let share = piece.share;
         match piece.content {
@@ -264,7 +260,7 @@ impl<'s> MeasureWorker<'s> {
             self.measure(source)?;
         }
         if is_full {
-            self.push_part(outlet)?;
+            self.push_part(sender)?;
         }
         Ok(())
     }
@@ -510,8 +506,8 @@ impl<'s> MeasureWorker<'s> {
             return Ok(None);
         }
         self.measure(source)?;
-        let shop = self.shared;
-        Ok(Some(shop.one_large.lock().unwrap_or_else(PoisonError::into_inner)))
+        let shared = self.shared;
+        Ok(Some(shared.one_large.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Returns the maximum bytes of a transaction in the arena.

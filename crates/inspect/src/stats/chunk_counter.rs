@@ -16,7 +16,7 @@ use super::tables::{RowChangeCounts, RowOperation};
 use super::tally::{ChunkTally, ContinuedTransaction};
 use super::transaction_tally::{TransactionStamp, TransactionTally};
 use crate::chunk_context::ChunkContext;
-use crate::log_pieces::{PayloadEnd, PayloadPart as InsidePiece, PieceOrigin, for_each_event};
+use crate::log_pieces::{PayloadEnd, PayloadPart, PieceOrigin, for_each_event};
 
 /// Error that stopped a count, and its place.
 #[derive(Debug)]
@@ -34,17 +34,17 @@ pub(crate) enum CountErrorKind {
     Payload(PayloadError),
 }
 
-/// Counts a chunk that starts in the state `carry`.
+/// Counts a chunk that starts in the state `context`.
 pub(crate) fn count_chunk(
     chunk: &EventChunk,
-    carry: &ChunkContext,
+    context: &ChunkContext,
     origin: PieceOrigin,
     top: usize,
     opener: &mut PayloadOpener,
 ) -> Result<ChunkTally, CountError> {
-    let mut counter = ChunkCounter::new(chunk.format(), carry, origin, top);
+    let mut counter = ChunkCounter::new(chunk.format(), context, origin, top);
     counter
-        .learn_tables(carry)
+        .learn_tables(context)
         .map_err(|error| CountError { offset: chunk.offset(), cause: CountErrorKind::Event(error) })?;
     for event in chunk.iter() {
         let place = EventAddress { log: origin.log, offset: event.offset };
@@ -56,9 +56,9 @@ pub(crate) fn count_chunk(
 }
 
 /// Counts some events of a large payload.
-pub(crate) fn count_payload_part(inside: &InsidePiece, top: usize) -> Result<ChunkTally, CountError> {
-    let mut counter = ChunkCounter::new(&inside.format, &inside.carry, inside.origin, top);
-    let mut counted = counter.learn_tables(&inside.carry).map_err(|error| (0, error));
+pub(crate) fn count_payload_part(inside: &PayloadPart, top: usize) -> Result<ChunkTally, CountError> {
+    let mut counter = ChunkCounter::new(&inside.format, &inside.context, inside.origin, top);
+    let mut counted = counter.learn_tables(&inside.context).map_err(|error| (0, error));
     for_each_event(&inside.bytes, &inside.format, |offset, raw| {
         if counted.is_ok() {
             counted = counter.count_inner_event(raw).map_err(|error| (offset, error));
@@ -110,15 +110,15 @@ struct MappedTable {
 }
 
 impl ChunkCounter {
-    fn new(format: &Arc<EventFormat>, carry: &ChunkContext, origin: PieceOrigin, top: usize) -> Self {
+    fn new(format: &Arc<EventFormat>, context: &ChunkContext, origin: PieceOrigin, top: usize) -> Self {
         let log_type = log_type(origin.kind);
-        let is_open = carry.grammar.is_open();
+        let is_open = context.grammar.is_open();
         Self {
             format: Arc::clone(format),
             format_inside: format.inside_payload(),
             log_type,
             part: ChunkTally::new(top),
-            grammar: carry.grammar,
+            grammar: context.grammar,
             open: is_open.then(|| TransactionTally::continued(log_type)),
             is_head: is_open,
             maps: HashMap::new(),
@@ -127,8 +127,8 @@ impl ChunkCounter {
     }
 
     /// Adds the tables of a statement that started in the chunk before.
-    fn learn_tables(&mut self, carry: &ChunkContext) -> Result<(), DecodeError> {
-        carry.maps.iter().try_for_each(|map| self.learn_table(&map).map(drop))
+    fn learn_tables(&mut self, context: &ChunkContext) -> Result<(), DecodeError> {
+        context.maps.iter().try_for_each(|map| self.learn_table(&map).map(drop))
     }
 
     fn finish(mut self) -> ChunkTally {

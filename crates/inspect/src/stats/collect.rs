@@ -52,10 +52,10 @@ fn collect_cut(
         PipelineLimits::with_bytes(WAITING_SIZE_MAX),
         |feed: &ItemSender<'_, CountTask>| read(readers, cut, &mut seen, feed),
         PayloadOpener::new,
-        |opener, piece, outlet| {
+        |opener, piece, sender| {
             let part = count(&piece, settings.top, opener)?;
             // A part holds some thousand counters, independent of the size of its piece.
-            outlet.push((part, bytes_of(&piece.work)), PART_COST).map_err(InspectError::from)
+            sender.push((part, bytes_of(&piece.work)), PART_COST).map_err(InspectError::from)
         },
         |(part, bytes)| {
             whole.join(part);
@@ -100,8 +100,8 @@ struct CountTask {
 
 fn count(piece: &CountTask, top: usize, opener: &mut PayloadOpener) -> Result<ChunkTally, InspectError> {
     let counted = match &piece.work {
-        PieceContent::Chunk { origin, chunk, carry } => {
-            chunk_counter::count_chunk(chunk, carry, *origin, top, opener)
+        PieceContent::Chunk { origin, chunk, context } => {
+            chunk_counter::count_chunk(chunk, context, *origin, top, opener)
         }
         PieceContent::PayloadPart(inside) => chunk_counter::count_payload_part(inside, top),
         PieceContent::PayloadEnd(ends) => Ok(chunk_counter::count_payload_end(ends, top)),

@@ -18,14 +18,14 @@ use super::{fields, format, rows};
 use crate::chunk_context::ChunkContext;
 use crate::log_pieces::{PayloadEnd, PayloadPart, PieceOrigin, for_each_event};
 
-/// Checks a chunk that starts in the state `carry`.
+/// Checks a chunk that starts in the state `context`.
 pub(crate) fn check_chunk(
     chunk: &EventChunk,
-    carry: &ChunkContext,
+    context: &ChunkContext,
     origin: PieceOrigin,
     opener: &mut PayloadOpener,
 ) -> PieceFindings {
-    let mut checker = ChunkChecker::new(chunk.format(), carry, origin.kind);
+    let mut checker = ChunkChecker::new(chunk.format(), context, origin.kind);
     for event in chunk.iter() {
         checker.check_event(event.offset, &event.raw, opener);
     }
@@ -37,7 +37,7 @@ pub(crate) fn check_chunk(
 
 /// Checks some events of a large payload.
 pub(crate) fn check_payload_part(inside: &PayloadPart) -> PieceFindings {
-    let mut checker = ChunkChecker::new(&inside.format, &inside.carry, inside.origin.kind);
+    let mut checker = ChunkChecker::new(&inside.format, &inside.context, inside.origin.kind);
     for_each_event(&inside.bytes, &inside.format, |offset, raw| {
         checker.check_inner_event(inside.offset, inside.inner_offset + offset, raw);
     });
@@ -88,20 +88,20 @@ struct ChunkChecker {
 }
 
 impl ChunkChecker {
-    fn new(format: &Arc<EventFormat>, carry: &ChunkContext, kind: LogKind) -> Self {
+    fn new(format: &Arc<EventFormat>, context: &ChunkContext, kind: LogKind) -> Self {
         let mut checker = Self {
             format: Arc::clone(format),
             format_inside: Arc::new(format.inside_payload()),
             kind,
-            grammar: carry.grammar,
+            grammar: context.grammar,
             in_doubt: false,
-            next_position: carry.next_position,
+            next_position: context.next_position,
             tables: TableRegistry::new(),
             named_tables: Vec::new(),
             findings: PieceFindings::default(),
             plain: Vec::new(),
         };
-        for map in carry.maps.iter() {
+        for map in context.maps.iter() {
             // The check of the table map itself reported the error.
             if let Ok(Event::TableMap(map)) = map.decode(&checker.format)
                 && checker.tables.register(&map).is_ok()

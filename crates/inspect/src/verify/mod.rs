@@ -53,9 +53,9 @@ fn verify_cut(
         PipelineLimits::with_bytes(WAITING_SIZE_MAX),
         |feed: &ItemSender<'_, VerifyTask>| read(readers, cut, feed),
         || OnDamage::Resume.opener(),
-        |opener, step, outlet| Ok(outlet.push(check_task(step, opener), FINDINGS_COST)?),
-        |looked| {
-            bytes_done += judge_one(&mut judge, looked);
+        |opener, step, sender| Ok(sender.push(check_task(step, opener), FINDINGS_COST)?),
+        |checked| {
+            bytes_done += judge_one(&mut judge, checked);
             match watch(bytes_done) {
                 ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
                 ControlFlow::Break(()) => Err(InspectError::Stopped),
@@ -109,9 +109,9 @@ fn check_task(step: VerifyTask, opener: &mut PayloadOpener) -> CheckedTask {
     };
     match work {
         PieceContent::LogStart { name } => CheckedTask::Begins { name: name.to_string() },
-        PieceContent::Chunk { origin, chunk, carry } => CheckedTask::Piece {
+        PieceContent::Chunk { origin, chunk, context } => CheckedTask::Piece {
             kind: origin.kind,
-            findings: chunk_checker::check_chunk(&chunk, &carry, origin, opener),
+            findings: chunk_checker::check_chunk(&chunk, &context, origin, opener),
         },
         PieceContent::PayloadPart(inside) => CheckedTask::Piece {
             kind: inside.origin.kind,
@@ -128,8 +128,8 @@ fn check_task(step: VerifyTask, opener: &mut PayloadOpener) -> CheckedTask {
 }
 
 /// Judges one result. Returns the bytes of logs that it covers.
-fn judge_one(judge: &mut LogJudge, looked: CheckedTask) -> u64 {
-    match looked {
+fn judge_one(judge: &mut LogJudge, checked: CheckedTask) -> u64 {
+    match checked {
         CheckedTask::Unreadable { name, error } => judge.open_failed(&name, &error),
         CheckedTask::Begins { name } => judge.start_log(&name),
         CheckedTask::Piece { kind, findings } => {

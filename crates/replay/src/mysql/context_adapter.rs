@@ -182,10 +182,10 @@ impl ContextAdapter {
         // A source that lacks the variable does not log it and behaves as if it were off.
         let cascade_triggers = Some(context.cascade_triggers.unwrap_or(0));
         let wanted = [context.require_primary_key, context.table_encryption, cascade_triggers];
-        let mut fit = wanted.into_iter().zip(&self.restricted).map(|(value, has)| has.fit(value));
-        fitted.require_primary_key = fit.next().flatten();
-        fitted.table_encryption = fit.next().flatten();
-        fitted.cascade_triggers = fit.next().flatten();
+        let mut restricted = wanted.into_iter().zip(&self.restricted).map(|(value, has)| has.fit(value));
+        fitted.require_primary_key = restricted.next().flatten();
+        fitted.table_encryption = restricted.next().flatten();
+        fitted.cascade_triggers = restricted.next().flatten();
         if self.explicit_timestamp == VariablePresence::Absent {
             fitted.explicit_timestamp = None;
         }
@@ -448,9 +448,9 @@ mod tests {
         let wanted = SessionVariables { require_primary_key: Some(1), ..SessionVariables::default() };
         assert_eq!(old.fit(&context), wanted);
         let restricted = |variable| {
-            let fit = ContextAdapter { restricted: [variable; 3], ..fit(Flavour::MySql, 400) };
+            let adapter = ContextAdapter { restricted: [variable; 3], ..fit(Flavour::MySql, 400) };
             let of = |context: &SessionVariables| {
-                let fitted = fit.fit(context);
+                let fitted = adapter.fit(context);
                 (fitted.table_encryption, fitted.cascade_triggers)
             };
             [of(&context), of(&SessionVariables::default())]

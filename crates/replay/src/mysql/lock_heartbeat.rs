@@ -54,12 +54,12 @@ impl Drop for LockHeartbeat {
     }
 }
 
-/// Takes a lock on the server, and waits up to `patience` for a replay that holds it and is about to end. Kills the
+/// Takes a lock on the server, and waits up to `timeout` for a replay that holds it and is about to end. Kills the
 /// session of a replay that ended without the server noticing.
 pub(super) fn acquire_lock(
     connection: &mut SqlConnection,
     name: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), TargetFailure> {
     let begin = Instant::now();
     loop {
@@ -73,7 +73,7 @@ pub(super) fn acquire_lock(
         let idle_s = idle_s(connection, owner)?;
         if idle_s >= DEAD_IDLE_S {
             kill_connection(connection, owner)?;
-        } else if idle_s < SUSPECT_IDLE_S && begin.elapsed() >= patience {
+        } else if idle_s < SUSPECT_IDLE_S && begin.elapsed() >= timeout {
             return Err(TargetFailure::refused(format!(
                 "another replay is using this target: connection {owner} of the server holds the lock {name}"
             )));

@@ -323,7 +323,7 @@ impl MysqlTarget {
 }
 
 impl ReplayTarget for MysqlTarget {
-    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure> {
+    fn applied(&self) -> Result<AppliedState, TargetFailure> {
         let mut control = self.control()?;
         let mut applied = read_progress(&mut control)?.unwrap_or_default();
         applied.executed = read_executed(&mut control, self.facts.is_mariadb)?;
@@ -348,14 +348,14 @@ impl ReplayTarget for MysqlTarget {
             connection.run("SET @@session.sql_log_bin = 1")?;
         }
         let names_gtids = self.can_add_gtids() && !self.facts.log_bin && self.privileges.gtid_next;
-        let fit = ContextAdapter::new(&mut connection, &self.facts, &self.collations)?;
+        let adapter = ContextAdapter::new(&mut connection, &self.facts, &self.collations)?;
         Ok(Box::new(MysqlSession::new(SessionParts {
             connection,
             packet_max: self.facts.packet_max,
             names_gtids,
             as_sql: self.sql_apply_reason.is_some(),
             creations: self.table_creation(),
-            fit,
+            adapter,
             logging: self.logging,
             definitions: Arc::clone(&self.definition_version),
         })))
@@ -545,7 +545,7 @@ fn read_progress(connection: &mut SqlConnection) -> Result<Option<AppliedState>,
 
 /// Unites all rows of the progress table. Rows after the first hold GTIDs only.
 fn unite_progress_rows(rows: Vec<ResultRow>) -> Result<AppliedState, TargetFailure> {
-    let mut rows = rows.into_iter().map(applied);
+    let mut rows = rows.into_iter().map(parse_progress_row);
     let mut all = rows.next().transpose()?.unwrap_or_default();
     for row in rows {
         all.progress.gtids.add_all(&row?.progress.gtids);
@@ -560,7 +560,7 @@ fn read_source(connection: &mut SqlConnection) -> Result<Option<u32>, TargetFail
 }
 
 /// Decodes one row of the progress table.
-fn applied(row: ResultRow) -> Result<AppliedState, TargetFailure> {
+fn parse_progress_row(row: ResultRow) -> Result<AppliedState, TargetFailure> {
     let mut columns =
         row.into_iter().map(|value| value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
     let mut next = || columns.next().flatten();

@@ -25,7 +25,7 @@ impl MysqlSession {
             self.state = TransactionState::BeginPending;
         }
         self.begin_if_due();
-        let mut writer = self.writer.take().unwrap_or_else(|| StatementWriter::new(self.fit.target()));
+        let mut writer = self.writer.take().unwrap_or_else(|| StatementWriter::new(self.adapter.target()));
         let definitions = self.definition_version();
         if definitions != self.writer_definition_version {
             writer.forget();

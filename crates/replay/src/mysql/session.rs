@@ -38,7 +38,7 @@ pub(super) struct MysqlSession {
     pub(super) creations: TableCreation,
     /// Converts row changes to statements; created on first use.
     pub(super) writer: Option<StatementWriter>,
-    pub(super) fit: ContextAdapter,
+    pub(super) adapter: ContextAdapter,
     /// Session settings after the last row change that went as a statement; `None` after anything else.
     pub(super) settings: Option<RowSessionSettings>,
     /// True if the announced statement creates a table whose rows follow as statements.
@@ -68,7 +68,7 @@ pub(super) struct SessionParts {
     pub(super) names_gtids: bool,
     pub(super) as_sql: bool,
     pub(super) creations: TableCreation,
-    pub(super) fit: ContextAdapter,
+    pub(super) adapter: ContextAdapter,
     pub(super) logging: TargetLogging,
     pub(super) definitions: Arc<AtomicU64>,
 }
@@ -102,7 +102,7 @@ impl MysqlSession {
             names_gtids,
             as_sql,
             creations,
-            fit,
+            adapter,
             logging,
             definitions,
         } = parts;
@@ -114,7 +114,7 @@ impl MysqlSession {
             as_sql,
             creations,
             writer: None,
-            fit,
+            adapter,
             settings: None,
             rows_follow: false,
             definitions,
@@ -229,7 +229,7 @@ impl MysqlSession {
 
     /// Changes the session's variables to this context.
     pub(super) fn adopt(&mut self, context: &SessionVariables) -> Result<(), TargetFailure> {
-        let context = self.fit.fit(context);
+        let context = self.adapter.fit(context);
         let changes = self.variables.adopt(&context);
         if !changes.is_empty() {
             self.send_rows()?;
@@ -313,8 +313,8 @@ impl MysqlSession {
     /// Sets user variables whose text may be invalid in its character set, as the source's client did.
     fn set_odd_texts(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         let source = statement.context.flavour();
-        let fit = self.fit.clone();
-        let collations = |id| fit.target_collation(id, source);
+        let adapter = self.adapter.clone();
+        let collations = |id| adapter.target_collation(id, source);
         let odd = |variable| progress_sql::unverified_text(variable, &collations);
         for (name, collation, text) in statement.variables.iter().filter_map(odd) {
             self.send()?;
@@ -467,7 +467,7 @@ impl TargetSession for MysqlSession {
     }
 
     fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
-        self.fit.check_statement(statement)?;
+        self.adapter.check_statement(statement)?;
         let creation = self.table_creation_sql(statement)?;
         self.settings = None;
         self.begin_if_due();
@@ -478,7 +478,7 @@ impl TargetSession for MysqlSession {
         // User variables come first: their values do not depend on the other variables.
         let mut variables = Vec::new();
         let source = statement.context.flavour();
-        let collations = |id| self.fit.target_collation(id, source);
+        let collations = |id| self.adapter.target_collation(id, source);
         let is_plain =
             |variable: &&StatementInput| progress_sql::unverified_text(variable, &collations).is_none();
         for variable in statement.variables.iter().filter(is_plain) {

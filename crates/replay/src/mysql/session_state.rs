@@ -4,7 +4,7 @@
 //!
 //! | variable | changed by, besides our own `SET` | consequence |
 //! |---|---|---|
-//! | `collation_database`, `character_set_database` | `USE`; `CREATE_CATALOGUE_TABLE`, `ALTER` and `DROP DATABASE` of the default database | discarded by [`SessionState::use_database`], and after each statement |
+//! | `collation_database`, `character_set_database` | `USE`; `CREATE`, `ALTER` and `DROP DATABASE` of the default database | discarded by [`SessionState::use_database`], and after each statement |
 //! | `character_set_client`, `collation_connection` | our own `SET NAMES`, for non-ASCII names and unverified texts | discarded by [`SessionState::set_names`] |
 //! | all of [`SessionVariables`] | functions and triggers of a statement: what they set stays set, except `sql_mode`, which the server restores | discarded after each statement |
 //! | `sql_require_primary_key`, `default_table_encryption`, `enable_cascade_triggers`, where the account may not set them | functions whose definer may set them | none: the account cannot set them back |

@@ -74,7 +74,7 @@ pub(super) struct GroupBuilder<'t> {
     /// Undecided XA transactions, by XID.
     held: HashMap<String, (TransactionHead, ApplyPlan)>,
     definitions: DefinitionCache,
-    claimer: ClaimFinder,
+    finder: ClaimFinder,
     open: Option<OpenGroup>,
 }
 
@@ -113,7 +113,7 @@ impl<'t> GroupBuilder<'t> {
             ledger,
             held: HashMap::new(),
             definitions: DefinitionCache::default(),
-            claimer: ClaimFinder::new(mode),
+            finder: ClaimFinder::new(mode),
             open: None,
         }
     }
@@ -130,7 +130,7 @@ impl<'t> GroupBuilder<'t> {
                 "{head} has no GTID: --commit-order any saves progress by GTID. Use grouped or strict"
             )));
         }
-        let claim = self.claimer.claim(&head, &work)?;
+        let claim = self.finder.claim(&head, &work)?;
         match &work.shape {
             TransactionShape::Rows
                 if self.order == CommitOrder::Grouped && work.steps.len() <= 1 && work.is_in_memory() =>
@@ -161,7 +161,7 @@ impl<'t> GroupBuilder<'t> {
             }
             TransactionShape::ImplicitCommit { .. } => {
                 self.definitions.forget();
-                self.claimer.forget();
+                self.finder.forget();
                 (work, None)
             }
             _ => (work, None),
@@ -183,13 +183,13 @@ impl<'t> GroupBuilder<'t> {
 
     /// Appends a complete group, after its changes are added to its claim.
     fn push(&mut self, mut group: CommitGroup, out: &mut Vec<CommitGroup>) -> Result<(), ReplayError> {
-        if self.claimer.needs_tables() && group.work.shape == TransactionShape::Rows {
+        if self.finder.needs_tables() && group.work.shape == TransactionShape::Rows {
             for step in &group.work.steps {
                 let ApplyStep::Rows(_, rows) = step else { continue };
                 let asked = self.definitions.load(rows, self.target);
                 asked.map_err(|failure| failure.into_error("read the definition of a table"))?;
             }
-            let added = self.claimer.add(&mut group.claim, &group.work, &self.definitions);
+            let added = self.finder.add(&mut group.claim, &group.work, &self.definitions);
             added.map_err(|error| ReplayError::Work { unit: group.head.to_string(), error: error.into() })?;
         }
         out.push(group);

@@ -164,66 +164,66 @@ impl GroupQueue {
 
 /// Forms groups until the source ends or the applier stops.
 pub(super) fn build_groups(
-    mut former: GroupBuilder<'_>,
+    mut builder: GroupBuilder<'_>,
     batches: Receiver<TransactionBatch>,
-    flow: &GroupQueue,
+    queue: &GroupQueue,
 ) {
-    let formed = ThreadPanic::catch("groups transactions", || run_builder(&mut former, &batches, flow));
+    let formed = ThreadPanic::catch("groups transactions", || run_builder(&mut builder, &batches, queue));
     let last = match formed.unwrap_or_else(|panic| Err(Some(panic.into()))) {
-        Ok(()) => ApplierMessage::Over { undecided: former.undecided() },
+        Ok(()) => ApplierMessage::Over { undecided: builder.undecided() },
         Err(Some(error)) => ApplierMessage::Failed(error),
         Err(None) => return,
     };
     // If the receiver is gone, another thread failed first.
-    let _ = flow.send(last);
+    let _ = queue.send(last);
 }
 
 fn run_builder(
-    former: &mut GroupBuilder<'_>,
+    builder: &mut GroupBuilder<'_>,
     batches: &Receiver<TransactionBatch>,
-    flow: &GroupQueue,
+    queue: &GroupQueue,
 ) -> Result<(), Option<ReplayError>> {
     let (mut groups, mut is_last) = (Vec::new(), false);
     loop {
-        flow.state().is_resting = is_last && !former.is_open();
-        let next = match former.is_open() {
+        queue.state().is_resting = is_last && !builder.is_open();
+        let next = match builder.is_open() {
             true => batches.recv_timeout(POLL_INTERVAL),
             false => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         let batch = match next {
             Ok(batch) => batch,
             Err(RecvTimeoutError::Timeout) => {
-                if flow.has_room() {
-                    former.close(&mut groups).map_err(Some)?;
-                    flow.send_groups(&mut groups)?;
+                if queue.has_room() {
+                    builder.close(&mut groups).map_err(Some)?;
+                    queue.send_groups(&mut groups)?;
                 }
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => break,
         };
         is_last = batch.is_last;
-        flow.state().is_resting = false;
+        queue.state().is_resting = false;
         for (head, work) in batch.units {
-            former.take(head, work, &mut groups).map_err(Some)?;
-            if former.is_open() && groups.is_empty() && flow.has_room() {
-                former.close(&mut groups).map_err(Some)?;
+            builder.take(head, work, &mut groups).map_err(Some)?;
+            if builder.is_open() && groups.is_empty() && queue.has_room() {
+                builder.close(&mut groups).map_err(Some)?;
             }
             if !groups.is_empty() {
-                flow.send_groups(&mut groups)?;
+                queue.send_groups(&mut groups)?;
             }
         }
-        if let Some(executed) = flow.state().executed.take() {
-            former.ledger.remove_executed(&executed);
+        if let Some(executed) = queue.state().executed.take() {
+            builder.ledger.remove_executed(&executed);
         }
-        flow.send(ApplierMessage::Read(batch.so_far))?;
+        queue.send(ApplierMessage::Read(batch.so_far))?;
         if let Some(error) = batch.failure {
-            former.close(&mut groups).map_err(Some)?;
-            flow.send_groups(&mut groups)?;
+            builder.close(&mut groups).map_err(Some)?;
+            queue.send_groups(&mut groups)?;
             return Err(Some(error));
         }
     }
-    former.close(&mut groups).map_err(Some)?;
-    Ok(flow.send_groups(&mut groups)?)
+    builder.close(&mut groups).map_err(Some)?;
+    Ok(queue.send_groups(&mut groups)?)
 }
 
 impl From<StopSignal> for Option<ReplayError> {

@@ -195,7 +195,7 @@ impl MemoryState {
 struct SharedTarget(Arc<MemoryTarget>);
 
 impl ReplayTarget for SharedTarget {
-    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure> {
+    fn applied(&self) -> Result<AppliedState, TargetFailure> {
         let progress = ReplayProgress { gtids: self.0.state().gtids(), ..ReplayProgress::default() };
         Ok(AppliedState { progress, ..AppliedState::default() })
     }
@@ -447,14 +447,14 @@ fn spooled_transactions_are_read_one_by_one() {
     let history = SourceHistory::new(&vec![vec![(1, false)]; 9]);
     let mut source = TransactionSource::new(vec![history.log()], None, 0);
     let (out, batches) = read::channel();
-    let (flow, _groups) = GroupQueue::new(limits(&options(CommitOrder::Strict, ParallelMode::None, 1)));
+    let (queue, _groups) = GroupQueue::new(limits(&options(CommitOrder::Strict, ParallelMode::None, 1)));
     let filter = ReplicationFilter::default();
     let read = thread::scope(|scope| {
         let selector = TransactionSelector::new(&TransactionSelection::default(), &[]).unwrap();
         let skip = AppliedCheck::new(AppliedState::default(), &[]);
-        let sieve = ReadRules { selector, skip, filter: &filter, gap: GapPolicy::Refuse };
-        let flow = &flow;
-        scope.spawn(move || read::read(&mut source, sieve, &out, flow));
+        let rules = ReadRules { selector, skip, filter: &filter, gap: GapPolicy::Refuse };
+        let queue = &queue;
+        scope.spawn(move || read::read(&mut source, rules, &out, queue));
         batches.iter().map(|batch| batch.units.len()).collect::<Vec<_>>()
     });
     assert_eq!(read, [1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);
@@ -498,8 +498,8 @@ impl PanicTrigger {
 }
 
 impl ReplayTarget for PanickingTarget {
-    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure> {
-        self.inner.parse_progress_row()
+    fn applied(&self) -> Result<AppliedState, TargetFailure> {
+        self.inner.applied()
     }
 
     fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure> {

@@ -419,7 +419,7 @@ impl ReplayTarget for PlanTarget<'_> {
         Ok(definition)
     }
 
-    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure> {
+    fn applied(&self) -> Result<AppliedState, TargetFailure> {
         Err(dry_run_failure())
     }
 

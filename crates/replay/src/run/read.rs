@@ -55,14 +55,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Reads the source to its end, or until the receiver is gone.
 pub(super) fn read(
     source: &mut TransactionSource,
-    mut sieve: ReadRules<'_>,
+    mut rules: ReadRules<'_>,
     out: &SyncSender<TransactionBatch>,
-    flow: &GroupQueue,
+    queue: &GroupQueue,
 ) {
     let (mut opener, mut was_last) = (source.opener(), false);
     loop {
         let mut batch = TransactionBatch::default();
-        let result = fill_batch(source, &mut sieve, &mut opener, &mut batch);
+        let result = fill_batch(source, &mut rules, &mut opener, &mut batch);
         batch.so_far.bytes_read = source.bytes_read();
         batch.is_last = matches!(result, Ok(SourceState::Later));
         let (is_last, more) = (batch.is_last, result.as_ref().map_or(SourceState::No, |more| *more));
@@ -74,7 +74,7 @@ pub(super) fn read(
         }
         match more {
             SourceState::Yes => {}
-            SourceState::Later if flow.is_stopped() => return,
+            SourceState::Later if queue.is_stopped() => return,
             SourceState::Later => thread::sleep(POLL_INTERVAL),
             SourceState::No => return,
             SourceState::Behind(limit) => return count_late(source, limit, &mut opener, out),
@@ -130,7 +130,7 @@ enum SourceState {
 
 fn fill_batch(
     source: &mut TransactionSource,
-    sieve: &mut ReadRules<'_>,
+    rules: &mut ReadRules<'_>,
     opener: &mut PayloadOpener,
     batch: &mut TransactionBatch,
 ) -> Result<SourceState, ReplayError> {
@@ -140,27 +140,27 @@ fn fill_batch(
             if source.is_followed() {
                 return Ok(SourceState::Later);
             }
-            sieve.selector.finish()?;
+            rules.selector.finish()?;
             return Ok(SourceState::No);
         };
         let head = found.head();
-        if sieve.gap == GapPolicy::Refuse {
-            sieve.skip.check_gap(&head, source.previous())?;
+        if rules.gap == GapPolicy::Refuse {
+            rules.skip.check_gap(&head, source.previous())?;
         }
-        let is_again = sieve.skip.is_repeated(&head)?;
-        match sieve.selector.choose(&head) {
-            SelectionChoice::Take if !is_again && !sieve.skip.is_applied(&head)? => {}
+        let is_again = rules.skip.is_repeated(&head)?;
+        match rules.selector.choose(&head) {
+            SelectionChoice::Take if !is_again && !rules.skip.is_applied(&head)? => {}
             SelectionChoice::Take | SelectionChoice::Leave => {
                 batch.so_far.skipped += 1;
                 continue;
             }
             SelectionChoice::Stop => {
-                return Ok(sieve.selector.stop_time().map_or(SourceState::No, SourceState::Behind));
+                return Ok(rules.selector.stop_time().map_or(SourceState::No, SourceState::Behind));
             }
         }
         let work = found
             .work(opener, source.held_max())
-            .and_then(|work| TransactionFilter(sieve.filter).apply(work));
+            .and_then(|work| TransactionFilter(rules.filter).apply(work));
         let work = work.map_err(|error| ReplayError::Work { unit: head.to_string(), error })?;
         size +=
             work.steps.iter().map(ApplyStep::size).sum::<usize>() + size_of::<(TransactionHead, ApplyPlan)>();

@@ -15,7 +15,7 @@ struct IntentTarget {
 }
 
 impl ReplayTarget for IntentTarget {
-    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure> {
+    fn applied(&self) -> Result<AppliedState, TargetFailure> {
         Ok(AppliedState::default())
     }
 

@@ -21,7 +21,7 @@ use crate::target::{ReplayTarget, TargetSession};
 /// State shared by the workers. With hundreds of commits per second, each condition variable wakes only the threads
 /// waiting for that condition.
 struct WorkerShared<'f> {
-    flow: &'f GroupQueue,
+    queue: &'f GroupQueue,
     state: Mutex<WorkerState>,
     /// A group may be ready to start, or nothing more follows.
     offered: Condvar,
@@ -71,7 +71,7 @@ pub(super) fn run(
     options: &ReplayOptions,
     base: &ReplayProgress,
     groups: &Receiver<ApplierMessage>,
-    flow: &GroupQueue,
+    queue: &GroupQueue,
     watcher: &mut ReplayMonitor<'_>,
 ) -> Result<(), ReplayError> {
     let mut sessions = Vec::new();
@@ -100,33 +100,34 @@ pub(super) fn run(
     };
     let turns = sessions.iter().map(|_| Condvar::new()).collect();
     let (offered, done) = (Condvar::new(), Condvar::new());
-    let shop = WorkerShared { flow, state: Mutex::new(state), offered, turns, done };
+    let shared = WorkerShared { queue, state: Mutex::new(state), offered, turns, done };
     let result = thread::scope(|scope| {
         for (number, session) in sessions.into_iter().enumerate() {
-            let shop = &shop;
+            let shared = &shared;
             let counter = RowCounter::default();
             scope.spawn(move || {
-                let worker = ApplyWorker { shop, session, counter, index: number };
+                let worker = ApplyWorker { shared, session, counter, index: number };
                 if let Err(panic) = ThreadPanic::catch("applies transactions", || worker.run()) {
-                    shop.fail(panic.into());
+                    shared.fail(panic.into());
                 }
             });
         }
-        let result = ThreadPanic::catch_in("hands transactions to workers", || feed(&shop, groups, watcher));
-        let mut state = shop.state();
+        let result =
+            ThreadPanic::catch_in("hands transactions to workers", || feed(&shared, groups, watcher));
+        let mut state = shared.state();
         state.is_over = true;
         state.is_stopped = result.is_err();
         drop(state);
-        shop.wake_all();
+        shared.wake_all();
         result
     });
     // Reports groups that were being committed when the last worker was stopped.
-    let rest = shop.report_done(watcher, WaitUntil::Now);
+    let rest = shared.report_done(watcher, WaitUntil::Now);
     result.and(rest)
 }
 
 fn feed(
-    shop: &WorkerShared<'_>,
+    shared: &WorkerShared<'_>,
     groups: &Receiver<ApplierMessage>,
     watcher: &mut ReplayMonitor<'_>,
 ) -> Result<(), ReplayError> {
@@ -136,13 +137,13 @@ fn feed(
             Ok(message) => message,
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                shop.report_done(watcher, WaitUntil::Now)?;
+                shared.report_done(watcher, WaitUntil::Now)?;
                 watcher.report_status()?;
                 continue;
             }
         };
         match message {
-            ApplierMessage::Group(group) => shop.offer(*group),
+            ApplierMessage::Group(group) => shared.offer(*group),
             ApplierMessage::Read(so_far) => watcher.add_read(so_far),
             ApplierMessage::Over { undecided } => {
                 watcher.set_undecided(undecided);
@@ -150,11 +151,11 @@ fn feed(
             }
             ApplierMessage::Failed(error) => ended = Some(Err(error)),
         }
-        shop.report_done(watcher, WaitUntil::Now)?;
+        shared.report_done(watcher, WaitUntil::Now)?;
         watcher.report_status()?;
     }
     // Groups that were offered are completed, whatever follows them.
-    shop.report_done(watcher, WaitUntil::Idle)?;
+    shared.report_done(watcher, WaitUntil::Idle)?;
     ended.unwrap_or(Ok(()))
 }
 
@@ -250,7 +251,7 @@ fn wait_on<'s>(bell: &Condvar, state: MutexGuard<'s, WorkerState>) -> MutexGuard
 }
 
 struct ApplyWorker<'s, 'f> {
-    shop: &'s WorkerShared<'f>,
+    shared: &'s WorkerShared<'f>,
     session: Box<dyn TargetSession>,
     counter: RowCounter,
     index: usize,
@@ -267,7 +268,7 @@ impl ApplyWorker<'_, '_> {
 
     /// Returns the next group; `None` if no more follows.
     fn next_group(&self) -> Option<(u64, Arc<CommitGroup>)> {
-        let mut state = self.shop.state();
+        let mut state = self.shared.state();
         loop {
             if state.is_stopped
                 || state.gate.failed().is_some()
@@ -283,17 +284,17 @@ impl ApplyWorker<'_, '_> {
                     state.gate.begin(number);
                     state.tally.at_once = state.tally.at_once.max(state.schedule.running_count() as u64);
                     if state.schedule.can_start() {
-                        self.shop.offered.notify_one();
+                        self.shared.offered.notify_one();
                     }
-                    self.shop.flow.mark_started();
+                    self.shared.queue.mark_started();
                     return Some((number, group));
                 }
                 state.for_first = Some(number);
                 // Wakes all, as the first worker may be any of those waiting.
-                self.shop.offered.notify_all();
+                self.shared.offered.notify_all();
                 continue;
             }
-            state = wait_on(&self.shop.offered, state);
+            state = wait_on(&self.shared.offered, state);
         }
     }
 
@@ -320,19 +321,19 @@ impl ApplyWorker<'_, '_> {
                     return None;
                 }
             }
-            let shop = self.shop;
+            let shared = self.shared;
             let mut placed = || {
-                let mut state = shop.state();
+                let mut state = shared.state();
                 state.gate.mark_placed(number);
-                shop.wake_turns(&state);
+                shared.wake_turns(&state);
             };
-            let committed = self.session.commit(&shop.progress(group), &mut placed);
+            let committed = self.session.commit(&shared.progress(group), &mut placed);
             if self.step(number, group, committed, |gate| gate.mark_committed(number))? == StepOutcome::On {
                 break;
             }
         }
         let at_us = now_us();
-        let mut state = self.shop.state();
+        let mut state = self.shared.state();
         state.tally.rows += self.counter.rows;
         state.schedule.mark_committed(number);
         if let Some(committed) = &mut state.committed {
@@ -341,8 +342,8 @@ impl ApplyWorker<'_, '_> {
         let done = state.groups.remove(&number);
         state.done.extend(done.map(|group| (group, at_us)));
         drop(state);
-        self.shop.flow.mark_applied(group);
-        self.shop.done.notify_one();
+        self.shared.queue.mark_applied(group);
+        self.shared.done.notify_one();
         Some(())
     }
 
@@ -356,27 +357,27 @@ impl ApplyWorker<'_, '_> {
     ) -> Option<StepOutcome> {
         let failure = match result {
             Ok(()) => {
-                let mut state = self.shop.state();
+                let mut state = self.shared.state();
                 tell(&mut state.gate);
-                self.shop.wake_turns(&state);
+                self.shared.wake_turns(&state);
                 return Some(StepOutcome::On);
             }
             Err(failure) => failure,
         };
         // Only a group that can be rolled back can be retried.
         let code = failure.code.filter(|_| can_be_undone(group)).unwrap_or(0);
-        let mut state = self.shop.state();
+        let mut state = self.shared.state();
         let verdict = state.gate.fail(number, code);
         state.tally.retries += 1;
         drop(state);
-        self.shop.wake_all();
+        self.shared.wake_all();
         let is_lost = self.session.rollback().is_err();
         let after = match verdict {
             RetryDecision::Retry { after } if !is_lost => after,
             _ => {
                 let error = name_failed_member(&mut *self.session, group, failure);
-                self.shop.state().failure.get_or_insert(error);
-                self.shop.wake_all();
+                self.shared.state().failure.get_or_insert(error);
+                self.shared.wake_all();
                 return None;
             }
         };
@@ -387,12 +388,12 @@ impl ApplyWorker<'_, '_> {
 
     /// Waits until the group may be applied again; `None` if the replay stops.
     fn begin_again(&self, number: u64) -> Option<()> {
-        if self.shop.state().is_stopped {
+        if self.shared.state().is_stopped {
             return None;
         }
         match self.wait_for_decision(number) {
             CommitDecision::Apply => {
-                self.shop.state().gate.begin(number);
+                self.shared.state().gate.begin(number);
                 Some(())
             }
             _ => None,
@@ -401,12 +402,12 @@ impl ApplyWorker<'_, '_> {
 
     /// Waits for the next turn of a group.
     fn wait_for_decision(&self, number: u64) -> CommitDecision {
-        let mut state = self.shop.state();
+        let mut state = self.shared.state();
         loop {
             let turn = match state.gate.decide(number) {
                 CommitDecision::Wait if !state.is_stopped => {
                     state.awaited[self.index] = Some(number);
-                    state = wait_on(&self.shop.turns[self.index], state);
+                    state = wait_on(&self.shared.turns[self.index], state);
                     continue;
                 }
                 CommitDecision::Wait => CommitDecision::Abandon,

@@ -28,13 +28,13 @@ struct TableAlteration {
 
 /// Executes an ALTER TABLE.
 pub(super) fn alter(
-    bench: &mut SchemaEditor<'_>,
+    editor: &mut SchemaEditor<'_>,
     name: &QualifiedName,
     changes: &[TableChange],
     statement: &SourceStatement,
 ) -> Result<(), TargetFailure> {
-    let Some((name, old)) = bench.catalogue.find(name) else {
-        bench.remarks.count_passed_over("ALTER TABLE of a table that the logs did not create");
+    let Some((name, old)) = editor.catalogue.find(name) else {
+        editor.remarks.count_passed_over("ALTER TABLE of a table that the logs did not create");
         return Ok(());
     };
     let (name, old) = (name.clone(), Arc::clone(old));
@@ -54,7 +54,7 @@ pub(super) fn alter(
         })?;
     }
     altered.close_primary_key();
-    let is_empty = is_empty(bench, &old)?;
+    let is_empty = is_empty(editor, &old)?;
     if let Some(what) = altered.rows_lost.take().filter(|_| !is_empty) {
         return Err(TargetFailure::refused(format!(
             "ALTER TABLE {}.{} … {what} removes rows, and the log does not contain which",
@@ -63,23 +63,23 @@ pub(super) fn alter(
     }
     let TableAlteration { mut table, sources, renamed, name: new_name, .. } = altered;
     if is_same_shape(&old, &table, &sources) {
-        bench.update_indexes(&old, &mut table)?;
+        editor.update_indexes(&old, &mut table)?;
     } else {
         let fills = fill_values(&table, &sources, &name, is_empty, statement)?;
         match only_appends(&old, &table, &sources) {
-            true => append(bench, &old, &mut table, &fills)?,
-            false => rebuild(bench, &old, &mut table, &sources, &fills)?,
+            true => append(editor, &old, &mut table, &fills)?,
+            false => rebuild(editor, &old, &mut table, &sources, &fills)?,
         }
     }
-    bench.catalogue.put(bench.connection, name.clone(), table)?;
-    bench.update_references(&name, |_, columns| {
+    editor.catalogue.put(editor.connection, name.clone(), table)?;
+    editor.update_references(&name, |_, columns| {
         for column in columns {
             if let Some((_, new)) = renamed.iter().find(|(old, _)| old.eq_ignore_ascii_case(column)) {
                 column.clone_from(new);
             }
         }
     })?;
-    new_name.map_or(Ok(()), |new| bench.rename(&name, new))
+    new_name.map_or(Ok(()), |new| editor.rename(&name, new))
 }
 
 impl TableAlteration {
@@ -212,8 +212,8 @@ impl TableAlteration {
     }
 }
 
-fn is_empty(bench: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<bool, TargetFailure> {
-    let mut statement = bench.connection.prepare(&format!("SELECT 1 FROM {}", quoted(&table.name)))?;
+fn is_empty(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<bool, TargetFailure> {
+    let mut statement = editor.connection.prepare(&format!("SELECT 1 FROM {}", quoted(&table.name)))?;
     Ok(!statement.exists([])?)
 }
 
@@ -246,7 +246,7 @@ fn only_appends(old: &CatalogueTable, new: &CatalogueTable, sources: &[Option<us
 }
 
 fn append(
-    bench: &mut SchemaEditor<'_>,
+    editor: &mut SchemaEditor<'_>,
     old: &CatalogueTable,
     new: &mut CatalogueTable,
     _: &[Value],
@@ -257,11 +257,11 @@ fn append(
         let sql = create_sql(&one, "");
         let definition =
             sql.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map_or("", |(inner, _)| inner);
-        bench
+        editor
             .connection
             .execute_batch(&format!("ALTER TABLE {} ADD COLUMN {definition}", quoted(&old.name)))?;
     }
-    bench.update_indexes(old, new)
+    editor.update_indexes(old, new)
 }
 
 /// Returns the values of new columns in existing rows.
@@ -306,7 +306,7 @@ fn fill_value(column: &CatalogueColumn, statement: &SourceStatement) -> Option<V
 
 /// Creates the table again and copies its rows.
 fn rebuild(
-    bench: &mut SchemaEditor<'_>,
+    editor: &mut SchemaEditor<'_>,
     old: &CatalogueTable,
     new: &mut CatalogueTable,
     sources: &[Option<usize>],
@@ -336,7 +336,7 @@ fn rebuild(
         })
         .collect();
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-    bench.connection.create_scalar_function("bintide_convert", 2, flags, move |context| {
+    editor.connection.create_scalar_function("bintide_convert", 2, flags, move |context| {
         let at: usize = usize::try_from(context.get::<i64>(0)?).unwrap_or(usize::MAX);
         let value: Value = context.get(1)?;
         let kinds = kinds.get(at);
@@ -346,15 +346,15 @@ fn rebuild(
             rusqlite::Error::UserFunctionError(message.into())
         })
     })?;
-    bench.connection.execute_batch(&create_sql(new, REBUILT))?;
+    editor.connection.execute_batch(&create_sql(new, REBUILT))?;
     let (from, to) = (quoted(&old.name), quoted(REBUILT));
     let columns = expressions.join(", ");
-    bench.connection.execute_batch(&format!("INSERT INTO {to} SELECT {columns} FROM {from}"))?;
-    bench.connection.execute_batch(&format!("DROP TABLE {from}; ALTER TABLE {to} RENAME TO {from}"))?;
+    editor.connection.execute_batch(&format!("INSERT INTO {to} SELECT {columns} FROM {from}"))?;
+    editor.connection.execute_batch(&format!("DROP TABLE {from}; ALTER TABLE {to} RENAME TO {from}"))?;
     for key in &mut new.keys {
         key.index.clear();
     }
-    bench.create_indexes(new)
+    editor.create_indexes(new)
 }
 
 /// Returns a date and time with this number of fractional digits.

@@ -37,7 +37,7 @@ pub(crate) use crate::sqlite::schema_draft::SchemaDraft;
 pub(crate) use crate::sqlite::schema_editor::quoted;
 use crate::sqlite::session::{PathReportingSession, SqliteSession, with_path};
 pub use crate::sqlite::sqlite_remarks::SqliteRemarks;
-use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE as CREATE_CATALOGUE, TableCatalogue};
+use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
 use crate::target::{IntentOutcome, ReplayTarget, RollbackTraces, TargetSession};
 use crate::target_table::TargetTableDefinition;
 
@@ -183,7 +183,7 @@ fn prepare(path: &Path) -> Result<(Connection, i64), TargetFailure> {
     let connection = connect(path)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
     connection.execute_batch(CREATE_PROGRESS)?;
-    connection.execute_batch(CREATE_CATALOGUE)?;
+    connection.execute_batch(CREATE_CATALOGUE_TABLE)?;
     let take_over = "INSERT INTO \"bintide.progress\" (\"stream\", \"run\") VALUES (1, 1) \
                      ON CONFLICT DO UPDATE SET \"run\" = \"run\" + 1 RETURNING \"run\"";
     let run = connection.query_row(take_over, [], |row| row.get(0))?;
@@ -220,7 +220,7 @@ fn read_progress((gtids, log, position, beyond): ProgressRow) -> Result<ReplayPr
 }
 
 impl ReplayTarget for SqliteTarget {
-    fn parse_progress_row(&self) -> Result<AppliedState, TargetFailure> {
+    fn applied(&self) -> Result<AppliedState, TargetFailure> {
         Ok(AppliedState { progress: self.progress()?, ..AppliedState::default() })
     }
 
@@ -252,7 +252,7 @@ impl ReplayTarget for SqliteTarget {
     }
 
     fn checkpoint(&self, _: &ReplayProgress) -> Result<AppliedState, TargetFailure> {
-        self.parse_progress_row()
+        self.applied()
     }
 }
 

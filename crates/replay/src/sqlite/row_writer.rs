@@ -13,7 +13,7 @@ use crate::error::TargetFailure;
 use crate::row_reader::{EventRows, RowLookup, RowReader};
 use crate::sqlite::catalogue_table::{CatalogueColumn, CatalogueTable, KeyColumn, SourceEngine};
 use crate::sqlite::ddl::QualifiedName;
-use crate::sqlite::default_value::DefaultValue as ColumnDefault;
+use crate::sqlite::default_value::DefaultValue;
 use crate::sqlite::foreign_key_cascade::ForeignKeyCascade;
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
 use crate::sqlite::schema_editor::{SchemaEditor, quoted};
@@ -63,23 +63,23 @@ impl RowWriter {
     /// Applies these row events.
     pub(super) fn write(
         &mut self,
-        bench: &mut SchemaEditor<'_>,
+        editor: &mut SchemaEditor<'_>,
         events: &RowEvents,
     ) -> Result<(), TargetFailure> {
         let mut reader = std::mem::take(&mut self.reader);
         let flavour = events.format.flavour;
-        let result = reader.read(events, &mut |rows| self.write_event(bench, rows, flavour));
+        let result = reader.read(events, &mut |rows| self.write_event(editor, rows, flavour));
         self.reader = reader;
         result
     }
 
     fn write_event(
         &mut self,
-        bench: &mut SchemaEditor<'_>,
+        editor: &mut SchemaEditor<'_>,
         rows: &EventRows<'_>,
         flavour: Flavour,
     ) -> Result<(), TargetFailure> {
-        let plan = self.plan(bench, rows, flavour)?;
+        let plan = self.plan(editor, rows, flavour)?;
         if plan.table.engine == SourceEngine::Blackhole {
             return Ok(());
         }
@@ -90,13 +90,14 @@ impl RowWriter {
         let follows = by_engine && plan.has_children;
         match &plan.lookup {
             Some((lookup, slots)) if follows || plan.lacks_documents => {
-                let cascade = ForeignKeyCascade { connection: bench.connection, catalogue: bench.catalogue };
+                let cascade =
+                    ForeignKeyCascade { connection: editor.connection, catalogue: editor.catalogue };
                 for row in rows.rows() {
                     let row = row?;
                     let old = self.look_up(&plan, &row, &cascade, (lookup, slots), flavour)?;
                     let new = self.new_row(&plan, &row, &old, flavour)?;
                     if !plan.sql.is_empty() {
-                        let mut statement = bench.connection.prepare_cached(&plan.sql)?;
+                        let mut statement = editor.connection.prepare_cached(&plan.sql)?;
                         self.write_row(&plan, &row, &mut statement, flavour, Some(&old))?;
                     }
                     if follows {
@@ -108,7 +109,7 @@ impl RowWriter {
                 if plan.sql.is_empty() {
                     return Ok(()); // An update without columns.
                 }
-                let mut statement = bench.connection.prepare_cached(&plan.sql)?;
+                let mut statement = editor.connection.prepare_cached(&plan.sql)?;
                 for row in rows.rows() {
                     self.write_row(&plan, &row?, &mut statement, flavour, None)?;
                 }
@@ -200,7 +201,7 @@ impl RowWriter {
 
     fn plan(
         &mut self,
-        bench: &mut SchemaEditor<'_>,
+        editor: &mut SchemaEditor<'_>,
         rows: &EventRows<'_>,
         flavour: Flavour,
     ) -> Result<Arc<RowPlan>, TargetFailure> {
@@ -210,11 +211,11 @@ impl RowWriter {
         if let Some(plan) = known.filter(|plan| *plan.logged == *rows.table.columns) {
             return Ok(Arc::clone(plan));
         }
-        let (name, table) = find_or_create_table(bench, rows, flavour)?;
+        let (name, table) = find_or_create_table(editor, rows, flavour)?;
         if rows.kind != RowsKind::Write {
-            create_lookup_index(bench, &table)?;
+            create_lookup_index(editor, &table)?;
         }
-        let has_children = bench.catalogue.children(&name).next().is_some();
+        let has_children = editor.catalogue.children(&name).next().is_some();
         let plan = Arc::new(RowPlan::new(name, table, rows, has_children)?);
         if self.plans.len() >= ROW_PLANS_MAX {
             self.plans.clear();
@@ -237,10 +238,10 @@ const LOOKUP_INDEX_COLUMNS_MAX: usize = 4;
 
 /// Creates an index for a table without keys before its first update or delete. Otherwise each row would need a scan of
 /// the table.
-fn create_lookup_index(bench: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<(), TargetFailure> {
+fn create_lookup_index(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<(), TargetFailure> {
     let has_key = table.sqlite_key().is_some() || table.keys.iter().any(|key| !key.index.is_empty());
     let question = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = ?1";
-    if has_key || bench.connection.prepare_cached(question)?.exists([&table.name])? {
+    if has_key || editor.connection.prepare_cached(question)?.exists([&table.name])? {
         return Ok(());
     }
     let is_short = |column: &&CatalogueColumn| {
@@ -257,20 +258,20 @@ fn create_lookup_index(bench: &SchemaEditor<'_>, table: &CatalogueTable) -> Resu
     if columns.is_empty() {
         return Ok(());
     }
-    let (name, on) = (quoted(&bench.free_name(&format!("{}.bintide", table.name))?), quoted(&table.name));
-    Ok(bench.connection.execute_batch(&format!("CREATE INDEX {name} ON {on} ({})", columns.join(", ")))?)
+    let (name, on) = (quoted(&editor.free_name(&format!("{}.bintide", table.name))?), quoted(&table.name));
+    Ok(editor.connection.execute_batch(&format!("CREATE INDEX {name} ON {on} ({})", columns.join(", ")))?)
 }
 
 /// Finds the table of these rows in the catalogue, or creates it from the table map.
 fn find_or_create_table(
-    bench: &mut SchemaEditor<'_>,
+    editor: &mut SchemaEditor<'_>,
     rows: &EventRows<'_>,
     flavour: Flavour,
 ) -> Result<(QualifiedName, Arc<CatalogueTable>), TargetFailure> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let name = (text(&rows.table.database), text(&rows.table.name));
-    if bench.catalogue.find(&name).is_none() {
-        if let Some(like) = bench.catalogue.find_like(&name) {
+    if editor.catalogue.find(&name).is_none() {
+        if let Some(like) = editor.catalogue.find_like(&name) {
             return Err(TargetFailure::refused(format!(
                 "the logs create {}.{} but change {}.{}: sources with case-insensitive names (lower_case_table_names) \
                  are not supported",
@@ -280,10 +281,10 @@ fn find_or_create_table(
         let made = table_from_map(rows, flavour).ok_or_else(|| {
             TargetFailure::refused(format!("{}.{} has a column of an unknown type", name.0, name.1))
         })?;
-        bench.remarks.from_maps.push(format!("{}.{}", name.0, name.1));
-        bench.create_empty(name.clone(), made)?;
+        editor.remarks.from_maps.push(format!("{}.{}", name.0, name.1));
+        editor.create_empty(name.clone(), made)?;
     }
-    let (found, table) = bench.catalogue.find(&name).expect("ours: created if it was missing");
+    let (found, table) = editor.catalogue.find(&name).expect("ours: created if it was missing");
     check_table(&name, table, rows, flavour)?;
     Ok((found.clone(), Arc::clone(table)))
 }
@@ -333,7 +334,7 @@ fn table_from_map(rows: &EventRows<'_>, flavour: Flavour) -> Option<CatalogueTab
             name: name.unwrap_or_else(|| format!("col{}", number + 1)),
             kind: MysqlType::of(column, flavour)?,
             nullable: column.nullable,
-            default: ColumnDefault::None,
+            default: DefaultValue::None,
             generated: false,
         })
     };

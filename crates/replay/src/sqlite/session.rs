@@ -121,8 +121,8 @@ impl TargetSession for SqliteSession {
     }
 
     fn apply_rows(&mut self, _: &SessionVariables, rows: &RowEvents) -> Result<(), TargetFailure> {
-        let (mut bench, writer) = self.editor();
-        writer.write(&mut bench, rows)
+        let (mut editor, writer) = self.editor();
+        writer.write(&mut editor, rows)
     }
 
     fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
@@ -132,9 +132,9 @@ impl TargetSession for SqliteSession {
                 statement.error_code
             )));
         }
-        let (mut bench, writer) = self.editor();
+        let (mut editor, writer) = self.editor();
         writer.forget();
-        bench.execute(statement)
+        editor.execute(statement)
     }
 
     fn flush(&mut self) -> Result<(), TargetFailure> {

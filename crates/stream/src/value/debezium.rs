@@ -15,7 +15,7 @@ pub(crate) fn put(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
     value: &Value<'_>,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
@@ -25,12 +25,12 @@ pub(crate) fn put(
         Value::Float(number) => put_float(out, *number),
         Value::Double(number) => put_float(out, *number),
         Value::Text(text) => put_text(out, column, text),
-        Value::Bytes(bytes) => put_bytes(out, is_binary(column), bytes, room),
-        Value::Decimal(decimal) => put_base64(out, unscaled(decimal, &mut room.unscaled)),
+        Value::Bytes(bytes) => put_bytes(out, is_binary(column), bytes, buffers),
+        Value::Decimal(decimal) => put_base64(out, unscaled(decimal, &mut buffers.unscaled)),
         Value::Enum(number) => put_enum(out, column, *number)?,
         Value::Set(bits) => put_set(out, column, *bits)?,
-        Value::Json(json) => put_json(out, json.bytes(), room)?,
-        _ => put_rare(out, column, value, room)?,
+        Value::Json(json) => put_json(out, json.bytes(), buffers)?,
+        _ => put_rare(out, column, value, buffers)?,
     }
     Ok(())
 }
@@ -39,7 +39,7 @@ fn put_rare(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
     value: &Value<'_>,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     match value {
         Value::Date(date) => put_epoch(out, column, epoch_day(*date)),
@@ -62,7 +62,7 @@ fn put_rare(
             }
             out.push(b']');
         }
-        Value::Compressed(value) => put_compressed(out, column, value, room)?,
+        Value::Compressed(value) => put_compressed(out, column, value, buffers)?,
         _ => out.extend_from_slice(b"null"),
     }
     Ok(())
@@ -130,17 +130,17 @@ fn put_set(out: &mut Vec<u8>, column: &ColumnPlan, bits: u64) -> Result<(), Corr
 pub(crate) fn put_json(
     out: &mut Vec<u8>,
     document: &[u8],
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
-    let mut text = std::mem::take(&mut room.text);
+    let mut text = std::mem::take(&mut buffers.text);
     text.clear();
-    let put = put_document(&mut text, document, &mut room.bytes);
+    let put = put_document(&mut text, document, &mut buffers.bytes);
     if put.is_ok() {
         out.push(b'"');
         put_escaped(out, &text);
         out.push(b'"');
     }
-    room.text = text;
+    buffers.text = text;
     Ok(put?)
 }
 

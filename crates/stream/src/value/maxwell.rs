@@ -14,7 +14,7 @@ pub(crate) fn put(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
     value: &Value<'_>,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
@@ -24,13 +24,13 @@ pub(crate) fn put(
         Value::Double(number) => put_float(out, *number),
         Value::Text(text) => put_text(out, column, text),
         Value::Bytes(bytes) => {
-            put_bytes(out, column.charset == binlog::Charset::Binary, bytes, room);
+            put_bytes(out, column.charset == binlog::Charset::Binary, bytes, buffers);
         }
         Value::Decimal(decimal) => decimal.write(out),
         Value::Enum(number) => put_enum(out, column, *number)?,
         Value::Set(bits) => put_set(out, column, *bits)?,
-        Value::Json(json) => put_document(out, json.bytes(), &mut room.bytes)?,
-        _ => put_rare(out, column, value, room)?,
+        Value::Json(json) => put_document(out, json.bytes(), &mut buffers.bytes)?,
+        _ => put_rare(out, column, value, buffers)?,
     }
     Ok(())
 }
@@ -39,7 +39,7 @@ fn put_rare(
     out: &mut Vec<u8>,
     column: &ColumnPlan,
     value: &Value<'_>,
-    room: &mut ValueBuffers,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
     match value {
         Value::Date(date) => put_quoted(out, |out| date.write(out)),
@@ -50,7 +50,7 @@ fn put_rare(
         Value::Bit(bit) => put_integer(out, bit.value),
         Value::Geometry(geometry) => put_geometry(out, geometry),
         Value::Vector(vector) => put_base64(out, vector.bytes),
-        Value::Compressed(value) => put_compressed(out, column, value, room)?,
+        Value::Compressed(value) => put_compressed(out, column, value, buffers)?,
         _ => out.extend_from_slice(b"null"),
     }
     Ok(())

@@ -7,8 +7,8 @@ use crate::metrics::{MetricKind, PrometheusText};
 
 /// Returns the metrics as text.
 pub(super) fn metrics_text(stats: &ReceiveStats, now_s: i64) -> String {
-    let mut sheet = PrometheusText::new();
-    let mut counter = |name, help, value| sheet.counter(name, help, value);
+    let mut metrics = PrometheusText::new();
+    let mut counter = |name, help, value| metrics.counter(name, help, value);
     counter("bintide_receive_transactions_total", "Transactions received.", stats.transactions);
     counter("bintide_receive_events_total", "Events received.", stats.events);
     counter("bintide_receive_bytes_total", "Bytes of events received.", stats.bytes);
@@ -41,28 +41,28 @@ pub(super) fn metrics_text(stats: &ReceiveStats, now_s: i64) -> String {
         stats.acknowledgements,
     );
     counter("bintide_receive_logs_purged_total", "Expired logs deleted.", stats.purged);
-    put_compression(&stats.statistics, &mut sheet);
-    let mut gauge = |name, help, is_so| sheet.gauge(name, help, u8::from(is_so));
+    put_compression(&stats.statistics, &mut metrics);
+    let mut gauge = |name, help, is_so| metrics.gauge(name, help, u8::from(is_so));
     gauge("bintide_receive_connected", "1 while connected to the source, otherwise 0.", stats.is_connected);
     let semi_sync = stats.semi_sync.unwrap_or_default();
     gauge("bintide_receive_semi_sync", "1 if the source waits for acknowledgements, otherwise 0.", semi_sync);
     gauge("bintide_receive_disk_full", "1 while the disk is full, otherwise 0.", stats.is_full);
     let help = "Closed logs that wait for compression.";
-    sheet.gauge("bintide_receive_logs_to_compress", help, stats.to_compress);
+    metrics.gauge("bintide_receive_logs_to_compress", help, stats.to_compress);
     if let Some(lag) = stats.lag_s(now_s) {
         let help = "Age of the last received event by the source's clock; 0 if there is no newer one.";
-        sheet.gauge("bintide_receive_lag_seconds", help, lag);
+        metrics.gauge("bintide_receive_lag_seconds", help, lag);
     }
     if !stats.log.is_empty() {
         let help = "Position of the next event in the source's log.";
         let labels = [("log", stats.log.as_str())];
-        sheet.put("bintide_receive_position_bytes", help, MetricKind::Gauge, &labels, stats.position);
+        metrics.put("bintide_receive_position_bytes", help, MetricKind::Gauge, &labels, stats.position);
     }
-    sheet.into_text()
+    metrics.into_text()
 }
 
 /// Adds the compression statistics.
-fn put_compression(statistics: &CompressionStatistics, sheet: &mut PrometheusText) {
+fn put_compression(statistics: &CompressionStatistics, metrics: &mut PrometheusText) {
     let rows = statistics.rows();
     let mut put = |what: &str, help: &str, value: fn(&CompressionRow) -> u64| {
         let name = format!("bintide_receive_compression_{what}_total");
@@ -72,7 +72,7 @@ fn put_compression(statistics: &CompressionStatistics, sheet: &mut PrometheusTex
                 [("log_type", word(&row.log_type)), ("compression_type", word(&row.compression_type))];
             (labels, value(row))
         });
-        sheet.family(&name, help, MetricKind::Counter, labelled);
+        metrics.family(&name, help, MetricKind::Counter, labelled);
     };
     put("transactions", "Transactions, as binary_log_transaction_compression_stats counts them.", |row| {
         row.transaction_counter
@@ -96,8 +96,8 @@ mod tests {
             ahead_s: 5,
             ..ReceiveStats::default()
         };
-        let sheet = metrics_text(&stats, 1000);
-        assert!(sheet.contains("\nbintide_receive_position_bytes{log=\"b.000003\"} 4711\n"), "{sheet}");
-        assert!(sheet.contains("\nbintide_receive_lag_seconds 5\n"), "{sheet}");
+        let metrics = metrics_text(&stats, 1000);
+        assert!(metrics.contains("\nbintide_receive_position_bytes{log=\"b.000003\"} 4711\n"), "{metrics}");
+        assert!(metrics.contains("\nbintide_receive_lag_seconds 5\n"), "{metrics}");
     }
 }

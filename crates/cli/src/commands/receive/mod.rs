@@ -22,7 +22,7 @@ use wire::{PacketCompression, ReplicaEnd, SemiSync};
 use crate::commands::receive::metrics_text::metrics_text;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
 use crate::commands::receive::receive_display::now_s;
-pub(crate) use crate::commands::receive::retention::parse_retention as parse_keep;
+pub(crate) use crate::commands::receive::retention::parse_retention;
 use crate::commands::rewrite::parse_level;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult};
@@ -72,7 +72,7 @@ pub(crate) struct ReceiveArgs {
     stop_at_end: bool,
     /// Retain at most this age (12h, 7d) or size (500M, 100G); older logs are deleted. The log being written is
     /// always retained.
-    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_retention)]
     keep: Option<RetentionLimit>,
     /// Acknowledge transactions to the source once they are on disk (semi-synchronous replication).
     #[arg(long)]

@@ -65,9 +65,9 @@ pub(super) fn check(
     };
     let (survey, mut findings) = match named {
         TargetAddress::Mysql(address, apply_as) => {
-            let mut look = TargetInspector::connect(address).map_err(begun)?;
-            let survey = survey_for(&look.applied())?;
-            let findings = look.findings(&survey, *apply_as, is_logged).map_err(begun)?;
+            let mut inspector = TargetInspector::connect(address).map_err(begun)?;
+            let survey = survey_for(&inspector.applied())?;
+            let findings = inspector.findings(&survey, *apply_as, is_logged).map_err(begun)?;
             (survey, findings)
         }
         TargetAddress::Sqlite(path) => {

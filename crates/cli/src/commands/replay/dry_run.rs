@@ -63,10 +63,11 @@ impl DryRunArgs {
         };
         let (plan, mut findings) = match &named {
             TargetAddress::Mysql(address, apply_as) if !self.offline => {
-                let mut look = TargetInspector::connect(address).map_err(begun)?;
-                let plan = replay::plan(&mut source, DryRunTarget::Mysql(&mut look), &options, &mut seen);
+                let mut inspector = TargetInspector::connect(address).map_err(begun)?;
+                let plan =
+                    replay::plan(&mut source, DryRunTarget::Mysql(&mut inspector), &options, &mut seen);
                 let plan = plan.map_err(begun)?;
-                let findings = look.findings(&plan.survey, *apply_as, is_logged).map_err(begun)?;
+                let findings = inspector.findings(&plan.survey, *apply_as, is_logged).map_err(begun)?;
                 (plan, findings)
             }
             TargetAddress::Sqlite(path) if !self.offline => {
@@ -84,26 +85,26 @@ impl DryRunArgs {
             TimeEstimate::new(&plan, &options, began.elapsed(), matches!(named, TargetAddress::Sqlite(_)));
         let with_verdict = |finding: PreflightFinding| (allow.allows(finding.check), finding);
         let findings = findings.into_iter().map(with_verdict).map(|(allowed, finding)| (finding, allowed));
-        let outlook = DryRunReport { plan, options, findings: findings.collect(), estimate };
-        print_report(&outlook, json, global)
+        let report = DryRunReport { plan, options, findings: findings.collect(), estimate };
+        print_report(&report, json, global)
     }
 }
 
-fn print_report(outlook: &DryRunReport, json: bool, global: &GlobalArgs) -> CommandResult {
+fn print_report(report: &DryRunReport, json: bool, global: &GlobalArgs) -> CommandResult {
     let mut out = io::stdout().lock();
     if json {
-        serde_json::to_writer_pretty(&mut out, &document(outlook)).map_err(io::Error::from)?;
+        serde_json::to_writer_pretty(&mut out, &document(report)).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {
         let style = ReportStyle::new(global.color.on_stdout());
-        screen::print(&dry_run_text::text(outlook, style), &mut out)?;
+        screen::print(&dry_run_text::text(report, style), &mut out)?;
     }
-    let is_refused = outlook.plan.refusals > 0 || outlook.findings.iter().any(|(_, allowed)| !allowed);
+    let is_refused = report.plan.refusals > 0 || report.findings.iter().any(|(_, allowed)| !allowed);
     Ok(if is_refused { CommandVerdict::FaultsFound } else { CommandVerdict::Success })
 }
 
-fn document(outlook: &DryRunReport) -> Value {
-    let DryRunReport { plan, options, findings, estimate } = outlook;
+fn document(report: &DryRunReport) -> Value {
+    let DryRunReport { plan, options, findings, estimate } = report;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let width = |width: &replay::Parallelism| json!({ "count": width.count, "longest_chain": width.chain, "at_once": width.average() });
     let tables: Vec<Value> = plan

@@ -13,13 +13,13 @@ use crate::units::{bytes, count, counted, duration, share};
 const TABLES_SHOWN: usize = 20;
 
 /// Returns the whole report.
-pub(super) fn text(outlook: &DryRunReport, style: ReportStyle) -> String {
+pub(super) fn text(report: &DryRunReport, style: ReportStyle) -> String {
     style.sections(&[
-        ("Work", to_do(outlook, style)),
-        ("Parallelism", parallelism(outlook, style)),
-        ("Row changes", row_changes(outlook, style)),
-        ("Failed checks", obstacles(outlook)),
-        ("Time", time(outlook)),
+        ("Work", to_do(report, style)),
+        ("Parallelism", parallelism(report, style)),
+        ("Row changes", row_changes(report, style)),
+        ("Failed checks", obstacles(report)),
+        ("Time", time(report)),
     ])
 }
 
@@ -43,8 +43,8 @@ pub(super) const fn mode(mode: ParallelMode) -> &'static str {
     }
 }
 
-fn to_do(outlook: &DryRunReport, style: ReportStyle) -> String {
-    let DryRunReport { plan, options, .. } = outlook;
+fn to_do(report: &DryRunReport, style: ReportStyle) -> String {
+    let DryRunReport { plan, options, .. } = report;
     let mut table = style.pairs();
     let passed_over = format!("{} ({} skipped)", count(plan.transactions), count(plan.skipped));
     table.add_row(["transactions".to_owned(), passed_over]);
@@ -56,9 +56,9 @@ fn to_do(outlook: &DryRunReport, style: ReportStyle) -> String {
     table_lines(&table)
 }
 
-fn parallelism(outlook: &DryRunReport, style: ReportStyle) -> String {
-    let plan = &outlook.plan;
-    let by = mode(outlook.options.mode);
+fn parallelism(report: &DryRunReport, style: ReportStyle) -> String {
+    let plan = &report.plan;
+    let by = mode(report.options.mode);
     let mut table = style.table(&[by, ">count", ">longest chain", ">average parallelism"]);
     let mut row = |name: &str, width: Parallelism| {
         let average = format!("{:.1}", width.average());
@@ -71,8 +71,8 @@ fn parallelism(outlook: &DryRunReport, style: ReportStyle) -> String {
     table_lines(&table)
 }
 
-fn row_changes(outlook: &DryRunReport, style: ReportStyle) -> String {
-    let plan = &outlook.plan;
+fn row_changes(report: &DryRunReport, style: ReportStyle) -> String {
+    let plan = &report.plan;
     if plan.tables.is_empty() {
         return String::new();
     }
@@ -103,14 +103,14 @@ fn row_changes(outlook: &DryRunReport, style: ReportStyle) -> String {
     table_lines(&table)
 }
 
-fn obstacles(outlook: &DryRunReport) -> String {
-    let plan = &outlook.plan;
+fn obstacles(report: &DryRunReport) -> String {
+    let plan = &report.plan;
     let mut text = String::new();
     let mut line = |line: &str| {
         text.push_str(&visible(line));
         text.push('\n');
     };
-    for (finding, allowed) in &outlook.findings {
+    for (finding, allowed) in &report.findings {
         match allowed {
             true => line(&format!("allowed: {}: {}", finding.check.name(), finding.found)),
             false => line(&finding.to_string()),
@@ -133,7 +133,7 @@ fn obstacles(outlook: &DryRunReport) -> String {
     text
 }
 
-fn time(outlook: &DryRunReport) -> String {
-    let estimate = &outlook.estimate;
+fn time(report: &DryRunReport) -> String {
+    let estimate = &report.estimate;
     format!("about {}: {}\n", duration(estimate.total()), estimate.basis())
 }

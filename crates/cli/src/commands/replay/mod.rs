@@ -194,8 +194,8 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.places, command, &options, global);
     let ahead = command.warm.then(ahead).transpose()?;
     let writer = checks::check(&named, to_look_at, &options, command.how.log, &command.allow, global)?;
-    let board = SharedReplayStats::new(ahead.as_ref().map(ReplayWarming::board));
-    let shown = board.clone();
+    let stats = SharedReplayStats::new(ahead.as_ref().map(ReplayWarming::stats));
+    let shown = stats.clone();
     let served = command.metrics.serve(global, move || shown.text())?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
@@ -206,12 +206,12 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
         Some(store) => (follow(store)?, None),
         None => (source(logs), found.bytes_total),
     };
-    let mut watch = ReplayProgressMonitor::new(global, bytes_total, board.clone());
+    let mut watch = ReplayProgressMonitor::new(global, bytes_total, stats.clone());
     let (report, warmed) = warming::run(ahead.as_ref(), &mut source, &target, &options, &mut watch);
     let elapsed = watch.elapsed();
     drop(watch);
     let report = report.map_err(add_advice)?;
-    board.set_final(&report);
+    stats.set_final(&report);
     drop(served);
     let done = ReplayOutcome { report, elapsed, remarks: target.remarks(), verified: None, warmed };
     finish(done, against, &options, command.json, global)

@@ -22,7 +22,7 @@ pub(super) struct ReplayProgressMonitor {
     lag: CommitLag,
     /// Time of the next update of the lag.
     lag_due: Duration,
-    board: SharedReplayStats,
+    stats: SharedReplayStats,
     screen: ProgressDisplay,
     /// Time of the next update of the display.
     due: Duration,
@@ -38,7 +38,7 @@ const LAG_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ReplayProgressMonitor {
     /// Returns the display of a replay of logs with this total size, if known. Also updates the shared statistics.
-    pub(super) fn new(global: &GlobalArgs, bytes_total: Option<u64>, board: SharedReplayStats) -> Self {
+    pub(super) fn new(global: &GlobalArgs, bytes_total: Option<u64>, stats: SharedReplayStats) -> Self {
         let screen = ProgressDisplay::new(global, TERMINAL_INTERVAL);
         let due = screen.first_delay();
         Self {
@@ -47,7 +47,7 @@ impl ReplayProgressMonitor {
             pace: ProgressLine::default(),
             lag: CommitLag::default(),
             lag_due: Duration::ZERO,
-            board,
+            stats,
             screen,
             due,
             idle_at: None,
@@ -61,7 +61,7 @@ impl ReplayProgressMonitor {
 
     fn show(&mut self, status: &ReplayStatus<'_>) {
         let line = self.pace.line(now_us(), self.bytes_total, status, self.lag);
-        let ahead = self.board.warming_line();
+        let ahead = self.stats.warming_line();
         let line = [Some(line), ahead].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let bytes = status.report.bytes_read;
         let idle_at = status.is_caught_up.then_some(status.report.transactions);
@@ -92,7 +92,7 @@ impl ReplayObserver for ReplayProgressMonitor {
             self.lag_due = elapsed + LAG_INTERVAL;
             self.lag = status.lag(now_us());
         }
-        self.board.set(status, self.lag);
+        self.stats.set(status, self.lag);
         if elapsed >= self.due {
             self.due = elapsed + self.screen.interval();
             self.show(status);

@@ -98,7 +98,7 @@ impl ReplayStats {
     }
 
     fn text(&self, now_us: u64) -> String {
-        let mut sheet = PrometheusText::new();
+        let mut metrics = PrometheusText::new();
         let ReplayCounters { transactions, skipped, groups, rows, retries, bytes_read } = self.report;
         for (name, help, value) in [
             ("transactions_total", "Source transactions applied.", transactions),
@@ -108,7 +108,7 @@ impl ReplayStats {
             ("retries_total", "Commits that were rolled back and retried.", retries),
             ("log_bytes_total", "Bytes of logs read.", bytes_read),
         ] {
-            sheet.counter(&format!("bintide_replay_{name}"), help, value);
+            metrics.counter(&format!("bintide_replay_{name}"), help, value);
         }
         for (name, help, value) in [
             ("workers", "Sessions that apply transactions.", self.workers),
@@ -120,28 +120,32 @@ impl ReplayStats {
                 self.is_caught_up.into(),
             ),
         ] {
-            sheet.gauge(&format!("bintide_replay_{name}"), help, value);
+            metrics.gauge(&format!("bintide_replay_{name}"), help, value);
         }
         if let Some(committed_us) = self.committed_us {
             let lag_us = if self.is_caught_up { 0 } else { now_us.saturating_sub(committed_us) };
             let lag = "Time since the source's commit of the last applied transaction; 0 if all are applied.";
-            sheet.gauge("bintide_replay_lag_seconds", lag, seconds(lag_us));
+            metrics.gauge("bintide_replay_lag_seconds", lag, seconds(lag_us));
             let committed =
                 "Time of the source's commit of the last applied transaction, in seconds since 1970.";
-            sheet.gauge("bintide_replay_last_committed_timestamp_seconds", committed, seconds(committed_us));
+            metrics.gauge(
+                "bintide_replay_last_committed_timestamp_seconds",
+                committed,
+                seconds(committed_us),
+            );
         }
         if self.lag.transactions > 0 {
-            self.put_lag(&mut sheet);
+            self.put_lag(&mut metrics);
         }
         if let Some(place) = &self.place {
             let help = "End position of the last applied transaction in its log, in bytes.";
             let labels = [("log", place.log.as_str())];
-            sheet.put("bintide_replay_position", help, MetricKind::Gauge, &labels, place.position);
+            metrics.put("bintide_replay_position", help, MetricKind::Gauge, &labels, place.position);
         }
-        sheet.into_text()
+        metrics.into_text()
     }
 
-    fn put_lag(&self, sheet: &mut PrometheusText) {
+    fn put_lag(&self, metrics: &mut PrometheusText) {
         let CommitLag { p50, p99, max, .. } = self.lag;
         for (part, value, of) in
             [("p50", p50, "Median"), ("p99", p99, "99th percentile"), ("max", max, "Maximum")]
@@ -149,7 +153,7 @@ impl ReplayStats {
             let help = format!(
                 "{of} of the time from the source's commit to the target's, over about the last 30 seconds."
             );
-            sheet.gauge(&format!("bintide_replay_commit_lag_{part}_seconds"), &help, value.as_secs_f64());
+            metrics.gauge(&format!("bintide_replay_commit_lag_{part}_seconds"), &help, value.as_secs_f64());
         }
     }
 }
@@ -168,20 +172,20 @@ mod tests {
 
     #[test]
     fn metrics_show_the_last_status() {
-        let board = SharedReplayStats::default();
+        let stats = SharedReplayStats::default();
         let line = |wanted: &str| {
-            let text = board.numbers().text(5_500_000);
+            let text = stats.numbers().text(5_500_000);
             assert!(text.lines().any(|line| line == wanted), "{wanted}: {text}");
         };
         line("bintide_replay_transactions_total 0");
-        assert!(!board.text().contains("position") && !board.text().contains("commit_lag"));
+        assert!(!stats.text().contains("position") && !stats.text().contains("commit_lag"));
         let mut report =
             ReplayReport { transactions: 7, groups: 2, rows: 30, retries: 1, ..ReplayReport::default() };
         report.committed_us = Some(2_000_000);
         report.place = Some(SourcePosition { log: "binlog.000007".into(), position: 4711 });
         let mut status = ReplayStatus::new(&report, (8, 3), 5);
         let lag = CommitLag { transactions: 5, p50: Duration::from_millis(2), ..CommitLag::default() };
-        board.set(&status, lag);
+        stats.set(&status, lag);
         line("bintide_replay_commit_lag_p50_seconds 0.002");
         line("bintide_replay_transactions_total 7");
         line("bintide_replay_commits_total 2");
@@ -194,10 +198,10 @@ mod tests {
         line("bintide_replay_last_committed_timestamp_seconds 2");
         line("bintide_replay_position{log=\"binlog.000007\"} 4711");
         status.is_caught_up = true;
-        board.set(&status, lag);
+        stats.set(&status, lag);
         line("bintide_replay_lag_seconds 0");
         line("bintide_replay_caught_up 1");
-        board.set_final(&report);
+        stats.set_final(&report);
         line("bintide_replay_workers_busy 0");
     }
 }

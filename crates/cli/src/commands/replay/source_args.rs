@@ -14,7 +14,7 @@ use replay::TargetInspector;
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::commands::receive::{ReceiveDisplay, parse_keep};
+use crate::commands::receive::{ReceiveDisplay, parse_retention};
 use crate::commands::replay::target::TargetAddress;
 use crate::commands::replay::{ReplayArgs, apply, status};
 use crate::connection_args::{ConnectionArgs, CredentialSharing, ReplaySource};
@@ -40,7 +40,7 @@ pub(super) struct ReplaySourceArgs {
     relay: Option<PathBuf>,
     /// Retain at most this age (12h, 7d) or size (500M, 100G) of logs in --relay; older logs are deleted, even if
     /// they are not applied yet. Choose more than the target may fall behind.
-    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep, requires = "relay")]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_retention, requires = "relay")]
     relay_keep: Option<RetentionLimit>,
     /// Former name of --source-password-file.
     #[arg(long, value_name = "FILE", requires = "from", hide = true)]
@@ -193,9 +193,9 @@ fn relay_start_point(
     }
     let applied = match command.to.named(global)? {
         TargetAddress::Mysql(address, _) => {
-            let look = TargetInspector::connect(&address)
+            let inspector = TargetInspector::connect(&address)
                 .map_err(|error| CommandFailure::NotStarted(error.into()))?;
-            look.applied()
+            inspector.applied()
         }
         TargetAddress::Sqlite(path) => status::applied(&path)?.unwrap_or_default(),
     };

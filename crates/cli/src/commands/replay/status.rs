@@ -11,39 +11,40 @@ use crate::screen;
 
 /// Prints the replay position of a target, without changing anything there.
 pub(super) fn status(address: &ServerAddress, json: bool) -> CommandResult {
-    let look = TargetInspector::connect(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
-    let applied = look.applied();
+    let inspector =
+        TargetInspector::connect(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
+    let applied = inspector.applied();
     let mut out = io::stdout().lock();
     if json {
         let document = serde_json::json!({
             "target": address.to_string(),
-            "has_progress": look.has_progress(),
+            "has_progress": inspector.has_progress(),
             "applied": applied.progress.gtids.to_string(),
             "place": applied.progress.place.as_ref().map(ToString::to_string),
             "announced": applied.intent.as_ref().map(|intent| &intent.unit),
-            "source": look.source_server_id(),
+            "source": inspector.source_server_id(),
             "gtid_executed": applied.executed.to_string(),
         });
         serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
         out.write_all(b"\n")?;
     } else {
-        screen::print(&text(&look, &applied), &mut out)?;
+        screen::print(&text(&inspector, &applied), &mut out)?;
     }
     Ok(CommandVerdict::Success)
 }
 
-fn text(look: &TargetInspector, applied: &AppliedState) -> String {
+fn text(inspector: &TargetInspector, applied: &AppliedState) -> String {
     let none = || "none".to_owned();
     let set = |set: &binlog::gtid::GtidSet| if set.is_empty() { none() } else { set.to_string() };
     let mut text = format!("gtid_executed  {}\n", set(&applied.executed));
-    if !look.has_progress() {
+    if !inspector.has_progress() {
         text.push_str("There is no replay position: the table bintide.progress does not exist.\n");
         return text;
     }
     let place = applied.progress.place.as_ref().map_or_else(none, |place| format!("up to {place}"));
     text.push_str(&format!("applied        {}\n", set(&applied.progress.gtids)));
     text.push_str(&format!("without GTIDs  {place}\n"));
-    if let Some(source) = look.source_server_id() {
+    if let Some(source) = inspector.source_server_id() {
         text.push_str(&format!("logs of        server_id {source}\n"));
     }
     if let Some(intent) = &applied.intent {

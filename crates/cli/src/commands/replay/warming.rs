@@ -21,7 +21,7 @@ use crate::screen;
 /// Warming for a replay.
 pub(super) struct ReplayWarming {
     settings: ExternalApplierSettings,
-    board: SharedWarmStatus,
+    stats: SharedWarmStatus,
     is_quiet: bool,
 }
 
@@ -77,12 +77,12 @@ impl ReplayWarming {
             threads: SearchConnections::MEASURED,
             sessions,
         };
-        Ok(Self { settings, board: SharedWarmStatus::default(), is_quiet: global.quiet })
+        Ok(Self { settings, stats: SharedWarmStatus::default(), is_quiet: global.quiet })
     }
 
     /// Returns the status of warming, shared with its thread.
-    pub(super) fn board(&self) -> SharedWarmStatus {
-        self.board.clone()
+    pub(super) fn stats(&self) -> SharedWarmStatus {
+        self.stats.clone()
     }
 
     /// Reports why warming has stopped while the replay continues.
@@ -109,7 +109,7 @@ impl ReplayWarming {
         let applier = ExternalApplier::default();
         thread::scope(|scope| {
             let ahead = scope.spawn(|| {
-                let warmed = warm::warm_for(&applier, &self.settings, &mut WarmStatusObserver(&self.board));
+                let warmed = warm::warm_for(&applier, &self.settings, &mut WarmStatusObserver(&self.stats));
                 self.remark(&warmed);
                 warmed
             });

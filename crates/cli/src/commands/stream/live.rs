@@ -55,7 +55,7 @@ pub(super) struct LiveStream {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResumePoint {
     pub(super) token: Option<ResumeToken>,
-    pub(super) had: Option<StreamGtidState>,
+    pub(super) gtid_state: Option<StreamGtidState>,
 }
 
 /// Reason for the end of a connection.
@@ -87,7 +87,7 @@ pub(super) fn follow(
         let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
         let ended = connection(live, (&resume, &options), settings, (&mut output, &mut is_begun));
         if let Some(token) = output.token() {
-            resume = ResumePoint { token: Some(token.clone()), had: output.gtid_state().cloned() };
+            resume = ResumePoint { token: Some(token.clone()), gtid_state: output.gtid_state().cloned() };
         }
         pause = if before == resume.token { (pause * 2).min(BACKOFF_MAX) } else { BACKOFF_MIN };
         match ended {
@@ -138,7 +138,7 @@ fn connection(
     let mut source = LiveSource::open(&live.address, options, replica_options(live, start))
         .map_err(|error| explain_error(error, resume))?;
     *is_begun = true;
-    output.follow(&server, resume.had.clone());
+    output.follow(&server, resume.gtid_state.clone());
     // A new streamer drops the rest of an interrupted transaction.
     let mut streamer = live.schema.clone().attach_to(Streamer::new(settings.clone()));
     let ended = process_events(live, resume, &mut source, (&mut streamer, output));
@@ -250,10 +250,12 @@ fn start(live: &LiveStream, resume: &ResumePoint) -> Result<(String, ReplicaStar
     let mut connection = SqlConnection::open(&live.address)?;
     let facts = ServerFacts::query(&mut connection)?;
     let server = server(&mut connection, &facts)?;
-    let start = match (&resume.token, &resume.had) {
+    let start = match (&resume.token, &resume.gtid_state) {
         (None, _) => Ok(ReplicaStart::Position { file: Vec::new(), position: MAGIC.len() as u64 }),
-        (Some(_), Some(had)) if had.server != server => start_after_gtids(had, &facts, &server),
-        (Some(token), had) => check_not_reset(had.as_ref(), &facts).map(|()| start_at(token)),
+        (Some(_), Some(gtid_state)) if gtid_state.server != server => {
+            start_after_gtids(gtid_state, &facts, &server)
+        }
+        (Some(token), gtid_state) => check_not_reset(gtid_state.as_ref(), &facts).map(|()| start_at(token)),
     };
     let start = start.map_err(|error| StreamDisconnect::Failed(CommandFailure::NotStarted(error)))?;
     Ok((server, start))
@@ -269,8 +271,8 @@ pub(super) fn server(connection: &mut SqlConnection, facts: &ServerFacts) -> Res
 
 /// Checks that the server still has the written transactions. After a reset, a log of the same name has other
 /// transactions.
-fn check_not_reset(had: Option<&StreamGtidState>, facts: &ServerFacts) -> Result<(), anyhow::Error> {
-    let Some(StreamGtidState { gtids: Some(StreamGtids::Set(set)), .. }) = had else { return Ok(()) };
+fn check_not_reset(gtid_state: Option<&StreamGtidState>, facts: &ServerFacts) -> Result<(), anyhow::Error> {
+    let Some(StreamGtidState { gtids: Some(StreamGtids::Set(set)), .. }) = gtid_state else { return Ok(()) };
     let missing = set.difference(&facts.gtid_executed);
     if missing.is_empty() {
         return Ok(());
@@ -287,14 +289,15 @@ fn start_at(token: &ResumeToken) -> ReplicaStart {
 
 /// Returns the start after the transactions of another server.
 fn start_after_gtids(
-    had: &StreamGtidState,
+    gtid_state: &StreamGtidState,
     facts: &ServerFacts,
     server: &str,
 ) -> Result<ReplicaStart, anyhow::Error> {
-    let other = format!("records were written from server {}, but this is server {server}", had.server);
+    let other =
+        format!("records were written from server {}, but this is server {server}", gtid_state.server);
     let anew = ErrorAdvice(BEGIN_ANEW_ADVICE);
     // Without GTIDs, it would send its whole history.
-    match had.gtids.as_ref().filter(|gtids| !gtids.is_empty()) {
+    match gtid_state.gtids.as_ref().filter(|gtids| !gtids.is_empty()) {
         Some(last @ StreamGtids::LastByDomain(_)) if facts.is_mariadb => {
             Ok(ReplicaStart::MariadbGtids { state: last.to_string() })
         }

@@ -281,21 +281,21 @@ impl OutputArgs {
             let files = FolderSink::open(folder, self.file_size, envelope).context("--out");
             let files = files.map_err(CommandFailure::NotStarted)?;
             let resume =
-                ResumePoint { token: files.resume_token().cloned(), had: files.gtid_state().cloned() };
+                ResumePoint { token: files.resume_token().cloned(), gtid_state: files.gtid_state().cloned() };
             return Ok((RecordSink::new(SinkTarget::Files(Box::new(files))), resume));
         }
         let mut kept = None;
         let lock = self.progress.as_ref().map(|path| lock_progress(path)).transpose();
         let lock = lock.context("could not lock the progress file").map_err(CommandFailure::NotStarted)?;
         let resume = match &self.progress {
-            None => ResumePoint { token: self.resume.clone(), had: None },
+            None => ResumePoint { token: self.resume.clone(), gtid_state: None },
             Some(path) => match std::fs::read_to_string(path) {
                 Ok(text) => {
                     let saved = parse_progress(&text);
                     let saved = saved.with_context(|| format!("could not resume from {}", path.display()));
                     let saved = saved.map_err(CommandFailure::NotStarted)?;
                     kept = saved.schema_number;
-                    ResumePoint { token: Some(saved.token), had: saved.gtid_state }
+                    ResumePoint { token: Some(saved.token), gtid_state: saved.gtid_state }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => ResumePoint::default(),
                 Err(error) => {

@@ -92,10 +92,10 @@ pub(crate) fn run(command: &WarmArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
     interrupt::set_runs_until_stopped();
     let settings = command.settings(global)?;
-    let board = SharedWarmStatus::default();
-    let shown = board.clone();
+    let stats = SharedWarmStatus::default();
+    let shown = stats.clone();
     let served = command.metrics.serve(global, move || shown.metrics_text())?;
-    let mut watch = WarmProgressMonitor::new(global, board);
+    let mut watch = WarmProgressMonitor::new(global, stats);
     let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;
     drop(served);
     watch.print(&report, command.json)

@@ -21,7 +21,7 @@ pub(crate) struct SharedWarmStatus(Arc<Mutex<WarmStatus>>);
 
 /// Display of warming, on a terminal or as lines.
 pub(super) struct WarmProgressMonitor {
-    board: SharedWarmStatus,
+    stats: SharedWarmStatus,
     screen: WarmDisplay,
     style: ReportStyle,
     /// Time of the next update.
@@ -65,14 +65,14 @@ impl SharedWarmStatus {
 }
 
 impl WarmProgressMonitor {
-    pub(super) fn new(global: &GlobalArgs, board: SharedWarmStatus) -> Self {
+    pub(super) fn new(global: &GlobalArgs, stats: SharedWarmStatus) -> Self {
         let (screen, (due, _)) = match (global.quiet, io::stderr().is_terminal()) {
             (true, _) => (WarmDisplay::Hidden, (Duration::MAX, Duration::MAX)),
             (false, true) => (WarmDisplay::Terminal(None), TERMINAL_INTERVALS),
             (false, false) => (WarmDisplay::Lines, LINE_INTERVALS),
         };
         let style = ReportStyle::new(global.color.on_stdout());
-        Self { board, screen, style, due, is_begun: false }
+        Self { stats, screen, style, due, is_begun: false }
     }
 
     /// Returns the failure for an error, before or after warming has begun.
@@ -122,7 +122,7 @@ impl WarmProgressMonitor {
 impl WarmObserver for WarmProgressMonitor {
     fn observe(&mut self, status: &WarmStatus) -> ControlFlow<()> {
         self.is_begun = true;
-        self.board.set(status);
+        self.stats.set(status);
         if status.elapsed >= self.due {
             self.show(status);
         }

@@ -314,16 +314,16 @@ fn controller(status: &WarmStatus) -> Value {
 
 /// Returns the metrics as text.
 pub(super) fn metrics_text(status: &WarmStatus) -> String {
-    let mut sheet = PrometheusText::new();
-    put_counters(&mut sheet, status);
-    put_search_gauges(&mut sheet, status);
-    put_state_gauges(&mut sheet, status);
-    sheet.into_text()
+    let mut metrics = PrometheusText::new();
+    put_counters(&mut metrics, status);
+    put_search_gauges(&mut metrics, status);
+    put_state_gauges(&mut metrics, status);
+    metrics.into_text()
 }
 
-fn put_counters(sheet: &mut PrometheusText, status: &WarmStatus) {
+fn put_counters(metrics: &mut PrometheusText, status: &WarmStatus) {
     let WarmStatus { counts, reads, .. } = status;
-    let mut counter = |name, help, value| sheet.counter(name, help, value);
+    let mut counter = |name, help, value| metrics.counter(name, help, value);
     counter("bintide_warm_rows_total", "Row changes found ahead of the applier.", counts.rows);
     counter(
         "bintide_warm_rows_left_total",
@@ -366,49 +366,49 @@ fn put_counters(sheet: &mut PrometheusText, status: &WarmStatus) {
     }
 }
 
-fn put_search_gauges(sheet: &mut PrometheusText, status: &WarmStatus) {
+fn put_search_gauges(metrics: &mut PrometheusText, status: &WarmStatus) {
     let ahead = |of: fn(&ChannelStatus) -> u64| status.channels.iter().map(of).sum::<u64>();
     let help = "Events ahead of the applier whose pages were searched for.";
-    sheet.gauge("bintide_warm_events_ahead", help, ahead(|channel| channel.events_ahead));
+    metrics.gauge("bintide_warm_events_ahead", help, ahead(|channel| channel.events_ahead));
     let help = "Searches ahead of the applier.";
-    sheet.gauge("bintide_warm_touches_ahead", help, ahead(|channel| channel.touches_ahead));
+    metrics.gauge("bintide_warm_touches_ahead", help, ahead(|channel| channel.touches_ahead));
     if let Some(distance) = distance(status) {
-        sheet.gauge(
+        metrics.gauge(
             "bintide_warm_touches_ahead_max",
             "Maximum number of searches ahead of the applier.",
             distance,
         );
     }
-    sheet.gauge("bintide_warm_connections", "Connections that search.", status.workers);
+    metrics.gauge("bintide_warm_connections", "Connections that search.", status.workers);
     let help = "Searches per second.";
-    sheet.gauge("bintide_warm_touches_per_second", help, status.rate.touches.round());
+    metrics.gauge("bintide_warm_touches_per_second", help, status.rate.touches.round());
     let help = "Searches per second that the applier passes.";
-    sheet.gauge("bintide_warm_passed_per_second", help, status.rate.passed.round());
+    metrics.gauge("bintide_warm_passed_per_second", help, status.rate.passed.round());
 }
 
-fn put_state_gauges(sheet: &mut PrometheusText, status: &WarmStatus) {
+fn put_state_gauges(metrics: &mut PrometheusText, status: &WarmStatus) {
     let (state, why) = state_name_and_reason(status.state);
     let labels = [("state", state), ("why", why)];
-    sheet.put(
+    metrics.put(
         "bintide_warm_state",
         "State of the controller, with the reason.",
         MetricKind::Gauge,
         &labels,
         1,
     );
-    sheet.gauge(
+    metrics.gauge(
         "bintide_warm_connected",
         "1 if the replica responds, otherwise 0.",
         u8::from(!status.is_lost),
     );
     let is_applying = status.channels.iter().all(|channel| channel.is_applying);
-    sheet.gauge("bintide_warm_applying", "1 if the applier runs, otherwise 0.", u8::from(is_applying));
+    metrics.gauge("bintide_warm_applying", "1 if the applier runs, otherwise 0.", u8::from(is_applying));
     if let Some(lag) = lag_s(status) {
-        sheet.gauge("bintide_warm_lag_seconds", "Lag that the replica reports.", lag);
+        metrics.gauge("bintide_warm_lag_seconds", "Lag that the replica reports.", lag);
     }
     if let Some(saved) = status.saved_time() {
         let help = "Approximate time that the applier would have waited for pages.";
-        sheet.gauge("bintide_warm_saved_seconds", help, saved.as_secs_f64());
+        metrics.gauge("bintide_warm_saved_seconds", help, saved.as_secs_f64());
     }
 }
 
@@ -498,9 +498,9 @@ mod tests {
         );
         assert_eq!((&document["saved_seconds"], &document["stopped"]), (&1.0.into(), &"no gain".into()));
         let fixed = WarmStatus { distance: u64::MAX, ..status() };
-        for (sheet, wanted) in [(metrics_text(&report.status), 1), (metrics_text(&fixed), 0)] {
-            assert!(sheet.contains("\nbintide_warm_lag_seconds 75\n"), "{sheet}");
-            assert_eq!(sheet.matches("\nbintide_warm_touches_ahead_max ").count(), wanted, "{sheet}");
+        for (metrics, wanted) in [(metrics_text(&report.status), 1), (metrics_text(&fixed), 0)] {
+            assert!(metrics.contains("\nbintide_warm_lag_seconds 75\n"), "{metrics}");
+            assert_eq!(metrics.matches("\nbintide_warm_touches_ahead_max ").count(), wanted, "{metrics}");
         }
     }
 }

@@ -30,18 +30,18 @@ pub(super) fn put(
     object: &mut JsonObject<'_>,
     names: &mut MemberNameCache,
     select: &EventSelection,
-    scene: &mut EventContext,
+    context: &mut EventContext,
     located: &LocatedEvent<'_>,
     event: &Event<'_>,
 ) -> Result<LineMatch, OutputRefusal> {
     if let Some(rows) = event.rows() {
-        return put_rows(object, names, select, &mut scene.tables, located.format, rows);
+        return put_rows(object, names, select, &mut context.tables, located.format, rows);
     }
     let format = located.format;
     match event {
         Event::FormatDescription(event) => put_format(object, event),
         Event::Query(event) => put_query(object, format, event)?,
-        Event::TableMap(event) => table::put(object, format, &*scene.tables.map(event)?),
+        Event::TableMap(event) => table::put(object, format, &*context.tables.map(event)?),
         Event::Xid(event) => object.uint("xid", event.xid),
         Event::Gtid(event) | Event::AnonymousGtid(event) => put_gtid(object, event),
         Event::GtidTagged(event) => put_gtid_tagged(object, event),

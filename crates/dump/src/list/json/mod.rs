@@ -43,17 +43,17 @@ impl ListOutput for JsonLines<'_> {
     fn put(
         &self,
         worker: &mut JsonWorker,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         located: &LocatedEvent<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
     ) -> Result<(), OutputRefusal> {
-        if !self.select.selects(scene, located, event)? {
+        if !self.select.selects(context, located, event)? {
             return Ok(());
         }
         let start = part.len();
-        worker.remember(scene, located);
-        let put = worker.put_line(self.select, scene, located, event, part);
+        worker.remember(context, located);
+        let put = worker.put_line(self.select, context, located, event, part);
         if !matches!(put, Ok(body::LineMatch::Something)) {
             part.truncate(start);
         }
@@ -62,13 +62,13 @@ impl ListOutput for JsonLines<'_> {
 
     fn put_damaged(
         &self,
-        scene: &EventContext,
+        context: &EventContext,
         located: &LocatedEvent<'_>,
         error: DecodeError,
         part: &mut Vec<u8>,
     ) {
         let mut worker = JsonWorker::default();
-        worker.remember(scene, located);
+        worker.remember(context, located);
         let mut line = JsonObject::open(part);
         worker.put_head(located, &mut line);
         line.text("error", error.to_string());
@@ -86,16 +86,16 @@ impl ListOutput for JsonLines<'_> {
 
 impl JsonWorker {
     /// Updates the text that many lines share.
-    fn remember(&mut self, scene: &EventContext, located: &LocatedEvent<'_>) {
+    fn remember(&mut self, context: &EventContext, located: &LocatedEvent<'_>) {
         if self.log_name != located.log_name || self.log_name_text.is_empty() {
             located.log_name.clone_into(&mut self.log_name);
             self.log_name_text.clear();
             put_string(&mut self.log_name_text, located.log_name);
         }
-        if self.id != scene.id {
-            self.id = scene.id;
+        if self.id != context.id {
+            self.id = context.id;
             self.id_text.clear();
-            if let Some(id) = scene.id {
+            if let Some(id) = context.id {
                 put_string(&mut self.id_text, &id.to_string());
             }
         }
@@ -104,14 +104,14 @@ impl JsonWorker {
     fn put_line(
         &mut self,
         select: &EventSelection,
-        scene: &mut EventContext,
+        context: &mut EventContext,
         located: &LocatedEvent<'_>,
         event: &Event<'_>,
         part: &mut Vec<u8>,
     ) -> Result<body::LineMatch, OutputRefusal> {
         let mut line = JsonObject::open(part);
         self.put_head(located, &mut line);
-        let found = body::put(&mut line, &mut self.names, select, scene, located, event)?;
+        let found = body::put(&mut line, &mut self.names, select, context, located, event)?;
         line.close();
         part.push(b'\n');
         Ok(found)

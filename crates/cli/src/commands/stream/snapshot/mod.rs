@@ -71,7 +71,7 @@ pub(super) fn take(
     let mut connection =
         SqlConnection::open(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let begun = begin(&mut connection, settings);
-    let (had, point, tables) = begun.map_err(CommandFailure::NotStarted)?;
+    let (gtid_state, point, tables) = begun.map_err(CommandFailure::NotStarted)?;
     if !quiet {
         say(&point, &tables);
     }
@@ -86,9 +86,9 @@ pub(super) fn take(
         define(&mut connection, tables, definitions).map_err(|error| CommandFailure::Failed(error.into()))?;
         output.set_schema(definitions.clone());
     }
-    output.follow(&had.server, Some(had.clone()));
+    output.follow(&gtid_state.server, Some(gtid_state.clone()));
     snapshot.finish(output).map_err(failed)?;
-    Ok(Some(ResumePoint { token: Some(token), had: Some(had) }))
+    Ok(Some(ResumePoint { token: Some(token), gtid_state: Some(gtid_state) }))
 }
 
 /// Adds the present definitions of the tables. From there on, definitions in the log change them.
