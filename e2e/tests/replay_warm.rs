@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use e2e::command::{address, begin, replay, wait_until};
@@ -144,7 +145,7 @@ fn it_leaves_a_replay_alone_where_nothing_is_gained() -> Result<()> {
     let mut stderr = BufReader::new(child.stderr.take().context("its standard error is piped")?);
     let said = std::thread::spawn(move || {
         let mut line = String::new();
-        while !line.contains("it gains nothing") {
+        while !line.contains("has stopped: no gain") {
             line.clear();
             if stderr.read_line(&mut line)? == 0 {
                 return Ok(None);
@@ -152,7 +153,9 @@ fn it_leaves_a_replay_alone_where_nothing_is_gained() -> Result<()> {
         }
         Ok::<_, std::io::Error>(Some((line, stderr)))
     });
+    let deadline = Instant::now() + Duration::from_secs(180);
     while !said.is_finished() {
+        ensure!(Instant::now() < deadline, "warming has not stopped in time");
         source.sql(&"update d.t set n = n + 1 where id <= 40;".repeat(100))?;
     }
     let found = said.join().map_err(|_| anyhow::anyhow!("who listens has panicked"))??;
