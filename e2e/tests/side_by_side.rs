@@ -134,7 +134,9 @@ fn transactions_of_myisam_tables_run_alone() -> Result<()> {
     let report =
         replay_to(&source.binlogs()?, target.socket(), &small(CommitOrder::Strict, ParallelMode::Writeset))?;
     ensure!(report.at_once == 1, "{report:?}");
-    ends_equal(&source, &target)
+    let checksum = "checksum table d.m extended";
+    ensure!(source.sql(checksum)? == target.sql(checksum)?, "the target has other rows");
+    Ok(())
 }
 
 #[test]
