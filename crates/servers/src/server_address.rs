@@ -181,7 +181,7 @@ mod tests {
         check("mysql://root@h/?odd=1", "odd is not a connection option");
         check(
             "mysql://root@h/?sslmode=REQUIRED",
-            "sslmode is not a connection option (did you mean ssl-mode?); an address is",
+            "sslmode is not a connection option (did you mean ssl-mode?)",
         );
         check("mysql://root@h/?tls=maybe", "tls is maybe");
         check("mysql://root@h/?timeout=0", "timeout is 0");
