@@ -20,7 +20,7 @@
 //!     let format = framer.format().ok_or("the first event must be a format description")?;
 //!     match raw.decode(format)? {
 //!         Event::Query(query) => println!("{}", String::from_utf8_lossy(query.sql)),
-//!         Event::TableMap(map) => drop(tables.map(&map)?),
+//!         Event::TableMap(map) => drop(tables.register(&map)?),
 //!         Event::WriteRows(rows) => {
 //!             for row in tables.decoder(&rows)?.rows(&rows) {
 //!                 println!("{:?}", row?.after);

@@ -21,7 +21,7 @@ const TABLES_KEPT: usize = 4096;
 /// # use bintide_binlog::{DecodeError, Event, TableRegistry};
 /// # fn show(tables: &mut TableRegistry, event: &Event<'_>) -> Result<(), DecodeError> {
 /// match event {
-///     Event::TableMap(map) => drop(tables.map(map)?),
+///     Event::TableMap(map) => drop(tables.register(map)?),
 ///     Event::WriteRows(rows) => {
 ///         for row in tables.decoder(rows)?.rows(rows) {
 ///             println!("{:?}", row?.after);

@@ -61,7 +61,7 @@ enum WaitRule {
 ///     schedule.offer(claim);
 /// }
 /// assert_eq!((schedule.start(), schedule.start(), schedule.start()), (Some(0), Some(1), None));
-/// schedule.committed(0);
+/// schedule.mark_committed(0);
 /// assert_eq!(schedule.start(), Some(2));
 /// # Ok::<(), replay::schedule::ClockError>(())
 /// ```
