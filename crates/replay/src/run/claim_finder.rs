@@ -31,9 +31,8 @@ impl DefinitionCache {
 
     /// Reads the definitions of these events' tables from the target, if they are not known.
     pub(super) fn load(&mut self, rows: &RowEvents, target: &dyn ReplayTarget) -> Result<(), TargetFailure> {
-        // Decodes table maps only: most of the bytes are rows, which do not matter here.
-        for raw in rows.events().filter(|raw| raw.event_type() == EventType::TableMap) {
-            let Ok(Event::TableMap(map)) = raw.decode(&rows.format) else { continue };
+        // An invalid map is reported when its rows are decoded.
+        for map in table_maps(rows).filter_map(Result::ok) {
             if !self.0.get(map.database).is_some_and(|tables| tables.contains_key(map.table)) {
                 let definition = target.definition(map.database, map.table)?;
                 let tables = self.0.entry(map.database.into()).or_default();
@@ -139,13 +138,22 @@ fn changes_nontransactional_table(
     rows: &RowEvents,
     definitions: &DefinitionCache,
 ) -> Result<bool, binlog::DecodeError> {
-    for raw in rows.events() {
-        let Event::TableMap(map) = raw.decode(&rows.format)? else { continue };
-        if definitions.find(&map).is_some_and(|definition| definition.engine != StorageEngine::InnoDb) {
+    for map in table_maps(rows) {
+        if definitions.find(&map?).is_some_and(|definition| definition.engine != StorageEngine::InnoDb) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Returns the table maps of row events. Decodes nothing else: most of the bytes are rows.
+fn table_maps(rows: &RowEvents) -> impl Iterator<Item = Result<TableMap<'_>, binlog::DecodeError>> {
+    let maps = rows.events().filter(|raw| raw.event_type() == EventType::TableMap);
+    maps.filter_map(|raw| match raw.decode(&rows.format) {
+        Ok(Event::TableMap(map)) => Some(Ok(map)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    })
 }
 
 /// Adds the databases of row events. A foreign key into another database makes them unknown: its rows may change, too.
