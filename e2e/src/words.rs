@@ -63,11 +63,6 @@ pub fn read(name: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
 }
 
-/// The root of the workspace.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("words")
 }

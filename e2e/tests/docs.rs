@@ -2,10 +2,11 @@
 //! must be the same. In an `sh` block, bintide must accept the arguments of each `bintide` command.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use e2e::words::{self, Stage};
+use testkit::workspace_root;
 
 /// Line, or end of a line, that stands for output that is not shown.
 const CUT: &str = "…";
@@ -68,14 +69,10 @@ fn shown_commands_are_accepted() -> Result<()> {
     Ok(())
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 /// Returns the paths of README.md and all pages of the book.
 fn pages() -> Result<Vec<PathBuf>> {
-    let mut pages = vec![root().join("README.md")];
-    let mut folders = vec![root().join("docs")];
+    let mut pages = vec![workspace_root().join("README.md")];
+    let mut folders = vec![workspace_root().join("docs")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
@@ -108,8 +105,12 @@ fn run_block(stage: &Stage, block: &Block<'_>) -> Result<Vec<String>> {
     for line in &block.lines {
         let Some(command) = line.strip_prefix("$ ") else { continue };
         lines.push((*line).to_owned());
-        let output =
-            stage.command("sh").arg("-c").arg(format!("{command} 2>&1")).current_dir(root()).output()?;
+        let output = stage
+            .command("sh")
+            .arg("-c")
+            .arg(format!("{command} 2>&1"))
+            .current_dir(workspace_root())
+            .output()?;
         let text = String::from_utf8(output.stdout).with_context(|| format!("{command} prints no UTF-8"))?;
         lines.extend(text.lines().map(|line| line.trim_end().to_owned()));
     }
@@ -170,8 +171,12 @@ fn is_command(before: &str) -> bool {
 fn check_arguments(stage: &Stage, command: &str) -> Result<()> {
     let command = command.split(['>', '&', '<']).next().unwrap_or(command);
     let command = command.split(" # ").next().unwrap_or(command);
-    let output =
-        stage.command("sh").arg("-c").arg(format!("{command} --help")).current_dir(root()).output()?;
+    let output = stage
+        .command("sh")
+        .arg("-c")
+        .arg(format!("{command} --help"))
+        .current_dir(workspace_root())
+        .output()?;
     if !output.status.success() {
         bail!("bintide does not accept it: {}", String::from_utf8_lossy(&output.stderr).trim());
     }

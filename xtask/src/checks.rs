@@ -2,11 +2,10 @@
 
 use std::env;
 use std::num::NonZeroUsize;
-use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
-use testkit::{PackageHome, SERVERS_VARIABLE, TestPackage, run_cargo};
+use anyhow::Result;
+use testkit::{PackageHome, SERVERS_VARIABLE, TestPackage, run_cargo, run_cargo_with};
 
 /// Fetches the servers, builds the command, and runs every test of the workspace. `filters` go to the test programs;
 /// `servers` are for the tests that run on many servers.
@@ -21,15 +20,15 @@ pub(crate) fn run_tests(filters: &[String], servers: Option<&str>) -> Result<()>
         arguments.push("--");
         arguments.extend(filters.iter().map(String::as_str));
     }
-    let mut tests = command(&arguments);
-    tests.env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide"));
-    tests.envs(servers.map(|servers| (SERVERS_VARIABLE, servers)));
-    // Most tests wait for servers part of their time, so more of them run than there are cores.
-    if env::var_os(TEST_THREADS_VARIABLE).is_none() {
-        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        tests.env(TEST_THREADS_VARIABLE, (cores + cores.div_ceil(2)).to_string());
-    }
-    run(&mut tests, &arguments)
+    run_cargo_with(&arguments, |tests| {
+        tests.env("BINTIDE_BIN", testkit::target_dir().join("debug/bintide"));
+        tests.envs(servers.map(|servers| (SERVERS_VARIABLE, servers)));
+        // Most tests wait for servers part of their time, so more of them run than there are cores.
+        if env::var_os(TEST_THREADS_VARIABLE).is_none() {
+            let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            tests.env(TEST_THREADS_VARIABLE, (cores + cores.div_ceil(2)).to_string());
+        }
+    })
 }
 
 /// Arguments of cargo that build the command. Building the whole workspace selects the same features of dependencies as
@@ -70,16 +69,4 @@ pub(crate) fn run_example(name: &str, numbers: [u64; 2]) -> Result<()> {
     run_cargo(&["build", "--quiet", "--package", "bintide"])?;
     let [first, second] = numbers.map(|number| number.to_string());
     run_cargo(&["run", "--quiet", "--package", "bintide-e2e", "--example", name, "--", &first, &second])
-}
-
-fn command(arguments: &[&str]) -> Command {
-    let mut command = testkit::cargo_command(&testkit::workspace_root());
-    command.args(arguments);
-    command
-}
-
-fn run(command: &mut Command, arguments: &[&str]) -> Result<()> {
-    let status = command.status().context("could not run cargo")?;
-    ensure!(status.success(), "cargo {} failed", arguments.join(" "));
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Demonstration of the main commands on the sample logs, for newcomers.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -95,7 +96,7 @@ const STEPS: [DemoStep<'static>; 6] = [
 
 /// Builds the command and demonstrates it.
 pub(crate) fn run_demo() -> Result<()> {
-    eprintln!("building bintide without optimization across crates: a few minutes in a new clone");
+    eprintln!("building bintide: a few minutes in a new clone");
     // The build of the tests, which is ready much earlier than a release build.
     testkit::run_cargo(&checks::BUILD_BINTIDE)?;
     let folder = testkit::workspace_root().join(DEMO_FOLDER);
@@ -125,10 +126,11 @@ fn replay_to_sqlite() -> Result<()> {
         files.push((name, file));
     }
     println!("\nRows of each table, equal to the source's:\n");
+    let mut rows = sqlite_rows(files.iter().map(|(_, file)| file.as_str()))?;
     for (name, file) in files {
         let source =
             counted.get(&format!("{name}.binlog")).with_context(|| format!("no row counts of {name}"))?;
-        let own = sqlite_rows(&file)?;
+        let own = rows.remove(&file).unwrap_or_default();
         ensure!(own == *source, "{file} has the row counts {own:?}; expected {source:?}");
         for (table, count) in own {
             println!("{count:>8}  {table:24}  {file}");
@@ -137,21 +139,23 @@ fn replay_to_sqlite() -> Result<()> {
     Ok(())
 }
 
-/// Counts the rows of a SQLite database, by table.
-fn sqlite_rows(file: &str) -> Result<TableRowCounts> {
-    let arguments = ["run", "--quiet", "--package", "bintide-bench", "--", "sqlite-rows", file];
-    let output = testkit::cargo_command(&testkit::workspace_root()).args(arguments).output()?;
+/// Counts the rows of SQLite databases, by file and table.
+fn sqlite_rows<'f>(files: impl Iterator<Item = &'f str>) -> Result<BTreeMap<String, TableRowCounts>> {
+    let mut command = testkit::cargo_command(&testkit::workspace_root());
+    command.args(["run", "--quiet", "--package", "bintide-bench", "--", "sqlite-rows"]).args(files);
+    let output = command.output()?;
     let message = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "could not count the rows of {file}: {}", message.trim());
+    ensure!(output.status.success(), "could not count the rows of the databases: {}", message.trim());
     let text = String::from_utf8(output.stdout).context("the row counts are not text")?;
-    let counts = text.lines().map(|line| {
-        let mut fields = line.split('\t').skip(1);
-        let (Some(table), Some(count)) = (fields.next(), fields.next()) else {
+    let mut counts: BTreeMap<String, TableRowCounts> = BTreeMap::new();
+    for line in text.lines() {
+        let mut fields = line.split('\t');
+        let (Some(file), Some(table), Some(count)) = (fields.next(), fields.next(), fields.next()) else {
             bail!("invalid line {line:?}")
         };
-        Ok((table.to_owned(), count.parse()?))
-    });
-    counts.collect()
+        counts.entry(file.to_owned()).or_default().insert(table.to_owned(), count.parse()?);
+    }
+    Ok(counts)
 }
 
 /// Runs advise on the samples, compresses them, verifies the result, decompresses it, and compares.

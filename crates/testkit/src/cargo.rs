@@ -41,7 +41,18 @@ pub fn workspace_root() -> PathBuf {
 ///
 /// When cargo cannot be started, or fails.
 pub fn run_cargo(arguments: &[&str]) -> Result<()> {
-    let status = cargo_command(&workspace_root()).args(arguments).status().context("could not run cargo")?;
+    run_cargo_with(arguments, |_| {})
+}
+
+/// Runs cargo in the workspace, with changes to its command, such as environment variables.
+///
+/// # Errors
+///
+/// When cargo cannot be started, or fails.
+pub fn run_cargo_with(arguments: &[&str], change: impl FnOnce(&mut Command)) -> Result<()> {
+    let mut command = cargo_command(&workspace_root());
+    change(command.args(arguments));
+    let status = command.status().context("could not run cargo")?;
     ensure!(status.success(), "cargo {} failed", arguments.join(" "));
     Ok(())
 }

@@ -48,7 +48,7 @@ pub mod unresponsive_port;
 
 pub use crate::cache::{cache_dir, target_dir};
 pub use crate::calendar::civil_date;
-pub use crate::cargo::{cargo_command, run_cargo, workspace_root};
+pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, workspace_root};
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::launch::{Launch, ServerFlavour, free_port};
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};

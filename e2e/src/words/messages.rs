@@ -112,7 +112,7 @@ impl Script {
     /// When a command cannot be started, or a file for the examples cannot be made.
     pub fn run(&self, stage: &Stage) -> Result<String> {
         let model = stage.path().join("model");
-        copy(&super::root().join("samples"), &model).context("could not copy the samples")?;
+        copy(&testkit::workspace_root().join("samples"), &model).context("could not copy the samples")?;
         let database = rusqlite::Connection::open(model.join("other.db"))?;
         database.execute("CREATE TABLE t (a)", ())?;
         drop(database);

@@ -77,7 +77,7 @@ Every message in the sources, by file; written by `cargo xtask words`.
 /// When a source file cannot be read.
 pub fn collect(examples: &str, help: &str) -> Result<String> {
     let help = joined(help);
-    let root = super::root();
+    let root = testkit::workspace_root();
     let mut files = Vec::new();
     for entry in fs::read_dir(root.join("crates"))? {
         let entry = entry?;
