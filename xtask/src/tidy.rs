@@ -25,6 +25,7 @@ struct File {
 }
 
 /// A broken rule and its location.
+#[derive(Clone)]
 struct Finding {
     path: PathBuf,
     /// From 1; 0 for the file as a whole.

@@ -11,6 +11,9 @@ use super::Finding;
 /// The last commit before the rule.
 const RULE_PARENT: &str = "81661d2";
 
+/// Form of a subject: `area: change`.
+const SUBJECT_FORM: &str = r"^[a-z0-9][a-z0-9 ,/_.-]*: \S";
+
 /// Longer subjects are cut in most lists of commits.
 const SUBJECT_CHARS_MAX: usize = 72;
 
@@ -35,7 +38,7 @@ fn is_shallow(root: &Path) -> Result<bool> {
 
 fn subjects(root: &Path, range: &[&str]) -> Result<Vec<Finding>> {
     let log = git(root, &[&["log", "--no-merges", "--format=%h %s"], range].concat())?;
-    let form = Regex::new(r"^[a-z0-9][a-z0-9 ,/_.-]*: \S")?;
+    let form = Regex::new(SUBJECT_FORM)?;
     let lines = log.lines().filter_map(|line| line.split_once(' '));
     Ok(lines.filter_map(|(hash, subject)| fault(&form, hash, subject)).collect())
 }
@@ -63,11 +66,11 @@ fn git(root: &Path, arguments: &[&str]) -> Result<String> {
 mod tests {
     use regex::Regex;
 
-    use super::fault;
+    use super::{SUBJECT_FORM, fault};
 
     #[test]
     fn subjects_name_their_area() {
-        let form = Regex::new(r"^[a-z0-9][a-z0-9 ,/_.-]*: \S").unwrap();
+        let form = Regex::new(SUBJECT_FORM).unwrap();
         assert!(fault(&form, "1", "logs: sync the folder").is_none());
         assert!(fault(&form, "1", "option-files, servers: read one dialect").is_none());
         assert!(fault(&form, "1", "Sync the folder").is_some());

@@ -32,24 +32,16 @@ struct Limits {
 #[derive(Default)]
 struct Figure {
     value: f64,
-    places: Vec<Place>,
-}
-
-/// A line that a figure counts.
-struct Place {
-    path: PathBuf,
-    /// From 1.
-    line: usize,
-    text: String,
+    places: Vec<Finding>,
 }
 
 /// Lines that the figures are made of, found in one walk over the sources.
 #[derive(Default)]
 struct Census {
-    types: Vec<Place>,
+    types: Vec<Finding>,
     docs: usize,
-    questions: Vec<Place>,
-    vague_phrases: Vec<Place>,
+    questions: Vec<Finding>,
+    vague_phrases: Vec<Finding>,
     functions: usize,
     assertions: usize,
 }
@@ -68,7 +60,7 @@ pub(super) fn check(root: &Path, files: &[File]) -> Result<Vec<Finding>> {
     for (name, worst) in &limits.at_most {
         let figure = figures.get(name.as_str()).with_context(|| format!("no figure is called {name}"))?;
         if figure.value > worst + TOLERANCE_PERCENT {
-            findings.extend(figure.places.iter().map(Place::finding));
+            findings.extend(figure.places.iter().cloned());
             findings.push(worse(name, figure.value, "at most", *worst));
         }
     }
@@ -91,16 +83,6 @@ fn worse(name: &str, value: f64, bound: &str, worst: f64) -> Finding {
     Finding { path: PathBuf::from(LIMITS_PATH), line: 0, what }
 }
 
-impl Place {
-    fn finding(&self) -> Finding {
-        Finding { path: self.path.clone(), line: self.line, what: self.text.clone() }
-    }
-
-    fn copy(&self) -> Self {
-        Self { path: self.path.clone(), line: self.line, text: self.text.clone() }
-    }
-}
-
 impl Census {
     fn of(files: &[File]) -> Result<Self> {
         let patterns = Patterns::new()?;
@@ -115,8 +97,7 @@ impl Census {
         let asserts = ASSERTING.iter().any(|folder| file.path.starts_with(folder));
         let mut was_doc = false;
         for (index, line) in without_tests(&file.text).lines().enumerate() {
-            let place =
-                |text: &str| Place { path: file.path.clone(), line: index + 1, text: text.to_owned() };
+            let place = |text: &str| file.finding(index + 1, text);
             let line = line.trim_start();
             let is_doc = line.starts_with("///");
             if is_doc && !was_doc {
@@ -183,18 +164,18 @@ fn without_tests(text: &str) -> &str {
 fn figures(census: &Census) -> BTreeMap<&'static str, Figure> {
     let mut by_name: HashMap<&str, usize> = HashMap::new();
     for place in &census.types {
-        *by_name.entry(&place.text).or_default() += 1;
+        *by_name.entry(&place.what).or_default() += 1;
     }
-    let types = |is_counted: &dyn Fn(&str) -> bool| -> Vec<Place> {
-        census.types.iter().filter(|place| is_counted(&place.text)).map(Place::copy).collect()
+    let types = |is_counted: &dyn Fn(&str) -> bool| -> Vec<Finding> {
+        census.types.iter().filter(|place| is_counted(&place.what)).cloned().collect()
     };
-    let percent = |places: Vec<Place>, all: usize| Figure {
+    let percent = |places: Vec<Finding>, all: usize| Figure {
         value: 100.0 * places.len() as f64 / all.max(1) as f64,
         places,
     };
-    let count = |places: Vec<Place>| Figure { value: places.len() as f64, places };
-    let questions = census.questions.iter().map(Place::copy).collect();
-    let phrases = census.vague_phrases.iter().map(Place::copy).collect();
+    let count = |places: Vec<Finding>| Figure { value: places.len() as f64, places };
+    let questions = census.questions.clone();
+    let phrases = census.vague_phrases.clone();
     let assertions = 100.0 * census.assertions as f64 / census.functions.max(1) as f64;
     BTreeMap::from([
         ("one_word_types_percent", percent(types(&|name| words(name).len() == 1), census.types.len())),
