@@ -23,6 +23,12 @@ struct DemoStep<'s> {
     exit_code: i32,
 }
 
+/// Maximum width of a shown line, in characters.
+const LINE_WIDTH_MAX: usize = 110;
+
+/// Number of tables whose rows are shown.
+const TABLES_SHOWN: usize = 6;
+
 /// Directory for the files that the demo writes.
 const DEMO_FOLDER: &str = "target/demo";
 
@@ -47,8 +53,8 @@ const STEPS: [DemoStep<'static>; 6] = [
     DemoStep {
         title: "Statistics of a log: transactions, rows and bytes by table and kind of change",
         arguments: &["stats", "samples/triggers.binlog"],
-        lines_skipped: 0,
-        lines_shown: 34,
+        lines_skipped: 8,
+        lines_shown: 19,
         exit_code: 0,
     },
     DemoStep {
@@ -60,29 +66,29 @@ const STEPS: [DemoStep<'static>; 6] = [
             "--skip-gtids",
             "samples/triggers-compressed.binlog",
         ],
-        lines_skipped: 94,
-        lines_shown: 40,
+        lines_skipped: 105,
+        lines_shown: 13,
         exit_code: 0,
     },
     DemoStep {
         title: "One line for each transaction",
         arguments: &["dump", "--transactions", "samples/gtids/binlog.000001"],
         lines_skipped: 0,
-        lines_shown: 20,
+        lines_shown: 6,
         exit_code: 0,
     },
     DemoStep {
         title: "One line of JSON for each event",
         arguments: &["dump", "--json", "samples/json-partial.binlog"],
         lines_skipped: 14,
-        lines_shown: 5,
+        lines_shown: 2,
         exit_code: 0,
     },
     DemoStep {
         title: "Verification of a server's logs: checksums, grammar, positions, GTIDs, rows",
         arguments: &["verify", "samples/rotation"],
         lines_skipped: 0,
-        lines_shown: 30,
+        lines_shown: 2,
         exit_code: 0,
     },
     DemoStep {
@@ -115,27 +121,30 @@ pub(crate) fn run_demo() -> Result<()> {
 /// scripts.
 fn replay_to_sqlite() -> Result<()> {
     let counted = rows::read_counts(&testkit::workspace_root().join("samples"))?;
-    println!("\n# Replay of logs into SQLite databases, without any server");
+    println!("\n# Replay into SQLite databases, without any server");
     let mut files = Vec::new();
     for name in SAMPLE_LOGS {
         let (log, file) = (format!("samples/{name}.binlog"), format!("{DEMO_FOLDER}/{name}.db"));
         let to = format!("sqlite:{file}");
         let arguments = ["replay", "--quiet", &log, "--to", &to];
-        println!("\n$ bintide {}\n", arguments.join(" "));
-        run(&DemoStep { title: "", arguments: &arguments, lines_skipped: 0, lines_shown: 5, exit_code: 0 })?;
+        println!("$ bintide {}", arguments.join(" "));
+        run(&DemoStep { title: "", arguments: &arguments, lines_skipped: 0, lines_shown: 1, exit_code: 0 })?;
         files.push((name, file));
     }
-    println!("\nRows of each table, equal to the source's:\n");
     let mut rows = sqlite_rows(files.iter().map(|(_, file)| file.as_str()))?;
+    let mut lines = Vec::new();
     for (name, file) in files {
         let source =
             counted.get(&format!("{name}.binlog")).with_context(|| format!("no row counts of {name}"))?;
         let own = rows.remove(&file).unwrap_or_default();
         ensure!(own == *source, "{file} has the row counts {own:?}; expected {source:?}");
-        for (table, count) in own {
-            println!("{count:>8}  {table:24}  {file}");
-        }
+        lines.extend(own.iter().map(|(table, count)| format!("{count:>8}  {table:24}  {file}")));
     }
+    println!("\nAll {} tables have as many rows as at the source:\n", lines.len());
+    for line in lines.iter().take(TABLES_SHOWN) {
+        println!("{line}");
+    }
+    println!("… {} more tables", lines.len().saturating_sub(TABLES_SHOWN));
     Ok(())
 }
 
@@ -162,19 +171,18 @@ fn sqlite_rows<'f>(files: impl Iterator<Item = &'f str>) -> Result<BTreeMap<Stri
 fn compress_and_decompress() -> Result<()> {
     let paths = |folder: &str| SAMPLE_LOGS.map(|name| format!("{folder}/{name}.binlog"));
     let (samples, compressed, opened) = (paths("samples"), paths(COMPRESSED), paths(DECOMPRESSED));
-    let run = |shows, before: &[&str], logs: &[String]| {
+    let run = |title, before: &[&str], logs: &[String], lines_shown| {
         let arguments: Vec<&str> = before.iter().copied().chain(logs.iter().map(String::as_str)).collect();
-        let step =
-            DemoStep { title: shows, arguments: &arguments, lines_skipped: 0, lines_shown: 30, exit_code: 0 };
+        let step = DemoStep { title, arguments: &arguments, lines_skipped: 0, lines_shown, exit_code: 0 };
         show(&step).with_context(|| format!("could not show bintide {}", arguments.join(" ")))
     };
-    run("Savings and costs of compression, by level", &["advise", "--all"], &samples)?;
-    run("The same as an HTML page with charts", &["advise", "--all", "--html", ADVICE_PAGE], &samples)?;
-    let shows =
+    run("Savings and costs of compression", &["advise", "--all"], &samples, 9)?;
+    run("The same as an HTML page with charts", &["advise", "--all", "--html", ADVICE_PAGE], &samples, 1)?;
+    let title =
         "Compression as a server does it: the result is still binary logs, for mysqlbinlog and for replicas";
-    run(shows, &["compress", "--verify", "--output", COMPRESSED], &samples)?;
-    run("Verification of the compressed logs", &["verify"], &compressed)?;
-    run("Decompression", &["decompress", "--output", DECOMPRESSED], &compressed)?;
+    run(title, &["compress", "--verify", "--output", COMPRESSED], &samples, 9)?;
+    run("Verification of the compressed logs", &["verify"], &compressed, 2)?;
+    run("Decompression", &["decompress", "--output", DECOMPRESSED], &compressed, 4)?;
     let mut sizes = Vec::new();
     for ((name, sample), (compressed, opened)) in
         SAMPLE_LOGS.iter().zip(&samples).zip(compressed.iter().zip(&opened))
@@ -251,12 +259,12 @@ fn run(step: &DemoStep<'_>) -> Result<()> {
     for (number, line) in BufReader::new(output).split(b'\n').enumerate() {
         let line = line?;
         match number.checked_sub(step.lines_skipped) {
-            Some(shown) if shown < step.lines_shown => println!("{}", String::from_utf8_lossy(&line)),
+            Some(shown) if shown < step.lines_shown => println!("{}", cut(&String::from_utf8_lossy(&line))),
             _ => more += 1,
         }
     }
     if more > 0 {
-        println!("… {more} more lines before and after these");
+        println!("… {more} more lines");
     }
     let status = child.wait()?;
     ensure!(
@@ -265,4 +273,12 @@ fn run(step: &DemoStep<'_>) -> Result<()> {
         step.exit_code
     );
     Ok(())
+}
+
+/// Cuts a line that is too wide for a screen.
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LINE_WIDTH_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
 }
