@@ -75,8 +75,19 @@ fn the_log_that_receive_continues_is_left_alone() {
         assert!([&["written", left][..], &[left]].contains(&ends.as_slice()), "{ends:?}");
         assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
     }
-    // Without the mark, the directory belongs to nobody.
-    fs::remove_file(folder.path().join("bintide.lock")).unwrap();
+    // A user or a backup has lost the mark and the index.
+    fs::write(folder.path().join("replica.cnf"), "[replica]\n").unwrap();
+    for lost in ["bintide.lock", "binlog.index"] {
+        fs::remove_file(folder.path().join(lost)).unwrap();
+        for args in [&["compress", "--json", "."][..], &["decompress", "--json", "binlog.000002"]] {
+            let made = json(&bintide(&folder, args));
+            let last = made["logs"].as_array().unwrap().last().unwrap();
+            assert_eq!(last["outcome"], "bintide receive continues it, left alone", "{args:?} {lost}");
+            assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
+        }
+    }
+    // A directory that bintide receive does not write.
+    fs::remove_file(folder.path().join("replica.cnf")).unwrap();
     let made = json(&bintide(&folder, &["compress", "--json", "binlog.000002"]));
     assert_eq!(made["logs"][0]["outcome"], "written");
 }

@@ -16,7 +16,11 @@ use crate::own_files::FolderLock;
 use crate::regular_file::{open_regular, read_regular_text};
 
 /// Name of the file that marks a directory as a store of `bintide receive`. The file is locked, too.
-const MARK_FILE_NAME: &str = "bintide.lock";
+pub(crate) const MARK_FILE_NAME: &str = "bintide.lock";
+/// Name of the file with the identity that `bintide receive` has as a replica.
+pub const IDENTITY_FILE_NAME: &str = "replica.cnf";
+/// Name of the file that lists the logs being purged, one a line, until they are removed.
+pub(crate) const PURGE_LIST: &str = "bintide.purged";
 /// Prefix of log names in an index, as servers write it.
 pub(crate) const INDEX_PREFIX: &str = "./";
 
@@ -68,31 +72,17 @@ impl StoreFolder {
         only_index(&self.path)
     }
 
-    /// Returns whether the file is the newest log of a store. Its size is the position where `bintide receive` resumes,
-    /// so it must stay as it is.
-    ///
-    /// # Errors
-    ///
-    /// If the file does not exist, or if the index of its store cannot be read.
-    pub fn is_newest_log(log: &Path) -> Result<bool, LogError> {
-        let log = fs::canonicalize(log).map_err(io_error("find", log))?;
-        let (Some(folder), Some(name)) = (log.parent(), log.file_name()) else { return Ok(false) };
-        if !is_regular(&folder.join(MARK_FILE_NAME)) {
-            return Ok(false);
-        }
-        let Some(index) = only_index(folder)? else { return Ok(false) };
-        let text = read_regular_text(&index).map_err(io_error("read", &index))?;
-        let newest = log_names(&text, &index)?.pop();
-        Ok(newest.is_some_and(|newest| newest == name))
-    }
-
     /// Checks that the index names only logs in its own directory. An incomplete last line is ignored.
     fn check_index(&self) -> Result<(), LogError> {
         let Some(index) = self.index()? else { return Ok(()) };
         let text = read_regular_text(&index).map_err(io_error("read", &index))?;
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        log_names(whole, &index).map(drop)
+        log_names(whole_lines(&text), &index).map(drop)
     }
+}
+
+/// Returns the text of an index without an incomplete last line, which an interrupted write has left.
+pub(crate) fn whole_lines(text: &str) -> &str {
+    text.rfind('\n').map_or("", |end| &text[..=end])
 }
 
 /// Returns the names of the logs that an index's text lists.
@@ -130,7 +120,7 @@ fn refuse_foreign(folder: &Path) -> Result<(), LogError> {
 }
 
 /// Returns whether the file is a log with more than the first bytes that a crash can leave of a new log.
-fn is_log(path: &Path) -> bool {
+pub(crate) fn is_log(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let mut read = || open_regular(path)?.read_exact(&mut magic);
     LogName::of(path).is_some()
@@ -150,7 +140,7 @@ fn is_index(path: &Path) -> bool {
 }
 
 /// Returns the path of the directory's index; `None` without one.
-fn only_index(folder: &Path) -> Result<Option<PathBuf>, LogError> {
+pub(crate) fn only_index(folder: &Path) -> Result<Option<PathBuf>, LogError> {
     let mut indexes = indexes(folder)?;
     match indexes.len() {
         0 | 1 => Ok(indexes.pop()),
@@ -164,15 +154,15 @@ fn indexes(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     Ok(paths)
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     let entries = fs::read_dir(folder).map_err(io_error("list", folder))?;
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).collect())
 }
 
-fn is_regular(path: &Path) -> bool {
+pub(crate) fn is_regular(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
 }
 
-fn io_error(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> LogError {
+pub(crate) fn io_error(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> LogError {
     move |cause| LogError::io(verb, &path.display().to_string(), cause)
 }

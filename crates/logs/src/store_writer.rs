@@ -18,10 +18,9 @@ use crate::log_reader::ReadOutcome;
 use crate::log_series::{LogName, LogSeries};
 use crate::own_files::private_options;
 use crate::regular_file::read_regular_text;
-use crate::store_folder::{INDEX_PREFIX, StoreFolder, is_log_name, log_names};
-
-/// Name of the file that lists the logs being purged, one a line, until they are removed.
-const PURGE_LIST: &str = "bintide.purged";
+use crate::store_folder::{
+    INDEX_PREFIX, PURGE_LIST, StoreFolder, io_error, is_log_name, log_names, whole_lines,
+};
 
 /// Writer of a store: the logs of a source, byte for byte, and their index.
 ///
@@ -560,14 +559,14 @@ impl StoreWriter {
     fn last_indexed(&self) -> Result<Option<String>, LogError> {
         let Some(index) = self.folder.index()? else { return Ok(None) };
         let text = read_regular_text(&index).map_err(io_error("read", &index))?;
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        if whole < text.len() {
+        let whole = whole_lines(&text);
+        if whole.len() < text.len() {
             let file = private_options().write(true).open(&index).map_err(io_error("open", &index))?;
-            file.set_len(whole as u64)
+            file.set_len(whole.len() as u64)
                 .and_then(|()| file.sync_all())
                 .map_err(io_error("truncate", &index))?;
         }
-        let names = log_names(&text[..whole], &index)?;
+        let names = log_names(whole, &index)?;
         self.remove_purged(&names)?;
         Ok(names.last().map(|name| (*name).to_owned()))
     }
@@ -662,10 +661,6 @@ fn is_sound(raw: &RawEvent<'_>) -> bool {
         _ => true,
     };
     !is_verified || raw.verify().is_ok()
-}
-
-fn io_error(verb: &'static str, path: &Path) -> impl Fn(std::io::Error) -> LogError {
-    move |cause| LogError::io(verb, &path.display().to_string(), cause)
 }
 
 #[cfg(test)]

@@ -5,13 +5,10 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use binlog::gtid::Uuid;
-use logs::{StoreWriter, open_regular, private_options, sync_parent};
+use logs::{IDENTITY_FILE_NAME, StoreWriter, open_regular, private_options, sync_parent};
 use wire::SourceFacts;
 
 use crate::error::ReceiveError;
-
-/// File in the store's directory.
-const IDENTITY_FILE: &str = "replica.cnf";
 
 /// Identity of a store as a replica, and of its source.
 pub(crate) struct ReplicaIdentity {
@@ -26,7 +23,7 @@ impl ReplicaIdentity {
     /// Loads the identity, or creates a random one for a new store. If nothing is received, the file is removed with
     /// the store.
     pub(crate) fn load_or_create(folder: &Path, store: &mut StoreWriter) -> Result<Self, ReceiveError> {
-        let path = folder.join(IDENTITY_FILE);
+        let path = folder.join(IDENTITY_FILE_NAME);
         if !path.exists() {
             store.add_created_path(&path);
         }
@@ -116,13 +113,15 @@ impl ReplicaIdentity {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::{IDENTITY_FILE, ReplicaIdentity};
+    use logs::IDENTITY_FILE_NAME;
+
+    use super::ReplicaIdentity;
 
     #[test]
     fn identity_stays_the_same() {
         let folder = tempfile::tempdir().unwrap();
-        let first = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE)).unwrap();
-        let again = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE)).unwrap();
+        let first = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE_NAME)).unwrap();
+        let again = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE_NAME)).unwrap();
         assert_eq!((first.server_id, &first.uuid), (again.server_id, &again.uuid));
         assert!(first.server_id >= 1 << 31);
         let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
@@ -133,7 +132,7 @@ mod tests {
     fn a_file_without_identity_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("replica.cnf"), "[replica]\nserver-id=7\n").unwrap();
-        let error = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE))
+        let error = ReplicaIdentity::load_or_create_file(folder.path().join(IDENTITY_FILE_NAME))
             .err()
             .unwrap()
             .to_string();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use binlog::{EventFormat, Flavour, ZstdLevel};
 use clap::Args;
-use logs::StoreFolder;
+use logs::NewestReceivedLogs;
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, FileReport, MinimumGain,
     OldFormatPolicy, OutputEncryption, ResourcePlan, RewriteAction, RewriteProgress, RewriteTally, WriteMode,
@@ -183,11 +183,12 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
     }
     let targets = targets(&files, common)?;
     refuse_running(&files, &targets, common)?;
-    let job = RewriteRun { action, plan, common, found: &found, is_quiet: global.quiet };
+    let newest = newest_received(&files, &targets)?;
+    let job = RewriteRun { action, plan, common, found: &found, newest, is_quiet: global.quiet };
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let (mut bytes_done, mut all) = (0, Vec::new());
     let count = files.len() as u64;
-    for (number, ((place, path), target)) in (1..).zip(files.into_iter().zip(&targets)) {
+    for (number, (&(place, path), target)) in (1..).zip(files.iter().zip(&targets)) {
         let size = std::fs::metadata(path).map_or(0, |data| data.len());
         let mut watch = |step: RewriteProgress| {
             progress.update_with_ratio(bytes_done + step.before, step.ratio());
@@ -255,10 +256,27 @@ fn refuse_running(
     if common.live || common.dry_run {
         return Ok(());
     }
-    let in_place = files.iter().zip(targets).filter(|((_, path), target)| is_same_file(path, target));
     let paths: BTreeMap<&Path, &Path> =
-        in_place.filter_map(|((_, path), _)| Some((directory_of(path)?, path.as_path()))).collect();
+        in_place(files, targets).filter_map(|path| Some((directory_of(path)?, path))).collect();
     paths.into_values().try_for_each(refuse_running_beside)
+}
+
+/// Returns the logs that are replaced.
+fn in_place<'f>(
+    files: &'f [(&InputPlace, &PathBuf)],
+    targets: &'f [PathBuf],
+) -> impl Iterator<Item = &'f Path> {
+    let pairs = files.iter().zip(targets).filter(|((_, path), target)| is_same_file(path, target));
+    pairs.map(|((_, path), _)| path.as_path())
+}
+
+/// Finds the logs at whose ends `bintide receive` resumes.
+fn newest_received(
+    files: &[(&InputPlace, &PathBuf)],
+    targets: &[PathBuf],
+) -> Result<NewestReceivedLogs, CommandFailure> {
+    let newest = NewestReceivedLogs::find_beside(in_place(files, targets));
+    newest.map_err(|error| CommandFailure::NotStarted(error.into()))
 }
 
 fn refuse_running_beside(path: &Path) -> Result<(), CommandFailure> {
@@ -320,6 +338,7 @@ struct RewriteRun<'j> {
     plan: ResourcePlan,
     common: &'j RewriteArgs,
     found: &'j InputLogs,
+    newest: NewestReceivedLogs,
     is_quiet: bool,
 }
 
@@ -459,9 +478,7 @@ impl RewriteRun<'_> {
         Ok(match (reader.in_use(), sight) {
             (true, _) if !self.common.live => Some(RewriteEnd::InUse),
             (true, logs::WriterPresence::Unknown) => Some(RewriteEnd::PerhapsInUse),
-            _ if StoreFolder::is_newest_log(path).map_err(anyhow::Error::from)? => {
-                Some(RewriteEnd::NewestReceived)
-            }
+            _ if self.newest.contains(path) => Some(RewriteEnd::NewestReceived),
             _ => None,
         })
     }
