@@ -92,6 +92,27 @@ fn the_log_that_receive_continues_is_left_alone() {
     assert_eq!(made["logs"][0]["outcome"], "written");
 }
 
+/// Opening a pipe without a writer would wait.
+#[test]
+fn a_pipe_or_a_device_is_refused_without_opening_it() {
+    let _alone = alone();
+    let folder = folder(&["types.binlog"]);
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for command in ["compress", "decompress"] {
+        for (given, options) in [("pipe", &[][..]), ("/dev/null", &[]), ("pipe", &["--dry-run"])] {
+            let refused = bintide(&folder, &[&[command, "types.binlog", given], options].concat());
+            let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert_eq!(refused.status.code(), Some(2), "{message}");
+            assert!(message.contains(&format!("{given} is not a regular file")), "{message}");
+            assert!(
+                fs::read(folder.path().join("types.binlog")).unwrap()
+                    == fs::read(sample("types.binlog")).unwrap()
+            );
+        }
+    }
+}
+
 #[test]
 fn in_place_and_back() {
     let _alone = alone();

@@ -1,6 +1,6 @@
 //! Rewrites one file, in place or to another file.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::thread;
 
 use binlog::MAGIC_ENCRYPTED;
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
-use logs::LogReader;
+use logs::{LogReader, open_regular};
 
 use crate::content_digest::scan_log;
 use crate::encrypt::EncryptedWriter;
@@ -91,7 +91,7 @@ pub enum FileOutcome {
     DryRun,
 }
 
-/// Rewrites one file.
+/// Rewrites one regular file.
 ///
 /// The old file stays until the new one is complete, synced to disk and, if asked for, compared with the old one.
 ///
@@ -248,7 +248,7 @@ fn rewrite_to(
 }
 
 fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::LogError> {
-    let reader = LogReader::open(path)?;
+    let reader = LogReader::open_stored(path)?;
     Ok(match keyring {
         Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
         None => reader,
@@ -260,7 +260,7 @@ fn read_encrypted_header(path: &Path) -> Result<Option<EncryptedHeader>, Rewrite
     let name = path.display().to_string();
     let mut bytes = Vec::new();
     let read =
-        File::open(path).and_then(|file| file.take(ENCRYPTED_HEADER_SIZE as u64).read_to_end(&mut bytes));
+        open_regular(path).and_then(|file| file.take(ENCRYPTED_HEADER_SIZE as u64).read_to_end(&mut bytes));
     read.map_err(|cause| logs::LogError::Io { verb: "read", name: name.clone(), cause })?;
     match bytes.first_chunk() {
         Some(bytes) if bytes.starts_with(&MAGIC_ENCRYPTED) => {

@@ -314,7 +314,14 @@ fn targets(files: &[(&InputPlace, &PathBuf)], common: &RewriteArgs) -> Result<Ve
 }
 
 fn files(found: &InputLogs) -> Result<Vec<(&InputPlace, &PathBuf)>, CommandFailure> {
+    let is_special = |path: &Path| std::fs::metadata(path).is_ok_and(|found| !found.is_file());
     let paths = found.places.iter().map(|place| match place {
+        // Not opened: a pipe without a writer would wait, and its writer must not see it open and close.
+        InputPlace::File(path) if is_special(path) => Err(CommandFailure::NotStarted(anyhow!(
+            "{} is not a regular file: large transactions are read twice, but a pipe or a device can be read only \
+             once; give a file",
+            path.display()
+        ))),
         InputPlace::File(path) => Ok((place, path)),
         InputPlace::Stdin => Err(CommandFailure::NotStarted(anyhow!(
             "large transactions are read twice, but standard input can be read only once: give a file"
