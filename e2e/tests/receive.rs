@@ -542,6 +542,48 @@ fn a_keyring_that_is_half_written_is_waited_for() -> Result<()> {
     same_logs_encrypted(&server, folder.path(), &keyring)
 }
 
+/// A log that was compressed has other positions than the source's.
+#[test]
+fn a_newest_log_that_was_compressed_is_named_and_can_be_restored() -> Result<()> {
+    let server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    server.sql(TABLE)?;
+    for _ in 0..20 {
+        server.sql("insert into d.t (b) values (repeat('abc', 2000))")?;
+    }
+    receive_all(&server, folder.path(), &[])?;
+    let log = folder.path().join("binlog.000001");
+    let replace = |command: &str| -> Result<()> {
+        let output = TempDir::new()?;
+        let ran =
+            Command::new(bintide()?).arg(command).arg("--output").arg(output.path()).arg(&log).output()?;
+        ensure!(ran.status.success(), "{}", stderr(&ran));
+        for entry in fs::read_dir(output.path())? {
+            let entry = entry?;
+            fs::copy(entry.path(), folder.path().join(entry.file_name()))?;
+        }
+        Ok(())
+    };
+    let list = folder.path().join("positions.binlog.000001");
+    let from = format!("mysql://root@127.0.0.1:{}/", server.port());
+    let compressed_text =
+        ["has rewritten this log", "positions.binlog.000001", "bintide decompress --output DIR"];
+    for more in ["", "insert into d.t (b) values (repeat('abc', 100000))"] {
+        server.sql(more)?;
+        replace("compress")?;
+        fails(&from, folder.path(), 1, &compressed_text)?;
+        // Without the list, nothing shows that the log was compressed.
+        fs::rename(&list, folder.path().join("list"))?;
+        fails(&from, folder.path(), 1, &["because its logs were reset or the received log was changed"])?;
+        fs::rename(folder.path().join("list"), &list)?;
+        replace("decompress")?;
+        fs::remove_file(&list)?;
+        receive_all(&server, folder.path(), &[])?;
+        same_logs(&server, folder.path())?;
+    }
+    Ok(())
+}
+
 /// Logs that were reset have their old names again, and other events.
 #[test]
 fn another_log_of_the_same_name_is_not_gone_on_with() -> Result<()> {

@@ -33,7 +33,7 @@ impl LogReceiver {
     pub(crate) fn run_connection(&mut self, store: &mut StoreWriter) -> Disconnect {
         let ended = self.receive(store);
         match (ended, self.sync(store)) {
-            (Err(ended), Ok(())) => ended,
+            (Err(ended), Ok(())) => self.explain_rewritten_log(ended, store),
             (Ok(()), Ok(())) => Disconnect::Done,
             (_, Err(error)) => error.into(),
         }

@@ -170,6 +170,17 @@ pub enum ReceiveError {
         #[source]
         error: ConnectionError,
     },
+    /// The last stored log was rewritten, so its positions are not the source's.
+    #[error(
+        "cannot resume after {}: bintide compress or decompress has rewritten this log ({} lists its positions), so it \
+         does not end where the source's log continues", log.display(), list.display()
+    )]
+    RewrittenLog {
+        /// Path of the log.
+        log: PathBuf,
+        /// Path of the list of its positions before and after.
+        list: PathBuf,
+    },
     /// The source does not have the log to start at.
     #[error("{}", logs.no_log_message(log))]
     NoSuchLog {

@@ -1,6 +1,9 @@
 //! Errors of a source that cannot send the requested log.
 
-use logs::StoreWriter;
+use std::fs;
+
+use logs::{LogError, RewritePositions, StoreWriter};
+use rewrite::positions_path;
 use servers::{ConnectionError, ResultRow, ServerLink};
 
 use crate::disconnect::Disconnect;
@@ -12,7 +15,7 @@ use crate::start_point::StartPoint;
 /// MySQL's error code for a source that cannot send the requested log.
 pub const CANNOT_SEND: u16 = 1236;
 /// Parts of its message, and their meaning.
-const CANNOT_SEND_REASONS: [(&str, &str); 4] = [
+const CANNOT_SEND_REASONS: [(&str, &str); 6] = [
     (NO_SUCH_LOG, "the source no longer has this log (purged, or its logs were reset)"),
     ("position > file size", LOG_IS_SHORTER),
     // MariaDB's text.
@@ -20,11 +23,17 @@ const CANNOT_SEND_REASONS: [(&str, &str); 4] = [
     (
         "exceeded max_allowed_packet",
         "the event is larger than the source's max_allowed_packet, or no event starts at this position because its \
-         logs were reset",
+         logs were reset or the received log was changed",
     ),
+    // A source that reads from the middle of an event. MySQL's text goes on with a full disk, which is rarely the
+    // cause.
+    ("binlog truncated in the middle of event", NO_EVENT_STARTS),
+    ("bogus data in log event", NO_EVENT_STARTS),
 ];
 const NO_SUCH_LOG: &str = "Could not find first log";
 const LOG_IS_SHORTER: &str = "the log of this name on the source is shorter: its logs were reset, or a crash lost events that it had sent";
+const NO_EVENT_STARTS: &str = "the source's log is damaged, or no event starts at this position because its logs were \
+    reset or the received log was changed, such as by compressing it";
 /// Part of a source's message if a second replica has the same identity.
 const SAME_REPLICA: &str = "with the same server_uuid/server_id";
 
@@ -94,6 +103,27 @@ impl LogReceiver {
                 }
             }
             _ => error.into(),
+        }
+    }
+
+    /// Replaces the error of a source that has no event at the end of the store, if `bintide compress` or another
+    /// program has rewritten the store's last log.
+    pub(crate) fn explain_rewritten_log(&self, ended: Disconnect, store: &StoreWriter) -> Disconnect {
+        let is_other_place = match &ended {
+            Disconnect::Failed(ReceiveError::CannotResume { error, .. }) => {
+                !error.to_string().contains(NO_SUCH_LOG)
+            }
+            Disconnect::Failed(ReceiveError::OtherLog(LogError::EventMismatch { .. })) => true,
+            _ => false,
+        };
+        // A later series resumes by GTIDs.
+        let place = store.store_end().filter(|place| is_other_place && place.series.is_none());
+        let Some(place) = place else { return ended };
+        let log = self.wanted.folder.join(place.log);
+        let list = positions_path(&log);
+        match fs::metadata(&log).map(|found| RewritePositions::open(&list, found.len())) {
+            Ok(Ok(Some(_))) => Disconnect::Failed(ReceiveError::RewrittenLog { log, list }),
+            _ => ended,
         }
     }
 

@@ -12,6 +12,12 @@ use crate::log_args::add_advice;
 const ANOTHER_DIRECTORY_ADVICE: ErrorAdvice =
     ErrorAdvice("keep this directory as it is, and receive into another one");
 
+/// Advice if the last log is not as receive wrote it.
+const RESTORE_LOG_ADVICE: ErrorAdvice = ErrorAdvice(
+    "if it was compressed, write the original with bintide decompress --output DIR, and move it to the place of this \
+     log; otherwise keep this directory as it is, and receive into another one",
+);
+
 const NEWER_BACKUP_ADVICE: ErrorAdvice = ErrorAdvice(
     "give the GTIDs of a backup that is not older than the source's logs, or omit the option to start at the oldest \
      log",
@@ -48,6 +54,7 @@ pub(super) fn advice(error: &ReceiveError) -> Option<ErrorAdvice> {
     match error {
         ReceiveError::OpenStore(error) if is_folder_error(error) => Some(FOLDER_ADVICE),
         ReceiveError::OtherLog(_) | ReceiveError::CannotResume { .. } => Some(ANOTHER_DIRECTORY_ADVICE),
+        ReceiveError::RewrittenLog { .. } => Some(RESTORE_LOG_ADVICE),
         ReceiveError::Keyring(_) => Some(KEYRING_ADVICE),
         ReceiveError::SharedIdentity(_) => Some(OWN_DIRECTORY_ADVICE),
         ReceiveError::CannotStartAfter(_) => Some(NEWER_BACKUP_ADVICE),
