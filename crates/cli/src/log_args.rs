@@ -1,6 +1,6 @@
 //! Logs that a command reads: files, directories, indexes, standard input.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -40,6 +40,8 @@ pub(crate) struct InputLogs {
     pub(crate) keyring: Option<Arc<Keyring>>,
     /// Logs in the directory of an index, newer than its last log, that the index does not list.
     unlisted: Vec<PathBuf>,
+    /// Positions in `places` of the logs that a directory or an index lists directly after the log before.
+    listed_after: BTreeSet<usize>,
     /// Logs that an index lists, each with the path of the index.
     indexed: Vec<(PathBuf, PathBuf)>,
 }
@@ -57,6 +59,7 @@ impl LogArgs {
     /// Finds all logs, so that a missing one is reported before the work starts.
     pub(crate) fn find_logs(&self, global: &GlobalArgs) -> Result<InputLogs, CommandFailure> {
         let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut listed_after = BTreeSet::new();
         for path in &self.logs {
             if path.as_os_str() == "-" {
                 places.push(InputPlace::Stdin);
@@ -66,6 +69,7 @@ impl LogArgs {
             if let Some(index) = index {
                 indexed.extend(logs.iter().map(|log| (log.clone(), index.clone())));
             }
+            listed_after.extend((places.len()..places.len() + logs.len()).skip(1));
             places.extend(logs.into_iter().map(InputPlace::File));
         }
         if places.iter().filter(|place| **place == InputPlace::Stdin).count() > 1 {
@@ -75,7 +79,8 @@ impl LogArgs {
         }
         let keyring = self.keyring.as_ref().map(read_keyring).transpose();
         let keyring = keyring.map_err(|error| CommandFailure::NotStarted(error.into()))?.map(Arc::new);
-        Ok(InputLogs { bytes_total: places.iter().map(file_size).sum(), places, keyring, unlisted, indexed })
+        let bytes_total = places.iter().map(file_size).sum();
+        Ok(InputLogs { places, bytes_total, keyring, unlisted, listed_after, indexed })
     }
 }
 
@@ -114,6 +119,11 @@ impl LogArgs {
 }
 
 impl InputLogs {
+    /// Tells whether a directory or an index lists the log at this position directly after the log before.
+    pub(crate) fn is_listed_after(&self, position: usize) -> bool {
+        self.listed_after.contains(&position)
+    }
+
     /// Warns of logs that were given more than once; `counted` says what happens to them again.
     pub(crate) fn warn_duplicates(&self, global: &GlobalArgs, counted: &str) {
         let mut seen = HashSet::new();

@@ -35,6 +35,29 @@ fn rows_are_counted_by_kind_and_table() {
 }
 
 #[test]
+fn a_missing_log_of_a_directory_is_a_fault() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
+    for name in ["binlog.000001", "binlog.000006"] {
+        std::fs::copy(samples.join(name), folder.path().join(name)).expect("a copy");
+    }
+    let place = folder.path().to_str().expect("a path");
+    let [first, last] = [1, 6].map(|number| format!("{place}/binlog.{number:06}"));
+    let verified = |args: &[&str], code: i32, wanted: &str| {
+        let output = bintide(&[&["verify"], args].concat());
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.code() == Some(code) && text.contains(wanted), "{args:?}: {text}");
+    };
+    let missing = "rotation: binlog.000002 to binlog.000005 are missing between this log and binlog.000006";
+    verified(&[place], 1, missing);
+    std::fs::write(folder.path().join("binlog.index"), "./binlog.000001\n./binlog.000006\n")
+        .expect("an index");
+    verified(&[place], 1, missing);
+    verified(&[&format!("{place}/binlog.index")], 1, missing);
+    verified(&[&first, &last], 0, "binlog.000002 to binlog.000005 are not given");
+}
+
+#[test]
 fn tables_of_stats() {
     let text = printed(&["stats", "rotation"]);
     let table = "\

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use inspect::verify::{self, LogVerdict, VerifyReport, VerifyVerdict};
+use inspect::verify::{self, LogOrder, LogVerdict, VerifyInput, VerifyReport, VerifyVerdict};
 use serde_json::json;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -67,7 +67,11 @@ pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
 
 fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, CommandFailure> {
     let mut progress = ByteProgress::new(global, found.bytes_total);
-    let readers = found.places.iter().map(|place| (place.to_string(), found.open(place)));
+    let inputs = found.places.iter().enumerate().map(|(position, place)| VerifyInput {
+        name: place.to_string(),
+        reader: found.open(place),
+        order: if found.is_listed_after(position) { LogOrder::Listed } else { LogOrder::Unknown },
+    });
     let mut watch = |bytes_done| {
         progress.update(bytes_done);
         match interrupt::is_stop_requested() {
@@ -75,7 +79,7 @@ fn verify_logs(found: &InputLogs, global: &GlobalArgs) -> Result<VerifyReport, C
             false => ControlFlow::Continue(()),
         }
     };
-    verify::verify(readers, &mut watch).map_err(|error| CommandFailure::Failed(error.into()))
+    verify::verify(inputs, &mut watch).map_err(|error| CommandFailure::Failed(error.into()))
 }
 
 fn repair_tail(found: &InputLogs, copy: &Path, global: &GlobalArgs) -> Result<(), CommandFailure> {

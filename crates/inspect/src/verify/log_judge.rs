@@ -1,15 +1,16 @@
 //! Judges pieces together: transactions that span pieces, GTIDs, logical clocks, and the sequence of logs.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use binlog::TransactionId;
 use binlog::events::LogicalClock;
 use binlog::gtid::GtidSet;
 use logs::{EndOfLog, LogKind, TornEvent};
 
+use super::LogOrder;
 use super::fault::{FaultKind, LogFault, LogRemark};
 use super::findings::{LogFact, PieceFindings, PreviousGtidsRule, TransactionStart};
+use super::missing_logs::{MissingLogs, base_name, numbered};
 use super::report::{LogVerdict, UnreadableLog, VerifyReport};
 
 /// Maximum number of faults listed for one log. All are counted.
@@ -22,6 +23,19 @@ pub(crate) struct LogJudge {
     log: JudgedLog,
     /// The previous log, if this one follows it.
     before: Option<JudgedLog>,
+    /// Relation of this log to the log before it.
+    order: LogOrder,
+    /// Name of the last log, even if it could not be opened.
+    last_name: Option<String>,
+    /// Logs that are missing before this one, until its previous GTIDs show whether they had transactions.
+    gap: Option<LogGap>,
+}
+
+/// Logs that are missing in a directory or an index.
+#[derive(Debug)]
+struct LogGap {
+    missing: MissingLogs,
+    before: JudgedLog,
 }
 
 /// State of one log.
@@ -54,18 +68,59 @@ struct UnfinishedTransaction {
 }
 
 impl LogJudge {
+    /// Sets the relation of the next log to the log before it.
+    pub(crate) fn set_order(&mut self, order: LogOrder) {
+        self.order = order;
+    }
+
     pub(crate) fn start_log(&mut self, name: &str) {
+        self.judge_gap(None);
+        let order = self.order;
         let before = std::mem::take(&mut self.log);
         self.log.name = name.to_owned();
         self.verdicts.logs.push(LogVerdict { name: name.to_owned(), ..LogVerdict::default() });
-        self.before = before.end.is_some().then_some(before);
-        let Some(before) = &self.before else { return };
-        let is_next = follows(before, name);
-        if let Some((end, position)) = before.end {
-            let before = self.before.take().unwrap_or_default();
-            self.judge_end(&before, end, position, if is_next { NextLog::Given } else { NextLog::Absent });
-            self.before = is_next.then_some(before);
+        let last_name = self.last_name.replace(name.to_owned());
+        self.before = None;
+        let Some((end, position)) = before.end else { return };
+        let is_next = follows(&before, name);
+        let missing = last_name.and_then(|last| MissingLogs::between(&last, name));
+        let is_given = is_next || missing.is_some() && order == LogOrder::Listed;
+        self.judge_end(&before, end, position, if is_given { NextLog::Given } else { NextLog::Absent });
+        match (missing, order) {
+            // The log before names this one as the next: that is a fault of its own.
+            _ if is_next || before.names_as_next(name) => self.before = is_next.then_some(before),
+            (Some(missing), LogOrder::Listed) => self.gap = Some(LogGap { missing, before }),
+            (Some(missing), LogOrder::Unknown) => {
+                let (verb, before) = (missing.verb(), base_name(&before.name));
+                let detail = format!("not compared with {before}, because {missing} {verb} not given");
+                self.add_remark(name, detail);
+            }
+            (None, _) => {}
         }
+    }
+
+    /// Judges the logs that are missing before this one. They have no transactions if this log continues after the
+    /// `previous` transactions of the log before them.
+    fn judge_gap(&mut self, previous: Option<PreviousTransactions<'_>>) {
+        let Some(LogGap { missing, before }) = self.gap.take() else { return };
+        let verb = missing.verb();
+        let is_complete = !before.is_damaged && previous.as_ref().is_some_and(|set| set.are_all_of(&before));
+        if is_complete {
+            let detail = format!("{missing} {verb} missing, but had no transactions: the GTIDs continue");
+            self.add_remark(&self.log.name.clone(), detail);
+            return;
+        }
+        let after = base_name(&self.log.name);
+        let mut detail = format!("{missing} {verb} missing between this log and {after}");
+        if let (Some(PreviousTransactions::Gtids(set)), Some(gtids)) = (previous, &before.gtids) {
+            let lost = set.difference(gtids);
+            if !lost.is_empty() && !before.is_damaged {
+                detail.push_str(&format!(", with the transactions {}", one_line(&lost)));
+            }
+        }
+        let end = before.end.map_or(0, |(_, position)| position);
+        let offset = before.next.as_ref().map_or(end, |(_, offset)| *offset);
+        self.add_fault_of(&before.name, offset, FaultKind::Rotation, detail);
     }
 
     pub(crate) fn judge_piece(&mut self, kind: LogKind, findings: PieceFindings) {
@@ -122,6 +177,7 @@ impl LogJudge {
 
     /// Records that a log cannot be opened.
     pub(crate) fn open_failed(&mut self, name: &str, error: &logs::LogError) {
+        self.last_name = Some(name.to_owned());
         self.verdicts.unreadable.push(UnreadableLog::new(name, error));
     }
 
@@ -132,6 +188,7 @@ impl LogJudge {
 
     /// Returns the verdicts, after all logs have been read.
     pub(crate) fn finish(mut self) -> VerifyReport {
+        self.judge_gap(None);
         let last = std::mem::take(&mut self.log);
         if let Some((end, position)) = last.end {
             self.judge_end(&last, end, position, NextLog::Absent);
@@ -183,6 +240,7 @@ impl LogJudge {
         if self.log.gtids.is_some() {
             return;
         }
+        self.judge_gap(Some(PreviousTransactions::Gtids(&set)));
         let before = self.before.as_ref().filter(|before| !before.is_damaged);
         if let Some(wanted) = before.and_then(|before| before.gtids.as_ref())
             && *wanted != set
@@ -205,6 +263,7 @@ impl LogJudge {
     }
 
     fn judge_previous_mariadb(&mut self, offset: u64, list: Vec<(u32, u32, u64)>) {
+        self.judge_gap(Some(PreviousTransactions::Mariadb(&list)));
         let mut faults = Vec::new();
         for (domain, server, number) in list {
             let before = self.before.as_ref().filter(|before| !before.is_damaged);
@@ -352,6 +411,34 @@ enum NextLog {
     Absent,
 }
 
+/// Transactions before a log, as the log states them.
+#[derive(Clone, Copy, Debug)]
+enum PreviousTransactions<'s> {
+    Gtids(&'s GtidSet),
+    /// Last sequence number by domain and server.
+    Mariadb(&'s [(u32, u32, u64)]),
+}
+
+impl PreviousTransactions<'_> {
+    /// Returns true if these are the transactions up to the end of the log. Without any GTID, nothing shows that.
+    fn are_all_of(&self, log: &JudgedLog) -> bool {
+        match self {
+            Self::Gtids(set) => !set.is_empty() && log.gtids.as_ref() == Some(*set),
+            Self::Mariadb(list) => {
+                let list = list.iter().map(|(domain, server, number)| ((*domain, *server), *number));
+                let last: BTreeMap<(u32, u32), u64> = list.collect();
+                !last.is_empty() && last == log.mariadb
+            }
+        }
+    }
+}
+
+impl JudgedLog {
+    fn names_as_next(&self, name: &str) -> bool {
+        self.next.as_ref().is_some_and(|(next, _)| next == base_name(name))
+    }
+}
+
 /// Returns true if the log with this name directly follows `before`.
 fn follows(before: &JudgedLog, name: &str) -> bool {
     match (&before.next, numbered(&before.name), numbered(name)) {
@@ -361,17 +448,6 @@ fn follows(before: &JudgedLog, name: &str) -> bool {
         (Some((wanted, _)), _, _) => base_name(name) == wanted,
         _ => false,
     }
-}
-
-/// Splits a log's name: `binlog.000012` is number 12 of `binlog`.
-fn numbered(name: &str) -> Option<(&str, u64)> {
-    let (stem, number) = base_name(name).rsplit_once('.')?;
-    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    Some((stem, number.parse().ok().filter(|_| digits)?))
-}
-
-fn base_name(name: &str) -> &str {
-    Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name)
 }
 
 fn still_written(torn: &TornEvent) -> String {
@@ -385,21 +461,4 @@ fn torn_bytes(torn: &TornEvent) -> String {
 
 fn one_line(set: &GtidSet) -> String {
     set.to_string().replace('\n', "")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{base_name, numbered};
-
-    #[test]
-    fn logs_are_numbered_by_their_names() {
-        let check = |name: &str, wanted| assert_eq!(numbered(name), wanted, "{name}");
-        check("binlog.000012", Some(("binlog", 12)));
-        check("/var/lib/mysql/a.b.1000000", Some(("a.b", 1_000_000)));
-        check("binlog", None);
-        check("binlog.", None);
-        check("binlog.1x", None);
-        check("binlog.+1", None);
-        assert_eq!(base_name("standard input"), "standard input");
-    }
 }

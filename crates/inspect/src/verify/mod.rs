@@ -6,6 +6,7 @@ mod fields;
 mod findings;
 mod format;
 mod log_judge;
+mod missing_logs;
 mod report;
 mod rows;
 mod tail_repair;
@@ -25,33 +26,55 @@ use crate::log_pieces::{OnDamage, PieceContent, PieceSizes, read_pieces};
 use findings::PieceFindings;
 use log_judge::LogJudge;
 
+/// Log to verify.
+#[derive(Debug)]
+pub struct VerifyInput {
+    /// The name as given by the user.
+    pub name: String,
+    /// Reader of the log, or the reason why it cannot be opened.
+    pub reader: Result<LogReader, logs::LogError>,
+    /// Relation to the log before it.
+    pub order: LogOrder,
+}
+
+/// Relation of a log to the log that is verified before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogOrder {
+    /// The user gave the logs one by one: logs between them may exist.
+    #[default]
+    Unknown,
+    /// A directory or an index lists both, one directly after the other: logs between them are missing.
+    Listed,
+}
+
 /// Maximum bytes of pieces that wait to be checked.
 const WAITING_SIZE_MAX: usize = 16 << 20;
 
 /// Verifies logs, in the order given. Logs that follow each other by their names are also compared with each other.
+/// Logs that are missing in a directory or an index are faults, unless GTIDs show that they had no transactions.
 /// `watch` is called with the bytes done so far; if it breaks, the run ends with [`InspectError::Stopped`].
 ///
 /// # Errors
 ///
 /// [`InspectError::Stopped`]. All faults of the logs are in the verdicts.
 pub fn verify(
-    readers: impl IntoIterator<Item = (String, Result<LogReader, logs::LogError>), IntoIter: Send>,
+    inputs: impl IntoIterator<Item = VerifyInput, IntoIter: Send>,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<VerifyReport, InspectError> {
-    verify_cut(readers, PieceSizes::DEFAULT, watch)
+    verify_cut(inputs, PieceSizes::DEFAULT, watch)
 }
 
 fn verify_cut(
-    readers: impl IntoIterator<Item = (String, Result<LogReader, logs::LogError>), IntoIter: Send>,
+    inputs: impl IntoIterator<Item = VerifyInput, IntoIter: Send>,
     cut: PieceSizes,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<VerifyReport, InspectError> {
-    let readers = readers.into_iter();
+    let inputs = inputs.into_iter();
     let mut judge = LogJudge::default();
     let mut bytes_done = 0;
     run_ordered(
         PipelineLimits::with_bytes(WAITING_SIZE_MAX),
-        |feed: &ItemSender<'_, VerifyTask>| read(readers, cut, feed),
+        |feed: &ItemSender<'_, VerifyTask>| read(inputs, cut, feed),
         || OnDamage::Resume.opener(),
         |opener, step, sender| Ok(sender.push(check_task(step, opener), FINDINGS_COST)?),
         |checked| {
@@ -70,12 +93,18 @@ const FINDINGS_COST: usize = 64 << 10;
 
 /// Work from the reading thread.
 enum VerifyTask {
-    Unreadable { name: String, error: logs::LogError },
+    /// Relation of the next log to the log before it.
+    Order(LogOrder),
+    Unreadable {
+        name: String,
+        error: logs::LogError,
+    },
     Work(PieceContent),
 }
 
 /// Result of a worker.
 enum CheckedTask {
+    Order(LogOrder),
     Unreadable { name: String, error: logs::LogError },
     Begins { name: String },
     Piece { kind: LogKind, findings: PieceFindings },
@@ -84,14 +113,15 @@ enum CheckedTask {
 }
 
 fn read(
-    readers: impl Iterator<Item = (String, Result<LogReader, logs::LogError>)>,
+    inputs: impl Iterator<Item = VerifyInput>,
     cut: PieceSizes,
     feed: &ItemSender<'_, VerifyTask>,
 ) -> Result<(), InspectError> {
     let mut log = 0;
-    for (name, reader) in readers {
+    for VerifyInput { name, reader, order } in inputs {
         match reader {
             Ok(reader) => {
+                feed.push(VerifyTask::Order(order), 0)?;
                 log = read_pieces(reader, log, cut, OnDamage::Resume, &mut |work, bytes| {
                     Ok(feed.push(VerifyTask::Work(work), bytes)?)
                 })?;
@@ -104,6 +134,7 @@ fn read(
 
 fn check_task(step: VerifyTask, opener: &mut PayloadOpener) -> CheckedTask {
     let work = match step {
+        VerifyTask::Order(order) => return CheckedTask::Order(order),
         VerifyTask::Unreadable { name, error } => return CheckedTask::Unreadable { name, error },
         VerifyTask::Work(work) => work,
     };
@@ -130,6 +161,7 @@ fn check_task(step: VerifyTask, opener: &mut PayloadOpener) -> CheckedTask {
 /// Judges one result. Returns the bytes of logs that it covers.
 fn judge_one(judge: &mut LogJudge, checked: CheckedTask) -> u64 {
     match checked {
+        CheckedTask::Order(order) => judge.set_order(order),
         CheckedTask::Unreadable { name, error } => judge.open_failed(&name, &error),
         CheckedTask::Begins { name } => judge.start_log(&name),
         CheckedTask::Piece { kind, findings } => {

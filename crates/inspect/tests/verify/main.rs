@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use binlog::EventType;
-use inspect::verify::{FaultKind, VerifyReport, VerifyVerdict, verify};
+use inspect::verify::{FaultKind, LogOrder, VerifyInput, VerifyReport, VerifyVerdict, verify};
 use logs::LogReader;
 use tempfile::TempDir;
 
@@ -17,8 +17,16 @@ use edit::{Log, sample};
 
 /// Verifies files in order.
 fn verdicts(paths: &[&Path]) -> VerifyReport {
-    let readers = paths.iter().map(|path| (path.display().to_string(), LogReader::open(path)));
-    verify(readers.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verdicts")
+    verdicts_in_order(paths, LogOrder::Unknown)
+}
+
+fn verdicts_in_order(paths: &[&Path], order: LogOrder) -> VerifyReport {
+    let inputs = paths.iter().map(|path| VerifyInput {
+        name: path.display().to_string(),
+        reader: LogReader::open(path),
+        order,
+    });
+    verify(inputs.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verdicts")
 }
 
 /// Verifies one log with a typical name. Returns offset, kind and text of its faults.
@@ -293,6 +301,40 @@ fn rotation() {
         FaultKind::Rotation,
         "the log names binlog.000007 as the next one, expected number 2",
     );
+}
+
+#[test]
+fn missing_logs_are_faults_unless_they_had_no_transactions() {
+    let directory = TempDir::new().expect("a directory");
+    let check = |logs: [&str; 2], order: LogOrder, faults: &[&str], remarks: &[&str]| {
+        let paths = logs.map(|log| match log.rsplit_once(" as ") {
+            Some((log, name)) => {
+                let path = directory.path().join(name);
+                std::fs::copy(sample(log), &path).expect("a copy");
+                path
+            }
+            None => sample(log),
+        });
+        let found = verdicts_in_order(&[&paths[0], &paths[1]], order);
+        let text: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+        let is_wanted = |(text, wanted): (&String, &&str)| text.ends_with(wanted);
+        assert!(text.len() == faults.len() && text.iter().zip(faults).all(is_wanted), "{text:?}");
+        let details: Vec<&str> = found.remarks.iter().map(|remark| remark.detail.as_str()).collect();
+        assert_eq!(details, remarks, "{logs:?}");
+    };
+    let [first, fourth, sixth] =
+        ["rotation/binlog.000001", "rotation/binlog.000004", "rotation/binlog.000006"];
+    let lost = "binlog.000001 at 4950: rotation: binlog.000002 to binlog.000005 are missing between this log and \
+        binlog.000006, with the transactions 5ea5ca5e-0001-4000-8000-000000000001:6-7:tagged:1";
+    check([first, sixth], LogOrder::Listed, &[lost], &[]);
+    let apart = "not compared with binlog.000001, because binlog.000002 to binlog.000005 are not given";
+    check([first, sixth], LogOrder::Unknown, &[], &[apart]);
+    let empty = "binlog.000002 and binlog.000003 are missing, but had no transactions: the GTIDs continue";
+    check([first, fourth], LogOrder::Listed, &[], &[empty]);
+    check([fourth, first], LogOrder::Listed, &[], &[]);
+    // Without GTIDs, nothing shows that no transaction is missing.
+    let anonymous = ["anonymous.binlog as b.000001", "anonymous.binlog as b.000003"];
+    check(anonymous, LogOrder::Listed, &["rotation: b.000002 is missing between this log and b.000003"], &[]);
 }
 
 #[test]
