@@ -291,6 +291,35 @@ fn definitions_in_the_log_are_kept_for_the_next_run() -> Result<()> {
 
 /// IF NOT EXISTS stands in the log whether or not there was one: its columns are not those of a table from before.
 #[test]
+fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
+    let [server, schema] = [Launch::mysql().start()?, Launch::mysql().start()?];
+    server.sql(TABLE)?;
+    server.sql("insert into d.t (b) values ('one')")?;
+    schema.sql("create user names@'%' identified by 'right'")?;
+    schema.sql("create user locked@'%' identified by 'right' with max_connections_per_hour 1")?;
+    let out = TempDir::new()?;
+    let [from, out] = [from(server.port()), out.path().display().to_string()];
+    let fails = |user: &str, place: &str, wanted: &str| -> Result<()> {
+        let schema = format!("mysql://{user}@{place}/?tls=required");
+        let mut child = Running::start(
+            stream(&["--from", &from, "--out", &out, "--schema", &schema])?
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped()),
+        )?;
+        wait_for(|| Ok(ensure!(child.try_wait()?.is_some(), "it goes on")))?;
+        let ran = child.output()?;
+        ensure!(ran.status.code() == Some(2) && said(&ran).contains(wanted), "{}", said(&ran));
+        Ok(())
+    };
+    let place = format!("127.0.0.1:{}", schema.port());
+    fails("names:wrong", &place, "--schema: Access denied for user 'names'")?;
+    fails("names:right", "127.0.0.1:1", "--schema: no connection to the server")?;
+    fails("names:right", "no.such.host.invalid", "--schema: no connection to the server")?;
+    // The login works at the start, and not when a table is looked up.
+    fails("locked:right", &place, "could not query the columns of d.t on the server: User 'locked'")
+}
+
+#[test]
 fn a_definition_that_made_nothing_says_nothing_of_columns() -> Result<()> {
     let server = Launch::mysql().start()?;
     server.sql(

@@ -25,7 +25,10 @@ enum CatalogueSource {
 }
 
 /// Returns a table by its database and name; `None` if there is no table of that name.
-type TableLookup = dyn FnMut(&str, &str) -> Result<Option<TableSchema>, String>;
+type TableLookup = dyn FnMut(&str, &str) -> Result<Option<TableSchema>, CatalogueError>;
+
+/// Error of a query of a server's catalogue. Its type is the caller's.
+pub type CatalogueError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A table that the log redefines after rows for which a newer definition from the catalogue was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +93,9 @@ impl ColumnCatalogue {
     }
 
     /// Uses a server's catalogue; `ask` queries it.
-    pub fn from_server(ask: impl FnMut(&str, &str) -> Result<Option<TableSchema>, String> + 'static) -> Self {
+    pub fn from_server(
+        ask: impl FnMut(&str, &str) -> Result<Option<TableSchema>, CatalogueError> + 'static,
+    ) -> Self {
         Self { source: CatalogueSource::Server(Box::new(ask)), asked: HashMap::new(), mismatches: Vec::new() }
     }
 
@@ -126,8 +131,8 @@ impl ColumnCatalogue {
                 return Ok(facts.and_then(|facts| with_schema(logged, facts, places)));
             }
         };
-        let facts = ask(&database, &table)
-            .map_err(|reason| StreamError::Catalogue { table: name.clone(), reason })?;
+        let facts =
+            ask(&database, &table).map_err(|cause| StreamError::Catalogue { table: name.clone(), cause })?;
         let Some(facts) = facts else { return Ok(None) };
         self.asked.insert(name, facts.asked_s);
         let hidden = logged.columns.len() - places.len();

@@ -4,6 +4,8 @@ use std::io;
 
 use binlog::{DecodeError, PayloadError};
 
+use crate::column_catalogue::CatalogueError;
+
 /// Error of streaming changes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -65,12 +67,13 @@ pub enum StreamError {
         table: String,
     },
     /// The query of a server's catalogue failed.
-    #[error("could not query the columns of {table} on the server: {reason}")]
+    #[error("could not query the columns of {table} on the server: {cause}")]
     Catalogue {
         /// Database and name of the table.
         table: String,
-        /// Reason.
-        reason: String,
+        /// Error of the query.
+        #[source]
+        cause: CatalogueError,
     },
     /// A snapshot row has a value that is not of its column's type.
     #[error(

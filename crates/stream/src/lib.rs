@@ -45,7 +45,9 @@ mod unscaled_decimal;
 mod value;
 
 pub use crate::change::ResumePosition;
-pub use crate::column_catalogue::{ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema};
+pub use crate::column_catalogue::{
+    CatalogueError, ColumnCatalogue, ColumnSchema, SchemaMismatch, TableSchema,
+};
 pub use crate::ddl_schema::DdlSchema;
 pub use crate::error::StreamError;
 pub use crate::folder_sink::{FolderSink, lock_progress};

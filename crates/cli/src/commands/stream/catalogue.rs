@@ -29,9 +29,7 @@ impl ColumnNameSource {
 
 /// Returns the catalogue of a server. Each query uses a new connection, since queries are rare.
 fn catalogue(address: ServerAddress) -> ColumnCatalogue {
-    ColumnCatalogue::from_server(move |database, table| {
-        query_table(&address, database, table).map_err(|error| error.to_string())
-    })
+    ColumnCatalogue::from_server(move |database, table| Ok(query_table(&address, database, table)?))
 }
 
 /// Warns of tables that were redefined after rows to which the later definition was applied.

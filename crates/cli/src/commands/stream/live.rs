@@ -236,10 +236,13 @@ fn process_event(
     let taken = streamer.take(&StreamEvent { log, offset, raw, format, now_ns: now_ns() }, output);
     warn_changed(&streamer.take_mismatches());
     taken.map_err(|error| match error {
-        // The server of the catalogue may be unreachable.
-        stream::StreamError::Catalogue { .. } => {
-            StreamDisconnect::Lost(ConnectionError::lost(error.to_string()))
-        }
+        // The server of the catalogue may be unreachable for a while. Another attempt mends no other error of it.
+        stream::StreamError::Catalogue { ref cause, .. } => match cause.downcast_ref() {
+            Some(cause) if is_transient(cause) || matches!(cause, ConnectionError::Cancelled) => {
+                StreamDisconnect::Lost(ConnectionError::lost(error.to_string()))
+            }
+            _ => StreamDisconnect::Failed(CommandFailure::NotStarted(error.into())),
+        },
         error => StreamDisconnect::Failed(failed(error)),
     })
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use servers::ServerAddress;
+use servers::{ServerAddress, SqlConnection};
 use stream::{
     DdlSchema, Envelope, FolderSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy,
     StreamSettings, UnnamedColumnPolicy, lock_progress, parse_progress,
@@ -187,9 +187,19 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         snapshot: command.server.snapshot,
         is_piped: command.goes_on.out.is_none(),
     };
+    if let (Some(_), ColumnNameSource::Server(address)) = (&command.schema, &live.schema) {
+        check_reachable(address)?;
+    }
     let (mut output, resume) = command.goes_on.open_output(settings.envelope)?;
     live.schema = load_definitions(live.schema, &mut output)?;
     live::follow(&mut live, &settings, (output, resume))
+}
+
+/// Checks that the server of `--schema` accepts a login. It is queried only when a table occurs in the log, perhaps
+/// after days, and a lost connection is tried again then.
+fn check_reachable(address: &ServerAddress) -> Result<(), CommandFailure> {
+    let opened = SqlConnection::open(address).context("--schema");
+    opened.map(drop).map_err(CommandFailure::NotStarted)
 }
 
 /// Loads the saved definitions if `--schema ddl` is given. Otherwise forgets them, because they are no longer
