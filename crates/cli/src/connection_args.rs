@@ -14,7 +14,7 @@ use anyhow::{Context, anyhow};
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, Error, FromArgMatches};
 use option_files::{FileChoice, FileOption, OptionFileEnvironment};
 use servers::{
     ConnectionOptions, OPTION_GROUPS, OptionOrigin, OptionSources, PasswordOption, PasswordPrompt,
@@ -131,6 +131,8 @@ const OPTION_FILE_OPTIONS: [OptionSpec; 5] = [
 /// Heading of the options in help texts.
 const HEADING: &str = "Connection options";
 const PASSWORD: &str = "password";
+/// Options of which only one may be given.
+const PASSWORD_OPTIONS: [&str; 3] = [PASSWORD, "password-file", "password-command"];
 const LOGIN_PATH: &str = "login-path";
 /// Options of which one is enough to name a server.
 pub(crate) const SERVER_OPTIONS: [&str; 6] = ["from", "host", "port", "socket", "protocol", LOGIN_PATH];
@@ -212,6 +214,8 @@ impl<R: ServerRole> clap::Args for ConnectionArgs<R> {
         for spec in &CONNECTION_OPTIONS {
             command = command.arg(argument::<R>(spec));
         }
+        let passwords = PASSWORD_OPTIONS.map(option_name::<R>);
+        command = command.group(ArgGroup::new(option_name::<R>("password-options")).args(passwords));
         if !R::PREFIX.is_empty() {
             return command;
         }
@@ -310,10 +314,6 @@ fn argument<R: ServerRole>(spec: &OptionSpec) -> Arg {
     match name {
         // The next argument is not the password, as in MySQL's programs.
         PASSWORD => arg.num_args(0..=1).require_equals(true).hide_default_value(true),
-        "password-file" => arg
-            .conflicts_with(option_name::<R>(PASSWORD))
-            .conflicts_with(option_name::<R>("password-command")),
-        "password-command" => arg.conflicts_with(option_name::<R>(PASSWORD)),
         _ => arg,
     }
 }

@@ -161,36 +161,70 @@ fn default_path() -> Option<PathBuf> {
     directory.map(|directory| directory.join("bintide").join("bintide.toml"))
 }
 
-fn apply_to_commands(mut command: Command, settings: &SettingsFile) -> anyhow::Result<Command> {
-    let path = settings.path.display();
-    for (id, long) in options(&command) {
-        let given = match find_variable(None, &long) {
-            None => {
-                let values = settings.table.get(&long).map(|value| value_texts(&long, value)).transpose();
-                values
-                    .with_context(|| path.to_string())?
-                    .map(|values| SettingValue::in_file(&settings.path, &long, values))
-            }
-            variable => variable.map(SettingValue::in_variable),
-        };
-        command = apply_setting(command, &id, &long, given)?;
-    }
+fn apply_to_commands(command: Command, settings: &SettingsFile) -> anyhow::Result<Command> {
+    let mut command = apply_to_command(command, None, settings)?;
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     for name in names.iter().filter(|name| *name != DUMP_COMMAND) {
-        let Some(mut inner) = command.find_subcommand(name).cloned() else { continue };
-        for (id, long) in options(&inner) {
-            let given = match find_variable(Some(name), &long) {
-                None => {
-                    let values = in_file(&settings.table, name, &long).with_context(|| path.to_string())?;
-                    values.map(|values| SettingValue::in_file(&settings.path, &long, values))
-                }
-                variable => variable.map(SettingValue::in_variable),
-            };
-            inner = apply_setting(inner, &id, &long, given)?;
-        }
+        let Some(inner) = command.find_subcommand(name).cloned() else { continue };
+        let inner = apply_to_command(inner, Some(name), settings)?;
         command = command.mut_subcommand(name, |_| inner);
     }
     Ok(command)
+}
+
+/// Applies the settings of one command's own options; `name` is `None` for the options of all commands.
+fn apply_to_command(
+    mut command: Command,
+    name: Option<&str>,
+    settings: &SettingsFile,
+) -> anyhow::Result<Command> {
+    let mut given = Vec::new();
+    for (id, long) in options(&command) {
+        if let Some(value) = find_setting(name, &long, settings)? {
+            given.push(GivenSetting { id, long, value });
+        }
+    }
+    for setting in without_overridden(&command, given)? {
+        command = apply_setting(command, setting)?;
+    }
+    Ok(command)
+}
+
+/// Returns the setting of an option: from the environment, otherwise from the file.
+fn find_setting(
+    command: Option<&str>,
+    long: &str,
+    settings: &SettingsFile,
+) -> anyhow::Result<Option<SettingValue>> {
+    if let Some(variable) = find_variable(command, long) {
+        return Ok(Some(SettingValue::in_variable(variable, long)));
+    }
+    let values = match command {
+        Some(command) => in_file(&settings.table, command, long),
+        None => settings.table.get(long).map(|value| value_texts(long, value)).transpose(),
+    };
+    let values = values.with_context(|| settings.path.display().to_string())?;
+    Ok(values.map(|values| SettingValue::in_file(settings, command, long, values)))
+}
+
+/// Leaves out a setting if a stronger place sets another option of the same group, such as another password option. Two
+/// options of a group in one place are an error, as on the command line.
+fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Result<Vec<GivenSetting>> {
+    let groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
+    let mut overridden = BTreeSet::new();
+    for group in groups {
+        let members: Vec<&GivenSetting> =
+            given.iter().filter(|setting| group.get_args().any(|id| *id == setting.id)).collect();
+        let Some(strongest) = members.iter().map(|setting| setting.value.layer).min() else { continue };
+        let (kept, weaker): (Vec<_>, Vec<_>) =
+            members.into_iter().partition(|setting| setting.value.layer == strongest);
+        if let [one, other, ..] = kept.as_slice() {
+            let (one, other) = (&one.value.place, &other.value.place);
+            bail!("the settings {one} and {other} exclude each other: use only one of them");
+        }
+        overridden.extend(weaker.into_iter().map(|setting| setting.id.clone()));
+    }
+    Ok(given.into_iter().filter(|setting| !overridden.contains(&setting.id)).collect())
 }
 
 /// Returns the options that can be set: their ids in clap, and their long names.
@@ -242,40 +276,65 @@ fn variable_name(command: Option<&str>, long: &str) -> String {
     parts.into_iter().flatten().collect::<Vec<String>>().join("_")
 }
 
+/// Setting of an option.
+struct GivenSetting {
+    /// The option's id in clap.
+    id: Id,
+    /// The option's long name.
+    long: String,
+    value: SettingValue,
+}
+
 /// Value of a setting, and its place.
 struct SettingValue {
+    layer: SettingLayer,
     place: String,
     values: Vec<OsString>,
 }
 
+/// Places of settings, the strongest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum SettingLayer {
+    /// Variable of a command.
+    CommandVariable,
+    /// Variable of all commands.
+    Variable,
+    /// Table of a command in the file.
+    CommandTable,
+    /// Above all tables of the file.
+    File,
+}
+
 impl SettingValue {
-    fn in_variable((name, value): (String, OsString)) -> Self {
-        Self { place: name, values: vec![value] }
+    fn in_variable((name, value): (String, OsString), long: &str) -> Self {
+        let is_of_all = name == variable_name(None, long);
+        let layer = if is_of_all { SettingLayer::Variable } else { SettingLayer::CommandVariable };
+        Self { layer, place: name, values: vec![value] }
     }
 
-    fn in_file(path: &Path, long: &str, values: Vec<String>) -> Self {
-        let values = values.into_iter().map(OsString::from).collect();
-        Self { place: format!("`{long}` in {}", path.display()), values }
+    fn in_file(settings: &SettingsFile, command: Option<&str>, long: &str, values: Vec<String>) -> Self {
+        let own = command.and_then(|command| settings.table.get(command)).and_then(Value::as_table);
+        let is_own = own.is_some_and(|own| own.contains_key(long));
+        Self {
+            layer: if is_own { SettingLayer::CommandTable } else { SettingLayer::File },
+            place: format!("`{long}` in {}", settings.path.display()),
+            values: values.into_iter().map(OsString::from).collect(),
+        }
     }
 }
 
 /// Makes a setting the default of an option, also a variable: an option of the command line then wins over the
 /// setting of an option that it excludes.
-fn apply_setting(
-    command: Command,
-    id: &Id,
-    long: &str,
-    given: Option<SettingValue>,
-) -> anyhow::Result<Command> {
-    let Some(SettingValue { place, values }) = given else { return Ok(command) };
-    let Some(arg) = command.get_arguments().find(|arg| arg.get_id() == id) else { return Ok(command) };
+fn apply_setting(command: Command, setting: GivenSetting) -> anyhow::Result<Command> {
+    let GivenSetting { id, long, value: SettingValue { place, values, .. } } = setting;
+    let Some(arg) = command.get_arguments().find(|arg| *arg.get_id() == id) else { return Ok(command) };
     let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
     let values: Vec<OsString> = match is_switch {
         true => values.into_iter().map(switch_value).collect(),
         false => values,
     };
-    check_values(arg, long, &values).with_context(|| format!("the setting {place}"))?;
-    Ok(command.mut_arg(id, |arg| arg.default_values_os(values).hide_default_value(!is_switch)))
+    check_values(arg, &long, &values).with_context(|| format!("the setting {place}"))?;
+    Ok(command.mut_arg(&id, |arg| arg.default_values_os(values).hide_default_value(!is_switch)))
 }
 
 /// Refuses a value that the option would refuse on the command line. A wrong default would make clap panic.

@@ -343,6 +343,37 @@ fn output_that_cannot_be_written_is_called_that() {
 }
 
 #[test]
+fn settings_have_one_password_option() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = directory.path().join("bintide.toml");
+    let path = settings.to_str().expect("a path");
+    let check = |file: &str, variables: &[(&str, &str)], args: &[&str], wanted: &str| {
+        fs::write(&settings, file).expect("settings");
+        let store = directory.path().join("store");
+        let args =
+            [&["receive", store.to_str().expect("a path")], &["--from", "mysql://u@127.0.0.1:1/"], args]
+                .concat();
+        let variables = [variables, &[("BINTIDE_CONFIG", path)]].concat();
+        let output = bintide(&args, &variables);
+        assert_eq!(output.status.code(), Some(2), "{file} {variables:?}");
+        assert!(text(&output.stderr).contains(wanted), "{file} {variables:?}: {}", text(&output.stderr));
+    };
+    let both = format!("`password-command` in {path} exclude each other: use only one of them");
+    check("password-file = 'f'\npassword-command = 'c'", &[], &[], &both);
+    check("[receive]\npassword-file = 'f'\npassword-command = 'c'", &[], &[], &both);
+    let both = [("BINTIDE_PASSWORD_FILE", "f"), ("BINTIDE_PASSWORD", "p")];
+    check("", &both, &[], "BINTIDE_PASSWORD_FILE exclude each other: use only one of them");
+    // The stronger place wins: only its file is read.
+    let absent = "could not read /absent";
+    let (file, command) = ("password-file = '/absent'", "password-command = 'exit 3'");
+    check(&format!("{command}\n[receive]\n{file}"), &[], &[], absent);
+    check(command, &[("BINTIDE_PASSWORD_FILE", "/absent")], &[], absent);
+    check(command, &[("BINTIDE_RECEIVE_PASSWORD_FILE", "/absent"), ("BINTIDE_PASSWORD", "p")], &[], absent);
+    check(command, &[("BINTIDE_PASSWORD", "p")], &["--password-file=/absent"], absent);
+    check(file, &[("BINTIDE_PASSWORD_COMMAND", "exit 3")], &[], "exit status: 3");
+}
+
+#[test]
 fn the_command_line_wins_over_settings_that_it_excludes() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = folder.path().to_str().expect("a path");

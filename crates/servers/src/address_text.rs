@@ -2,7 +2,9 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::connection_options::{ConnectionOptions, OptionRecognition, PasswordOption, not_an_option};
+use crate::connection_options::{
+    ConnectionOptions, OptionRecognition, PASSWORD, PasswordOption, PasswordOptionCheck, not_an_option,
+};
 use crate::password_source::PasswordSource;
 use crate::server_address::AddressError;
 
@@ -43,19 +45,22 @@ impl ConnectionOptions {
             Some((account, place)) => (Some(account), place),
             None => (None, authority),
         };
-        let mut options = Self::default();
+        let (mut options, mut passwords) = (Self::default(), PasswordOptionCheck::default());
         if let Some(account) = account {
             let (user, password) = account.split_once(':').map_or((account, None), |(u, p)| (u, Some(p)));
             options.user = Some(decode(user)?).filter(|user| !user.is_empty());
             let password = password.map(decode).transpose()?;
-            options.password = password.map(|text| PasswordOption::Source(PasswordSource::Text(text)));
+            if let Some(text) = password {
+                options.password = Some(PasswordOption::Source(PasswordSource::Text(text)));
+                passwords.take(PASSWORD).map_err(fail)?;
+            }
         }
         options.set_place(place, has_account)?;
         for option in query.split('&').filter(|option| !option.is_empty()) {
             let (name, value) =
                 option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
             let value = value.map(decode).transpose()?;
-            let taken = options.set(name, value.as_deref());
+            let taken = passwords.take(name).and_then(|()| options.set(name, value.as_deref()));
             // With an @ in the query, the text may be the rest of a password with an unescaped ?.
             match taken {
                 Ok(OptionRecognition::Taken) => {}
@@ -153,6 +158,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_address_has_one_password_option() {
+        let check = |text: &str, wanted: &str| {
+            let error = ConnectionOptions::of_address(text).unwrap_err().to_string();
+            assert_eq!(error, format!("{wanted} exclude each other: give only one of them"), "{text}");
+        };
+        check("mysql://u:secret@h/?password-file=f", "password and password-file");
+        check("mysql://u@h/?password_command=c&password-file=f", "password-command and password-file");
+        assert!(ConnectionOptions::of_address("mysql://u:a@h/?password=b").is_ok());
     }
 
     #[test]

@@ -84,6 +84,10 @@ pub enum OptionRecognition {
 const ZLIB_LEVEL: u8 = 6;
 /// Level of zstd without `zstd-compression-level`.
 const ZSTD_LEVEL: u8 = 3;
+/// Names of the password options.
+pub(crate) const PASSWORD: &str = "password";
+const PASSWORD_FILE: &str = "password-file";
+const PASSWORD_COMMAND: &str = "password-command";
 /// Names of all connection options.
 const NAMES: [&str; 30] = [
     "user",
@@ -125,6 +129,30 @@ const UNSUPPORTED: [(&str, &str); 4] = [
     ("ssl-session-data-continue-on-failed-reuse", "remove the option"),
 ];
 
+/// Password options of one source, of which only one may be given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PasswordOptionCheck {
+    name: Option<&'static str>,
+}
+
+impl PasswordOptionCheck {
+    /// Records an option. Another password option than the one before is an error.
+    pub(crate) fn take(&mut self, name: &str) -> Result<(), String> {
+        let found = match name.replace('_', "-").as_str() {
+            PASSWORD | "password1" => PASSWORD,
+            PASSWORD_FILE => PASSWORD_FILE,
+            PASSWORD_COMMAND => PASSWORD_COMMAND,
+            _ => return Ok(()),
+        };
+        match self.name.replace(found) {
+            Some(other) if other != found => {
+                Err(format!("{other} and {found} exclude each other: give only one of them"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl ConnectionOptions {
     /// Sets one option. Its name may have `_` for `-`. The error describes the invalid value.
     ///
@@ -140,13 +168,13 @@ impl ConnectionOptions {
         let path = || parse_path(&name, value);
         match name.as_str() {
             "user" => self.user = Some(text()?),
-            "password" | "password1" => {
+            PASSWORD | "password1" => {
                 self.password = Some(value.map_or(PasswordOption::Prompt, |text| {
                     PasswordOption::Source(PasswordSource::Text(text.to_owned()))
                 }));
             }
-            "password-file" => self.set_password(PasswordSource::File(path()?)),
-            "password-command" => self.set_password(PasswordSource::Command(text()?)),
+            PASSWORD_FILE => self.set_password(PasswordSource::File(path()?)),
+            PASSWORD_COMMAND => self.set_password(PasswordSource::Command(text()?)),
             "host" => self.host = Some(text()?).filter(|host| !host.is_empty()),
             "port" => self.port = Some(parse_port(&text()?)?).filter(|port| *port > 0),
             "socket" => self.socket = Some(path()?),

@@ -2,7 +2,9 @@
 
 use option_files::FileOption;
 
-use crate::connection_options::{ConnectionOptions, OptionRecognition, is_mysql_option, not_an_option};
+use crate::connection_options::{
+    ConnectionOptions, OptionRecognition, PasswordOptionCheck, is_mysql_option, not_an_option,
+};
 
 /// Groups of option files that are read.
 pub const OPTION_GROUPS: [&str; 2] = ["client", "bintide"];
@@ -22,11 +24,18 @@ impl ConnectionOptions {
     ///
     /// # Errors
     ///
-    /// If an option has an invalid value, is an unsupported TLS option, or is unknown and in the group `[bintide]`.
+    /// If an option has an invalid value, is an unsupported TLS option, or is unknown and in the group `[bintide]`, or
+    /// if one group of a file has two password options.
     pub fn of_files(lines: &[FileOption]) -> Result<Self, OptionFileError> {
         let mut options = Self::default();
-        for line in lines {
-            options.take_line(line).map_err(|reason| OptionFileError {
+        let mut passwords = PasswordOptionCheck::default();
+        for (number, line) in lines.iter().enumerate() {
+            // A later file or group takes precedence.
+            let before = number.checked_sub(1).map(|before| &lines[before]);
+            if before.is_some_and(|before| (&before.file, &before.group) != (&line.file, &line.group)) {
+                passwords = PasswordOptionCheck::default();
+            }
+            options.take_line(line, &mut passwords).map_err(|reason| OptionFileError {
                 file: String::from_utf8_lossy(&line.file).into_owned(),
                 line: line.line,
                 reason,
@@ -35,7 +44,7 @@ impl ConnectionOptions {
         Ok(options)
     }
 
-    fn take_line(&mut self, line: &FileOption) -> Result<(), String> {
+    fn take_line(&mut self, line: &FileOption, passwords: &mut PasswordOptionCheck) -> Result<(), String> {
         let text = str::from_utf8(&line.text).map_err(|_| "the line is not UTF-8".to_owned())?;
         let text = text.strip_prefix("--").unwrap_or(text);
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
@@ -60,6 +69,7 @@ impl ConnectionOptions {
             }
             _ => (name, value),
         };
+        passwords.take(name)?;
         match self.set(name, value)? {
             OptionRecognition::Unknown
                 if is_bintide_group(&line.group) && loose == UnknownOptionPolicy::Refuse =>
@@ -131,6 +141,19 @@ mod tests {
     }
 
     #[test]
+    fn the_password_option_of_a_later_group_applies() {
+        let line = |group: &str, text: &str| FileOption {
+            text: text.into(),
+            group: group.into(),
+            file: b"/my.cnf".to_vec(),
+            line: 1,
+        };
+        let lines = [line("client", "--password=p"), line("bintide", "--password-command=c")];
+        let command = PasswordOption::Source(PasswordSource::Command("c".into()));
+        assert_eq!(ConnectionOptions::of_files(&lines).unwrap().password, Some(command));
+    }
+
+    #[test]
     fn options_that_stop_it() {
         let check = |group: &str, lines: &[&str], wanted: &str| {
             assert_eq!(read(group, lines).unwrap_err(), wanted);
@@ -148,6 +171,8 @@ mod tests {
         check("client", &["loose-maximum-ssl-ca=ca.pem"], maximum);
         let maximum = "/my.cnf, line 1: maximum-TLS-version is not supported: remove the option";
         check("client", &["maximum-TLS-version=TLSv1.3"], maximum);
+        let two = "/my.cnf, line 2: password and password-command exclude each other: give only one of them";
+        check("bintide", &["password=p", "password_command=c"], two);
         let miss = "/my.cnf, line 1: sslmode is not a connection option (did you mean ssl-mode?)";
         check("client", &["sslmode=REQUIRED"], miss);
         let miss = "/my.cnf, line 1: pasword is not a connection option (did you mean password?)";
