@@ -25,6 +25,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use clap::error::ErrorKind;
 
 use crate::args::Cli;
 use crate::exit::CommandResult;
@@ -38,11 +39,28 @@ fn main() -> ExitCode {
     }))
 }
 
+/// Tells whether the arguments ask for help, the version or completions, which wrong settings do not prevent.
+fn needs_no_settings(args: &[OsString]) -> bool {
+    match args::command().try_get_matches_from(args) {
+        Ok(matches) => matches.subcommand_name() == Some("completions"),
+        Err(error) => matches!(
+            error.kind(),
+            ErrorKind::DisplayHelp
+                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                | ErrorKind::DisplayVersion
+        ),
+    }
+}
+
 fn run(args: Vec<OsString>) -> CommandResult {
     let args = connection_args::with_long_passwords(args);
-    let settings = settings::load(settings::config_path(&args))?;
+    let loaded = settings::load(settings::config_path(&args));
+    let with_settings = loaded.and_then(|settings| settings::apply_settings(args::command(), &settings));
+    let command = match with_settings {
+        Err(failure) if !needs_no_settings(&args) => return Err(failure),
+        with_settings => with_settings.unwrap_or_else(|_| args::command()),
+    };
     let unknown = settings::unknown_variables(&args::command());
-    let command = settings::apply_settings(args::command(), &settings)?;
     let command = command.color(screen::color_of_help(&args));
     let mut matches = command.try_get_matches_from(&args)?;
     let cli = Cli::from_arg_matches_mut(&mut matches)?;

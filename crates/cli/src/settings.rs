@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use clap::{Arg, ArgAction, Command, Id};
 use dump::mysqlbinlog::{OptionPreset, presettable_options};
-use option_files::{FileIgnoreReason, is_writable_by_all};
+use option_files::{FileIgnoreReason, is_writable_by_all, nearest_name};
 use toml::{Table, Value};
 
 use crate::exit::{CommandFailure, ErrorAdvice};
@@ -34,10 +34,12 @@ const DUMP_COMMAND: &str = "dump";
 /// Prefix of all variables.
 const VARIABLE_PREFIX: &str = "BINTIDE";
 
-/// Reads the file that `named` or `BINTIDE_CONFIG` names, otherwise the user's own file if it exists.
+/// Reads the file that `named` or `BINTIDE_CONFIG` names, otherwise the user's own file if it exists. An empty
+/// variable means no file.
 pub(crate) fn load(named: Option<PathBuf>) -> Result<SettingsFile, CommandFailure> {
     let named = named.or_else(|| env::var_os("BINTIDE_CONFIG").map(PathBuf::from));
     let read = match (named, default_path()) {
+        (Some(path), _) if path.as_os_str().is_empty() => return Ok(SettingsFile::default()),
         (Some(path), _) => read(&path).context(ErrorAdvice("see Settings in `bintide --help`")),
         (None, Some(path)) if path.exists() => read(&path),
         (None, _) => return Ok(SettingsFile::default()),
@@ -85,8 +87,15 @@ pub(crate) fn dump_presets(
     Ok(presets)
 }
 
+/// Variable that has the prefix of settings, but no option.
+pub(crate) struct UnknownVariable {
+    name: String,
+    /// Variable that was perhaps meant.
+    nearest: Option<String>,
+}
+
 /// Returns variables that have the prefix of settings, but no option.
-pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
+pub(crate) fn unknown_variables(command: &Command) -> Vec<UnknownVariable> {
     let mut known: BTreeSet<String> = ["BINTIDE_CONFIG".to_owned()].into();
     for long in options(command).into_iter().map(|(_, long)| long) {
         known.insert(variable_name(None, &long));
@@ -100,16 +109,26 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
     let mut unknown: Vec<String> =
         set.filter(|name| name.starts_with("BINTIDE_") && !known.contains(name)).collect();
     unknown.sort_unstable();
-    unknown
+    let nearest = |name: &str| {
+        let letters = name.len() - VARIABLE_PREFIX.len() - 1;
+        nearest_name(name, letters, known.iter().map(String::as_str)).map(str::to_owned)
+    };
+    unknown.into_iter().map(|name| UnknownVariable { nearest: nearest(&name), name }).collect()
 }
 
 /// Warns of unknown variables.
-pub(crate) fn warn_unknown(unknown: &[String]) {
-    for name in unknown {
+pub(crate) fn warn_unknown(unknown: &[UnknownVariable]) {
+    for UnknownVariable { name, nearest } in unknown {
         screen::write_message(format_args!(
-            "ignored {name}: no command has an option of this name; see Settings in `bintide --help`"
+            "ignored {name}: no command has an option of this name{}; see Settings in `bintide --help`",
+            suggestion(nearest.as_deref())
         ));
     }
+}
+
+/// Returns the end of a message about an unknown name.
+fn suggestion(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!(" (did you mean {nearest}?)")).unwrap_or_default()
 }
 
 impl SettingsFile {
@@ -244,9 +263,13 @@ fn keys(command: &Command) -> Vec<String> {
 
 fn refuse_unknown(table: &Table, known: &[String]) -> anyhow::Result<()> {
     match table.keys().find(|key| !known.contains(key)) {
-        Some(key) => bail!(
-            "unknown setting `{key}`: settings have the names of long options, tables those of commands"
-        ),
+        Some(key) => {
+            let nearest = nearest_name(key, key.chars().count(), known.iter().map(String::as_str));
+            bail!(
+                "unknown setting `{key}`{}: settings have the names of long options, tables those of commands",
+                suggestion(nearest)
+            )
+        }
         None => Ok(()),
     }
 }

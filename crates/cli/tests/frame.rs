@@ -222,12 +222,13 @@ fn unknown_variables_are_reported() {
     let log = sample("rotation/binlog.000006");
     for args in [&["stats", "--rows", &log][..], &["dump", "--json", &log]] {
         let environment = [("BINTIDE_STATS_TPO", "1"), ("BINTIDE_QUITE", "1"), ("BINTIDE_DUMP_TABLE", "*")];
-        let named = |name| {
-            let why = "no command has an option of this name";
+        let named = |name, meant| {
+            let why = format!("no command has an option of this name (did you mean {meant}?)");
             format!("bintide: ignored {name}: {why}; see Settings in `bintide --help`\n")
         };
         let output = bintide(args, &environment);
-        assert_eq!(text(&output.stderr), named("BINTIDE_QUITE") + &named("BINTIDE_STATS_TPO"));
+        let wanted = [("BINTIDE_QUITE", "BINTIDE_QUIET"), ("BINTIDE_STATS_TPO", "BINTIDE_STATS_TOP")];
+        assert_eq!(text(&output.stderr), wanted.map(|(name, meant)| named(name, meant)).concat());
         assert_eq!(output.status.code(), Some(0));
         let quiet = bintide(&[args, &["--quiet"]].concat(), &environment);
         assert_eq!((text(&quiet.stderr).as_str(), quiet.stdout == output.stdout), ("", true));
@@ -271,11 +272,11 @@ fn wrong_settings_are_reported() {
     };
     check(
         "[man]\nuot = 1",
-        ": [man]: unknown setting `uot`: settings have the names of long options, tables those of commands",
+        ": [man]: unknown setting `uot` (did you mean out?): settings have the names of long options, tables those of commands",
     );
     check(
         "verify = 3\n[dump]\ntabel = 1",
-        ": [dump]: unknown setting `tabel`: settings have the names of long options, tables those of commands",
+        ": [dump]: unknown setting `tabel` (did you mean table?): settings have the names of long options, tables those of commands",
     );
     check("stats = 3", ": `stats` is a command: write its settings below [stats]");
     check("[man]\nout = 1979-05-27", ": [man]: `out` must be a string, a number, true or false");
@@ -286,6 +287,32 @@ fn wrong_settings_are_reported() {
     let absent = "bintide: could not read settings from /nonexistent: No such file or directory (os error 2); \
                   see Settings in `bintide --help`\n";
     fails(&["man"], &[("BINTIDE_CONFIG", "/nonexistent")], 2, absent);
+}
+
+#[test]
+fn wrong_settings_do_not_prevent_help() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("bintide")).expect("a directory");
+    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense").expect("settings");
+    let home = [("XDG_CONFIG_HOME", directory.path().to_str().expect("a path"))];
+    let asked = [
+        &["--help"][..],
+        &["--version"],
+        &["stats", "--help"],
+        &["receive", "-?"],
+        &["dump", "--help"],
+        &["dump", "--version"],
+        &["completions", "bash"],
+    ];
+    for args in asked {
+        let (output, wanted) = (bintide(args, &home), bintide(args, &[]));
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{args:?}");
+        assert!(!output.stdout.is_empty() && output.stdout == wanted.stdout, "{args:?}");
+    }
+    assert_eq!(bintide(&["man"], &home).status.code(), Some(2));
+    // An empty name means no file.
+    let none = [home[0], ("BINTIDE_CONFIG", "")];
+    assert_eq!(bintide(&["man"], &none).status.code(), Some(0));
 }
 
 /// Returns a log with one statement of 16 MB in 16 events, none of which ends it.

@@ -5,6 +5,7 @@
 //! | take `--defaults-file` and similar options off the front of a command line | [`FileChoice::take`] |
 //! | read the files | [`read`] |
 //! | list the directories that are searched | [`directories`] |
+//! | suggest the name that was perhaps meant | [`nearest_name`] |
 //!
 //! Files are read exactly as MySQL's own programs read them: the same search order, directives, quoting and warnings.
 //! The caller interprets the options.
@@ -14,9 +15,11 @@
 
 mod choice;
 mod login_path;
+mod nearest_name;
 mod reader;
 
 pub use crate::choice::{FileChoice, OptionFileEnvironment};
+pub use crate::nearest_name::nearest_name;
 pub use crate::reader::{
     Diagnostics, FileIgnoreReason, FileOption, FileOrigin, ReadFailure, directories, is_writable_by_all, read,
 };

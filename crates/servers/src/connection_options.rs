@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use option_files::nearest_name;
 use wire::{CleartextPolicy, PacketCompression};
 
 use crate::password_source::PasswordSource;
@@ -289,11 +290,9 @@ pub(crate) fn not_an_option(name: &str) -> String {
 
 /// Returns the option whose name differs from this one by a few letters.
 fn closest_name(name: &str) -> Option<&'static str> {
-    // A third of the letters, as in rustc's suggestions. A prefix that many names have does not count.
+    // A prefix that many names have does not count.
     let own = ["ssl", "tls"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
-    let distance_max = (own.trim_start_matches('-').chars().count() / 3).max(1);
-    let distances = NAMES.iter().map(|known| (strsim::osa_distance(name, known), *known));
-    distances.filter(|(distance, _)| *distance <= distance_max).min().map(|(_, known)| known)
+    nearest_name(name, own.trim_start_matches('-').chars().count(), NAMES)
 }
 
 fn parse_path(name: &str, value: Option<&str>) -> Result<PathBuf, String> {

@@ -94,7 +94,11 @@ pub(crate) fn run(command: DumpArgs, whole: &Command) -> CommandResult {
 fn run_bintide_dump(command: DumpArgs, whole: &Command) -> CommandResult {
     let asks_for_help = command.words.iter().any(|word| word == "--help" || word == "-?");
     let named = settings::config_path(&command.words).or_else(|| settings::config_path(&command.front));
-    let presets = settings::dump_presets(whole, &settings::load(named)?)?;
+    let presets = settings::load(named).and_then(|settings| settings::dump_presets(whole, &settings));
+    let presets = match presets {
+        Err(failure) if !asks_for_help && !asks_for_version(&command) => return Err(failure),
+        presets => presets.unwrap_or_default(),
+    };
     if !is_quiet(&command, &presets) {
         settings::warn_unknown(&settings::unknown_variables(whole));
     }
@@ -105,6 +109,10 @@ fn run_bintide_dump(command: DumpArgs, whole: &Command) -> CommandResult {
         writeln!(io::stdout(), "\n{EXAMPLES}")?;
     }
     Ok(CommandVerdict::Code(code))
+}
+
+fn asks_for_version(command: &DumpArgs) -> bool {
+    command.words.iter().any(|word| word == "--version" || word == "-V")
 }
 
 fn is_quiet(command: &DumpArgs, presets: &[OptionPreset]) -> bool {
