@@ -277,7 +277,12 @@ impl ConnectionOptions {
 /// error.
 pub(crate) fn is_mysql_option(name: &str) -> bool {
     let is_of_tls = name.starts_with("ssl") || name.starts_with("tls");
-    !is_of_tls || NAMES.contains(&name) || UNSUPPORTED.iter().any(|(known, _)| *known == name)
+    !is_of_tls || is_connection_option(name) || UNSUPPORTED.iter().any(|(known, _)| *known == name)
+}
+
+/// Returns whether this is the name of a connection option.
+pub(crate) fn is_connection_option(name: &str) -> bool {
+    NAMES.contains(&name)
 }
 
 /// Returns the error for an unknown option, with the name that was perhaps meant.

@@ -3,7 +3,8 @@
 use option_files::FileOption;
 
 use crate::connection_options::{
-    ConnectionOptions, OptionRecognition, PasswordOptionCheck, is_mysql_option, not_an_option,
+    ConnectionOptions, OptionRecognition, PasswordOptionCheck, is_connection_option, is_mysql_option,
+    not_an_option,
 };
 
 /// Groups of option files that are read.
@@ -49,11 +50,11 @@ impl ConnectionOptions {
         let text = text.strip_prefix("--").unwrap_or(text);
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let name = name.replace('_', "-");
+        refuse_other_case(&name)?;
         let (name, loose) = match name.strip_prefix("loose-") {
             Some(name) => (name, UnknownOptionPolicy::Ignore),
             None => (name.as_str(), UnknownOptionPolicy::Refuse),
         };
-        refuse_other_case(name)?;
         let without_maximum = name.strip_prefix("maximum-").unwrap_or(name);
         if is_of_tls(without_maximum) && without_maximum != name {
             return Err(format!("{name} is not supported: remove the option"));
@@ -81,10 +82,17 @@ impl ConnectionOptions {
     }
 }
 
-/// Refuses a name such as `SSL-CA`: MySQL's programs do not know it, and verification would be lost silently.
+/// Refuses a connection option in upper case, such as `SSL-CA` or `skip-SSL`. MySQL's programs do not know it; ignored,
+/// it would for example turn off verification silently.
 fn refuse_other_case(name: &str) -> Result<(), String> {
+    const PREFIXES: [&str; 5] = ["loose-", "skip-", "disable-", "enable-", "maximum-"];
     let lower = name.to_ascii_lowercase();
-    match is_of_tls(name) && lower != name {
+    let mut option = lower.as_str();
+    while let Some(rest) = PREFIXES.iter().find_map(|prefix| option.strip_prefix(prefix)) {
+        option = rest;
+    }
+    match lower != name && (is_of_tls(option) || is_connection_option(option) || is_connection_option(&lower))
+    {
         true => Err(format!("{name} is not an option: write it in lower case, {lower}")),
         false => Ok(()),
     }
@@ -166,10 +174,18 @@ mod tests {
         check("client", &["skip-ssl"], ssl);
         let upper = "/my.cnf, line 1: SSL-CA is not an option: write it in lower case, ssl-ca";
         check("client", &["SSL-CA=ca.pem"], upper);
+        for name in
+            ["skip-SSL", "SKIP-ssl", "loose-SSL-mode", "Loose-ssl-mode", "HOST", "enable-Cleartext-plugin"]
+        {
+            let lower = name.to_lowercase();
+            let upper = format!("/my.cnf, line 1: {name} is not an option: write it in lower case, {lower}");
+            check("client", &[name], &upper);
+        }
+        assert!(read("client", &["MAX-allowed-packet=1G"]).is_ok());
         let maximum = "/my.cnf, line 1: maximum-ssl-ca is not supported: remove the option";
         check("client", &["maximum_ssl_ca=ca.pem"], maximum);
         check("client", &["loose-maximum-ssl-ca=ca.pem"], maximum);
-        let maximum = "/my.cnf, line 1: maximum-TLS-version is not supported: remove the option";
+        let maximum = "/my.cnf, line 1: maximum-TLS-version is not an option: write it in lower case, maximum-tls-version";
         check("client", &["maximum-TLS-version=TLSv1.3"], maximum);
         let two = "/my.cnf, line 2: password and password-command exclude each other: give only one of them";
         check("bintide", &["password=p", "password_command=c"], two);
