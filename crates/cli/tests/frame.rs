@@ -230,8 +230,10 @@ fn unknown_variables_are_reported() {
         let wanted = [("BINTIDE_QUITE", "BINTIDE_QUIET"), ("BINTIDE_STATS_TPO", "BINTIDE_STATS_TOP")];
         assert_eq!(text(&output.stderr), wanted.map(|(name, meant)| named(name, meant)).concat());
         assert_eq!(output.status.code(), Some(0));
-        let quiet = bintide(&[args, &["--quiet"]].concat(), &environment);
-        assert_eq!((text(&quiet.stderr).as_str(), quiet.stdout == output.stdout), ("", true));
+        for option in ["--quiet", "-q"] {
+            let quiet = bintide(&[args, &[option]].concat(), &environment);
+            assert_eq!((text(&quiet.stderr).as_str(), quiet.stdout == output.stdout), ("", true), "{option}");
+        }
     }
 }
 

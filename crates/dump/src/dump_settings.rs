@@ -358,7 +358,7 @@ pub(crate) struct DumpSettings {
     pub(crate) remote: Option<RemoteSettings>,
     /// bintide's own filters, and their matches.
     pub(crate) filter_matches: FilterMatches,
-    /// Suppresses bintide's own warnings.
+    /// Prints only errors, no warnings.
     pub(crate) quiet: bool,
 }
 

@@ -116,7 +116,7 @@ fn asks_for_version(command: &DumpArgs) -> bool {
 }
 
 fn is_quiet(command: &DumpArgs, presets: &[OptionPreset]) -> bool {
-    let is_word = |word: &OsString| word == "--quiet";
+    let is_word = |word: &OsString| word == "--quiet" || word == "-q";
     let is_preset = |preset: &OptionPreset| preset.option == "quiet" && preset.values == ["true"];
     command.front.iter().chain(&command.words).any(is_word) || presets.iter().any(is_preset)
 }

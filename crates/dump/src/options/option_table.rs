@@ -550,5 +550,5 @@ pub(crate) static BINTIDE_OPTIONS: &[OptionEntry] = &[
         OptionKind::Text,
         "Settings file to read instead of bintide/bintide.toml in the user's configuration directory.",
     ),
-    long(OptionId::Quiet, "quiet", OFF, "Suppress bintide's own warnings on standard error."),
+    short(OptionId::Quiet, "quiet", b'q', OFF, "Print only errors on standard error, no warnings."),
 ];
