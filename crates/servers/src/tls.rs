@@ -19,7 +19,7 @@ use rustls::{
 
 use crate::error::ConnectionError;
 use crate::server_address::ServerAddress;
-use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
+use crate::tls_policy::{SslMode, TlsPath, TlsPolicy, TlsVersion};
 
 impl TlsVersion {
     fn supported(self) -> &'static SupportedProtocolVersion {
@@ -110,7 +110,8 @@ impl<'p> ClientCertificateFiles<'p> {
     }
 
     fn read_chain(&self) -> Result<Vec<CertificateDer<'static>>, ConnectionError> {
-        let chain = read_pem(self.certificate)?;
+        let option = if self.policy.certificate.is_some() { "ssl-cert" } else { "ssl-key" };
+        let chain = read_pem(TlsPath { option, path: self.certificate })?;
         let file = self.certificate.display();
         match (chain.is_empty(), self.policy.certificate.is_some()) {
             (false, _) => Ok(chain),
@@ -134,7 +135,10 @@ impl<'p> ClientCertificateFiles<'p> {
                 "ssl-key is not set, and ssl-cert {file} contains no private key: set ssl-key to the file with the key \
                  of this certificate"
             )),
-            (error, _) => unusable_file(self.key, error),
+            (error, is_key_set) => {
+                let option = if is_key_set { "ssl-key" } else { "ssl-cert" };
+                unusable_file(TlsPath { option, path: self.key }, error)
+            }
         })
     }
 
@@ -146,7 +150,8 @@ impl<'p> ClientCertificateFiles<'p> {
                  together: set both to the files of one pair"
             ),
             _ => format!(
-                "could not use the certificate in {certificate} with the private key in {key}: {error}"
+                "could not use the certificate in {certificate} (ssl-cert) with the private key in {key} (ssl-key): \
+                 {error}"
             ),
         })
     }
@@ -180,26 +185,28 @@ fn build_verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, ConnectionError> {
     let mut roots = RootCertStore::empty();
-    for path in policy.authority_paths() {
-        for file in list_files(path, "")? {
-            for certificate in read_pem::<CertificateDer<'static>>(&file)? {
-                roots.add(certificate).map_err(|error| unusable_file(&file, error))?;
+    for named in policy.authority_paths() {
+        for path in &list_files(named, "")? {
+            let file = TlsPath { path, ..named };
+            for certificate in read_pem::<CertificateDer<'static>>(file)? {
+                roots.add(certificate).map_err(|error| unusable_file(file, error))?;
             }
         }
     }
     let mut revoked: Vec<CertificateRevocationListDer<'static>> = Vec::new();
-    for path in policy.revocation_paths() {
+    for named in policy.revocation_paths() {
         let before = revoked.len();
-        for file in list_files(path, "r")? {
-            revoked.extend(read_pem(&file)?);
+        for path in &list_files(named, "r")? {
+            revoked.extend(read_pem(TlsPath { path, ..named })?);
         }
         // With an empty file, no certificate would be revoked.
         if revoked.len() == before {
-            return Err(unusable_file(path, "it has no revocation list (PEM)"));
+            return Err(unusable_file(named, "it has no revocation list (PEM)"));
         }
     }
     let unusable = |error: VerifierBuilderError| {
-        let paths: Vec<String> = policy.authority_paths().map(|path| path.display().to_string()).collect();
+        let named = |file: TlsPath<'_>| format!("{} {}", file.option, file.path.display());
+        let paths: Vec<String> = policy.authority_paths().map(named).collect();
         ConnectionError::Tls(format!("could not use {}: {error}", paths.join(" and ")))
     };
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
@@ -211,7 +218,8 @@ fn build_verifier(
 
 /// Returns the file, or the files of a directory with names by `openssl rehash`: eight hexadecimal digits, a dot, a
 /// letter for the kind, a number.
-fn list_files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, ConnectionError> {
+fn list_files(named: TlsPath<'_>, letter: &str) -> Result<Vec<PathBuf>, ConnectionError> {
+    let path = named.path;
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -222,23 +230,24 @@ fn list_files(path: &Path, letter: &str) -> Result<Vec<PathBuf>, ConnectionError
         let number = number.strip_prefix(letter).unwrap_or_default();
         hash.len() == 8 && is_digits(hash, 16) && is_digits(number, 10)
     };
-    let listed = fs::read_dir(path).map_err(|error| unusable_file(path, error))?;
+    let listed = fs::read_dir(path).map_err(|error| unusable_file(named, error))?;
     // An unreadable entry could be a revocation list.
     let paths: Result<Vec<PathBuf>, io::Error> = listed.map(|entry| Ok(entry?.path())).collect();
-    let mut files = paths.map_err(|error| unusable_file(path, error))?;
+    let mut files = paths.map_err(|error| unusable_file(named, error))?;
     files.retain(is_named);
     files.sort();
     Ok(files)
 }
 
 /// Reads all items of this type from a PEM file.
-fn read_pem<T: PemObject>(path: &Path) -> Result<Vec<T>, ConnectionError> {
-    let found = T::pem_file_iter(path).map_err(|error| unusable_file(path, error))?;
-    found.collect::<Result<Vec<T>, PemError>>().map_err(|error| unusable_file(path, error))
+fn read_pem<T: PemObject>(file: TlsPath<'_>) -> Result<Vec<T>, ConnectionError> {
+    let found = T::pem_file_iter(file.path).map_err(|error| unusable_file(file, error))?;
+    found.collect::<Result<Vec<T>, PemError>>().map_err(|error| unusable_file(file, error))
 }
 
-fn unusable_file(path: &Path, error: impl ToString) -> ConnectionError {
-    ConnectionError::Tls(format!("could not use {}: {}", path.display(), error.to_string()))
+fn unusable_file(file: TlsPath<'_>, error: impl ToString) -> ConnectionError {
+    let TlsPath { option, path } = file;
+    ConnectionError::Tls(format!("could not use {option} {}: {}", path.display(), error.to_string()))
 }
 
 /// Verifier that accepts certificates of trusted authorities.

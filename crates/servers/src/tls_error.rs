@@ -101,6 +101,6 @@ fn certificate_message(why: &CertificateError, address: &ServerAddress) -> Strin
 
 /// Returns the paths of the file and the directory of trusted authorities.
 fn authority_names(policy: &TlsPolicy) -> String {
-    let paths: Vec<String> = policy.authority_paths().map(|path| path.display().to_string()).collect();
+    let paths: Vec<String> = policy.authority_paths().map(|file| file.path.display().to_string()).collect();
     paths.join(" and ")
 }

@@ -119,14 +119,23 @@ impl TlsPolicy {
     }
 
     /// Returns the file and the directory of trusted authorities.
-    pub(crate) fn authority_paths(&self) -> impl Iterator<Item = &Path> {
-        [&self.authorities, &self.authority_folder].into_iter().filter_map(|path| path.as_deref())
+    pub(crate) fn authority_paths(&self) -> impl Iterator<Item = TlsPath<'_>> {
+        let named = [("ssl-ca", &self.authorities), ("ssl-capath", &self.authority_folder)];
+        named.into_iter().filter_map(|(option, path)| Some(TlsPath { option, path: path.as_deref()? }))
     }
 
     /// Returns the file and the directory of revocation lists.
-    pub(crate) fn revocation_paths(&self) -> impl Iterator<Item = &Path> {
-        [&self.revocations, &self.revocation_folder].into_iter().filter_map(|path| path.as_deref())
+    pub(crate) fn revocation_paths(&self) -> impl Iterator<Item = TlsPath<'_>> {
+        let named = [("ssl-crl", &self.revocations), ("ssl-crlpath", &self.revocation_folder)];
+        named.into_iter().filter_map(|(option, path)| Some(TlsPath { option, path: path.as_deref()? }))
     }
+}
+
+/// File or directory of a TLS option.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TlsPath<'p> {
+    pub(crate) option: &'static str,
+    pub(crate) path: &'p Path,
 }
 
 #[cfg(test)]

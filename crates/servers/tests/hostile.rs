@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -349,8 +350,28 @@ fn only_verify_identity_needs_a_name_that_a_certificate_can_have() {
         let why = SqlConnection::open(&ServerAddress { host, tls, ..address(1) }).unwrap_err().to_string();
         assert!(why.contains(wanted), "{mode:?}: {why}");
     };
-    check(SslMode::VerifyCa, "could not use /nowhere/ca.pem");
+    check(SslMode::VerifyCa, "could not use ssl-ca /nowhere/ca.pem");
     check(SslMode::VerifyIdentity, "fe80::1%eth0 is neither a host name nor an IP address");
+}
+
+/// TLS files are read before the connection is made.
+#[test]
+fn errors_of_tls_files_name_the_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent");
+    let host = "fe80::1%eth0".to_owned();
+    let check = |set: fn(&mut TlsPolicy, PathBuf), option: &str| {
+        let mut tls = TlsPolicy { mode: SslMode::Required, ..TlsPolicy::default() };
+        set(&mut tls, absent.clone());
+        let error =
+            SqlConnection::open(&ServerAddress { host: host.clone(), tls, ..address(1) }).unwrap_err();
+        let wanted = format!("TLS: could not use {option} {}: ", absent.display());
+        assert!(error.to_string().starts_with(&wanted), "{error}");
+    };
+    check(|tls, path| tls.certificate = Some(path), "ssl-cert");
+    check(|tls, path| tls.key = Some(path), "ssl-key");
+    check(|tls, path| (tls.mode, tls.authorities) = (SslMode::VerifyCa, Some(path)), "ssl-ca");
+    check(|tls, path| (tls.mode, tls.authority_folder) = (SslMode::VerifyCa, Some(path)), "ssl-capath");
 }
 
 fn cancel_after(delay: Duration, cancel: &CancelToken) {
