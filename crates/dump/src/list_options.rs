@@ -210,10 +210,8 @@ pub(crate) fn print(
     wanted.keyring = settings.keyring.clone().map(Arc::new);
     let mut output = CountingWriter { output, size: 0 };
     let warnings = list(&wanted, &mut output).map_err(|error| report_list_error(&error, diagnostics))?;
-    if let Some(missing) = wanted.selection.sightings.find_missing(&wanted.selection.conditions) {
-        let condition = missing.to_string();
-        let error = b"no selected table in these logs has the column of --where=";
-        diagnostics.error(&[error, condition.as_bytes(), b": column names are spelt as in the table"]);
+    if let Some(error) = wanted.selection.sightings.missing_column_error(&wanted.selection.conditions) {
+        diagnostics.error(&[error.as_bytes()]);
         return Err(DumpExit::FAILURE);
     }
     if output.size <= form.header_line().len() {

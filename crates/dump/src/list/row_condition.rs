@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use binlog::{
     Charset, Column, DecodeError, EventFormat, JsonQuotes, RowChange, RowField, RowImage, Table, Value,
@@ -102,13 +102,30 @@ impl RowCondition {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnSightings {
     has_tables: Arc<AtomicBool>,
+    /// Number of columns of the table with the most columns.
+    columns_max: Arc<AtomicUsize>,
     /// One bit for each condition.
     found: Arc<AtomicU64>,
 }
 
 impl ColumnSightings {
-    /// Returns the first condition whose column no table had; `None` also if the logs had no table.
-    pub(crate) fn find_missing<'c>(&self, conditions: &'c [RowCondition]) -> Option<&'c RowCondition> {
+    /// Returns the error for the first condition whose column no table had; `None` also if the logs had no table.
+    pub(crate) fn missing_column_error(&self, conditions: &[RowCondition]) -> Option<String> {
+        let missing = self.find_missing(conditions)?;
+        let advice = match missing.column {
+            ColumnName::Name(_) => "column names are spelt as in the table".to_owned(),
+            ColumnName::Number(_) => match self.columns_max.load(Ordering::Relaxed) {
+                1 => "the selected tables have 1 column: write @1=VALUE, or COLUMN=VALUE".to_owned(),
+                columns => format!(
+                    "the selected tables have at most {columns} columns: write @N=VALUE with N from 1 to {columns}, or \
+                     COLUMN=VALUE"
+                ),
+            },
+        };
+        Some(format!("no selected table in these logs has the column of --where={missing}: {advice}"))
+    }
+
+    fn find_missing<'c>(&self, conditions: &'c [RowCondition]) -> Option<&'c RowCondition> {
         let found = self.found.load(Ordering::Relaxed);
         let mut missing = conditions.iter().enumerate().filter(|(number, _)| found & mask_of(*number) == 0);
         missing.next().map(|(_, condition)| condition).filter(|_| self.has_tables.load(Ordering::Relaxed))
@@ -135,6 +152,7 @@ impl<'c> RowTest<'c> {
     ) -> Result<Self, OutputRefusal> {
         let mut wanted = Some(Vec::new());
         sightings.has_tables.store(true, Ordering::Relaxed);
+        sightings.columns_max.fetch_max(table.columns.len(), Ordering::Relaxed);
         for (number, condition) in conditions.iter().enumerate() {
             match condition.column.index(table)? {
                 Some(index) => {
