@@ -11,6 +11,7 @@ use binlog::encryption::Keyring;
 use binlog::gtid::{Gtid, GtidSet};
 use jiff::tz::TimeZone;
 use logs::read_keyring;
+use option_files::{is_space, trim_end, trim_start};
 
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::list::{RowCondition, TablePattern};
@@ -159,8 +160,8 @@ impl<'a> ParsedOptions<'a> {
         let Some(arrow) = rule.windows(2).position(|pair| pair == b"->") else {
             return bad(b"missing '->'");
         };
-        let from = trim_end(&rule[..arrow]);
-        let to = trim_start(&rule[arrow + 2..]);
+        let from = trim_end(&rule[..arrow], is_latin1_space);
+        let to = trim_start(&rule[arrow + 2..], is_latin1_space);
         match (from.is_empty(), to.is_empty()) {
             (true, _) => bad(b"empty FROM db"),
             (_, true) => bad(b"empty TO db"),
@@ -287,19 +288,9 @@ fn warn_deprecated(diagnostics: &mut DumpDiagnostics<'_>, name: &str, instead: O
     diagnostics.warning(&[text.as_bytes()]);
 }
 
-fn trim_start(text: &[u8]) -> &[u8] {
-    let count = text.iter().take_while(|byte| is_space(**byte)).count();
-    &text[count..]
-}
-
-fn trim_end(text: &[u8]) -> &[u8] {
-    let count = text.iter().rev().take_while(|byte| is_space(**byte)).count();
-    &text[..text.len() - count]
-}
-
 /// Returns whether the byte is a space in latin1, MySQL's character set for these rules. Includes the no-break space.
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r' | 0xa0)
+fn is_latin1_space(byte: u8) -> bool {
+    is_space(byte) || byte == 0xa0
 }
 
 /// Settings of a dump.

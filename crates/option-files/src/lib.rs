@@ -17,9 +17,11 @@ mod choice;
 mod login_path;
 mod nearest_name;
 mod reader;
+mod space;
 
 pub use crate::choice::{FileChoice, OptionFileEnvironment};
 pub use crate::nearest_name::nearest_name;
 pub use crate::reader::{
     Diagnostics, FileIgnoreReason, FileOption, FileOrigin, ReadFailure, directories, is_writable_by_all, read,
 };
+pub use crate::space::{is_space, trim_end, trim_start};

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use crate::choice::{FileChoice, OptionFileEnvironment};
 use crate::login_path;
+use crate::space::{is_space, trim_end, trim_start};
 
 /// Maximum depth of nested includes.
 const DEPTH_MAX: u32 = 10;
@@ -273,7 +274,7 @@ impl OptionFileReader<'_> {
         let mut group: Option<Vec<u8>> = None;
         for (index, line) in lines.enumerate() {
             let number = (index + 1).to_string();
-            let text = trim_start(line);
+            let text = trim_start(line, is_space);
             match text.first() {
                 None | Some(b'#' | b';') => {}
                 Some(b'!') => self.directive(&text[1..], text, name, &number, depth)?,
@@ -303,7 +304,7 @@ impl OptionFileReader<'_> {
 
     fn group(&mut self, text: &[u8], name: &[u8], number: &str) -> Result<Vec<u8>, ReadFailure> {
         match text.iter().position(|byte| *byte == b']') {
-            Some(end) => Ok(trim_end(&text[..end]).to_vec()),
+            Some(end) => Ok(trim_end(&text[..end], is_space).to_vec()),
             None => {
                 self.error_at_line(b"Wrong group definition in config file ", name, number);
                 Err(ReadFailure)
@@ -332,13 +333,13 @@ impl OptionFileReader<'_> {
             self.diagnostics.warning(&text);
             return Ok(());
         }
-        let text = trim_start(text);
+        let text = trim_start(text, is_space);
         for keyword in ["includedir", "include"] {
             let Some(rest) = text.strip_prefix(keyword.as_bytes()) else { continue };
             if !rest.first().is_some_and(|byte| is_space(*byte)) {
                 continue;
             }
-            let target = argument(trim_start(rest)).to_vec();
+            let target = argument(trim_start(rest, is_space)).to_vec();
             if target.is_empty() {
                 let start = [b"Wrong '!", keyword.as_bytes(), b"' directive in config file "].concat();
                 self.error_at_line(&start, name, number);
@@ -421,17 +422,17 @@ fn split_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Returns the argument of a directive. Its last byte is taken for the line end, whatever it is.
 fn argument(text: &[u8]) -> &[u8] {
     let Some((_, most)) = text.split_last() else { return text };
-    trim_end(most)
+    trim_end(most, is_space)
 }
 
 /// Converts `name = value # comment` to `--name=value`.
 fn option(text: &[u8]) -> Vec<u8> {
     let text = without_comment(text);
     let Some(equals) = text.iter().position(|byte| *byte == b'=') else {
-        return [b"--", trim_end(text)].concat();
+        return [b"--", trim_end(text, is_space)].concat();
     };
-    let mut option = [b"--", trim_end(&text[..equals]), b"="].concat();
-    let mut value = trim_end(trim_start(&text[equals + 1..]));
+    let mut option = [b"--", trim_end(&text[..equals], is_space), b"="].concat();
+    let mut value = trim_end(trim_start(&text[equals + 1..], is_space), is_space);
     if let [first @ (b'"' | b'\''), inside @ .., last] = value
         && first == last
     {
@@ -479,20 +480,6 @@ fn unescape(value: &[u8], out: &mut Vec<u8>) {
             other => out.extend_from_slice(&[b'\\', *other]),
         }
     }
-}
-
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
-
-fn trim_start(text: &[u8]) -> &[u8] {
-    let count = text.iter().take_while(|byte| is_space(**byte)).count();
-    &text[count..]
-}
-
-fn trim_end(text: &[u8]) -> &[u8] {
-    let count = text.iter().rev().take_while(|byte| is_space(**byte)).count();
-    &text[..text.len() - count]
 }
 
 #[cfg(test)]

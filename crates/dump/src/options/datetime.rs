@@ -1,6 +1,7 @@
 //! Dates and times in MySQL's notation, converted from the local time zone.
 
 use jiff::tz::{AmbiguousOffset, TimeZone};
+use option_files::{is_space, trim_start};
 
 /// A date and a time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +35,9 @@ const YEAR_MAX: u32 = 3001;
 /// Fields are separated by punctuation, day and hour also by spaces or `T`. Fields without separators have two digits
 /// each; the year has four if there are 4, 8 or 14 digits in total.
 pub(crate) fn parse(text: &[u8]) -> Option<DateTimeArgument> {
-    let text = trim_start(text);
+    let text = trim_start(text, is_space);
     let fields = DateTimeFields::scan(text)?;
-    if trim_start(&text[fields.end..]).iter().next().is_some() || fields.count <= 3 {
+    if trim_start(&text[fields.end..], is_space).iter().next().is_some() || fields.count <= 3 {
         return None;
     }
     let [mut year, month, day, hour, minute, second, _] = fields.values;
@@ -177,11 +178,6 @@ fn count_separators(text: &[u8], index: usize) -> Option<usize> {
         count += 1;
     }
     Some(count)
-}
-
-fn trim_start(text: &[u8]) -> &[u8] {
-    let count = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
-    &text[count..]
 }
 
 #[cfg(test)]
