@@ -559,7 +559,7 @@ fn options_of_address(
 }
 
 /// Returns the options of MySQL's environment variables.
-fn options_of_environment() -> ConnectionOptions {
+pub(crate) fn options_of_environment() -> ConnectionOptions {
     const VARIABLES: [(&str, &str); 6] = [
         ("MYSQL_HOST", "host"),
         ("MYSQL_TCP_PORT", "port"),

@@ -1,6 +1,5 @@
 //! Servers that `bintide dump` reads from, with the connection rules and error texts of MySQL's client library.
 
-use std::env;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -11,13 +10,15 @@ use dump::remote::{
     ServerAccess,
 };
 use servers::{
-    CancelToken, ConnectionError, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink,
-    SslMode, TlsPolicy, TlsVersion,
+    CancelToken, ConnectionError, DEFAULT_PORT, LinkOptions, PasswordOption, PasswordSource, PublicKeySource,
+    ServerAddress, ServerLink, SslMode, TlsPolicy, TlsVersion, default_socket,
 };
 use wire::{
     BinlogDump, BinlogDumpGtid, CleartextPolicy, ClientCommand, DumpFlags, EofPacket, EventPacket,
     PacketCompression, SemiSync, WireError,
 };
+
+use crate::connection_args::options_of_environment;
 
 /// Connection to the present server. A new connection replaces it.
 #[derive(Default)]
@@ -26,10 +27,6 @@ pub(crate) struct DumpServers {
     event: Vec<u8>,
 }
 
-/// Default TCP port of a server.
-const DEFAULT_PORT: u16 = 3306;
-/// Default socket of Debian's servers.
-const DEFAULT_SOCKET: &str = "/run/mysqld/mysqld.sock";
 /// Read timeout: an idle server sends nothing until the next event, so 100 years.
 const READ_TIMEOUT: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Default level of zlib.
@@ -116,7 +113,7 @@ fn no_link_error() -> String {
 fn address(connection: &RemoteServerOptions) -> Result<ServerAddress, String> {
     let text =
         |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
-    let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let defaults = options_of_environment();
     let host = text(&connection.host).unwrap_or_else(|| "localhost".to_owned());
     let is_local = match connection.protocol {
         Some(RemoteProtocol::Socket) if host != "localhost" => {
@@ -128,16 +125,19 @@ fn address(connection: &RemoteServerOptions) -> Result<ServerAddress, String> {
         None => host == "localhost",
     };
     let socket = is_local.then(|| {
-        let named = text(&connection.socket).or_else(|| variable("MYSQL_UNIX_PORT"));
-        PathBuf::from(named.unwrap_or_else(|| DEFAULT_SOCKET.to_owned()))
+        let named = text(&connection.socket).map(PathBuf::from);
+        named.or(defaults.socket).unwrap_or_else(default_socket)
     });
     let port = match connection.port {
-        0 => variable("MYSQL_TCP_PORT").and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT),
+        0 => defaults.port.unwrap_or(DEFAULT_PORT),
         port => port,
     };
-    let user = text(&connection.user).or_else(|| variable("USER")).unwrap_or_else(|| "root".to_owned());
-    let password = text(&connection.password).or_else(|| env::var("MYSQL_PWD").ok());
-    let password = password.map_or(PasswordSource::None, PasswordSource::Text);
+    let user = text(&connection.user).or(defaults.user).unwrap_or_else(|| "root".to_owned());
+    let password = match (text(&connection.password), defaults.password) {
+        (Some(password), _) => PasswordSource::Text(password),
+        (None, Some(PasswordOption::Source(password))) => password,
+        (None, _) => PasswordSource::None,
+    };
     let compressions = compressions(connection)?;
     let tls = tls(connection)?;
     let public_key = public_key(connection);

@@ -45,7 +45,8 @@ pub use crate::error::ConnectionError;
 pub use crate::live_source::{LiveEvent, LiveSource};
 pub use crate::option_files::{OPTION_GROUPS, OptionFileError};
 pub use crate::option_sources::{
-    AddressResolutionError, OptionOrigin, OptionSources, PasswordPrompt, ResolvedAddress,
+    AddressResolutionError, DEFAULT_PORT, OptionOrigin, OptionSources, PasswordPrompt, ResolvedAddress,
+    default_socket,
 };
 pub use crate::password_source::PasswordSource;
 pub use crate::server_address::{AddressError, PublicKeySource, ServerAddress};

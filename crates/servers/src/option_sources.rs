@@ -54,7 +54,7 @@ pub enum PasswordPrompt {
 pub struct AddressResolutionError(String);
 
 /// Default port of a server.
-const DEFAULT_PORT: u16 = 3306;
+pub const DEFAULT_PORT: u16 = 3306;
 /// Host name that means the Unix socket, as in MySQL's programs.
 const LOCALHOST: &str = "localhost";
 /// Default socket files of packaged servers. The first existing one is used.
@@ -156,7 +156,7 @@ impl OptionSources {
         let tcp = |host: String| Ok(SocketOrHost { host, port, socket: None });
         let socket =
             |path: PathBuf| Ok(SocketOrHost { host: LOCALHOST.to_owned(), port, socket: Some(path) });
-        let any_socket = || self.first(|options| options.socket.clone()).unwrap_or_else(usual_socket);
+        let any_socket = || self.first(|options| options.socket.clone()).unwrap_or_else(default_socket);
         let is_strong =
             |origin: OptionOrigin| !matches!(origin, OptionOrigin::OptionFiles | OptionOrigin::Fallback);
         let named_at =
@@ -193,7 +193,8 @@ impl OptionSources {
     }
 }
 
-fn usual_socket() -> PathBuf {
+/// Returns the socket file of a server on this machine if none is named.
+pub fn default_socket() -> PathBuf {
     let found = SOCKET_PATHS.into_iter().find(|path| Path::new(path).exists());
     PathBuf::from(found.unwrap_or(SOCKET_PATHS[0]))
 }
