@@ -20,6 +20,7 @@ mod screen;
 mod settings;
 mod temporary;
 mod units;
+mod value_parsers;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

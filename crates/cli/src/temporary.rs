@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use clap::Args;
 
-use crate::commands::rewrite::parse_size;
+use crate::value_parsers::parse_size;
 
 /// Limit on the disk space of temporary files.
 #[derive(Args, Clone, Copy, Debug)]

@@ -27,6 +27,7 @@ use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::temporary::TemporaryFiles;
 use crate::units;
+use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_size};
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
 Examples:
@@ -524,51 +525,5 @@ const fn outcome_text(end: &RewriteEnd) -> &'static str {
             FileOutcome::Unchanged => "unchanged",
             FileOutcome::DryRun => "not written",
         },
-    }
-}
-
-/// Parses a number of at least one.
-pub(crate) fn parse_at_least_one(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "expected a whole number, at least 1".to_owned())
-}
-
-/// Parses a whole number.
-pub(crate) fn parse_number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| "expected a whole number".to_owned())
-}
-
-/// Parses a number of bytes, with or without a unit. A kilobyte has 1000 bytes.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wanted = || "expected a size such as 300M: a number with an optional unit k, M or G".to_owned();
-    let unit = text.trim_end_matches(|end: char| end.eq_ignore_ascii_case(&'b'));
-    let (digits, factor) = match unit.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&unit[..at], 1000),
-        Some((at, 'm' | 'M')) => (&unit[..at], 1_000_000),
-        Some((at, 'g' | 'G')) => (&unit[..at], 1_000_000_000),
-        _ => (unit, 1),
-    };
-    let number: u64 = digits.trim().parse().map_err(|_| wanted())?;
-    number.checked_mul(factor).ok_or_else(wanted)
-}
-
-/// Parses a zstd level.
-pub(crate) fn parse_level(text: &str) -> Result<ZstdLevel, String> {
-    text.parse().ok().and_then(ZstdLevel::new).ok_or_else(|| "expected a level from 1 to 22".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_size;
-
-    #[test]
-    fn sizes_have_units() {
-        for (text, wanted) in
-            [("300M", Some(300_000_000)), ("2G", Some(2_000_000_000)), ("1 kB", Some(1000)), ("7", Some(7))]
-        {
-            assert_eq!(parse_size(text).ok(), wanted, "{text}");
-        }
-        for text in ["", "M", "-1", "1T", "99999999999G"] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
     }
 }

@@ -21,7 +21,6 @@ use serde::Serialize;
 
 use crate::commands::advise::server::ServerReadings;
 use crate::commands::advise::server_args::AdviseServerArgs;
-use crate::commands::rewrite;
 use crate::connection_args::SERVER_OPTIONS;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
@@ -31,6 +30,7 @@ use crate::page;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
 use crate::units::{bytes, counted};
+use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_size};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -84,13 +84,13 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "SIZE", conflicts_with = "all", value_parser = parse_sample_size)]
     sample: Option<u64>,
     /// Seed of the random places: the same seed selects the same places.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = rewrite::parse_number::<u64>)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = parse_number::<u64>)]
     seed: u64,
     /// Maximum number of threads; fewer if --memory requires it [default: one per core].
-    #[arg(long, value_name = "COUNT", value_parser = rewrite::parse_at_least_one)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_at_least_one)]
     jobs: Option<NonZeroUsize>,
     /// Maximum memory, such as 300M or 2G [default: 300M, or more if the level needs it].
-    #[arg(long, value_name = "SIZE", value_parser = rewrite::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
     /// Print the report as one JSON document.
     #[arg(long)]
@@ -261,16 +261,8 @@ fn source<'f>(
 }
 
 pub(super) fn parse_sample_size(text: &str) -> Result<u64, String> {
-    match rewrite::parse_size(text)? {
+    match parse_size(text)? {
         0 => Err("expected a size of at least one byte, such as 100M".to_owned()),
         size => Ok(size),
     }
-}
-
-fn parse_level(text: &str) -> Result<ZstdLevel, String> {
-    text.trim()
-        .parse()
-        .ok()
-        .and_then(ZstdLevel::new)
-        .ok_or_else(|| "expected a level from 1 to 22".to_owned())
 }

@@ -23,12 +23,12 @@ use crate::commands::receive::metrics_text::metrics_text;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
 use crate::commands::receive::receive_display::now_s;
 pub(crate) use crate::commands::receive::retention::parse_retention;
-use crate::commands::rewrite::parse_level;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
+use crate::value_parsers::parse_level;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:

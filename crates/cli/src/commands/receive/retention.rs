@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use logs::RetentionLimit;
 
-use crate::commands::rewrite::parse_size;
+use crate::value_parsers::parse_size;
 
 /// Units of time by their letter, in seconds.
 const UNITS: [(char, u64); 4] = [('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];

@@ -9,9 +9,9 @@ use replay::order::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{GapPolicy, ReplayOptions, TransactionSelection};
 
-use crate::commands::rewrite::{parse_at_least_one, parse_number, parse_size};
 use crate::exit::CommandFailure;
 use crate::temporary::TemporaryFiles;
+use crate::value_parsers::{parse_at_least_one, parse_number, parse_size};
 
 /// Options of how transactions are applied.
 #[derive(Args, Debug)]

@@ -6,7 +6,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use replay::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
 
-use crate::commands::rewrite::parse_number;
+use crate::value_parsers::parse_number;
 
 /// Options that select transactions.
 #[derive(Args, Debug)]

@@ -11,7 +11,6 @@ use clap::Args;
 use inspect::stats::{self, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
 
-use crate::commands::rewrite::parse_number;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -19,6 +18,7 @@ use crate::log_args::{LogArgs, add_advice};
 use crate::page;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
+use crate::value_parsers::parse_number;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:

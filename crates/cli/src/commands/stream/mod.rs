@@ -18,7 +18,6 @@ use stream::{
 };
 use wire::ReplicaEnd;
 
-use crate::commands::rewrite;
 use crate::commands::stream::catalogue::ColumnNameSource;
 use crate::commands::stream::live::{LiveStream, ResumePoint};
 use crate::commands::stream::stdout_reader::ProgressFile;
@@ -29,6 +28,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::LogArgs;
 use crate::temporary::TemporaryFiles;
+use crate::value_parsers;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -136,7 +136,7 @@ struct OutputArgs {
 }
 
 fn parse_file_size(text: &str) -> Result<u64, String> {
-    match rewrite::parse_size(text)? {
+    match value_parsers::parse_size(text)? {
         0 => Err("expected a size of at least one byte, such as 64M".to_owned()),
         bytes => Ok(bytes),
     }

@@ -14,7 +14,6 @@ use warm::{FixedPace, NonReplicaPolicy, SearchConnections, WarmPace, WarmSetting
 pub(crate) use crate::commands::warm::monitor::SharedWarmStatus;
 pub(crate) use crate::commands::warm::status_text::{document, sentence};
 
-use crate::commands::rewrite::parse_number;
 use crate::commands::warm::monitor::WarmProgressMonitor;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
@@ -22,6 +21,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args;
 use crate::metrics::MetricsArgs;
+use crate::value_parsers::parse_number;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
