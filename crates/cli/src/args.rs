@@ -10,8 +10,8 @@ use crate::global_args::GlobalArgs;
 
 /// Reads, measures and checks MySQL binary logs.
 ///
-/// A LOG argument is a file, a directory, an index file, or `-` for standard input. A directory's index file lists
-/// the logs and their order. Plain and encrypted logs, compressed transactions, relay logs and open logs are
+/// A LOG argument is a file, a directory, an index file, or `-` for standard input. For a directory, its index
+/// file gives the logs and their order. Plain and encrypted logs, compressed transactions, relay logs and open logs are
 /// supported.
 #[derive(Debug, Parser)]
 #[command(name = "bintide", version, arg_required_else_help = true, max_term_width = 100)]
@@ -35,16 +35,17 @@ Examples:
       source <(bintide completions bash)
 
 Settings:
-  Every long option can also be set in the environment or in a file. The
-  command line wins over the environment, the environment over the file.
+  Every long option can also be set in the environment or in a file. Precedence,
+  highest first: command line, environment variables, settings file.
       bintide stats --top 20 …     on the command line
       BINTIDE_STATS_TOP=20         in the environment: the command, the option
-      [stats]                      in ~/.config/bintide/bintide.toml, or the file
-      top = 20                     that --config or BINTIDE_CONFIG names
-  Without a command, a setting applies to all commands that have the option:
+      [stats]                      in ~/.config/bintide/bintide.toml, or in the
+      top = 20                     file of --config or BINTIDE_CONFIG
+  A setting without a command name applies to all commands that have the option:
   BINTIDE_KEYRING=FILE, or keyring = \"FILE\" above all tables. A setting with a
-  command wins over one without. Values of a switch: 1, on, yes, true, or 0, off,
-  no, false. dump also reads MySQL's option files; these settings win over them.
+  command name has precedence over one without. Values of a switch: 1, on, yes,
+  true, or 0, off, no, false. dump also reads MySQL's option files; these settings
+  have precedence over them.
   NO_COLOR turns colour off.
 
 Exit codes:
@@ -53,8 +54,9 @@ Exit codes:
   2    not started: wrong usage or settings, or a log that cannot be read (file
        not found, permission denied, no key)
   130  interrupted. A command that runs until it is stopped, such as receive,
-       exits with 0 if a service manager stops it (SIGTERM and NOTIFY_SOCKET)
-  dump as text has mysqlbinlog's exit codes: 1 for any error in logs.";
+       exits with 0 after SIGTERM if a service manager started it (NOTIFY_SOCKET
+       is set)
+  Text output of dump has mysqlbinlog's exit codes: 1 for any error with a log.";
 
 /// Commands of `bintide`.
 #[derive(Debug, Subcommand)]
@@ -68,7 +70,7 @@ pub(crate) enum CliCommand {
     /// Verify logs: every checksum, position, GTID, row and payload.
     #[command(after_long_help = verify::EXAMPLES)]
     Verify(verify::VerifyArgs),
-    /// Estimate savings and costs of transaction compression, by level, table and size, without changing a log.
+    /// Estimate what transaction compression saves and costs, by level, table and size.
     #[command(after_long_help = advise::EXAMPLES)]
     Advise(advise::AdviseArgs),
     /// Compress transactions in logs, as a server does with binlog_transaction_compression=ON.
@@ -80,7 +82,8 @@ pub(crate) enum CliCommand {
     /// Receive a server's logs into a directory as they are written, byte for byte.
     #[command(after_long_help = receive::EXAMPLES)]
     Receive(receive::ReceiveArgs),
-    /// Apply logs to a MySQL server or a SQLite database: in commit order, exactly once, resumable.
+    /// Apply logs to a MySQL server or a SQLite database: each transaction exactly once, in the source's order; can be
+    /// resumed.
     #[command(after_long_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
     /// Write row changes as JSON records in the format of Debezium or Maxwell.

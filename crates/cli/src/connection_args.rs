@@ -57,7 +57,7 @@ const CONNECTION_OPTIONS: [OptionSpec; 26] = [
     short("port", 'P', "PORT", "TCP port of the server [default: 3306]"),
     short("socket", 'S', "FILE", "Unix socket file of a server on this machine"),
     valued("protocol", "PROTOCOL", "Transport protocol: TCP or SOCKET"),
-    short("user", 'u', "USER", "User name of the account"),
+    short("user", 'u', "USER", "User name of the account [default: the login name; root for warm]"),
     OptionSpec {
         name: PASSWORD,
         short: Some('p'),
@@ -75,7 +75,7 @@ const CONNECTION_OPTIONS: [OptionSpec; 26] = [
         "ssl-mode",
         "MODE",
         "Encryption: DISABLED, PREFERRED, REQUIRED, VERIFY_CA (the server's certificate must be signed by an authority \
-         of --ssl-ca) or VERIFY_IDENTITY (and must be for the host name) [default: PREFERRED, or VERIFY_CA with --ssl-ca]",
+         of --ssl-ca) or VERIFY_IDENTITY (the certificate must also be for the host name) [default: PREFERRED, or VERIFY_CA with --ssl-ca]",
     ),
     valued("ssl-ca", "FILE", "Trust the certificate authorities in this file (PEM)"),
     valued(
@@ -98,8 +98,8 @@ const CONNECTION_OPTIONS: [OptionSpec; 26] = [
     valued("tls-ca", "FILE", "The same as --ssl-ca with --ssl-mode=VERIFY_IDENTITY"),
     switch(
         "get-server-public-key",
-        "Without TLS, request from the server the RSA public key that encrypts the password; a man in the middle can send \
-         another key, and read the password",
+        "Without TLS, request from the server the RSA public key that encrypts the password. Unsafe: a man in the middle \
+         can send another key and then read the password",
     ),
     valued(
         "server-public-key-path",

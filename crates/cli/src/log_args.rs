@@ -20,8 +20,8 @@ use crate::screen;
 /// Options that name the logs to read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LogArgs {
-    /// Logs to read: files, directories or index files; `-` for standard input. A directory's index file lists its
-    /// logs and their order.
+    /// Logs to read: files, directories or index files; `-` for standard input. For a directory, its index file gives
+    /// the logs and their order.
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
     /// Keyring file for encrypted logs, of component_keyring_file or the older keyring_file plugin.

@@ -28,7 +28,7 @@ pub(crate) struct MetricsArgs {
     /// Serve metrics in Prometheus' text format over HTTP at this address, for example 127.0.0.1:9104.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// Write metrics to this file every five seconds and at the end; each write replaces the file atomically.
+    /// Write metrics to this file every five seconds and at the end; the file is replaced as a whole.
     #[arg(long, value_name = "FILE")]
     metrics_file: Option<PathBuf>,
 }

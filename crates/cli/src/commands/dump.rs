@@ -26,7 +26,7 @@ Examples:
       bintide dump --events binlog.000012
   From a server, including new events as it writes them:
       bintide dump -vv -R --host db1 --user repl -p --stop-never binlog.000012
-  In place of mysqlbinlog, by a symbolic link:
+  Install as mysqlbinlog, with a symbolic link:
       ln -s \"$(command -v bintide)\" ~/bin/mysqlbinlog";
 
 /// Other name of this program: a symbolic link is enough.

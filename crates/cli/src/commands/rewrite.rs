@@ -31,19 +31,19 @@ use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_
 
 pub(crate) const COMPRESS_EXAMPLES: &str = "\
 Examples:
-  Compress logs in place; compare each new log with the old one before it
-  replaces it:
+  Compress logs in place; compare each new log with the old log before the
+  replacement:
       bintide compress --verify /backup/binlog.0000*
   Savings at level 10, without writing anything:
       bintide compress --dry-run --level 10 binlog.000012
   New logs in another directory, exactly as the server would have compressed them:
       bintide compress --like-server --output /backup/small binlog.0000*
 
-A compressed log is still a binary log: mysqlbinlog and replicas since MySQL
-8.0.20 read it. Owner, mode and modification time stay. The file
+A compressed log is still a binary log: mysqlbinlog and replicas of MySQL 8.0.20
+and later can read it. Owner, mode and modification time do not change. The file
 positions.FILE beside each log has a line for each transaction with its old and
 its new position (positions.FILE.2 and so on if that name exists).
-You can interrupt it at any time and run it again: it skips finished logs.";
+You can interrupt compress at any time and run it again: it skips finished logs.";
 
 pub(crate) const DECOMPRESS_EXAMPLES: &str = "\
 Examples:
@@ -52,10 +52,11 @@ Examples:
   In place:
       bintide decompress binlog.000012
 
-decompress restores logs that bintide compress made byte for byte.";
+decompress restores, byte for byte, the original of a log that bintide compress
+compressed.";
 
 const LOGS_HELP: &str =
-    "Logs: files, directories or index files. A directory's index file lists its logs and their order";
+    "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
 
 /// Arguments of `bintide compress`.
 #[derive(Args, Debug)]
@@ -77,8 +78,8 @@ pub(crate) struct CompressArgs {
     /// Also recompress transactions that are compressed already.
     #[arg(long)]
     recompress: bool,
-    /// Do not compress transactions whose payload event would exceed this size: replica_max_allowed_packet of the
-    /// replicas, in bytes.
+    /// Do not compress transactions whose payload event would exceed this size in bytes. Use the replicas'
+    /// replica_max_allowed_packet.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = parse_number::<u32>)]
     event_size_max: u32,
     /// Also compress logs of servers before 8.0.20: replace their format description with one that supports
@@ -106,11 +107,11 @@ struct RewriteArgs {
     /// Do the work and print the result, but write nothing.
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// Read each new log again and compare it with the old one before it replaces it.
+    /// Compare each new log with the old log before the replacement.
     #[arg(long)]
     verify: bool,
-    /// Also replace logs in the directory of a running server, and logs that a crash left marked as in use; never a
-    /// log that is being written.
+    /// Also replace logs in the directory of a running server, and logs that are flagged as in use after a crash. Never
+    /// replaces a log that a process is writing.
     #[arg(long)]
     live: bool,
     /// Write encrypted logs unencrypted.

@@ -23,7 +23,7 @@ Examples:
       bintide verify binlog.000012
   Verify all logs of a server, and that they follow each other:
       bintide verify /var/lib/mysql
-  For a script: exit code 0 sound, 1 faults found, 2 could not be read
+  For a script (exit code 0: sound; 1: faults found; 2: could not be read):
       bintide verify --quiet --json backup/binlog.0000* > verdict.json
   Copy a log up to its last whole transaction, as crash recovery does:
       bintide verify binlog.000012 --repair-tail repaired.000012";
@@ -36,8 +36,8 @@ pub(crate) struct VerifyArgs {
     /// Print the report as one JSON document.
     #[arg(long)]
     json: bool,
-    /// Write a copy of the log to COPY, up to its last whole transaction and not marked as in use. Requires exactly
-    /// one log.
+    /// Write a repaired copy of the log to COPY: it ends after the last whole transaction, and is not flagged as in
+    /// use. Requires exactly one log.
     #[arg(long, value_name = "COPY")]
     repair_tail: Option<PathBuf>,
 }

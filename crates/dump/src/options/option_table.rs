@@ -196,19 +196,19 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         "debug",
         b'#',
         OptionKind::Disabled { argument: true },
-        "Not in this build: ends the program with an error.",
+        "Not supported: an error.",
     ),
     long(
         OptionId::DebugCheck,
         "debug-check",
         OptionKind::Disabled { argument: false },
-        "Not in this build: ends the program with an error.",
+        "Not supported: an error.",
     ),
     long(
         OptionId::DebugInfo,
         "debug-info",
         OptionKind::Disabled { argument: false },
-        "Not in this build: ends the program with an error.",
+        "Not supported: an error.",
     ),
     long(OptionId::DefaultAuth, "default_auth", OptionKind::Text, "Authentication plugin to try first."),
     short(
@@ -224,7 +224,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         "force-if-open",
         b'F',
         ON,
-        "Read a log that is in use or whose server crashed, and accept a torn last event in it.",
+        "Also read logs that are open or were not closed (server crash), and accept a torn last event.",
     ),
     short(OptionId::ForceRead, "force-read", b'f', OFF, "Continue after events of unknown types."),
     short(
@@ -249,7 +249,13 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionKind::Text,
         "Directory for the files of LOAD DATA statements.",
     ),
-    short(OptionId::Offset, "offset", b'o', unsigned(0, 0, 0, 0, u64::MAX), "Skip the first N events."),
+    short(
+        OptionId::Offset,
+        "offset",
+        b'o',
+        unsigned(0, 0, 0, 0, u64::MAX),
+        "Skip this number of events at the start.",
+    ),
     short(OptionId::Password, "password", b'p', OptionKind::Password, "Password to connect with."),
     long(OptionId::PluginDir, "plugin_dir", OptionKind::Text, "Directory of client plugins."),
     short(
@@ -302,7 +308,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::ServerIdBits,
         "server-id-bits",
         unsigned(32, 7, 32, 0, U32),
-        "Number of low bits of a server id to compare.",
+        "Number of least significant bits of the server id that are compared.",
     ),
     long(
         OptionId::SetCharset,
@@ -351,7 +357,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::SslSessionDataContinue,
         "ssl-session-data-continue-on-failed-reuse",
         OptionKind::Switch { default: false, lax: true },
-        "Connect even if that session cannot be resumed.",
+        "Connect even if the session of --ssl-session-data cannot be resumed.",
     ),
     long(
         OptionId::TlsSniServername,
@@ -394,7 +400,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::ConnectionServerId,
         "connection-server-id",
         SERVER_ID,
-        "Server id to register with at the server.",
+        "Server id that dump reports to the server.",
     ),
     long(
         OptionId::StopPosition,
@@ -441,7 +447,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::SkipGtids,
         "skip-gtids",
         OFF,
-        "Print no GTIDs, so that the target assigns its own to what is replayed.",
+        "Print no GTIDs, so that the target assigns new GTIDs to the transactions.",
     ),
     long(
         OptionId::IncludeGtids,
@@ -478,7 +484,7 @@ pub(crate) static MYSQLBINLOG_OPTIONS: &[OptionEntry] = &[
         OptionId::RequireRowFormat,
         "require-row-format",
         OFF,
-        "Fail at statements that change rows, at LOAD DATA, and at temporary tables.",
+        "Fail if the log contains statements that change rows, LOAD DATA, or temporary tables.",
     ),
 ];
 
@@ -534,8 +540,8 @@ pub(crate) static BINTIDE_OPTIONS: &[OptionEntry] = &[
         OptionId::TemporaryMax,
         "temporary-max",
         unsigned(0, 0, u64::MAX, 0, u64::MAX),
-        "Maximum size of all temporary files together, in bytes; 0 for half of the free space. They contain the \
-         events of a compressed statement that do not fit in memory.",
+        "Maximum size of all temporary files together, in bytes; 0 for half of the free space. These files \
+         hold events of large compressed statements that do not fit in memory.",
     ),
     long(
         OptionId::Color,

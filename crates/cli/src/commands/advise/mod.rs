@@ -51,14 +51,14 @@ Examples:
       bintide advise --json binlog.000012 |
           jq '[.levels[] | select(.saved_share > 0.5)][0].level'
 
-Sizes are those of whole log files as a server would write them. Times were
+Sizes are those of whole log files as a server would write them. Times are
 measured on one core of this machine; a slower machine takes longer in proportion.
 advise writes nothing, and queries no server except that of --from. Its account
 needs REPLICATION SLAVE and REPLICATION CLIENT, and SELECT on performance_schema
 for the server's own measurements.";
 
 const LOGS_HELP: &str =
-    "Logs: files, directories or index files. A directory's index file lists its logs and their order";
+    "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
 
 /// Arguments of `bintide advise`.
 #[derive(Args, Debug)]
@@ -75,8 +75,8 @@ pub(crate) struct AdviseArgs {
     /// Measure all transactions: exact, but high levels take many minutes per gigabyte.
     #[arg(long)]
     all: bool,
-    /// Approximate measuring time in seconds. The report states the precision that was reached [default: 30, or as
-    /// long as --sample takes]
+    /// Approximate measuring time in seconds. The report states the precision that was reached [default: 30; no limit
+    /// with --sample]
     #[arg(long, value_name = "SECONDS", conflicts_with = "all")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,

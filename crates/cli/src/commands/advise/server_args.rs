@@ -22,8 +22,8 @@ use crate::interrupt;
 /// Options that name a running server.
 #[derive(Args, Debug)]
 pub(super) struct AdviseServerArgs {
-    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The connection
-    /// options below can complete or replace this address. The server's newest logs are received into a temporary
+    /// Advise a running server: mysql://USER@HOST:PORT/, or mysql://USER@localhost/?socket=FILE. The connection options
+    /// below complete this address, or are used instead of it. The server's newest logs are received into a temporary
     /// directory, as a replica would receive them. The server is also queried for its settings, statistics and
     /// replication clients. Nothing is changed on the server.
     #[arg(long, value_name = "SERVER", conflicts_with = "logs")]

@@ -43,8 +43,8 @@ Examples:
   Up to the end of the logs, without waiting for more:
       bintide receive /backup/db1 --from mysql://repl@db1/ --stop-at-end
 
-After any stop, the same command resumes where it stopped. The account needs
-only REPLICATION SLAVE.";
+The same command resumes where the last run stopped. The account needs only
+REPLICATION SLAVE.";
 
 /// Arguments of `receive`.
 #[derive(Args, Debug)]
@@ -54,8 +54,8 @@ pub(crate) struct ReceiveArgs {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Source server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The connection options below
-    /// can complete or replace this address. If given several times, the next source that has all transactions in DIR
-    /// replaces a lost one (MySQL with GTIDs).
+    /// complete this address, or are used instead of it. If given several times: when the source is lost, the next
+    /// server that has all transactions in DIR replaces it (MySQL with GTIDs only).
     #[arg(long, value_name = "SOURCE")]
     from: Vec<String>,
     #[command(flatten)]
@@ -63,8 +63,8 @@ pub(crate) struct ReceiveArgs {
     /// Start at this log of the source, such as binlog.000042 (empty directory only) [default: the oldest]
     #[arg(long, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
     start_log: Option<String>,
-    /// Start at the first log that contains a transaction not in GTIDS (empty directory only). GTIDS are those of a
-    /// backup, as 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB.
+    /// Start at the first log that contains a transaction not in GTIDS (empty directory only). GTIDS is for example the
+    /// GTID set of a backup: 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB.
     #[arg(long, value_name = "GTIDS", conflicts_with = "start_log")]
     start_after_gtid: Option<GtidState>,
     /// Stop at the end of the last log instead of waiting for more events.
@@ -77,9 +77,9 @@ pub(crate) struct ReceiveArgs {
     /// Acknowledge transactions to the source once they are on disk (semi-synchronous replication).
     #[arg(long)]
     semi_sync: bool,
-    /// Compress the transactions of each log when it is closed, at this level of
-    /// binlog_transaction_compression_level_zstd: 1 to 22. This changes positions, so the source must have
-    /// gtid_mode=ON. The file positions.LOG beside each log maps old positions to new ones.
+    /// Compress the transactions of each log when it is closed, at this zstd level, 1 to 22 (as
+    /// binlog_transaction_compression_level_zstd). This changes positions, so the source must have gtid_mode=ON. The
+    /// file positions.LOG beside each log maps old positions to new ones.
     #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
     compress: Option<ZstdLevel>,
     /// Encrypt new logs, as a server with binlog_encryption=ON does: each log has its own password, encrypted with

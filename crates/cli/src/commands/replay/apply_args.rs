@@ -103,8 +103,8 @@ impl ApplyArgs {
 enum OrderOption {
     /// One commit for each transaction, in the source's order
     Strict,
-    /// One commit for several consecutive transactions, in the source's order; larger groups if more transactions
-    /// wait
+    /// One commit for several consecutive transactions, in the source's order: the more transactions wait, the larger
+    /// the group
     Grouped,
     /// One commit for each transaction as soon as it is applied, in any order: readers see states that the source
     /// never had
@@ -151,7 +151,7 @@ enum ParallelOption {
     WritesetSession,
     /// Transactions that change different databases
     Database,
-    /// No transactions: one after the other
+    /// One transaction after the other
     None,
 }
 

@@ -11,9 +11,9 @@ use crate::exit::CommandFailure;
 pub(super) struct FilterArgs {
     #[command(flatten)]
     tables: TableArgs,
-    /// Apply changes of database FROM to database TO: row changes to its tables, and statements that ran with it as
-    /// the default database. Database names in the text of a statement stay. The other options of this group match
-    /// the new names.
+    /// Apply changes of database FROM to database TO: row changes to its tables, and statements that ran with it as the
+    /// default database. Database names in the text of statements are not changed. The other options of this group
+    /// match the new names.
     #[arg(long, value_name = "FROM->TO", value_parser = parse_rewrite)]
     #[arg(help_heading = "Databases and tables (same rules as a replica's replicate-* options)")]
     rewrite_db: Vec<(String, String)>,

@@ -72,7 +72,7 @@ Examples:
       bintide replay --commit-order strict binlog.000012 --to mysql://root@db2/
 
 The target stores the replay position in its table bintide.progress, in the same
-transaction as the changes: --status shows it, --forget drops it. replay does not
+transaction as the changes: --status shows this position, --forget drops it. replay does not
 write to the target's binary log, unless you give --log. Make sure that nobody
 else changes the target during a replay.";
 
@@ -96,8 +96,8 @@ pub(crate) struct ReplayArgs {
     /// Follow a directory of logs until Ctrl-C: a server's binary logs or its relay logs.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     follow: bool,
-    /// Read the pages that the next transactions need into the target's memory ahead of them, as bintide warm does
-    /// for a replica; stops by itself if it gains nothing. For a server whose data does not fit in its memory.
+    /// Read pages into the target's memory before transactions need them, as bintide warm does for a replica. Warming
+    /// stops if it gains nothing. Useful if the target's data does not fit in its memory.
     #[arg(long, conflicts_with_all = ["dry_run", "status", "forget"])]
     warm: bool,
     /// Show the target's replay position, and do nothing else.

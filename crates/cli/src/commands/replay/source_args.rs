@@ -27,23 +27,24 @@ use crate::interrupt;
 pub(super) struct ReplaySourceArgs {
     /// Apply a running server's logs as it writes them, until Ctrl-C: mysql://USER@HOST:PORT/, as for --to. The
     /// connection options of this server have the prefix --source-, such as --source-ssl-ca. The logs are received into
-    /// --relay, and applied from there. If given several times, the next source that has all transactions in --relay
-    /// replaces a lost one (MySQL with GTIDs). Also accepts a directory of logs, as --follow does.
+    /// --relay, and applied from there. If given several times: when the source is lost, the next server that has all
+    /// transactions in --relay replaces it (MySQL with GTIDs only). Also accepts a directory of logs, as --follow does.
     #[arg(
         long,
         value_name = "SOURCE",
         conflicts_with_all = ["logs", "follow", "dry_run", "status", "forget"]
     )]
     from: Vec<String>,
-    /// Directory for the logs of --from. They are received as bintide receive does, and resumed from there.
+    /// Directory for the logs of --from. bintide receives them as `bintide receive` does, and resumes from there.
     #[arg(long, value_name = "DIR", requires = "from")]
     relay: Option<PathBuf>,
-    /// Retain at most this age (12h, 7d) or size (500M, 100G) of logs in --relay; older logs are deleted, even if
-    /// they are not applied yet. Choose more than the target may fall behind.
+    /// Retain at most this age (12h, 7d) or size (500M, 100G) of logs in --relay; older logs are deleted, even if they
+    /// are not applied yet. Choose a value above the largest lag that you expect of the target.
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_retention, requires = "relay")]
     relay_keep: Option<RetentionLimit>,
     /// Former name of --source-password-file.
     #[arg(long, value_name = "FILE", requires = "from", hide = true)]
+    #[arg(conflicts_with_all = ["source-password", "source-password-file", "source-password-command"])]
     from_password_file: Option<PathBuf>,
     #[command(flatten)]
     connection: ConnectionArgs<ReplaySource>,

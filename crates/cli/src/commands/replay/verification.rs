@@ -21,10 +21,10 @@ use crate::units;
 /// Options that name the server to compare with.
 #[derive(Args, Debug)]
 pub(super) struct VerifyTargetArgs {
-    /// After the replay, compare the target's tables with those of this server, as mysql://USER@HOST:PORT/: all
-    /// tables that the logs change or define. The connection options of this server have the prefix --verify-, such as
-    /// --verify-ssl-ca. Without --verify-password, the target's password is used. Exit code 1 means that a table
-    /// differs or is missing.
+    /// After the replay, compare the target's tables with those of this server, as mysql://USER@HOST:PORT/: all tables
+    /// that the logs change or define. The connection options of this server have the prefix --verify-, such as
+    /// --verify-ssl-ca. Without --verify-password, the target's password is used. Exit code 1: a table differs or is
+    /// missing, or the comparison failed.
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["follow", "from", "dry_run", "status", "forget"])]
     verify: Option<String>,
     #[command(flatten)]

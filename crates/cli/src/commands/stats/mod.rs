@@ -26,8 +26,8 @@ Examples:
       bintide stats binlog.000012
   Statistics of all logs of a server, without a connection to it:
       bintide stats /var/lib/mysql
-  Rows by table, most first. The output equals that of the usual one-liner of
-  mysqlbinlog and perl, about a hundred times faster:
+  Rows by table, most first: the same output as mysqlbinlog piped into perl,
+  about a hundred times as fast:
       bintide stats --rows binlog.000012
   The largest transaction, as JSON:
       bintide stats --json binlog.000012 | jq '.largest[0]'
@@ -36,8 +36,8 @@ Examples:
   From a compressed backup:
       zstd -dc binlog.000012.zst | bintide stats -
 
-Sizes of transactions are those before compression. Commit times are those of
-the server that wrote the log, shown in the time zone of TZ.";
+Transaction sizes are sizes before compression. Commit times are those of the
+server that wrote the log, shown in the time zone of TZ.";
 
 /// Arguments of `bintide stats`.
 #[derive(Args, Debug)]

@@ -50,9 +50,9 @@ Examples:
   Resume after a transaction:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
 
-The source logs column names with binlog_row_metadata=FULL. Otherwise stream
-queries the server of --from, or that of --schema; --schema ddl takes the names
-from table definitions in the logs; --columns numbered needs no names.";
+With binlog_row_metadata=FULL, the log contains column names. Otherwise stream
+queries the server of --schema, or of --from; --schema ddl takes the names from
+table definitions in the logs; --columns numbered needs no names.";
 
 /// Arguments of `bintide stream`.
 #[derive(Args, Debug)]
@@ -94,17 +94,17 @@ pub(crate) struct StreamArgs {
 #[command(next_help_heading = "Running server, instead of logs")]
 struct StreamSourceArgs {
     /// Follow this server's log as it is written, from its oldest log on: mysql://USER@HOST:PORT/, or
-    /// mysql://USER@localhost/?socket=FILE. The connection options below can complete or replace this address. The
-    /// account needs REPLICATION SLAVE.
+    /// mysql://USER@localhost/?socket=FILE. The connection options below complete this address, or are used instead of
+    /// it. The account needs REPLICATION SLAVE.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["logs", "keyring"])]
     from: Option<String>,
-    /// server_id of this client; it must differ from those of the source and its replicas [default: a large random
-    /// number]
+    /// server_id of this client. It must be different from the server_id of the source and of all its replicas
+    /// [default: a large random number]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "logs")]
     server_id: Option<u32>,
-    /// Write the present rows of all tables first, then the changes after that point. Only at the first run: when no
-    /// progress is saved.
+    /// First write the current rows of all tables, then all later changes. Only in the first run, when no progress is
+    /// saved.
     #[arg(long, conflicts_with_all = ["logs", "resume"])]
     snapshot: bool,
     /// Stop at the end of the last log instead of waiting for more events.
@@ -123,14 +123,14 @@ struct OutputArgs {
     /// Resume after this transaction: the value of the field `resume` in its last record.
     #[arg(long, value_name = "POSITION", conflicts_with_all = ["progress", "out"])]
     resume: Option<ResumeToken>,
-    /// Save the position in this file, and resume from it. With a pipe, it is the position up to which the reader has
-    /// taken the records. After a crash, the last records may be repeated.
+    /// Save the position in this file, and resume from it. If the output is a pipe, only records that the reader has
+    /// taken count. After a crash, the last records may be repeated.
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     progress: Option<PathBuf>,
     /// Write records to files in this directory, each transaction exactly once. Finished files never change.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Size from which a file of --out is finished, at the end of a transaction.
+    /// Finish a file of --out at the end of the transaction that reaches this size.
     #[arg(long, value_name = "BYTES", default_value = "64M", requires = "out", value_parser = parse_file_size)]
     file_size: u64,
 }

@@ -35,9 +35,9 @@ Examples:
 warm reads the replica's relay logs, so run it on the replica's machine, as a
 user who may read them. The account needs SELECT on the tables and REPLICATION
 CLIENT (on MariaDB since 10.5, SLAVE MONITOR). With SELECT on
-performance_schema, warm measures which pages it and the applier read; with
-PROCESS, how far the applier is in a large transaction. warm changes nothing
-and locks nothing.";
+performance_schema, warm measures how many pages warm and the applier read. With
+PROCESS, it sees the applier's position inside a large transaction. warm changes
+nothing and locks nothing.";
 
 /// Arguments of `warm`.
 #[derive(Args, Debug)]
@@ -45,16 +45,16 @@ pub(crate) struct WarmArgs {
     /// Number of connections that search for pages [default: 10, or up to 32 if reading a page takes long]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     threads: Option<u16>,
-    /// Skip this number of events ahead of the applier, as Replication Booster does. If -o, -s or -m is given, the
-    /// rules of all three apply [default with -s or -m: 500]
+    /// Skip this number of events ahead of the applier, as Replication Booster does. If you give one of -o, -s and -m,
+    /// all three apply, with the defaults of Replication Booster [default with -s or -m: 500]
     #[arg(short, long, value_name = "EVENTS", value_parser = parse_number::<u64>)]
     offset_events: Option<u64>,
     /// Stay at most this number of seconds ahead, in the source's time, as Replication Booster does [default with -o
     /// or -m: 3]
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_number::<u32>)]
     seconds_prefetch: Option<u32>,
-    /// Sleep this number of milliseconds after reaching that limit, as Replication Booster does [default with -o or
-    /// -s: 10]
+    /// Sleep this number of milliseconds after it reaches the limit of -s, as Replication Booster does [default with -o
+    /// or -s: 10]
     #[arg(short, long, value_name = "MILLISECONDS", value_parser = parse_number::<u64>)]
     millis_sleep: Option<u64>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) struct WarmArgs {
     /// Password of --admin_user.
     #[arg(short = 'b', long = "admin_password", value_name = "PASSWORD")]
     admin_password: Option<String>,
-    /// Replication channel to stay ahead of [default: all channels]
+    /// Read ahead only for this replication channel [default: all channels]
     #[arg(long, value_name = "NAME")]
     channel: Option<String>,
     /// Directory or index file of the relay logs, if they are not where the replica reports them.
