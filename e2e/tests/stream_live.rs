@@ -306,7 +306,10 @@ fn errors_that_another_attempt_does_not_mend_end_the_run() -> Result<()> {
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped()),
         )?;
-        wait_for(|| Ok(ensure!(child.try_wait()?.is_some(), "it goes on")))?;
+        wait_for(|| {
+            ensure!(child.try_wait()?.is_some(), "it goes on");
+            Ok(())
+        })?;
         let ran = child.output()?;
         ensure!(ran.status.code() == Some(2) && said(&ran).contains(wanted), "{}", said(&ran));
         Ok(())

@@ -97,7 +97,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
         let logs = LOGS.map(|name| folder.path().join(name));
-        logs.iter().for_each(|log| drop(fs::copy(&sample, log).unwrap()));
+        for log in &logs {
+            fs::copy(&sample, log).unwrap();
+        }
         files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
         let newest = NewestReceivedLogs::find_beside(logs.iter().map(AsRef::as_ref)).unwrap();
         let found: Vec<&str> =
@@ -128,7 +130,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/gtids/binlog.000001");
         let [first, second] = ["b.000009", later].map(|name| folder.path().join(name));
-        [&first, &second].iter().for_each(|log| drop(fs::copy(&sample, log).unwrap()));
+        for log in [&first, &second] {
+            fs::copy(&sample, log).unwrap();
+        }
         let newest = NewestReceivedLogs::find_beside([first.as_path()]).unwrap();
         assert!(newest.contains(&second) && !newest.contains(&first));
     }
