@@ -11,7 +11,7 @@
 //! | check a file name from a server, an index or a log | [`is_file_name`] |
 //! | list the transactions of a log | [`LogContents`] |
 //! | split a log into whole transactions | [`TransactionCutter`] |
-//! | map positions of a rewritten log to the original log | [`RewritePositions`] |
+//! | map positions of a rewritten log to the original log | [`RewritePositions`]; the files with them: [`positions_path`], [`numbered_path`] |
 //! | keep the table maps of a statement that is split into pieces | [`StatementTableMaps`] |
 //! | read an encrypted log | [`read_keyring`], [`LogReader::with_keyring`] |
 //! | write an encrypted log | [`LogEncryption::Encrypted`]; with the caller's own writer, [`new_encrypted_header`] |
@@ -70,7 +70,7 @@ pub use crate::log_writers::{RunningServer, WriterPresence, find_running_server,
 pub use crate::newest_received_logs::NewestReceivedLogs;
 pub use crate::own_files::{FileLock, FolderLock, make_folders, private_options, sync_parent};
 pub use crate::regular_file::open_regular;
-pub use crate::rewrite_positions::{PositionPair, RewritePositions};
+pub use crate::rewrite_positions::{PositionPair, RewritePositions, numbered_path, positions_path};
 pub use crate::statement_table_maps::StatementTableMaps;
 pub use crate::store::{IgnoredIndexPath, Store};
 pub use crate::store_folder::{IDENTITY_FILE_NAME, StoreFolder};

@@ -1,25 +1,20 @@
 //! Maps positions of a rewritten log to those of the original log.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::LogError;
 use crate::regular_file::open_regular;
 
-/// Position list beside a log that was rewritten in place by `bintide compress` or `bintide receive --compress`. It has
-/// a line for each transaction, in the order of the log, and a last line with the sizes of both logs. It is read from
-/// front to back.
+/// Positions of a log's transactions before it was rewritten in place, by `bintide compress`, `bintide decompress` or
+/// `bintide receive --compress`. A log that was rewritten several times has a list of each time beside it. The lists
+/// are read from front to back.
 #[derive(Debug)]
 pub struct RewritePositions {
-    name: String,
-    lines: BufReader<File>,
-    line: String,
-    /// Present transaction; `None` at the log's head.
-    current: Option<PositionPair>,
-    /// Next transaction, or the ends of both logs.
-    next: PositionPair,
-    is_last: bool,
+    /// The lists, the oldest first: each leads to the log of the next.
+    lists: Vec<PositionList>,
 }
 
 /// Position in the original log and in the rewritten log, each in bytes from the start.
@@ -31,13 +26,134 @@ pub struct PositionPair {
     pub rewritten: u64,
 }
 
+/// Returns the path of a log's first list of positions: beside the log, with `positions.` in front of its name. So a
+/// pattern for the logs' common prefix does not match the list.
+pub fn positions_path(log: &Path) -> PathBuf {
+    let mut name = OsString::from("positions.");
+    name.push(log.file_name().unwrap_or_default());
+    log.with_file_name(name)
+}
+
+/// Returns the path of the file number `number`, from 1, of those that must not overwrite each other: `path`, `path.2`,
+/// `path.3`…
+pub fn numbered_path(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    if number > 1 {
+        name.push(format!(".{number}"));
+    }
+    name.into()
+}
+
 impl RewritePositions {
-    /// Opens a list; returns `None` if it does not exist, or belongs to a log of another size than `log_size`.
+    /// Opens the lists beside `log`, whose file has `file_size` bytes. Returns `None` if no list leads to this file: the
+    /// log was not rewritten, or was replaced since.
     ///
     /// # Errors
     ///
-    /// If the list cannot be read or is invalid.
-    pub fn open(list: &Path, log_size: u64) -> Result<Option<Self>, LogError> {
+    /// If a list cannot be read or is invalid.
+    pub fn open(log: &Path, file_size: u64) -> Result<Option<Self>, LogError> {
+        let mut found = Vec::new();
+        for number in 1.. {
+            let Some(list) = PositionList::open(&numbered_path(&positions_path(log), number))? else { break };
+            found.push(list);
+        }
+        // The last list leads to the log, and each one before it to the log that the next one started from.
+        let (mut lists, mut size) = (Vec::new(), file_size);
+        for list in found.into_iter().rev() {
+            if let Some(sizes) = list.sizes.filter(|sizes| sizes.rewritten == size) {
+                size = sizes.original;
+                lists.push(list);
+            }
+        }
+        lists.reverse();
+        for list in &mut lists {
+            list.read()?;
+        }
+        Ok((!lists.is_empty()).then_some(Self { lists }))
+    }
+
+    /// Advances to the last transaction that starts at or before the position `after` of the rewritten log. It never
+    /// goes back.
+    ///
+    /// # Errors
+    ///
+    /// If a list cannot be read or is invalid.
+    pub fn seek_rewritten(&mut self, after: u64) -> Result<Option<PositionPair>, LogError> {
+        let (mut start, mut rewritten) = (after, None);
+        for list in self.lists.iter_mut().rev() {
+            let Some(this) = list.seek_rewritten(start)? else { return Ok(None) };
+            start = this.original;
+            rewritten.get_or_insert(this.rewritten);
+        }
+        Ok(rewritten.map(|rewritten| PositionPair { original: start, rewritten }))
+    }
+
+    /// Advances to the last transaction that starts before the position `before` of the original log. It never goes
+    /// back.
+    ///
+    /// # Errors
+    ///
+    /// If a list cannot be read or is invalid.
+    pub fn seek_original(&mut self, before: u64) -> Result<Option<PositionPair>, LogError> {
+        let (mut limit, mut original, mut rewritten) = (before, None, 0);
+        for list in &mut self.lists {
+            let Some(this) = list.seek_original(limit)? else { return Ok(None) };
+            rewritten = this.rewritten;
+            original.get_or_insert(this.original);
+            // The same transaction in the next list.
+            limit = rewritten.saturating_add(1);
+        }
+        Ok(original.map(|original| PositionPair { original, rewritten }))
+    }
+
+    /// Returns the position in the original log of `after`, a position in the rewritten log between the present
+    /// transaction and the next one. The bytes between transactions are the same in both logs. A position beyond the
+    /// log's end stays beyond it.
+    pub fn to_original(&self, after: u64) -> u64 {
+        self.lists.iter().rev().fold(after, |after, list| list.to_original(after))
+    }
+
+    /// Returns the position in the rewritten log of `before`, a position in the original log between the present
+    /// transaction and the next one, or beyond the log's end.
+    pub fn to_rewritten(&self, before: u64) -> u64 {
+        self.lists.iter().fold(before, |before, list| list.to_rewritten(before))
+    }
+
+    /// Advances to the transaction at the position `start` of the rewritten log, and returns the position of the same
+    /// event in the original log. It is exact for the first event of a transaction, and for events between two.
+    ///
+    /// # Errors
+    ///
+    /// If a list cannot be read or is invalid.
+    pub fn original_start(&mut self, start: u64) -> Result<u64, LogError> {
+        Ok(match self.seek_rewritten(start)? {
+            Some(this) if this.rewritten == start => this.original,
+            // Where the transaction's size has changed, later events are only known not to start before it.
+            Some(this) => self.to_original(start).max(this.original),
+            None => self.to_original(start),
+        })
+    }
+}
+
+/// List of one time that a log was rewritten. It has a line for each transaction, in the order of the log, and a last
+/// line with the sizes of both files.
+#[derive(Debug)]
+struct PositionList {
+    name: String,
+    lines: BufReader<File>,
+    line: String,
+    /// Sizes of both files. A truncated list lacks them: its log was not completed.
+    sizes: Option<PositionPair>,
+    /// Present transaction; `None` at the log's head.
+    current: Option<PositionPair>,
+    /// Next transaction, or the ends of both logs.
+    next: PositionPair,
+    is_last: bool,
+}
+
+impl PositionList {
+    /// Opens a list; `None` if it does not exist.
+    fn open(list: &Path) -> Result<Option<Self>, LogError> {
         let name = list.display().to_string();
         let io = |verb| {
             let name = name.clone();
@@ -48,53 +164,37 @@ impl RewritePositions {
             file => file.map_err(io("open"))?,
         };
         let sizes = read_sizes(&mut file).map_err(io("read"))?;
-        // A truncated list lacks this line: its log was not completed.
-        if sizes.is_none_or(|sizes| sizes.rewritten != log_size) {
-            return Ok(None);
-        }
         let next = PositionPair { original: 0, rewritten: 0 };
         let lines = BufReader::new(file);
-        let mut positions = Self { name, lines, line: String::new(), current: None, next, is_last: false };
-        positions.read()?;
-        Ok(Some(positions))
+        Ok(Some(Self { name, lines, line: String::new(), sizes, current: None, next, is_last: false }))
     }
 
-    /// Advances to the last transaction that starts at or before the position `after` of the rewritten log. It never
-    /// goes back.
-    ///
-    /// # Errors
-    ///
-    /// If the list cannot be read or is invalid.
-    pub fn seek_rewritten(&mut self, after: u64) -> Result<Option<PositionPair>, LogError> {
+    fn seek_rewritten(&mut self, after: u64) -> Result<Option<PositionPair>, LogError> {
         while !self.is_last && self.next.rewritten <= after {
             self.advance()?;
         }
         Ok(self.current)
     }
 
-    /// Advances to the last transaction that starts before the position `before` of the original log. It never goes
-    /// back.
-    ///
-    /// # Errors
-    ///
-    /// If the list cannot be read or is invalid.
-    pub fn seek_original(&mut self, before: u64) -> Result<Option<PositionPair>, LogError> {
+    fn seek_original(&mut self, before: u64) -> Result<Option<PositionPair>, LogError> {
         while !self.is_last && self.next.original < before {
             self.advance()?;
         }
         Ok(self.current)
     }
 
-    /// Returns the position in the original log of `after`, a position in the rewritten log between the present
-    /// transaction and the next one. The bytes between transactions are the same in both logs.
-    pub const fn to_original(&self, after: u64) -> u64 {
-        self.next.original.saturating_sub(self.next.rewritten.saturating_sub(after))
+    const fn to_original(&self, after: u64) -> u64 {
+        match self.next.rewritten.checked_sub(after) {
+            Some(distance) => self.next.original.saturating_sub(distance),
+            None => self.next.original.saturating_add(after - self.next.rewritten),
+        }
     }
 
-    /// Returns the position in the rewritten log of `before`, a position in the original log between the present
-    /// transaction and the next one.
-    pub const fn to_rewritten(&self, before: u64) -> u64 {
-        self.next.rewritten.saturating_sub(self.next.original.saturating_sub(before))
+    const fn to_rewritten(&self, before: u64) -> u64 {
+        match self.next.original.checked_sub(before) {
+            Some(distance) => self.next.rewritten.saturating_sub(distance),
+            None => self.next.rewritten.saturating_add(before - self.next.original),
+        }
     }
 
     fn advance(&mut self) -> Result<(), LogError> {
@@ -155,15 +255,15 @@ fn read_sizes(file: &mut File) -> std::io::Result<Option<PositionPair>> {
 mod tests {
     use std::fs;
 
-    use super::{PositionPair, RewritePositions};
+    use super::{PositionPair, RewritePositions, numbered_path, positions_path};
 
     const LIST: &str = "126\t126\n400\t300\n500\t350\n# 900 bytes became 700\n";
 
     fn open(list: &str, size: u64) -> Option<RewritePositions> {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("positions.b.000001");
-        fs::write(&path, list).unwrap();
-        RewritePositions::open(&path, size).unwrap()
+        let log = folder.path().join("b.000001");
+        fs::write(positions_path(&log), list).unwrap();
+        RewritePositions::open(&log, size).unwrap()
     }
 
     #[test]
@@ -206,15 +306,44 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_several_rewrites_are_followed_to_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("b.000001");
+        // The source had compressed the second transaction: decompressed, compressed, decompressed again.
+        for (number, list) in [
+            (1, "126\t126\n400\t400\n500\t900\n# 900 bytes became 1300\n"),
+            (2, "126\t126\n400\t300\n900\t350\n# 1300 bytes became 700\n"),
+            (3, "126\t126\n300\t400\n350\t900\n# 700 bytes became 1300\n"),
+        ] {
+            fs::write(numbered_path(&positions_path(&log), number), list).unwrap();
+        }
+        let check = |size: u64, pairs: &[(u64, u64)]| {
+            let (mut forward, mut back) =
+                (RewritePositions::open(&log, size).unwrap().unwrap(), RewritePositions::open(&log, size));
+            let back = back.as_mut().unwrap().as_mut().unwrap();
+            for (original, rewritten) in pairs {
+                assert_eq!(forward.original_start(*rewritten).unwrap(), *original, "{size}: {rewritten}");
+                back.seek_original(*original).unwrap();
+                assert_eq!(back.to_rewritten(*original), *rewritten, "{size}: {original}");
+            }
+            back.seek_original(950).unwrap();
+            assert_eq!((back.to_rewritten(950), forward.to_original(size + 50)), (size + 50, 950), "beyond");
+        };
+        check(1300, &[(4, 4), (126, 126), (400, 400), (500, 900), (880, 1280)]);
+        check(700, &[(4, 4), (126, 126), (400, 300), (500, 350), (880, 680)]);
+        assert!(RewritePositions::open(&log, 900).unwrap().is_none(), "the source's own log is back");
+    }
+
+    #[test]
     fn invalid_lists_are_refused() {
         for (list, wanted) in
             [("x\n# 9 bytes became 7\n", "\"x\""), ("9\t9\n8\t10\n# 19 bytes became 17\n", "out of order")]
         {
             let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("positions.b.000001");
-            fs::write(&path, list).unwrap();
+            let log = folder.path().join("b.000001");
+            fs::write(positions_path(&log), list).unwrap();
             let size = list.rsplit(' ').next().unwrap().trim_end().parse().unwrap();
-            let error = RewritePositions::open(&path, size)
+            let error = RewritePositions::open(&log, size)
                 .and_then(|list| list.unwrap().seek_rewritten(100))
                 .unwrap_err();
             assert!(error.to_string().contains(wanted), "{error}");

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use binlog::ZstdLevel;
 use binlog::encryption::Keyring;
 use inspect::stats::{CompressionCounter, LogType};
-use logs::{LogReader, Store, open_regular, read_keyring};
+use logs::{LogReader, Store, open_regular, positions_path, read_keyring};
 use rewrite::{
     CompressSettings, CompressedPolicy, ContentCheck, FileJob, FileOutcome, MinimumGain, OldFormatPolicy,
-    OutputEncryption, ResourcePlan, RewriteAction, RewriteError, WriteMode, positions_path, rewrite_file,
+    OutputEncryption, ResourcePlan, RewriteAction, RewriteError, WriteMode, rewrite_file,
 };
 use servers::CancelToken;
 

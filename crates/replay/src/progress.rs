@@ -7,7 +7,7 @@ use binlog::gtid::{Gtid, GtidSet};
 
 use crate::source_transaction::TransactionHead;
 
-/// A position in a log.
+/// A position in a log as the source had it, even if the file was rewritten since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePosition {
     /// Name of the log on its own server.

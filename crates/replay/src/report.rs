@@ -68,6 +68,8 @@ pub struct ReplayReport {
     pub committed_us: Option<u64>,
     /// End position of the last applied transaction.
     pub place: Option<SourcePosition>,
+    /// The same position in bytes from the start of the log's file, which has other positions if it was rewritten.
+    pub file_position: u64,
     /// `true` if the observer stopped the replay. Commits that were under way are finished and counted.
     pub is_interrupted: bool,
     /// Transactions after a stop by time that were committed before that time: they are not applied.

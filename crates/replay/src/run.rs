@@ -256,6 +256,7 @@ impl<'w> ReplayMonitor<'w> {
             self.latest = Some(group.head.number);
             self.report.committed_us = group.committed_us.last().copied();
             self.report.place = Some(group.end.end_place());
+            self.report.file_position = group.end.file_range.end;
             self.group_transactions = group.transactions;
         }
         if self.report.transactions >= self.checkpoint_due {

@@ -26,7 +26,7 @@ pub struct TransactionSelection {
 /// A boundary between two transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelectionBound {
-    /// Before the first transaction that starts at or after this position.
+    /// Before the first transaction that starts at or after this position of the source's log.
     Position {
         /// Name of the log on its own server.
         log: String,
@@ -257,6 +257,7 @@ mod tests {
                 log_number,
                 start,
                 end: start + 50,
+                file_range: start..start + 50,
             };
             let gtid = format!("00000000-0000-0000-0000-000000000001:{}", number + 1).parse().unwrap();
             let committed_us = [10, 20, 40, 30, 50, 60][number as usize];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use binlog::encryption::Keyring;
 use binlog::gtid::{Gtid, GtidSet};
 use binlog::{Event, EventFormat, EventType, RawEvent};
-use logs::{LogPiece, LogReader, ReadOutcome};
+use logs::{LogPiece, LogReader, ReadOutcome, RewritePositions};
 
 use crate::error::ReplayError;
 use crate::selection::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
@@ -71,6 +71,11 @@ fn open_log(log: &ReplayLog, keyring: Option<&Arc<Keyring>>) -> Result<Option<Lo
 
 fn check_position(log: &ReplayLog, position: u64, keyring: Option<&Arc<Keyring>>) -> Result<(), ReplayError> {
     let Ok(Some(mut reader)) = open_log(log, keyring) else { return Ok(()) };
+    if let (ReplayLog::File(path), Ok(Some(size))) = (log, reader.size())
+        && let Some(positions) = RewritePositions::open(path, size)?
+    {
+        return check_original_position(reader, positions, position);
+    }
     if !matches!(reader.next_event(), Ok(ReadOutcome::Some(_))) || position < reader.position() {
         return Ok(());
     }
@@ -78,6 +83,55 @@ fn check_position(log: &ReplayLog, position: u64, keyring: Option<&Arc<Keyring>>
         Err(error @ logs::LogError::PastEnd { .. }) => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Checks a position in the source's log of a log that was rewritten since: an event must start or end there. A position
+/// in the rewritten file, given by mistake, would select other transactions.
+fn check_original_position(
+    mut reader: LogReader,
+    mut positions: RewritePositions,
+    position: u64,
+) -> Result<(), ReplayError> {
+    if !matches!(reader.next_event(), Ok(ReadOutcome::Some(_))) || position < reader.position() {
+        return Ok(());
+    }
+    let start = positions.seek_original(position)?.map_or(0, |before| before.rewritten);
+    let wanted = positions.to_rewritten(position);
+    if wanted > start && (start == 0 || reader.skip_to(start).is_ok()) {
+        match ends_at(&mut reader, wanted) {
+            Ok(Some(false)) => {}
+            Ok(Some(true)) => return Ok(()),
+            Ok(None) => {
+                let (name, size) = (reader.name().to_owned(), positions.to_original(reader.position()));
+                return Err(logs::LogError::PastEnd { name, offset: position, size }.into());
+            }
+            Err(_) => return Ok(()), // Replay reports it.
+        }
+    }
+    let log = reader.name();
+    Err(ReplayError::Refused(format!(
+        "start or stop not found: {log} was compressed or decompressed, and no event of the source's log is known to \
+         start at {position}. Give the position as the source has it: the files positions.* beside {log} list them"
+    )))
+}
+
+/// Returns whether an event ends at a position; `None` if the log ends before it.
+fn ends_at(reader: &mut LogReader, wanted: u64) -> Result<Option<bool>, logs::LogError> {
+    while reader.position() < wanted {
+        match reader.next_piece(CHUNK_SIZE, CHUNK_SIZE)? {
+            ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
+                if let Some(event) = chunk.iter().find(|event| event.end() >= wanted) {
+                    return Ok(Some(event.end() == wanted));
+                }
+            }
+            ReadOutcome::Some(LogPiece::LargePayload(payload)) if payload.end() >= wanted => {
+                return Ok(Some(payload.end() == wanted));
+            }
+            ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
+            ReadOutcome::End(_) => return Ok(None),
+        }
+    }
+    Ok(Some(reader.position() == wanted))
 }
 
 /// Returns whether one of the logs has one of these GTIDs; `true` if a log cannot be read.

@@ -15,8 +15,8 @@ use binlog::{
     TransactionOutline,
 };
 use logs::{
-    EndOfLog, EventChunk, LargePayload, LogEndAction, LogKind, LogPiece, LogReader, ReadOutcome, Store,
-    StoreCursor, read_keyring,
+    EndOfLog, EventChunk, LargePayload, LogEndAction, LogKind, LogPiece, LogReader, ReadOutcome,
+    RewritePositions, Store, StoreCursor, read_keyring,
 };
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanBuilder, ApplyPlanError};
@@ -97,6 +97,8 @@ pub struct OversizedTransaction {
 #[derive(Debug)]
 struct LogCursor {
     reader: LogReader,
+    /// Positions in the source's log, if this file was rewritten.
+    positions: Option<RewritePositions>,
     assembler: Option<TransactionAssembler>,
     chunk: Option<EventChunk>,
     index: usize,
@@ -282,7 +284,7 @@ impl TransactionSource {
             let Some(current) = &mut self.current else { continue };
             let (number, log_number) = (self.number, self.log_number - 1);
             self.number += 1;
-            let origin = current.origin(&whole, log_number);
+            let origin = current.origin(&whole, log_number)?;
             return Ok(Some(match whole {
                 GatheredTransaction::Held(transaction) => {
                     SizedTransaction::Held(SourceTransaction { number, origin, transaction })
@@ -352,6 +354,11 @@ impl TransactionSource {
             ReplayLog::File(path) => LogReader::open(path)?,
             ReplayLog::Stdin => LogReader::from_stdin(),
         };
+        // A list of positions is written before its log, and states the size of the log's file.
+        let positions = match (&log, reader.size()?) {
+            (ReplayLog::File(path), Some(size)) => RewritePositions::open(path, size)?,
+            _ => None,
+        };
         if let Some(keyring) = self.keys.keyring()? {
             reader = reader.with_keyring(keyring);
         }
@@ -366,6 +373,7 @@ impl TransactionSource {
         self.log_number += 1;
         self.current = Some(LogCursor {
             reader,
+            positions,
             assembler,
             chunk: None,
             index: 0,
@@ -480,7 +488,11 @@ impl fmt::Debug for OversizedTransactionBuilder {
 }
 
 impl LogCursor {
-    fn origin(&mut self, whole: &GatheredTransaction, log_number: usize) -> TransactionOrigin {
+    fn origin(
+        &mut self,
+        whole: &GatheredTransaction,
+        log_number: usize,
+    ) -> Result<TransactionOrigin, ReplayError> {
         let outline = match whole {
             GatheredTransaction::Held(transaction) => transaction.outline(),
             GatheredTransaction::Large(outline, _) => outline,
@@ -491,8 +503,14 @@ impl LogCursor {
         });
         let (log, log_name) = (Arc::clone(&self.log), Arc::clone(log_name));
         // The part in this log starts at the log's start.
-        let start = if self.began_before { 0 } else { outline.position };
-        TransactionOrigin { log, log_name, log_number, start, end: outline.end }
+        let file_range = if self.began_before { 0 } else { outline.position }..outline.end;
+        let (start, end) = match &mut self.positions {
+            Some(positions) => {
+                (positions.original_start(file_range.start)?, positions.to_original(file_range.end))
+            }
+            None => (file_range.start, file_range.end),
+        };
+        Ok(TransactionOrigin { log, log_name, log_number, start, end, file_range })
     }
 
     /// Returns whether the log, which became shorter, was truncated at the start of the open transaction. Drops that

@@ -1,6 +1,7 @@
 //! A whole source transaction, and its position.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::events::LogicalClock;
@@ -36,7 +37,8 @@ pub struct TransactionHead {
     pub committed_us: u64,
 }
 
-/// Position of a transaction.
+/// Position of a transaction. Progress and selections count in the source's log, so that they mean the same before and
+/// after `bintide compress` and `bintide decompress` rewrite the file. Messages name the position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionOrigin {
     /// The log as it was given: a path, or `standard input`.
@@ -46,19 +48,21 @@ pub struct TransactionOrigin {
     pub log_name: Arc<str>,
     /// The log's number in the replay: 0, 1, 2…
     pub log_number: usize,
-    /// Start of the first event, in bytes from the start of the log.
+    /// Start of the first event, in bytes from the start of the source's log.
     pub start: u64,
-    /// End of the last event.
+    /// End of the last event in the source's log.
     pub end: u64,
+    /// The transaction's bytes in the file, which has other positions if it was rewritten.
+    pub file_range: Range<u64>,
 }
 
 impl TransactionOrigin {
-    /// Returns its start as a position.
+    /// Returns its start as a position in the source's log.
     pub fn start_place(&self) -> SourcePosition {
         SourcePosition { log: self.log_name.to_string(), position: self.start }
     }
 
-    /// Returns its end as a position.
+    /// Returns its end as a position in the source's log.
     pub fn end_place(&self) -> SourcePosition {
         SourcePosition { log: self.log_name.to_string(), position: self.end }
     }
@@ -93,9 +97,9 @@ pub(crate) fn committed_us(outline: &TransactionOutline) -> u64 {
     outline.stamps.map_or(began_us, |stamps| stamps.immediate_commit_us)
 }
 
-/// Format for messages: log, position, GTID.
+/// Format for messages: log, position in the file, GTID.
 impl fmt::Display for TransactionHead {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} at {} ({})", self.origin.log, self.origin.start, self.id)
+        write!(out, "{} at {} ({})", self.origin.log, self.origin.file_range.start, self.id)
     }
 }

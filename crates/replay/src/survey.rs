@@ -90,11 +90,20 @@ impl LogSurvey {
             source.skip_applied_logs(applied)?;
         }
         let mut selector = TransactionSelector::new(selection, source.log_names())?;
-        let skip = AppliedCheck::new(applied.clone(), source.log_names());
+        let mut skip = AppliedCheck::new(applied.clone(), source.log_names());
         let (mut opener, mut taken, mut previous) = (source.opener(), 0, None);
         while taken < SURVEY_BYTES_MAX && source.bytes_read() < READ_BYTES_MAX {
-            let Ok(Some(found)) = source.next_found(&mut opener) else { break };
+            let found = match source.next_found(&mut opener) {
+                Ok(Some(found)) => found,
+                Ok(None) if source.is_followed() => break,
+                Ok(None) => {
+                    skip.check_end()?;
+                    break;
+                }
+                Err(_) => break,
+            };
             let head = found.head();
+            skip.check_place(&head)?;
             previous.get_or_insert_with(|| source.previous().clone());
             match selector.choose(&head) {
                 SelectionChoice::Take if !skip.is_applied(&head)? => {}

@@ -9,7 +9,7 @@ use std::thread;
 
 use binlog::MAGIC_ENCRYPTED;
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
-use logs::{LogReader, open_regular};
+use logs::{LogReader, open_regular, positions_path};
 
 use crate::content_digest::scan_log;
 use crate::encrypt::EncryptedWriter;
@@ -203,14 +203,6 @@ fn run_with_positions(
     let what = || format!("the list of positions {}", positions_path(job.target).display());
     written.map_err(|cause| RewriteError::Write { what: what(), cause })?;
     Ok(report)
-}
-
-/// Returns the path of a log's list of positions, if nothing exists there: beside the log, with `positions.` in front
-/// of its name. So a pattern for the logs' common prefix does not match the list.
-pub fn positions_path(log: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from("positions.");
-    name.push(log.file_name().unwrap_or_default());
-    log.with_file_name(name)
 }
 
 /// Returns true if both paths lead to the same existing file.

@@ -38,8 +38,7 @@ use logs::ordered::{PipelineLimits, run_ordered};
 pub use crate::content_digest::{ContentDigest, content_digest};
 pub use crate::error::RewriteError;
 pub use crate::file::{
-    ContentCheck, FileJob, FileOutcome, FileReport, OutputEncryption, WriteMode, is_same_file,
-    positions_path, rewrite_file,
+    ContentCheck, FileJob, FileOutcome, FileReport, OutputEncryption, WriteMode, is_same_file, rewrite_file,
 };
 pub use crate::output::RewriteOutput;
 pub use crate::resource_plan::ResourcePlan;

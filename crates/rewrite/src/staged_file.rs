@@ -4,7 +4,7 @@ use std::fs::{self, File, FileTimes};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use logs::sync_parent;
+use logs::{numbered_path, sync_parent};
 use tempfile::NamedTempFile;
 
 use crate::error::RewriteError;
@@ -114,7 +114,7 @@ impl SyncedFile {
     pub fn create_numbered(self) -> Result<NumberedFile, RewriteError> {
         let Self { mut file, target, lock: _lock } = self;
         for number in 1_u64.. {
-            let path = numbered(&target, number);
+            let path = numbered_path(&target, number);
             match file.persist_noclobber(&path) {
                 Ok(_) => {
                     sync_entry(&path)?;
@@ -158,14 +158,6 @@ pub struct NumberedFile {
     pub path: PathBuf,
     /// True if the file was created now. False if a file with the same content existed.
     pub is_new: bool,
-}
-
-fn numbered(path: &Path, number: u64) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    if number > 1 {
-        name.push(format!(".{number}"));
-    }
-    name.into()
 }
 
 /// Returns true if both are files with the same content.

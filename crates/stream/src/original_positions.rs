@@ -41,11 +41,7 @@ impl OriginalPositions {
             self.gtid.clear();
             self.gtid.extend_from_slice(raw.bytes());
         }
-        // If the transaction's size has changed, only its first event is outside the payload.
-        Ok(match self.transaction {
-            Some(this) if this.rewritten == offset => this.original,
-            _ => self.positions.to_original(offset),
-        })
+        Ok(self.positions.original_start(offset)?)
     }
 
     /// Starts a payload, whose event reaches from `start` to `end`, and which claims to hold `uncompressed_size` bytes.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use binlog::gtid::GtidSet;
 
 use crate::error::ReplayError;
-use crate::progress::AppliedState;
+use crate::progress::{AppliedState, SourcePosition};
 use crate::source::STDIN;
 use crate::source_transaction::TransactionHead;
 
@@ -22,6 +22,10 @@ pub(crate) struct AppliedCheck {
     seen: GtidSet,
     /// The last log that was checked.
     checked_log: Option<usize>,
+    /// End of the last transaction read from the log with the saved position.
+    saved_log_end: u64,
+    /// Number of the log read last.
+    last_log: usize,
 }
 
 impl AppliedCheck {
@@ -32,7 +36,15 @@ impl AppliedCheck {
         });
         let mut names = BTreeSet::new();
         let names_twice = log_names.iter().filter(|name| !names.insert(*name)).cloned().collect();
-        Self { applied, saved_log, repeated_names: names_twice, seen: GtidSet::new(), checked_log: None }
+        Self {
+            applied,
+            saved_log,
+            repeated_names: names_twice,
+            seen: GtidSet::new(),
+            checked_log: None,
+            saved_log_end: 0,
+            last_log: 0,
+        }
     }
 
     /// Checks that the target, or an earlier log, has all transactions before this transaction's log.
@@ -49,6 +61,42 @@ impl AppliedCheck {
         match missing.is_empty() {
             true => Ok(()),
             false => Err(ReplayError::Gap { missing, log: unit.origin.log.to_string() }),
+        }
+    }
+
+    /// Checks that the saved position is between two transactions of its log. Otherwise the log is another one than the
+    /// last replay read, and the position in it means nothing. Must be called once for each transaction.
+    pub(crate) fn check_place(&mut self, unit: &TransactionHead) -> Result<(), ReplayError> {
+        let Some(place) = &self.applied.progress.place else { return Ok(()) };
+        let origin = &unit.origin;
+        self.last_log = origin.log_number;
+        let is_saved_log = match &self.saved_log {
+            Some(Ok(number)) => *number == origin.log_number,
+            _ => *origin.log_name == *place.log,
+        };
+        if !is_saved_log {
+            return self.check_place_reached(origin.log_number);
+        }
+        self.saved_log_end = origin.end;
+        match origin.start < place.position && place.position < origin.end {
+            true => Err(another_log_error(place, &format!("{unit} has that position in its middle"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks, at the end of all logs, that the log with the saved position did not end before it.
+    pub(crate) fn check_end(&self) -> Result<(), ReplayError> {
+        self.check_place_reached(self.last_log + 1)
+    }
+
+    /// Checks that the log with the saved position did not end before it. `next_log` is the number of the next log.
+    fn check_place_reached(&self, next_log: usize) -> Result<(), ReplayError> {
+        match (&self.applied.progress.place, &self.saved_log) {
+            (Some(place), Some(Ok(number))) if *number < next_log && self.saved_log_end < place.position => {
+                let end = self.saved_log_end;
+                Err(another_log_error(place, &format!("its last transaction ends at {end}")))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -96,6 +144,15 @@ impl AppliedCheck {
     }
 }
 
+/// Returns the error for a log that does not contain the saved position as a boundary.
+fn another_log_error(place: &SourcePosition, found: &str) -> ReplayError {
+    let log = &place.log;
+    ReplayError::Refused(format!(
+        "the target's progress is at {place}, but {log} is not the log that was applied: {found}. If {log} was \
+         compressed or decompressed, put the files positions.{log}* that this made beside it, or give the log as it was"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use binlog::TransactionId;
@@ -110,7 +167,7 @@ mod tests {
     /// Returns a transaction in the log with this number and name; `gno` is the number in its GTID, if it has one.
     fn head(log_number: usize, log_name: &str, gno: Option<u64>) -> TransactionHead {
         let (log, log_name) = (log_name.into(), log_name.into());
-        let origin = TransactionOrigin { log, log_name, log_number, start: 4, end: 99 };
+        let origin = TransactionOrigin { log, log_name, log_number, start: 4, end: 99, file_range: 4..99 };
         let id = gno.map_or(TransactionId::Anonymous, |gno| {
             TransactionId::Gtid(format!("{UUID}:{gno}").parse().unwrap())
         });
@@ -152,6 +209,33 @@ mod tests {
         let refused = skip.is_applied(&head(0, other, None)).unwrap_err().to_string();
         assert!(refused.contains("of another log"), "{refused}");
         assert!(!skip.is_applied(&head(0, other, Some(7))).unwrap());
+    }
+
+    #[test]
+    fn a_log_without_the_saved_position_is_refused() {
+        let names = ["b.1".to_owned(), "b.2".to_owned()];
+        let check = |position, units: &[TransactionHead]| {
+            let place = Some(SourcePosition { log: "b.1".into(), position });
+            let applied = AppliedState {
+                progress: ReplayProgress { place, ..ReplayProgress::default() },
+                ..AppliedState::default()
+            };
+            let mut skip = AppliedCheck::new(applied, &names);
+            let all = units.iter().try_for_each(|unit| skip.check_place(unit));
+            all.and_then(|()| skip.check_end()).map_err(|error| error.to_string())
+        };
+        let (one, two) = (head(0, "b.1", None), head(1, "b.2", None));
+        assert_eq!(check(4, &[one.clone(), two.clone()]), Ok(()));
+        assert_eq!(check(99, &[one.clone(), two.clone()]), Ok(()));
+        for (position, units, wanted) in [
+            (50, vec![one.clone()], "has that position in its middle"),
+            (100, vec![one.clone()], "its last transaction ends at 99"),
+            (100, vec![one.clone(), two.clone()], "its last transaction ends at 99"),
+            (100, vec![two], "its last transaction ends at 0"),
+        ] {
+            let refused = check(position, &units).unwrap_err();
+            assert!(refused.contains(wanted), "{position}: {refused}");
+        }
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub fn plan(
         let found = match source.next_found(&mut opener) {
             Ok(Some(found)) => found,
             Ok(None) => {
-                if let Err(error) = selector.finish() {
+                if let Err(error) = selector.finish().and_then(|()| skip.check_end()) {
                     planner.plan.refuse(error.to_string());
                 }
                 break;
@@ -144,6 +144,7 @@ pub fn plan(
             planner.plan.refuse(gap.to_string());
         }
         previous.get_or_insert_with(|| source.previous().clone());
+        skip.check_place(&head)?;
         let is_again = skip.is_repeated(&head)?;
         match selector.choose(&head) {
             SelectionChoice::Take if !is_again && !skip.is_applied(&head)? => {}

@@ -141,12 +141,14 @@ fn fill_batch(
                 return Ok(SourceState::Later);
             }
             rules.selector.finish()?;
+            rules.skip.check_end()?;
             return Ok(SourceState::No);
         };
         let head = found.head();
         if rules.gap == GapPolicy::Refuse {
             rules.skip.check_gap(&head, source.previous())?;
         }
+        rules.skip.check_place(&head)?;
         let is_again = rules.skip.is_repeated(&head)?;
         match rules.selector.choose(&head) {
             SelectionChoice::Take if !is_again && !rules.skip.is_applied(&head)? => {}

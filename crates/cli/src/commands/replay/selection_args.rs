@@ -12,7 +12,7 @@ use crate::value_parsers::parse_number;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Transactions")]
 pub(super) struct SelectionArgs {
-    /// Start at the first transaction at or after this position.
+    /// Start at the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "start", value_parser = parse_position)]
     start_position: Option<SelectionBound>,
     /// Start at the first transaction that was committed after this local time, such as
@@ -25,7 +25,7 @@ pub(super) struct SelectionArgs {
     /// Start after the first transaction in GTIDS.
     #[arg(long, value_name = "GTIDS", group = "start", value_parser = parse_gtids)]
     start_after_gtid: Option<GtidSet>,
-    /// Stop before the first transaction at or after this position.
+    /// Stop before the first transaction at or after this position of the source's log.
     #[arg(long, value_name = "LOG:POSITION", group = "stop", value_parser = parse_position)]
     stop_position: Option<SelectionBound>,
     /// Stop before the first transaction in the logs that was committed after this local time. Transactions after this

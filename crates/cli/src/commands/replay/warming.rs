@@ -153,7 +153,7 @@ struct WarmingObserver<'t> {
 impl ReplayObserver for WarmingObserver<'_> {
     fn on_status(&mut self, status: &ReplayStatus<'_>) -> ControlFlow<()> {
         if let Some(place) = &status.report.place {
-            self.applier.set_position(&place.log, place.position);
+            self.applier.set_position(&place.log, status.report.file_position);
         }
         self.applier.set_sessions(self.target.connections());
         self.watch.on_status(status)

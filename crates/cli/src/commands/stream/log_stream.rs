@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use logs::{EndOfLog, LogReader, RewritePositions};
-use rewrite::positions_path;
 use stream::{
     DdlSchema, RecordSink, ResumeToken, StreamHooks, StreamSettings, Streamer, TransactionBoundary,
     apply_log_ddl, seek, stream_log,
@@ -150,7 +149,7 @@ fn each(
     Ok(())
 }
 
-/// Opens a log. If it was compressed in place, also opens the list of its transactions' old positions.
+/// Opens a log. If it was rewritten in place, also opens the lists of its transactions' old positions.
 fn open(
     found: &InputLogs,
     place: &InputPlace,
@@ -159,7 +158,7 @@ fn open(
         let reader = found.open(place)?;
         // The list is written before its log, and contains the log's size.
         let positions = match (place, reader.size()?) {
-            (InputPlace::File(path), Some(size)) => RewritePositions::open(&positions_path(path), size)?,
+            (InputPlace::File(path), Some(size)) => RewritePositions::open(path, size)?,
             _ => None,
         };
         Ok((reader, positions))

@@ -1,0 +1,226 @@
+//! Logs without GTIDs that are compressed and decompressed in place between two runs of replay: each transaction is
+//! applied once, because saved positions are those of the source.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::{Ran, address};
+use e2e::program::bintide;
+use rusqlite::Connection as Sqlite;
+use tempfile::TempDir;
+use testkit::{Launch, TestServer};
+
+/// Transactions of each log.
+const TRANSACTIONS: usize = 8;
+
+/// Logs without GTIDs, in a directory of their own.
+struct LogCopies {
+    folder: TempDir,
+    /// Position after each transaction of the first log, in the source's log.
+    ends: Vec<u64>,
+}
+
+/// Makes two logs of transactions that insert 1, 2, 3… into a table without a key: repeated rows show, and lost ones.
+fn logs(options: &[&str]) -> Result<LogCopies> {
+    let options = options.iter().copied().chain(["--server-id=1", "--gtid-mode=OFF"]);
+    let source = Launch::mysql().options(options).start()?;
+    source.sql("create database d; create table d.t (n int, filler varchar(2000)); flush binary logs")?;
+    let mut ends = Vec::new();
+    for number in 1..=2 * TRANSACTIONS {
+        source.sql(&format!("insert into d.t values ({number}, repeat('abc', {}))", number * 40))?;
+        let status = source.sql("show binary log status")?;
+        let position = status.split_whitespace().nth(1).context("a position")?;
+        ends.push(position.parse()?);
+        if number == TRANSACTIONS {
+            source.sql("flush binary logs")?;
+        }
+    }
+    source.sql("flush binary logs")?;
+    let folder = tempfile::tempdir()?;
+    for log in &source.binlogs()?[..3] {
+        fs::copy(log, folder.path().join(log.file_name().context("a name")?))?;
+    }
+    ends.truncate(TRANSACTIONS);
+    Ok(LogCopies { folder, ends })
+}
+
+impl LogCopies {
+    fn paths(&self) -> Result<Vec<PathBuf>> {
+        let names = fs::read_dir(self.folder.path())?.map(|entry| Ok(entry?.path()));
+        let mut paths = names.collect::<Result<Vec<PathBuf>>>()?;
+        paths.retain(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("binlog."))
+        });
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// Name and position after a transaction of the second file.
+    fn place(&self, number: usize) -> String {
+        format!("binlog.000002:{}", self.ends[number - 1])
+    }
+
+    fn rewrite(&self, command: &str) -> Result<()> {
+        let ran: Ran =
+            Command::new(bintide()?).args([command, "--quiet"]).arg(self.folder.path()).output()?.into();
+        ensure!(ran.code == Some(0), "{command}: {ran:?}");
+        Ok(())
+    }
+}
+
+/// A database that logs are applied to.
+enum Target {
+    Mysql(TestServer),
+    Sqlite(TempDir),
+}
+
+impl Target {
+    fn mysql() -> Result<Self> {
+        let options = ["--server-id=2", "--gtid-mode=OFF", "--skip-log-bin"];
+        Ok(Self::Mysql(Launch::mysql().options(options).start()?))
+    }
+
+    fn address(&self) -> String {
+        match self {
+            Self::Mysql(server) => address("root", server),
+            Self::Sqlite(folder) => format!("sqlite:{}", folder.path().join("copy.db").display()),
+        }
+    }
+
+    fn replay(&self, logs: &[PathBuf], more: &[&str]) -> Result<Ran> {
+        let mut command = Command::new(bintide()?);
+        Ok(command.arg("replay").args(logs).args(["--to", &self.address()]).args(more).output()?.into())
+    }
+
+    /// The numbers in the table, in order.
+    fn numbers(&self) -> Result<Vec<usize>> {
+        match self {
+            Self::Mysql(server) => {
+                let numbers = server.sql("select n from d.t order by n")?;
+                numbers.lines().map(|line| Ok(line.trim().parse()?)).collect()
+            }
+            Self::Sqlite(folder) => {
+                let file = Sqlite::open(folder.path().join("copy.db"))?;
+                let mut rows = file.prepare("select n from \"d.t\" order by n")?;
+                let numbers = rows.query_map([], |row| row.get::<_, i64>(0))?;
+                numbers.map(|number| Ok(usize::try_from(number?)?)).collect()
+            }
+        }
+    }
+
+    fn ensure_applied(&self, count: usize) -> Result<()> {
+        let (found, wanted) = (self.numbers()?, (1..=count).collect::<Vec<_>>());
+        ensure!(found == wanted, "{found:?}, expected 1 to {count}");
+        Ok(())
+    }
+}
+
+/// Rewrites the logs in the order of `steps` between runs that each apply two more transactions.
+fn continues(logs: &LogCopies, target: &Target, steps: &[&str]) -> Result<()> {
+    let mut applied = 0;
+    for step in [""].iter().chain(steps) {
+        if !step.is_empty() {
+            logs.rewrite(step)?;
+        }
+        applied += 2;
+        let ran = target.replay(&logs.paths()?, &["--stop-position", &logs.place(applied)])?;
+        ensure!(ran.code == Some(0), "{steps:?}, {step}: {ran:?}");
+        target.ensure_applied(applied).with_context(|| format!("{steps:?}, {step}"))?;
+    }
+    let ran = target.replay(&logs.paths()?, &[])?;
+    ensure!(ran.code == Some(0), "{steps:?}: {ran:?}");
+    target.ensure_applied(2 * TRANSACTIONS).with_context(|| format!("{steps:?}"))
+}
+
+#[test]
+fn logs_rewritten_between_two_runs_are_continued() -> Result<()> {
+    for (options, steps) in [
+        (&[][..], &["compress"][..]),
+        (&[], &["compress", "decompress"]),
+        (&["--binlog-transaction-compression=ON"], &["decompress"]),
+        (&["--binlog-transaction-compression=ON"], &["decompress", "compress", "decompress"]),
+    ] {
+        continues(&logs(options)?, &Target::mysql()?, steps)?;
+        continues(&logs(options)?, &Target::Sqlite(tempfile::tempdir()?), steps)?;
+    }
+    // Rewritten before the first run, too.
+    let logs = logs(&[])?;
+    logs.rewrite("compress")?;
+    continues(&logs, &Target::Sqlite(tempfile::tempdir()?), &["decompress"])
+}
+
+#[test]
+fn a_log_that_grew_and_was_compressed_is_continued() -> Result<()> {
+    let (logs, target) = (logs(&[])?, Target::mysql()?);
+    let (first, second) = (logs.paths()?[0].clone(), logs.paths()?[1].clone());
+    let whole = fs::read(&second)?;
+    fs::write(&second, &whole[..usize::try_from(logs.ends[4])?])?;
+    let ran = target.replay(&[first.clone(), second.clone()], &[])?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    target.ensure_applied(5)?;
+    fs::write(&second, &whole)?;
+    logs.rewrite("compress")?;
+    let ran = target.replay(&logs.paths()?, &[])?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    target.ensure_applied(2 * TRANSACTIONS)
+}
+
+#[test]
+fn a_rewritten_log_without_its_positions_is_refused() -> Result<()> {
+    for number in [3, TRANSACTIONS] {
+        let (logs, target) = (logs(&[])?, Target::Sqlite(tempfile::tempdir()?));
+        let ran = target.replay(&logs.paths()?, &["--stop-position", &logs.place(number)])?;
+        ensure!(ran.code == Some(0), "{ran:?}");
+        logs.rewrite("compress")?;
+        let list = logs.folder.path().join("positions.binlog.000002");
+        let moved = logs.folder.path().join("elsewhere");
+        fs::rename(&list, &moved)?;
+        let ran = target.replay(&logs.paths()?, &[])?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains("positions.binlog.000002"), "{ran:?}");
+        target.ensure_applied(number)?;
+        let ran = target.replay(&logs.paths()?, &["--dry-run"])?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains("positions.binlog.000002"), "{ran:?}");
+        fs::rename(&moved, &list)?;
+        let ran = target.replay(&logs.paths()?, &[])?;
+        ensure!(ran.code == Some(0), "{ran:?}");
+        target.ensure_applied(2 * TRANSACTIONS)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn positions_of_a_selection_are_those_of_the_source() -> Result<()> {
+    let logs = logs(&[])?;
+    logs.rewrite("compress")?;
+    let paths = logs.paths()?;
+    let target = Target::Sqlite(tempfile::tempdir()?);
+    let file_size = fs::metadata(&paths[1])?.len();
+    let rewritten = rewritten_start(logs.folder.path(), logs.ends[3])?;
+    for (option, position) in [
+        ("--stop-position", rewritten),
+        ("--start-position", rewritten),
+        ("--stop-position", logs.ends[3] - 1),
+        ("--stop-position", 1 << 20),
+    ] {
+        let ran = target.replay(&paths, &[option, &format!("binlog.000002:{position}")])?;
+        ensure!(ran.code == Some(2) && ran.stderr.contains(&position.to_string()), "{option}: {ran:?}");
+    }
+    // Beyond the end of the file, but not of the source's log.
+    ensure!(logs.ends[TRANSACTIONS - 1] > file_size, "the log shrank");
+    let ran = target.replay(&paths, &["--stop-position", &logs.place(TRANSACTIONS)])?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    target.ensure_applied(TRANSACTIONS)?;
+    let ran = target.replay(&paths[2..], &["--start-position", "binlog.000003:4", "--dry-run"])?;
+    ensure!(ran.code == Some(2) && ran.stderr.contains("Give binlog.000002 too"), "{ran:?}");
+    Ok(())
+}
+
+/// Returns the start in the rewritten log of the transaction that starts at `original` in the source's.
+fn rewritten_start(folder: &Path, original: u64) -> Result<u64> {
+    let list = fs::read_to_string(folder.join("positions.binlog.000002"))?;
+    let mut pairs = list.lines().filter_map(|line| line.split_once('\t'));
+    let found = pairs.find(|(before, _)| before.parse() == Ok(original));
+    Ok(found.with_context(|| format!("{original} in {list}"))?.1.parse()?)
+}
