@@ -26,7 +26,7 @@ const WORK: &str = "insert into d.t (n) values (1), (0); update d.t set n = n + 
     begin; delete from d.t where id % 5 = 3; insert into d.u (n) select n from d.t; commit;";
 
 fn start(command: &mut Command) -> Result<Child> {
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("start bintide")
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("start bintide")
 }
 
 fn receive(ports: &[u16], store: &Path) -> Result<Child> {
@@ -120,7 +120,8 @@ fn stream(folder: &Path) -> Result<()> {
 fn ends_when_told(child: Child) -> Result<String> {
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     let ran = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let said = [ran.stderr, ran.stdout].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
     ensure!(ran.status.code() == Some(130), "{:?} {said}", ran.status);
     Ok(said)
 }
@@ -182,6 +183,11 @@ fn a_replica_takes_the_sources_place() -> Result<()> {
     wait_for(|| are_equal(&third, &target, checksum))?;
     let said = ends_when_told(receiving)?;
     ensure!(said.contains("resuming from the server"), "{said}");
+    // The name and the position are the directory's own: the last server's differ.
+    let last = Store::open(folder.path())?.logs().last().context("there are logs")?.clone();
+    let name = last.file_name().context("a log has a name")?.to_string_lossy();
+    let end = format!("ends at {name}:{}\n", std::fs::metadata(&last)?.len());
+    ensure!(said.contains(&end), "{end}: {said}");
     ends_when_told(replaying)?;
     verify(folder.path())?;
     stream(folder.path())

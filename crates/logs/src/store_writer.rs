@@ -114,6 +114,8 @@ pub enum AppendOutcome {
 pub struct StoreEnd<'s> {
     /// Name of the log at the source.
     pub log: &'s str,
+    /// Name of the log's file in the directory.
+    pub file: &'s str,
     /// Series of the log; `None` for the store's first series.
     pub series: Option<LogSeries<'s>>,
     /// Start of the log's last event; equal to `next` if the log has no event.
@@ -200,6 +202,7 @@ impl StoreWriter {
     pub fn store_end(&self) -> Option<StoreEnd<'_>> {
         self.log.as_ref().map(|log| StoreEnd {
             log: &log.name_at_source,
+            file: &log.name,
             series: LogName::of(Path::new(&log.name)).and_then(|name| name.series),
             last: log.last,
             next: log.position,

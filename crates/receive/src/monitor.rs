@@ -131,6 +131,7 @@ impl ReceiveMonitor {
         let mut figures = self.stats.figures();
         place.log.clone_into(&mut figures.log);
         figures.position = place.next;
+        figures.set_stored(&place);
     }
 
     /// Adds an event that was appended to the store. It starts at `position` in the source's log, whose format is
@@ -147,7 +148,11 @@ impl ReceiveMonitor {
         // An event that fills the store's buffer is written directly.
         let is_written = end <= store.written_position();
         match is_written {
-            true => self.stats.figures().count_event(event, position, format),
+            true => {
+                let mut figures = self.stats.figures();
+                figures.count_event(event, position, format);
+                figures.stored_position = end;
+            }
             false => self.pending.push(event, position, format, end),
         }
         self.tick();
@@ -160,7 +165,11 @@ impl ReceiveMonitor {
             return false;
         }
         let mut figures = self.stats.figures();
-        self.pending.take_until(end, |event, position, format| figures.count_event(event, position, format))
+        let written = self
+            .pending
+            .take_until(end, |event, position, format| figures.count_event(event, position, format));
+        figures.stored_position = written.unwrap_or(figures.stored_position);
+        written.is_some()
     }
 
     /// Counts a sync to disk. Returns true if any event was newly written to the file.
@@ -174,6 +183,7 @@ impl ReceiveMonitor {
         let Some(place) = store.store_end() else { return };
         self.count_written(place.next);
         self.pending.clear();
+        self.stats.figures().set_stored(&place);
         // After a change of the source, positions are those of the new source.
         if place.series.is_none() {
             self.set_place(Some(place));

@@ -42,14 +42,14 @@ impl PendingEvents {
         self.events.push_back(PendingEvent { size, checksum: event.checksum(), format, position, end });
     }
 
-    /// Passes the events that end at or before `written` in the store's log to `count`. Returns true if there are
-    /// any.
+    /// Passes the events that end at or before `written` in the store's log to `count`. Returns the end of the last one
+    /// there, if there is any.
     pub(crate) fn take_until(
         &mut self,
         written: u64,
         mut count: impl FnMut(&RawEvent<'_>, u64, Option<&EventFormat>),
-    ) -> bool {
-        let mut counted = 0;
+    ) -> Option<u64> {
+        let (mut counted, mut end) = (0, None);
         while self.ends_at(written)
             && let Some(first) = self.events.pop_front()
         {
@@ -57,10 +57,11 @@ impl PendingEvents {
             let event = RawEvent::new(bytes, first.checksum).expect("ours: it was an event when it came");
             count(&event, first.position, first.format.as_deref());
             counted += first.size;
+            end = Some(first.end);
         }
         self.bytes.drain(..counted);
         assert!(self.events.is_empty() == self.bytes.is_empty(), "ours: each event has bytes");
-        counted > 0
+        end
     }
 
     /// Tells whether the first event ends at or before `written`.
@@ -99,11 +100,11 @@ mod tests {
         }
         let mut check = |written, wanted: &[u64]| {
             let mut counted = Vec::new();
-            let some = unwritten.take_until(written, |event, position, format| {
+            let end = unwritten.take_until(written, |event, position, format| {
                 assert_eq!(format, Some(&**chunk.format()));
                 counted.push(position + event.bytes().len() as u64);
             });
-            assert_eq!((counted.as_slice(), some), (wanted, !wanted.is_empty()), "{written}");
+            assert_eq!((counted.as_slice(), end), (wanted, wanted.last().copied()), "{written}");
         };
         check(ends[0] - 1, &[]);
         check(ends[1] + 1, &ends[..2]);

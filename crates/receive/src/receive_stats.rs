@@ -1,6 +1,7 @@
 //! Statistics of a run. Time is a parameter.
 
 use binlog::{EventFormat, EventType, RawEvent};
+use logs::StoreEnd;
 
 use crate::compression_statistics::CompressionStatistics;
 use crate::received_gtids::ReceivedGtids;
@@ -46,6 +47,10 @@ pub struct ReceiveStats {
     pub log: String,
     /// Position of the next event in that log.
     pub position: u64,
+    /// File of the directory's last log; empty before the first event.
+    pub stored_log: String,
+    /// End of the last event in that file. Not the same as `position` after a change of the source.
+    pub stored_position: u64,
     /// Timestamp of the last event, in seconds since 1970 by the source's clock.
     pub last_s: Option<u32>,
     /// Difference between the source's clock and ours, in seconds; positive if the source's is ahead.
@@ -57,6 +62,12 @@ pub struct ReceiveStats {
 }
 
 impl ReceiveStats {
+    /// Sets the end of the directory.
+    pub(crate) fn set_stored(&mut self, end: &StoreEnd<'_>) {
+        end.file.clone_into(&mut self.stored_log);
+        self.stored_position = end.next;
+    }
+
     /// Counts a stored event that starts at `position` in the source's log.
     pub(crate) fn count_event(&mut self, event: &RawEvent<'_>, position: u64, format: Option<&EventFormat>) {
         let size = event.bytes().len() as u64;

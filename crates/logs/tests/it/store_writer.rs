@@ -69,7 +69,7 @@ fn a_torn_tail_is_cut_off() {
         let mut store = open(&folder);
         let end = ends.iter().rev().find(|end| **end <= size).copied().unwrap_or(4);
         let last = ends.iter().rev().find(|start| **start < end).copied().unwrap_or(4) as u64;
-        let place = StoreEnd { log: "b.000001", series: None, last, next: end as u64 };
+        let place = StoreEnd { log: "b.000001", file: "b.000001", series: None, last, next: end as u64 };
         assert_eq!(store.store_end(), Some(place), "{size}");
         assert_eq!(store.cut_bytes(), size.saturating_sub(end) as u64);
         let done = ends.iter().position(|one| *one == end).unwrap();
@@ -338,7 +338,10 @@ fn a_last_log_without_head_is_removed() {
         store.remove_headless_log().unwrap();
         let next = log(&events).len() as u64;
         let last = next - events[1].len() as u64;
-        assert_eq!(store.store_end(), Some(StoreEnd { log: "b.000007", series: None, last, next }));
+        assert_eq!(
+            store.store_end(),
+            Some(StoreEnd { log: "b.000007", file: "b.000007", series: None, last, next })
+        );
         assert_eq!(fs::read_to_string(folder.path().join("b.index")).unwrap(), "./b.000007\n");
         assert!(!folder.path().join(format!("b.2.{UUID}.000002")).exists());
         assert!(store.continue_in("b.000002", Some(UUID)).unwrap());

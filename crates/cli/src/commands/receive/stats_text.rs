@@ -75,9 +75,9 @@ fn state_text(stats: &ReceiveStats, now_s: i64) -> String {
 
 /// Returns the result as text.
 pub(super) fn text(stats: &ReceiveStats, folder: &str) -> String {
-    let ends = match stats.log.as_str() {
+    let ends = match stats.stored_log.as_str() {
         "" => String::new(),
-        log => format!("; {folder} ends at {log}:{}", stats.position),
+        log => format!("; {folder} ends at {log}:{}", stats.stored_position),
     };
     let saved = stats.bytes_saved().map(|saved| format!("; {} saved by compression", bytes(saved)));
     let received = format!("{}, {} received", counted(stats.transactions, "transaction"), bytes(stats.bytes));
@@ -103,6 +103,8 @@ pub(super) fn document(stats: &ReceiveStats, elapsed: Duration) -> Value {
         "semi_sync": stats.semi_sync.unwrap_or_default(),
         "log": (!stats.log.is_empty()).then_some(&stats.log),
         "position": (!stats.log.is_empty()).then_some(stats.position),
+        "stored_log": (!stats.stored_log.is_empty()).then_some(&stats.stored_log),
+        "stored_position": (!stats.stored_log.is_empty()).then_some(stats.stored_position),
         "compression": stats.statistics.rows(),
         "seconds": elapsed.as_secs_f64(),
     })
@@ -221,10 +223,12 @@ mod tests {
 
     #[test]
     fn results_are_formatted() {
-        let figures = figures();
+        let mut figures = figures();
+        // Another server replaced the source: the directory has its own names and positions.
+        (figures.stored_log, figures.stored_position) = ("b-1.000001".to_owned(), 815);
         assert_eq!(
             text(&figures, "/backup"),
-            "0 transactions, 0 B received; /backup ends at b.000003:4711\n"
+            "0 transactions, 0 B received; /backup ends at b-1.000001:815\n"
         );
         assert_eq!(text(&ReceiveStats::default(), "/backup"), "0 transactions, 0 B received\n");
         assert_eq!(document(&figures, Duration::ZERO)["position"], 4711);
