@@ -41,7 +41,10 @@ fn a_target_without_room_goes_on_when_there_is_some() -> Result<()> {
             let output = replay(&source, &target, order)?;
             let said = String::from_utf8_lossy(&output.stderr);
             ensure!(!output.status.success() && said.contains("is full"), "{order}: {said}");
-            ensure!(said.contains("to resume, run the same command again"), "{order}: {said}");
+            ensure!(
+                said.contains("to resume, correct this and run the same command again"),
+                "{order}: {said}"
+            );
         }
         target.stop()?;
         target.start_again(&[LARGE])?;

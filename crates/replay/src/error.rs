@@ -5,8 +5,10 @@ use logs::ThreadPanic;
 
 use crate::apply_plan::ApplyPlanError;
 use crate::order::is_temporary;
+use crate::target_table::TargetTableName;
 
-/// Reason why a replay stopped. In every case the target has whole transactions only, and its progress says which.
+/// Reason why a replay stopped. In every case but [`ReplayError::KeptChanges`] the target has whole transactions only,
+/// and its progress says which.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -47,6 +49,22 @@ pub enum ReplayError {
         unit: String,
         /// Error from the target.
         #[source]
+        failure: TargetFailure,
+    },
+    /// A transaction failed that changes a table whose engine cannot roll back.
+    #[error(
+        "{unit}: {failure}; {table} is not an InnoDB table and cannot roll back, so it may already have some or all \
+         of these changes: compare it with the source; then either undo what it has and run the same command again, or \
+         complete the changes and leave the transaction out with {skip_option}"
+    )]
+    KeptChanges {
+        /// Log, position and GTID of the transaction.
+        unit: String,
+        /// The table.
+        table: TargetTableName,
+        /// Option that leaves the transaction out.
+        skip_option: String,
+        /// Error from the target.
         failure: TargetFailure,
     },
     /// The target refused an operation that belongs to no transaction.

@@ -12,7 +12,7 @@ use wire::{
 
 use crate::error::ConnectionError;
 use crate::server_address::ServerAddress;
-use crate::server_link::{ANSWER_SIZE_MAX, LinkOptions, ServerLink};
+use crate::server_link::{ANSWER_SIZE_MAX, CancelToken, LinkOptions, ServerLink};
 use crate::silence_monitor::{RequestGuard, ServerActivity, SilenceMonitor};
 use crate::statement_cache::StatementCache;
 
@@ -536,7 +536,8 @@ fn owned_row(row: TextRow<'_>) -> ResultRow {
 
 /// Asks a server over a new connection whether it runs a statement of the connection `id`.
 fn ask_activity(address: &ServerAddress, id: u32, timeout: Duration) -> ServerActivity {
-    let address = ServerAddress { timeout, ..address.clone() };
+    // A cancellation says nothing about the server: a session that ignores it would be taken for lost.
+    let address = ServerAddress { timeout, cancel: CancelToken::default(), ..address.clone() };
     let options = LinkOptions { connect_timeout: timeout, ..LinkOptions::default() };
     let asked = ServerLink::open(&address, &options).and_then(|mut link| link.query("SHOW PROCESSLIST"));
     let rows = match asked {

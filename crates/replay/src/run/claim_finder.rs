@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use binlog::events::TableMap;
 use binlog::{Event, EventType, RawEvent};
+use filter::{StatementKind, classify_statement};
 
-use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
+use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, SourceStatement, TransactionShape};
 use crate::error::{ReplayError, TargetFailure};
 use crate::keys::TransactionKeys;
 use crate::schedule::{
@@ -13,8 +14,9 @@ use crate::schedule::{
     TransactionFootprint,
 };
 use crate::source_transaction::TransactionHead;
+use crate::spooled_rows::SpooledRows;
 use crate::target::ReplayTarget;
-use crate::target_table::{StorageEngine, TargetTableDefinition};
+use crate::target_table::{StorageEngine, TargetTableDefinition, TargetTableName};
 
 /// Definitions read so far, by database.
 #[derive(Default)]
@@ -29,17 +31,86 @@ impl DefinitionCache {
         self.0.get(map.database)?.get(map.table)?.as_ref()
     }
 
-    /// Reads the definitions of these events' tables from the target, if they are not known.
-    pub(super) fn load(&mut self, rows: &RowEvents, target: &dyn ReplayTarget) -> Result<(), TargetFailure> {
-        // An invalid map is reported when its rows are decoded.
-        for map in table_maps(rows).filter_map(Result::ok) {
-            if !self.0.get(map.database).is_some_and(|tables| tables.contains_key(map.table)) {
-                let definition = target.definition(map.database, map.table)?;
-                let tables = self.0.entry(map.database.into()).or_default();
-                tables.insert(map.table.into(), definition);
+    /// Returns the first table that these steps change and whose engine cannot roll back. Reads the definitions of all
+    /// tables in front of it from the target, if they are not known.
+    pub(super) fn find_kept_table(
+        &mut self,
+        steps: &[ApplyStep],
+        target: &dyn ReplayTarget,
+    ) -> Result<Option<TargetTableName>, TargetFailure> {
+        for step in steps {
+            let kept = match step {
+                ApplyStep::Rows(_, rows) => self.find_kept_table_of_rows(rows, target)?,
+                ApplyStep::Spooled(_, rows) => self.find_kept_table_of_file(rows, target)?,
+                ApplyStep::Statement(statement) => self.find_kept_table_of_statement(statement, target)?,
+            };
+            if kept.is_some() {
+                return Ok(kept);
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    fn find_kept_table_of_rows(
+        &mut self,
+        rows: &RowEvents,
+        target: &dyn ReplayTarget,
+    ) -> Result<Option<TargetTableName>, TargetFailure> {
+        // An invalid map is reported when its rows are decoded.
+        for map in table_maps(rows).filter_map(Result::ok) {
+            if let Some(definition) = self.load(map.database, map.table, target)?
+                && definition.engine != StorageEngine::InnoDb
+            {
+                return Ok(Some(definition.name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_kept_table_of_file(
+        &mut self,
+        rows: &SpooledRows,
+        target: &dyn ReplayTarget,
+    ) -> Result<Option<TargetTableName>, TargetFailure> {
+        // A file that cannot be read is reported when its rows are applied.
+        for part in rows.parts().filter_map(Result::ok) {
+            let kept = self.find_kept_table_of_rows(&part, target)?;
+            if kept.is_some() {
+                return Ok(kept);
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_kept_table_of_statement(
+        &mut self,
+        statement: &SourceStatement,
+        target: &dyn ReplayTarget,
+    ) -> Result<Option<TargetTableName>, TargetFailure> {
+        let StatementKind::Tables(tables) = classify_statement(&statement.sql) else { return Ok(None) };
+        for table in &tables {
+            let (database, table) = table.resolve(&statement.default_database);
+            if let Some(definition) = self.load(database, table, target)?
+                && definition.engine != StorageEngine::InnoDb
+            {
+                return Ok(Some(definition.name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a table's definition, and reads it from the target if it is not known.
+    fn load(
+        &mut self,
+        database: &[u8],
+        table: &[u8],
+        target: &dyn ReplayTarget,
+    ) -> Result<Option<&TargetTableDefinition>, TargetFailure> {
+        if !self.0.get(database).is_some_and(|tables| tables.contains_key(table)) {
+            let definition = target.definition(database, table)?;
+            self.0.entry(database.into()).or_default().insert(table.into(), definition);
+        }
+        Ok(self.0.get(database).and_then(|tables| tables.get(table)?.as_ref()))
     }
 
     pub(super) fn forget(&mut self) {
@@ -98,10 +169,6 @@ impl ClaimFinder {
         let mut keys = ChangedKeys::Known(KeySet::default());
         for step in &work.steps {
             let ApplyStep::Rows(_, rows) = step else { continue };
-            if changes_nontransactional_table(rows, definitions)? {
-                (databases, keys) = (ChangedDatabases::Unknown, ChangedKeys::Unknown);
-                break;
-            }
             match self.mode {
                 ParallelMode::Database => add_databases(rows, definitions, &mut databases)?,
                 _ => self.add_keys(rows, definitions, &mut keys)?,
@@ -128,22 +195,6 @@ impl ClaimFinder {
         let events: Vec<RawEvent<'_>> = rows.events().collect();
         reader.read(&events, &rows.format, &|map| definitions.find(map), keys)
     }
-}
-
-/// Returns whether row events change a table whose engine cannot roll back.
-///
-/// Beside other workers, a transaction may lose a deadlock and be applied again: such a table would keep the changes of
-/// the first time.
-fn changes_nontransactional_table(
-    rows: &RowEvents,
-    definitions: &DefinitionCache,
-) -> Result<bool, binlog::DecodeError> {
-    for map in table_maps(rows) {
-        if definitions.find(&map?).is_some_and(|definition| definition.engine != StorageEngine::InnoDb) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Returns the table maps of row events. Decodes nothing else: most of the bytes are rows.

@@ -8,6 +8,7 @@ use crate::order::RETRIES_MAX;
 use crate::progress::StatementIntent;
 use crate::row_reader::RowReader;
 use crate::run::group_builder::{CommitGroup, GroupMember};
+use crate::source::STDIN;
 use crate::source_transaction::TransactionHead;
 use crate::target::{ReplayTarget, TargetSession};
 
@@ -161,6 +162,14 @@ pub(super) fn name_failed_member(
     group: &CommitGroup,
     failure: TargetFailure,
 ) -> ReplayError {
+    if let Some(table) = &group.kept_table {
+        return ReplayError::KeptChanges {
+            unit: group.head.to_string(),
+            table: table.clone(),
+            skip_option: skip_option(group),
+            failure,
+        };
+    }
     let found = match failure.kind {
         TargetFailureKind::Refused => find_refused(session, &group.members),
         _ => None,
@@ -197,7 +206,19 @@ fn find_refused<'g>(
     refused.filter(|(_, failure)| failure.kind == TargetFailureKind::Refused)
 }
 
+/// Returns the option that leaves out a group of one transaction.
+fn skip_option(group: &CommitGroup) -> String {
+    let place = group.end.end_place();
+    match group.head.gtid() {
+        Some(gtid) => format!("--exclude-gtids {gtid} in this and all later runs"),
+        None if place.log.starts_with(STDIN) => format!("--start-position '{STDIN}:{}'", place.position),
+        None => format!("--start-position {place}"),
+    }
+}
+
 /// Returns whether the group can be rolled back and tried again.
 pub(super) const fn can_be_undone(group: &CommitGroup) -> bool {
-    !matches!(group.work.shape, TransactionShape::ImplicitCommit { .. } | TransactionShape::RolledBack)
+    let is_committed_by_itself =
+        matches!(group.work.shape, TransactionShape::ImplicitCommit { .. } | TransactionShape::RolledBack);
+    !is_committed_by_itself && group.kept_table.is_none()
 }

@@ -18,6 +18,7 @@ use crate::schedule::{ParallelMode, ScheduleClaim};
 use crate::session_variables::SessionVariables;
 use crate::source_transaction::{TransactionHead, TransactionOrigin};
 use crate::target::{ReplayTarget, RollbackTraces};
+use crate::target_table::TargetTableName;
 
 /// Source transactions that are committed as one.
 #[derive(Debug)]
@@ -39,6 +40,9 @@ pub(super) struct CommitGroup {
     pub(super) claim: ScheduleClaim,
     /// The transactions of a group of several, to find the one that fails.
     pub(super) members: Vec<GroupMember>,
+    /// A table whose engine keeps the group's changes after a rollback. Such a group is one transaction, and runs alone:
+    /// nothing may make it roll back, neither a deadlock nor the failure of another group.
+    pub(super) kept_table: Option<TargetTableName>,
 }
 
 /// A transaction of a group of several.
@@ -130,15 +134,12 @@ impl<'t> GroupBuilder<'t> {
                 "{head} has no GTID: --commit-order any saves progress by GTID. Use grouped or strict"
             )));
         }
-        let claim = self.finder.claim(&head, &work)?;
-        match &work.shape {
-            TransactionShape::Rows
-                if self.order == CommitOrder::Grouped && work.steps.len() <= 1 && work.is_in_memory() =>
-            {
-                return self.join(head, work, claim, out);
-            }
-            _ => self.close(out)?,
+        let mut claim = self.finder.claim(&head, &work)?;
+        let can_join = self.order == CommitOrder::Grouped && work.steps.len() <= 1 && work.is_in_memory();
+        if work.shape == TransactionShape::Rows && can_join && self.find_kept_table(&work)?.is_none() {
+            return self.join(head, work, claim, out);
         }
+        self.close(out)?;
         let (work, prepared) = match work.shape.clone() {
             TransactionShape::XaPrepare(xid) => {
                 self.refuse_duplicate_xid(&xid, &head)?;
@@ -166,6 +167,10 @@ impl<'t> GroupBuilder<'t> {
             }
             _ => (work, None),
         };
+        let kept_table = self.find_kept_table(&work)?;
+        if kept_table.is_some() {
+            claim.set_alone();
+        }
         let mut gtids = Vec::new();
         for head in prepared.iter().chain([&head]) {
             self.ledger.mark_applied(head);
@@ -174,21 +179,34 @@ impl<'t> GroupBuilder<'t> {
         let transactions = 1 + u64::from(prepared.is_some());
         let (committed_us, end, progress) =
             (vec![head.committed_us], head.origin.clone(), self.ledger.next_progress());
-        let members = Vec::new();
-        self.push(
-            CommitGroup { head, transactions, committed_us, end, work, progress, gtids, claim, members },
-            out,
-        )
+        let group = CommitGroup {
+            head,
+            transactions,
+            committed_us,
+            end,
+            work,
+            progress,
+            gtids,
+            claim,
+            members: Vec::new(),
+            kept_table,
+        };
+        self.push(group, out)
+    }
+
+    /// Returns a table that would keep changes of this transaction after a rollback, and reads the definitions of its
+    /// tables. A statement that commits implicitly has its own record on the target.
+    fn find_kept_table(&mut self, work: &ApplyPlan) -> Result<Option<TargetTableName>, ReplayError> {
+        if let TransactionShape::ImplicitCommit { .. } = work.shape {
+            return Ok(None);
+        }
+        let found = self.definitions.find_kept_table(&work.steps, self.target);
+        found.map_err(|failure| failure.into_error("read the definition of a table"))
     }
 
     /// Appends a complete group, after its changes are added to its claim.
     fn push(&mut self, mut group: CommitGroup, out: &mut Vec<CommitGroup>) -> Result<(), ReplayError> {
         if self.finder.needs_tables() && group.work.shape == TransactionShape::Rows {
-            for step in &group.work.steps {
-                let ApplyStep::Rows(_, rows) = step else { continue };
-                let asked = self.definitions.load(rows, self.target);
-                asked.map_err(|failure| failure.into_error("read the definition of a table"))?;
-            }
             let added = self.finder.add(&mut group.claim, &group.work, &self.definitions);
             added.map_err(|error| ReplayError::Work { unit: group.head.to_string(), error: error.into() })?;
         }
@@ -216,11 +234,19 @@ impl<'t> GroupBuilder<'t> {
         if transactions == 1 {
             members.clear();
         }
-        let (progress, gtids) = (self.ledger.next_progress(), Vec::new());
-        self.push(
-            CommitGroup { head, transactions, committed_us, end, work, progress, gtids, claim, members },
-            out,
-        )
+        let group = CommitGroup {
+            head,
+            transactions,
+            committed_us,
+            end,
+            work,
+            progress: self.ledger.next_progress(),
+            gtids: Vec::new(),
+            claim,
+            members,
+            kept_table: None,
+        };
+        self.push(group, out)
     }
 
     /// Returns the XIDs of undecided XA transactions.
@@ -248,8 +274,6 @@ impl<'t> GroupBuilder<'t> {
             self.close(out)?;
         }
         let Some((context, rows)) = step else { return self.join_empty(head, claim, out) };
-        let asked = self.definitions.load(&rows, self.target);
-        asked.map_err(|failure| failure.into_error("read the definition of a table"))?;
         let open = match &mut self.open {
             Some(open) => {
                 open.claim.join(claim);
@@ -301,6 +325,7 @@ impl<'t> GroupBuilder<'t> {
                     gtids,
                     claim,
                     members,
+                    kept_table: None,
                 });
             }
         }

@@ -176,6 +176,12 @@ impl ScheduleClaim {
         self.wait == WaitRule::ForAll
     }
 
+    /// Makes it run alone.
+    pub fn set_alone(&mut self) {
+        self.wait = WaitRule::ForAll;
+        self.enforce_limit();
+    }
+
     /// Joins the claim of the next transactions: both are then applied as one.
     ///
     /// # Panics
