@@ -499,3 +499,23 @@ fn a_log_that_an_index_lacks_is_named() -> Result<()> {
     ensure!(ran.code == Some(0) && ran.stderr.is_empty(), "{ran:?}");
     Ok(())
 }
+
+#[test]
+fn logs_without_their_keys_are_not_begun() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("copy.db");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
+    let (plain, encrypted) = (samples.join("gtids/binlog.000001"), samples.join("encrypted/binlog.000001"));
+    let to = format!("sqlite:{}", file.display());
+    for logs in [vec![encrypted.clone()], vec![plain.clone(), encrypted]] {
+        for more in [&["--allow-gap"][..], &["--dry-run"]] {
+            let ran = replay(&logs, &to, more)?;
+            ensure!(ran.code == Some(2) && ran.stderr.contains("--keyring"), "{more:?}: {ran:?}");
+            ensure!(!file.exists(), "nothing is applied");
+        }
+    }
+    let missing = [plain, samples.join("gtids/nothing.000001")];
+    let ran = replay(&missing, &to, &[])?;
+    ensure!(ran.code == Some(2) && !file.exists(), "{ran:?}");
+    Ok(())
+}

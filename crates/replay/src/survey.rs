@@ -40,6 +40,8 @@ pub struct LogSurvey {
     /// Tables whose rows they change, as in the first table map. Tables that an earlier definition may have changed are
     /// left out.
     pub tables: BTreeMap<TargetTableName, LogTable>,
+    /// Reason why the log with the saved position is not the one that was applied.
+    pub another_log: Option<String>,
     defined: DefinedDatabases,
 }
 
@@ -97,13 +99,16 @@ impl LogSurvey {
                 Ok(Some(found)) => found,
                 Ok(None) if source.is_followed() => break,
                 Ok(None) => {
-                    skip.check_end()?;
+                    survey.another_log = skip.check_end().err().map(|error| error.to_string());
                     break;
                 }
                 Err(_) => break,
             };
             let head = found.head();
-            skip.check_place(&head)?;
+            if let Err(error) = skip.check_place(&head) {
+                survey.another_log = Some(error.to_string());
+                break;
+            }
             previous.get_or_insert_with(|| source.previous().clone());
             match selector.choose(&head) {
                 SelectionChoice::Take if !skip.is_applied(&head)? => {}

@@ -11,6 +11,7 @@ use crate::commands::replay::status;
 use crate::commands::replay::target::TargetAddress;
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::global_args::GlobalArgs;
+use crate::log_args::{InputLogs, InputPlace, add_advice};
 use crate::screen;
 
 /// Options that allow a replay in spite of failed checks.
@@ -83,10 +84,13 @@ pub(super) fn check(
     for finding in allowed.iter().filter(|_| !global.quiet) {
         screen::write_message(format_args!("allowed: {}: {}", finding.check.name(), finding.found));
     }
-    if refused.is_empty() {
-        return Ok(survey.writer);
+    if !refused.is_empty() {
+        return Err(CommandFailure::NotStarted(obstacles_error(&refused)));
     }
-    Err(CommandFailure::NotStarted(obstacles_error(&refused)))
+    match survey.another_log {
+        Some(reason) => Err(CommandFailure::NotStarted(anyhow!(reason))),
+        None => Ok(survey.writer),
+    }
 }
 
 /// Prints all findings but the last, which becomes the error: an error is one line.
@@ -96,6 +100,31 @@ fn obstacles_error(refused: &[PreflightFinding]) -> anyhow::Error {
         screen::write_message(finding);
     }
     anyhow!("{last}").context(ErrorAdvice("nothing was changed"))
+}
+
+/// Time for which logs exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogLifetime {
+    /// They stay.
+    Fixed,
+    /// Their server may purge them.
+    Followed,
+}
+
+/// Checks that all logs can be read: that they exist, and that the user may read them and has their keys. Damaged logs
+/// are applied up to the damage.
+pub(super) fn check_readable(found: &InputLogs, lifetime: LogLifetime) -> Result<(), CommandFailure> {
+    for place in found.places.iter().filter(|place| matches!(place, InputPlace::File(_))) {
+        let Err(error) = found.open(place).and_then(|mut reader| reader.next_event().map(drop)) else {
+            continue;
+        };
+        let is_key_missing =
+            error.is_keyring_error() || matches!(error, logs::LogError::KeyringRequired { .. });
+        if is_key_missing || lifetime == LogLifetime::Fixed && !error.is_damage() {
+            return Err(CommandFailure::NotStarted(add_advice(error)));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the logs if they can be read twice: if all are files.

@@ -25,7 +25,7 @@ use replay::schedule::ParallelMode;
 use replay::{ApplyPlanError, GapPolicy, ReplayLog, ReplayOptions, TargetFailureKind, TransactionSource};
 
 use crate::commands::replay::apply_args::ApplyArgs;
-use crate::commands::replay::checks::AllowArgs;
+use crate::commands::replay::checks::{AllowArgs, LogLifetime};
 use crate::commands::replay::dry_run::DryRunArgs;
 use crate::commands::replay::filter_args::FilterArgs;
 use crate::commands::replay::monitor::ReplayProgressMonitor;
@@ -152,6 +152,8 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
     if followed.is_none() {
         found.check_indexes(global)?;
     }
+    let lifetime = if followed.is_some() { LogLifetime::Followed } else { LogLifetime::Fixed };
+    checks::check_readable(&found, lifetime)?;
     let named = command.to.named(global)?;
     if let (Some(store), false) = (&followed, command.filters.renames()) {
         source_args::refuse_own_directory(store, &named)?;
@@ -254,6 +256,9 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
     let advice = match &error {
         replay::ReplayError::Gap { .. } => {
             Some(ErrorAdvice("give the logs that contain them, or --allow-gap"))
+        }
+        replay::ReplayError::Read(logs::LogError::KeyringRequired { .. }) => {
+            Some(ErrorAdvice("committed transactions are kept; to resume, give this file with --keyring"))
         }
         replay::ReplayError::Read(logs::LogError::Purged { .. }) => Some(ErrorAdvice(
             "give the purged logs from a copy first, or restore the target from a newer backup",
