@@ -500,6 +500,52 @@ fn a_log_that_an_index_lacks_is_named() -> Result<()> {
     Ok(())
 }
 
+/// What a command warns of, one line each.
+fn warnings(ran: &Ran) -> Result<Vec<&str>> {
+    ensure!(ran.code == Some(0), "{ran:?}");
+    Ok(ran.stderr.lines().filter_map(|line| line.split_once("warning: ").map(|(_, text)| text)).collect())
+}
+
+fn stream(more: &[&str]) -> Result<Ran> {
+    let mut command = Command::new(bintide()?);
+    Ok(command.env_clear().args(["stream", "--format", "maxwell"]).args(more).output()?.into())
+}
+
+#[test]
+fn rules_that_match_nothing_are_named() -> Result<()> {
+    let source = source(&["--binlog-row-metadata=FULL"], TABLE)?;
+    source.sql("insert into d.t values (1, 'a'); create database e; flush binary logs")?;
+    let (logs, target) = (source.binlogs()?, target_of(&["--skip-log-bin"])?);
+    let nothing = ["--do-db", "nosuch", "--do-db", "d", "--do-table", "d.t", "--do-table", "d.u"];
+    let wanted = ["nothing in the logs matches --do-db nosuch, --do-table d.u"];
+    let first = command::replay(&logs, &target, &nothing)?;
+    ensure!(warnings(&first)? == wanted, "{first:?}");
+    // The target has what might have matched.
+    for rules in [&nothing[..], &["--do-db", "d"]] {
+        let again = command::replay(&logs, &target, rules)?;
+        ensure!(warnings(&again)?.is_empty(), "{again:?}");
+    }
+    let other = target_of(&["--skip-log-bin"])?;
+    let matching = ["--do-db", "d", "--do-db", "e", "--wild-do-table", "d.%"];
+    let ran = command::replay(&logs, &other, &matching)?;
+    ensure!(warnings(&ran)?.is_empty(), "{ran:?}");
+    let paths: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let from = address("root", &source);
+    let live = ["--from", from.as_str(), "--stop-at-end"];
+    for place in [paths.as_slice(), &live] {
+        let ran = stream(&[place, &nothing].concat())?;
+        ensure!(warnings(&ran)? == wanted, "{ran:?}");
+        let ran = stream(&[place, &matching].concat())?;
+        ensure!(warnings(&ran)?.is_empty(), "{ran:?}");
+    }
+    let ran = stream(&[&live[..], &["--snapshot"], &nothing].concat())?;
+    ensure!(warnings(&ran)? == ["nothing in the snapshot matches --do-db nosuch, --do-table d.u"], "{ran:?}");
+    let ran = stream(&[&live[..], &["--snapshot", "--do-db", "d"]].concat())?;
+    ensure!(warnings(&ran)?.is_empty(), "{ran:?}");
+    Ok(())
+}
+
 #[test]
 fn logs_without_their_keys_are_not_begun() -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -8,12 +8,15 @@
 
 mod sql_words;
 mod statement;
+mod unmatched_rules;
 mod wildcard_pattern;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 pub use crate::sql_words::{SqlWord, SqlWords};
 pub use crate::statement::{StatementKind, TableReference, classify_statement, find_start_transaction};
+pub use crate::unmatched_rules::UnmatchedRules;
 pub use crate::wildcard_pattern::WildcardPattern;
 
 /// Selection of databases and tables, and their names on the target. The default selects all of them and keeps their
@@ -28,6 +31,8 @@ pub struct ReplicationFilter {
     wild_ignore_tables: Vec<WildcardPattern>,
     /// Pairs of old and new name.
     rewrites: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The rules of `do_databases`, `do_tables` and `wild_do_tables`, in the order in which they were given.
+    selecting_rules: Vec<FilterRule>,
 }
 
 /// Names `database.table`.
@@ -52,6 +57,21 @@ pub enum FilterRule {
     RewriteDatabase(String, String),
 }
 
+/// Format for messages: the rule as an option.
+impl fmt::Display for FilterRule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DoDatabase(name) => write!(out, "--do-db {name}"),
+            Self::IgnoreDatabase(name) => write!(out, "--ignore-db {name}"),
+            Self::DoTable(name) => write!(out, "--do-table {name}"),
+            Self::IgnoreTable(name) => write!(out, "--ignore-table {name}"),
+            Self::WildDoTable(name) => write!(out, "--wild-do-table {name}"),
+            Self::WildIgnoreTable(name) => write!(out, "--wild-ignore-table {name}"),
+            Self::RewriteDatabase(from, to) => write!(out, "--rewrite-db {from}->{to}"),
+        }
+    }
+}
+
 /// Error of parsing a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text} is not a table name: expected DATABASE.TABLE")]
@@ -74,6 +94,11 @@ impl ReplicationFilter {
     }
 
     fn add(&mut self, rule: FilterRule) -> Result<(), FilterRuleError> {
+        let is_selecting =
+            matches!(rule, FilterRule::DoDatabase(_) | FilterRule::DoTable(_) | FilterRule::WildDoTable(_));
+        if is_selecting && !self.selecting_rules.contains(&rule) {
+            self.selecting_rules.push(rule.clone());
+        }
         match rule {
             FilterRule::DoDatabase(name) => drop(self.do_databases.insert(name.into_bytes())),
             FilterRule::IgnoreDatabase(name) => drop(self.ignore_databases.insert(name.into_bytes())),
@@ -93,6 +118,11 @@ impl ReplicationFilter {
     /// Returns true if the filter selects everything and rewrites nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the selecting rules, none of which has matched yet.
+    pub fn unmatched_rules(&self) -> UnmatchedRules {
+        UnmatchedRules::of(self)
     }
 
     /// Returns the name of a database on the target.

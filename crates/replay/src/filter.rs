@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use binlog::events::{RowsFlags, TableMap};
-use binlog::{EncodeError, Event, EventFormat, NextPosition, RawEvent};
-use filter::{ReplicationFilter, StatementKind, classify_statement};
+use binlog::{EncodeError, Event, EventFormat, EventType, NextPosition, RawEvent};
+use filter::{ReplicationFilter, StatementKind, UnmatchedRules, classify_statement};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, RowEvents, SourceStatement, TransactionShape};
 use crate::spooled_rows::{RowSpooler, SpooledRows, end_statement};
@@ -59,6 +59,31 @@ impl TransactionFilter<'_> {
             shape => shape,
         };
         Ok(ApplyPlan { shape, steps, session: work.session })
+    }
+
+    /// Takes note of the tables and databases of a transaction, excluded or not.
+    pub(crate) fn note_names(self, work: &ApplyPlan, unmatched: &mut UnmatchedRules) {
+        for step in &work.steps {
+            match step {
+                ApplyStep::Rows(_, rows) => self.note_tables_of_rows(rows, unmatched),
+                // A file that cannot be read is reported when its rows are filtered.
+                ApplyStep::Spooled(_, rows) => {
+                    rows.parts().flatten().for_each(|part| self.note_tables_of_rows(&part, unmatched))
+                }
+                ApplyStep::Statement(statement) => {
+                    let default = self.0.target_database(&statement.default_database);
+                    unmatched.note_statement(&classify_statement(&statement.sql), default);
+                }
+            }
+        }
+    }
+
+    fn note_tables_of_rows(self, rows: &RowEvents, unmatched: &mut UnmatchedRules) {
+        for raw in rows.events().filter(|raw| raw.event_type() == EventType::TableMap) {
+            if let Ok(Event::TableMap(map)) = raw.decode(&rows.format) {
+                unmatched.note_table(self.0.target_database(map.database), map.table);
+            }
+        }
     }
 
     /// Returns the databases under old and new names: a statement may use the old one.

@@ -1,6 +1,7 @@
 //! Results of a replay, and the state of one that runs.
 
 use binlog::gtid::GtidSet;
+use filter::FilterRule;
 
 use crate::lag::{CommitLag, LagTracker};
 use crate::progress::SourcePosition;
@@ -76,6 +77,9 @@ pub struct ReplayReport {
     pub late: Option<LateTransactions>,
     /// XA transactions that were prepared, but neither committed nor rolled back in the logs: they are not applied.
     pub undecided: Vec<String>,
+    /// Selecting rules of the filter that matched nothing in the logs. Empty if the target had some of the transactions,
+    /// which may have matched, and before the end of the logs.
+    pub unmatched: Vec<FilterRule>,
     /// Lag since the target first caught up. Only logs that are followed have one.
     pub lag: CommitLag,
     /// All applied transactions, according to the progress saved on the target and to the target itself.

@@ -116,7 +116,13 @@ pub fn replay(
     thread::scope(|scope| {
         // Moves the sender into this thread, so that the group builder sees the end of the channel.
         scope.spawn(move || {
-            let rules = ReadRules { selector, skip, filter: &options.filter, gap: options.gap };
+            let rules = ReadRules {
+                selector,
+                skip,
+                filter: &options.filter,
+                unmatched: options.filter.unmatched_rules(),
+                gap: options.gap,
+            };
             let read = ThreadPanic::catch("reads the logs", || read::read(source, rules, &to_former, queue));
             if let Err(panic) = read {
                 // If the group builder has ended, another thread failed first.
@@ -235,6 +241,7 @@ impl<'w> ReplayMonitor<'w> {
         self.report.skipped += so_far.skipped;
         self.report.bytes_read = so_far.bytes_read;
         self.report.late = so_far.late.or(self.report.late.take());
+        self.report.unmatched.extend(so_far.unmatched);
     }
 
     /// Records that a group was committed at this time, in microseconds since 1970.

@@ -8,6 +8,7 @@ use binlog::{
     EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, PayloadOpener, RawEvent, RowDecoder,
     Table, TableRegistry, TrackError, TransactionId, TransactionOutline, TransactionTracker,
 };
+use filter::{UnmatchedRules, classify_statement};
 use logs::RewritePositions;
 
 use crate::change::{ChangedRow, DdlRecord, DdlVerb, EventCoordinates, ResumePosition, TransactionMetadata};
@@ -30,6 +31,8 @@ use crate::transaction_buffer::{PreparedTable, put_resume};
 #[derive(Debug)]
 pub struct Streamer {
     settings: StreamSettings,
+    /// Rules of the filter that have matched nothing so far.
+    unmatched_rules: UnmatchedRules,
     tracker: TransactionTracker,
     tables: TableRegistry,
     catalogue: Option<ColumnCatalogue>,
@@ -120,8 +123,10 @@ impl Streamer {
             }
             Envelope::Maxwell => EnvelopeWriter::Maxwell(Box::default()),
         };
+        let unmatched_rules = settings.filter.unmatched_rules();
         Self {
             settings,
+            unmatched_rules,
             tracker: TransactionTracker::new(),
             tables: TableRegistry::new(),
             catalogue: None,
@@ -153,6 +158,11 @@ impl Streamer {
     /// redefinition is returned once.
     pub fn take_mismatches(&mut self) -> Vec<SchemaMismatch> {
         self.catalogue.as_mut().map(ColumnCatalogue::take_mismatches).unwrap_or_default()
+    }
+
+    /// Returns the selecting rules of the filter that have matched nothing so far.
+    pub const fn unmatched_rules(&self) -> &UnmatchedRules {
+        &self.unmatched_rules
     }
 
     /// Returns the transaction that has started but not ended.
@@ -420,6 +430,9 @@ impl Streamer {
             }
             known = Some((changes, definitions.clone()));
         }
+        if !self.unmatched_rules.is_empty() {
+            self.unmatched_rules.note_statement(&classify_statement(query.sql), query.database);
+        }
         match StatementEffect::of(query, &self.settings.filter) {
             StatementEffect::Other => Ok(()),
             StatementEffect::Rows => self.take_statement_change(query.sql, &within),
@@ -497,6 +510,7 @@ impl Streamer {
         table: Arc<Table>,
         within: ContentContext<'_>,
     ) -> Result<StreamTable, EventError> {
+        self.unmatched_rules.note_table(&table.database, &table.name);
         let (filter, flavour) = (&self.settings.filter, within.format.flavour);
         let known = |table, meant| Ok(StreamTable { table, named: None, selection: meant });
         if !filter.accepts_database(&table.database)

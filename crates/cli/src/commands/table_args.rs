@@ -4,6 +4,7 @@ use clap::Args;
 use filter::{FilterRule, ReplicationFilter};
 
 use crate::exit::CommandFailure;
+use crate::screen;
 
 /// Database of the table `progress`, in which replay saves its progress.
 const PROGRESS_DATABASE: &str = "bintide";
@@ -31,6 +32,14 @@ pub(crate) struct TableArgs {
     /// Exclude changes to tables that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     wild_ignore_table: Vec<String>,
+}
+
+/// Warns of rules that matched nothing, in one line. `place` says where they were looked for.
+pub(crate) fn warn_unmatched(rules: &[FilterRule], place: &str) {
+    if !rules.is_empty() {
+        let options: Vec<String> = rules.iter().map(ToString::to_string).collect();
+        screen::write_message(format_args!("warning: nothing in {place} matches {}", options.join(", ")));
+    }
 }
 
 impl TableArgs {

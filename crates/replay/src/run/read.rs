@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use binlog::PayloadOpener;
-use filter::ReplicationFilter;
+use filter::{FilterRule, ReplicationFilter, UnmatchedRules};
 
 use crate::apply_plan::{ApplyPlan, ApplyStep};
 use crate::error::ReplayError;
@@ -38,6 +38,8 @@ pub(super) struct ReadProgress {
     pub(super) bytes_read: u64,
     /// Transactions after the stop, once they are counted.
     pub(super) late: Option<LateTransactions>,
+    /// Filter rules that matched nothing, at the end of the logs.
+    pub(super) unmatched: Vec<FilterRule>,
 }
 
 /// Maximum batches between reader and group builder. Bounds memory, with the size of a batch.
@@ -64,6 +66,9 @@ pub(super) fn read(
         let mut batch = TransactionBatch::default();
         let result = fill_batch(source, &mut rules, &mut opener, &mut batch);
         batch.so_far.bytes_read = source.bytes_read();
+        if let Ok(SourceState::No | SourceState::Behind(_)) = result {
+            batch.so_far.unmatched = std::mem::take(&mut rules.unmatched).into_rules();
+        }
         batch.is_last = matches!(result, Ok(SourceState::Later));
         let (is_last, more) = (batch.is_last, result.as_ref().map_or(SourceState::No, |more| *more));
         batch.failure = result.err();
@@ -105,7 +110,8 @@ fn count_late(
         }
     };
     let late = LateTransactions::count(source, limit, opener, &mut go_on);
-    let so_far = ReadProgress { bytes_read: source.bytes_read(), late: Some(late), skipped: 0 };
+    let so_far =
+        ReadProgress { bytes_read: source.bytes_read(), late: Some(late), ..ReadProgress::default() };
     // If the receiver is gone, another thread failed first.
     let _ = out.send(TransactionBatch { so_far, ..TransactionBatch::default() });
 }
@@ -115,6 +121,9 @@ pub(super) struct ReadRules<'s> {
     pub(super) selector: TransactionSelector,
     pub(super) skip: AppliedCheck,
     pub(super) filter: &'s ReplicationFilter,
+    /// Rules of the filter that have matched nothing. Empty after a transaction that the target has: its names are not
+    /// looked up, and may have matched.
+    pub(super) unmatched: UnmatchedRules,
     pub(super) gap: GapPolicy,
 }
 
@@ -152,7 +161,10 @@ fn fill_batch(
         let is_again = rules.skip.is_repeated(&head)?;
         match rules.selector.choose(&head) {
             SelectionChoice::Take if !is_again && !rules.skip.is_applied(&head)? => {}
-            SelectionChoice::Take | SelectionChoice::Leave => {
+            choice @ (SelectionChoice::Take | SelectionChoice::Leave) => {
+                if choice == SelectionChoice::Take {
+                    rules.unmatched = UnmatchedRules::default();
+                }
                 batch.so_far.skipped += 1;
                 continue;
             }
@@ -160,9 +172,12 @@ fn fill_batch(
                 return Ok(rules.selector.stop_time().map_or(SourceState::No, SourceState::Behind));
             }
         }
-        let work = found
-            .work(opener, source.held_max())
-            .and_then(|work| TransactionFilter(rules.filter).apply(work));
+        let filter = TransactionFilter(rules.filter);
+        let work = found.work(opener, source.held_max());
+        if let (Ok(work), false) = (&work, rules.unmatched.is_empty()) {
+            filter.note_names(work, &mut rules.unmatched);
+        }
+        let work = work.and_then(|work| filter.apply(work));
         let work = work.map_err(|error| ReplayError::Work { unit: head.to_string(), error })?;
         size +=
             work.steps.iter().map(ApplyStep::size).sum::<usize>() + size_of::<(TransactionHead, ApplyPlan)>();

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::commands::replay::verification::TargetVerification;
 use crate::commands::replay::warming::WarmingOutcome;
+use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::screen;
@@ -43,6 +44,9 @@ pub(super) fn print(done: &ReplayOutcome, json: bool, global: &GlobalArgs) -> Co
         screen::write_message(format_args!(
             "not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll it back"
         ));
+    }
+    if !global.quiet {
+        warn_unmatched(&done.report.unmatched, "the logs");
     }
     let besides = done.verified.as_ref().and_then(TargetVerification::remark);
     for remark in done.remarks.iter().chain(&besides).filter(|_| !global.quiet) {

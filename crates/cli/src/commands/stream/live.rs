@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use binlog::{EventFormat, EventType, MAGIC, RawEvent};
+use filter::UnmatchedRules;
 use logs::is_file_name;
 use receive::{CANNOT_SEND, is_transient, start_after};
 use servers::{
@@ -18,6 +19,7 @@ use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
 use crate::commands::stream::log_stream::{failed, finished, now_ns, save_when_due};
 use crate::commands::stream::{snapshot, stdout_reader};
+use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
 use crate::interrupt;
 use crate::screen;
@@ -49,6 +51,8 @@ pub(super) struct LiveStream {
     pub(super) snapshot: bool,
     /// Source of column names that the log does not have.
     pub(super) schema: ColumnNameSource,
+    /// Rules of the filter that have matched nothing on any connection.
+    pub(super) unmatched: UnmatchedRules,
 }
 
 /// Position to resume from, and the transactions written from a server before.
@@ -75,7 +79,8 @@ pub(super) fn follow(
     let (mut pause, mut is_begun) = (BACKOFF_MIN, false);
     let cancel =
         if live.is_piped { stdout_reader::cancel_when_gone() } else { interrupt::cancel_on_interrupt() };
-    if live.snapshot && resume.token.is_none() {
+    let is_resumed = resume.token.is_some();
+    if live.snapshot && !is_resumed {
         match snapshot::take(&live.address, settings, (&mut output, live.quiet), &mut live.schema) {
             Ok(Some(taken)) => (resume, is_begun) = (taken, true),
             Ok(None) => return finished(Ok(()), output),
@@ -107,7 +112,13 @@ pub(super) fn follow(
                 return finished(Err(CommandFailure::NotStarted(error)), output);
             }
             Err(StreamDisconnect::Failed(failure)) => return finished(Err(failure), output),
-            Ok(()) => return finished(Ok(()), output),
+            Ok(()) => {
+                // A snapshot has warned already. Rules may have matched in an earlier run, or match in the rest.
+                if !live.quiet && !live.snapshot && !is_resumed && !is_over(live) {
+                    warn_unmatched(&std::mem::take(&mut live.unmatched).into_rules(), "the logs");
+                }
+                return finished(Ok(()), output);
+            }
         }
         if is_over(live) {
             return finished(Ok(()), output);
@@ -142,6 +153,7 @@ fn connection(
     // A new streamer drops the rest of an interrupted transaction.
     let mut streamer = live.schema.clone().attach_to(Streamer::new(settings.clone()));
     let ended = process_events(live, resume, &mut source, (&mut streamer, output));
+    live.unmatched.retain_unmatched(streamer.unmatched_rules());
     if let Some(definitions) = streamer.definitions() {
         live.schema = ColumnNameSource::Log(definitions.clone());
     }

@@ -14,7 +14,9 @@ use stream::{
 
 use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
 use crate::commands::stream::stdout_reader;
+use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, add_advice};
 
@@ -26,6 +28,7 @@ pub(super) fn write_records(
     found: &InputLogs,
     (settings, mut schema): (StreamSettings, ColumnNameSource),
     (mut output, resume): (RecordSink, Option<ResumeToken>),
+    global: &GlobalArgs,
 ) -> CommandResult {
     let places = remaining_logs(found, resume.as_ref())?;
     if let (ColumnNameSource::Log(definitions), Some(token), None) =
@@ -36,6 +39,10 @@ pub(super) fn write_records(
     }
     let mut streamer = schema.attach_to(Streamer::new(settings));
     let told = each(found, places, resume.as_ref(), &mut streamer, &mut output);
+    // Rules may have matched in the part that an earlier run has read, or in the rest.
+    if told.is_ok() && resume.is_none() && !interrupt::is_stop_requested() && !global.quiet {
+        warn_unmatched(&streamer.unmatched_rules().clone().into_rules(), "the logs");
+    }
     finished(told, output)
 }
 

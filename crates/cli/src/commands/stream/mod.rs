@@ -173,7 +173,7 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         found.warn_duplicates(global, "read");
         let (mut output, resume) = command.goes_on.open_output(settings.envelope)?;
         let schema = load_definitions(schema, &mut output)?;
-        return log_stream::write_records(&found, (settings, schema), (output, resume.token));
+        return log_stream::write_records(&found, (settings, schema), (output, resume.token), global);
     }
     if !command.server.stop_at_end {
         interrupt::set_runs_until_stopped();
@@ -186,6 +186,7 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         schema,
         snapshot: command.server.snapshot,
         is_piped: command.goes_on.out.is_none(),
+        unmatched: settings.filter.unmatched_rules(),
     };
     if let (Some(_), ColumnNameSource::Server(address)) = (&command.schema, &live.schema) {
         check_reachable(address)?;

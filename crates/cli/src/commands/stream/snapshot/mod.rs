@@ -17,6 +17,7 @@ use crate::commands::stream::log_stream::{failed, now_ns};
 use crate::commands::stream::snapshot::snapshot_point::{
     LOCK_WAIT_TIMEOUT, PreparedTransactions, SnapshotLock, SnapshotPoint,
 };
+use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::interrupt;
 use crate::screen;
@@ -74,6 +75,12 @@ pub(super) fn take(
     let (gtid_state, point, tables) = begun.map_err(CommandFailure::NotStarted)?;
     if !quiet {
         say(&point, &tables);
+        let mut unmatched = settings.filter.unmatched_rules();
+        for table in &tables {
+            let [database, name] = table.listed.names.each_ref().map(|name| name.as_bytes());
+            unmatched.note_table(database, name);
+        }
+        warn_unmatched(&unmatched.into_rules(), "the snapshot");
     }
     let place = ResumePosition { log: point.log, position: point.position };
     let token = ResumeToken { place, gtid: None };

@@ -1,0 +1,132 @@
+//! Rules that have matched nothing yet: a misspelt name selects nothing, and would otherwise do so silently.
+
+use crate::{FilterRule, ReplicationFilter, StatementKind, WildcardPattern};
+
+/// Selecting rules of a filter (`do-db`, `do-table`, `wild-do-table`) that have matched nothing yet.
+#[derive(Clone, Debug, Default)]
+pub struct UnmatchedRules(Vec<UnmatchedRule>);
+
+#[derive(Clone, Debug)]
+struct UnmatchedRule {
+    rule: FilterRule,
+    names: RuleNames,
+}
+
+/// Names that a rule matches.
+#[derive(Clone, Debug)]
+enum RuleNames {
+    Database(Vec<u8>),
+    /// `database.table`
+    Table(Vec<u8>),
+    Tables(WildcardPattern),
+}
+
+impl UnmatchedRules {
+    pub(crate) fn of(filter: &ReplicationFilter) -> Self {
+        let rules = filter.selecting_rules.iter().filter_map(|rule| {
+            let names = match rule {
+                FilterRule::DoDatabase(name) => RuleNames::Database(name.clone().into_bytes()),
+                FilterRule::DoTable(name) => RuleNames::Table(name.clone().into_bytes()),
+                FilterRule::WildDoTable(name) => {
+                    RuleNames::Tables(WildcardPattern::new(name.clone().into_bytes()))
+                }
+                _ => return None,
+            };
+            Some(UnmatchedRule { rule: rule.clone(), names })
+        });
+        Self(rules.collect())
+    }
+
+    /// Returns whether all rules have matched, so that no more names need to be noted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the rules.
+    pub fn into_rules(self) -> Vec<FilterRule> {
+        self.0.into_iter().map(|unmatched| unmatched.rule).collect()
+    }
+
+    /// Removes the rules that have matched elsewhere: those that are not among `other`.
+    pub fn retain_unmatched(&mut self, other: &Self) {
+        self.0.retain(|this| other.0.iter().any(|that| that.rule == this.rule));
+    }
+
+    /// Takes note of a table whose rows are changed, by its names on the target.
+    pub fn note_table(&mut self, database: &[u8], table: &[u8]) {
+        self.note_database(database);
+        self.note_named_table(database, table);
+    }
+
+    /// Takes note of a statement. `default` is its default database on the target.
+    pub fn note_statement(&mut self, kind: &StatementKind, default: &[u8]) {
+        self.note_database(default);
+        if let StatementKind::Tables(tables) = kind {
+            for named in tables {
+                let (database, table) = named.resolve(default);
+                self.note_named_table(database, table);
+            }
+        }
+    }
+
+    fn note_database(&mut self, database: &[u8]) {
+        self.0.retain(|this| !matches!(&this.names, RuleNames::Database(name) if *name == database));
+    }
+
+    fn note_named_table(&mut self, database: &[u8], table: &[u8]) {
+        let name = [database, b".", table].concat();
+        self.0.retain(|this| match &this.names {
+            RuleNames::Database(_) => true,
+            RuleNames::Table(table) => *table != name,
+            RuleNames::Tables(pattern) => !pattern.matches(&name),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{FilterRule, ReplicationFilter, UnmatchedRules, classify_statement};
+
+    fn unmatched() -> UnmatchedRules {
+        let rules = [
+            FilterRule::DoDatabase("d".into()),
+            FilterRule::IgnoreDatabase("nothing".into()),
+            FilterRule::DoTable("d.t".into()),
+            FilterRule::WildDoTable("d.x%".into()),
+            FilterRule::DoTable("d.t".into()),
+        ];
+        ReplicationFilter::new(rules).unwrap().unmatched_rules()
+    }
+
+    fn check(note: impl FnOnce(&mut UnmatchedRules), wanted: &[&str]) {
+        let mut unmatched = unmatched();
+        note(&mut unmatched);
+        let rules: Vec<_> = unmatched.into_rules().iter().map(ToString::to_string).collect();
+        assert_eq!(rules, wanted);
+    }
+
+    #[test]
+    fn names_that_come_match_their_rules() {
+        let all = ["--do-db d", "--do-table d.t", "--wild-do-table d.x%"];
+        check(|_| {}, &all);
+        check(|rules| rules.note_table(b"e", b"t"), &all);
+        check(|rules| rules.note_table(b"d", b"u"), &all[1..]);
+        check(|rules| rules.note_table(b"d", b"t"), &all[2..]);
+        check(|rules| rules.note_table(b"d", b"x1"), &all[1..2]);
+        // The rules on databases concern the default database.
+        let statement = |sql: &str| classify_statement(sql.as_bytes());
+        check(
+            |rules| rules.note_statement(&statement("insert into d.t values (1)"), b"e"),
+            &[all[0], all[2]],
+        );
+        check(|rules| rules.note_statement(&statement("insert into t values (1)"), b"d"), &all[2..]);
+        check(|rules| rules.note_statement(&statement("create database d"), b"d"), &all[1..]);
+    }
+
+    #[test]
+    fn rules_that_matched_elsewhere_are_removed() {
+        let mut other = unmatched();
+        other.note_table(b"d", b"u");
+        check(|rules| rules.retain_unmatched(&other), &["--do-table d.t", "--wild-do-table d.x%"]);
+    }
+}
