@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use logs::positions_path;
 use logs::{LogError, RewritePositions, StoreWriter};
-use rewrite::positions_path;
 use servers::{ConnectionError, ResultRow, ServerLink};
 
 use crate::disconnect::Disconnect;
