@@ -66,6 +66,14 @@ impl RewritePositions {
             }
         }
         lists.reverse();
+        let leads_on = |pair: &[PositionList]| {
+            let [one, next] = pair else { return false };
+            one.sizes.zip(next.sizes).is_some_and(|(one, next)| one.rewritten == next.original)
+        };
+        assert!(
+            lists.windows(2).all(leads_on),
+            "ours: each list was chosen by the size of the log behind it"
+        );
         for list in &mut lists {
             list.read()?;
         }
@@ -82,6 +90,9 @@ impl RewritePositions {
         let (mut start, mut rewritten) = (after, None);
         for list in self.lists.iter_mut().rev() {
             let Some(this) = list.seek_rewritten(start)? else { return Ok(None) };
+            if rewritten.is_some() && this.rewritten != start {
+                return Err(list.unlisted_start(start));
+            }
             start = this.original;
             rewritten.get_or_insert(this.rewritten);
         }
@@ -98,6 +109,9 @@ impl RewritePositions {
         let (mut limit, mut original, mut rewritten) = (before, None, 0);
         for list in &mut self.lists {
             let Some(this) = list.seek_original(limit)? else { return Ok(None) };
+            if original.is_some() && this.original != rewritten {
+                return Err(list.unlisted_start(rewritten));
+            }
             rewritten = this.rewritten;
             original.get_or_insert(this.original);
             // The same transaction in the next list.
@@ -220,6 +234,11 @@ impl PositionList {
         }
         (self.next, self.is_last) = (next, is_last);
         Ok(())
+    }
+
+    /// Returns the error for a transaction that only the list beside this one has.
+    fn unlisted_start(&self, start: u64) -> LogError {
+        self.invalid_list(format!("it lacks the transaction at {start}, which another list of this log has"))
     }
 
     fn invalid_list(&self, reason: String) -> LogError {

@@ -163,6 +163,8 @@ pub(super) fn name_failed_member(
     failure: TargetFailure,
 ) -> ReplayError {
     if let Some(table) = &group.kept_table {
+        // To search among several, all of them would be applied again.
+        assert!(group.members.is_empty(), "ours: a group that cannot be rolled back is one transaction");
         return ReplayError::KeptChanges {
             unit: group.head.to_string(),
             table: table.clone(),

@@ -180,6 +180,7 @@ impl ScheduleClaim {
     pub fn set_alone(&mut self) {
         self.wait = WaitRule::ForAll;
         self.enforce_limit();
+        assert!(self.keys.is_empty(), "ours: a claim that runs alone needs no keys");
     }
 
     /// Joins the claim of the next transactions: both are then applied as one.

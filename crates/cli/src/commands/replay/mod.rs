@@ -149,11 +149,8 @@ pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
 fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
     let found = command.inputs.find_logs(global)?;
-    if followed.is_none() {
-        found.check_indexes(global)?;
-    }
-    let lifetime = if followed.is_some() { LogLifetime::Followed } else { LogLifetime::Fixed };
-    checks::check_readable(&found, lifetime)?;
+    let lifetime = if command.follow { LogLifetime::Followed } else { LogLifetime::Fixed };
+    checks::check_logs(&found, lifetime, global)?;
     let named = command.to.named(global)?;
     if let (Some(store), false) = (&followed, command.filters.renames()) {
         source_args::refuse_own_directory(store, &named)?;
