@@ -452,7 +452,13 @@ fn spooled_transactions_are_read_one_by_one() {
     let read = thread::scope(|scope| {
         let selector = TransactionSelector::new(&TransactionSelection::default(), &[]).unwrap();
         let skip = AppliedCheck::new(AppliedState::default(), &[]);
-        let rules = ReadRules { selector, skip, filter: &filter, gap: GapPolicy::Refuse };
+        let rules = ReadRules {
+            selector,
+            skip,
+            filter: &filter,
+            unmatched: filter.unmatched_rules(),
+            gap: GapPolicy::Refuse,
+        };
         let queue = &queue;
         scope.spawn(move || read::read(&mut source, rules, &out, queue));
         batches.iter().map(|batch| batch.units.len()).collect::<Vec<_>>()
