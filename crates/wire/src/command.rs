@@ -1,8 +1,11 @@
 //! Commands of a client after the handshake.
 
+use binlog::gtid::GtidSet;
 use binlog::{Cursor, DecodeError, DecodeReason};
 
+use crate::capability::Capabilities;
 use crate::error::WireError;
+use crate::execution::{EXECUTE, skip_query_attributes};
 
 /// Command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +17,27 @@ pub enum ClientCommand<'a> {
         /// Text of the statement.
         sql: &'a [u8],
     },
+    /// `COM_INIT_DB`: change the default database.
+    InitDatabase {
+        /// Name of the database.
+        database: &'a [u8],
+    },
     /// `COM_PING`: check the connection.
     Ping,
+    /// `COM_STATISTICS`: describe the server in one line. The response is this line alone.
+    Statistics,
+    /// `COM_PROCESS_KILL`: end a connection.
+    KillConnection {
+        /// Number of the connection.
+        connection_id: u32,
+    },
+    /// `COM_SET_OPTION`: allow several statements in a query (0), or forbid them (1). The response is an EOF packet.
+    SetOption {
+        /// Number of the option.
+        option: u16,
+    },
+    /// `COM_RESET_CONNECTION`: restore the state of the session after the login, without another login.
+    ResetConnection,
     /// `COM_STMT_PREPARE`: prepare a statement with `?` for each parameter.
     Prepare {
         /// Text of the statement.
@@ -29,6 +51,18 @@ pub enum ClientCommand<'a> {
         parameter: u16,
         /// Bytes to append to the value.
         data: &'a [u8],
+    },
+    /// `COM_STMT_EXECUTE`: run a prepared statement.
+    ExecuteStatement {
+        /// Number of the statement.
+        statement: u32,
+        /// Whole payload, for [`ServerStatement::decode_execution`](crate::ServerStatement::decode_execution).
+        payload: &'a [u8],
+    },
+    /// `COM_STMT_RESET`: forget the pieces of values sent for a prepared statement.
+    ResetStatement {
+        /// Number of the statement.
+        statement: u32,
     },
     /// `COM_STMT_CLOSE`: close a prepared statement. The server does not respond.
     CloseStatement {
@@ -112,34 +146,60 @@ pub struct BinlogDumpGtid<'a> {
     pub gtids: &'a [u8],
 }
 
+// Numbers: `enum_server_command` of `include/my_command.h`.
 const QUIT: u8 = 0x01;
+const INIT_DATABASE: u8 = 0x02;
 const QUERY: u8 = 0x03;
+const STATISTICS: u8 = 0x09;
+const KILL_CONNECTION: u8 = 0x0c;
 const PING: u8 = 0x0e;
 const BINLOG_DUMP: u8 = 0x12;
 const REGISTER_REPLICA: u8 = 0x15;
 const PREPARE: u8 = 0x16;
 const SEND_LONG_DATA: u8 = 0x18;
 const CLOSE_STATEMENT: u8 = 0x19;
+const RESET_STATEMENT: u8 = 0x1a;
+const SET_OPTION: u8 = 0x1b;
 const BINLOG_DUMP_GTID: u8 = 0x1e;
+const RESET_CONNECTION: u8 = 0x1f;
 
 impl<'a> ClientCommand<'a> {
-    /// Decodes a command.
+    /// Decodes a command on a connection without [`Capabilities::QUERY_ATTRIBUTES`].
     ///
     /// # Errors
     ///
     /// Fails if the payload is empty, or invalid for its command.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        Self::decode_with(payload, Capabilities::default())
+    }
+
+    /// Decodes a command on a connection with these capabilities. Attributes of a query are skipped.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the payload is empty, or invalid for its command.
+    pub fn decode_with(payload: &'a [u8], capabilities: Capabilities) -> Result<Self, WireError> {
         let Some((&code, rest)) = payload.split_first() else {
             return Err(WireError::unexpected(payload, "a command"));
         };
         let mut cursor = Cursor::at(rest, 1);
         let command = match code {
             QUIT => Ok(Self::Quit),
-            QUERY => Ok(Self::Query { sql: cursor.take_rest() }),
+            INIT_DATABASE => Ok(Self::InitDatabase { database: cursor.take_rest() }),
+            QUERY => Self::decode_query(&mut cursor, capabilities),
+            STATISTICS => Ok(Self::Statistics),
+            KILL_CONNECTION => cursor.u32().map(|connection_id| Self::KillConnection { connection_id }),
             PING => Ok(Self::Ping),
             PREPARE => Ok(Self::Prepare { sql: cursor.take_rest() }),
+            EXECUTE => cursor.u32().map(|statement| {
+                cursor.take_rest();
+                Self::ExecuteStatement { statement, payload }
+            }),
             SEND_LONG_DATA => Self::decode_long_data(&mut cursor),
             CLOSE_STATEMENT => cursor.u32().map(|statement| Self::CloseStatement { statement }),
+            RESET_STATEMENT => cursor.u32().map(|statement| Self::ResetStatement { statement }),
+            SET_OPTION => cursor.u16().map(|option| Self::SetOption { option }),
+            RESET_CONNECTION => Ok(Self::ResetConnection),
             REGISTER_REPLICA => RegisterReplica::decode(&mut cursor).map(Self::RegisterReplica),
             BINLOG_DUMP => BinlogDump::decode(&mut cursor).map(Self::BinlogDump),
             BINLOG_DUMP_GTID => BinlogDumpGtid::decode(&mut cursor).map(Self::BinlogDumpGtid),
@@ -149,7 +209,7 @@ impl<'a> ClientCommand<'a> {
         command.map_err(WireError::packet("command"))
     }
 
-    /// Encodes the command.
+    /// Encodes the command, for a connection without [`Capabilities::QUERY_ATTRIBUTES`].
     ///
     /// # Errors
     ///
@@ -157,34 +217,38 @@ impl<'a> ClientCommand<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
         match self {
             Self::Quit => out.push(QUIT),
-            Self::Query { sql } => {
-                out.push(QUERY);
-                out.extend_from_slice(sql);
+            Self::InitDatabase { database } => put(out, INIT_DATABASE, &[database]),
+            Self::Query { sql } => put(out, QUERY, &[sql]),
+            Self::Statistics => out.push(STATISTICS),
+            Self::KillConnection { connection_id } => {
+                put(out, KILL_CONNECTION, &[&connection_id.to_le_bytes()]);
             }
             Self::Ping => out.push(PING),
-            Self::Prepare { sql } => {
-                out.push(PREPARE);
-                out.extend_from_slice(sql);
-            }
+            Self::Prepare { sql } => put(out, PREPARE, &[sql]),
+            Self::ExecuteStatement { payload, .. } => out.extend_from_slice(payload),
             Self::SendLongData { statement, parameter, data } => {
-                out.push(SEND_LONG_DATA);
-                out.extend_from_slice(&statement.to_le_bytes());
-                out.extend_from_slice(&parameter.to_le_bytes());
-                out.extend_from_slice(data);
+                put(out, SEND_LONG_DATA, &[&statement.to_le_bytes(), &parameter.to_le_bytes(), data]);
             }
-            Self::CloseStatement { statement } => {
-                out.push(CLOSE_STATEMENT);
-                out.extend_from_slice(&statement.to_le_bytes());
-            }
+            Self::CloseStatement { statement } => put(out, CLOSE_STATEMENT, &[&statement.to_le_bytes()]),
+            Self::ResetStatement { statement } => put(out, RESET_STATEMENT, &[&statement.to_le_bytes()]),
+            Self::SetOption { option } => put(out, SET_OPTION, &[&option.to_le_bytes()]),
+            Self::ResetConnection => out.push(RESET_CONNECTION),
             Self::RegisterReplica(register) => return register.encode(out),
             Self::BinlogDump(dump) => dump.encode(out),
             Self::BinlogDumpGtid(dump) => return dump.encode(out),
-            Self::Other { code, rest } => {
-                out.push(*code);
-                out.extend_from_slice(rest);
-            }
+            Self::Other { code, rest } => put(out, *code, &[rest]),
         }
         Ok(())
+    }
+
+    // size  field
+    //    *  attributes, with QUERY_ATTRIBUTES
+    //    *  sql: to the end
+    fn decode_query(cursor: &mut Cursor<'a>, capabilities: Capabilities) -> Result<Self, DecodeError> {
+        if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
+            skip_query_attributes(cursor)?;
+        }
+        Ok(Self::Query { sql: cursor.take_rest() })
     }
 
     // size  field
@@ -260,6 +324,15 @@ impl<'a> BinlogDump<'a> {
 }
 
 impl<'a> BinlogDumpGtid<'a> {
+    /// Decodes the GTID set, with or without tags: the format of MySQL 8.0, or that of 8.3 and later.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the set is invalid.
+    pub fn gtid_set(&self) -> Result<GtidSet, WireError> {
+        GtidSet::decode(self.gtids).map_err(WireError::packet("GTID set of COM_BINLOG_DUMP_GTID"))
+    }
+
     // size  field
     //    2  flags
     //    4  server_id
@@ -293,6 +366,11 @@ impl<'a> BinlogDumpGtid<'a> {
         out.extend_from_slice(self.gtids);
         Ok(())
     }
+}
+
+fn put(out: &mut Vec<u8>, code: u8, fields: &[&[u8]]) {
+    out.push(code);
+    fields.iter().for_each(|field| out.extend_from_slice(field));
 }
 
 fn sized<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<&'a [u8], DecodeError> {

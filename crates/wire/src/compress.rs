@@ -105,7 +105,9 @@ impl CompressedFrames {
         };
         opened.map_err(|reason| WireError::Compressed { size: body.len(), reason })?;
         self.start += FRAME_HEADER_SIZE + body.len();
-        self.sequence = sequence.wrapping_add(1);
+        if numbers == SequenceCheck::Checked {
+            self.sequence = sequence.wrapping_add(1);
+        }
         Ok(Some(&self.scratch))
     }
 

@@ -162,6 +162,18 @@ pub enum WireError {
         /// Current position.
         wanted_position: u64,
     },
+    /// A server's private key cannot be used.
+    #[error("cannot use the private key: {reason}")]
+    PrivateKey {
+        /// Reason.
+        reason: String,
+    },
+    /// A text is not the hash of a password.
+    #[error(
+        "invalid password hash: expected '*' and 40 hexadecimal digits (mysql_native_password), or '$A$005$' and 63 \
+         characters (caching_sha2_password); each may be a hexadecimal literal 0x…"
+    )]
+    PasswordHash,
     /// The server's public key cannot be used.
     #[error("cannot encrypt the password with the server's public key: {reason}")]
     ServerKey {
@@ -180,6 +192,82 @@ pub struct ServerError {
     pub state: String,
     /// Message of the server.
     pub message: String,
+}
+
+/// Use of a password by a client, which a refusal states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PasswordUse {
+    /// The client sent no password.
+    No,
+    /// The client sent a password.
+    Yes,
+}
+
+/// Errors of a server, with the numbers and texts of MySQL (`share/messages_to_clients.txt`).
+impl ServerError {
+    /// Creates an error with number, SQL state and message.
+    pub fn new(code: u16, state: &str, message: impl Into<String>) -> Self {
+        Self { code, state: state.to_owned(), message: message.into() }
+    }
+
+    /// `ER_CON_COUNT_ERROR`: no more connections are possible.
+    pub fn too_many_connections() -> Self {
+        Self::new(1040, "08004", "Too many connections")
+    }
+
+    /// `ER_HANDSHAKE_ERROR`: a packet of the handshake is invalid.
+    pub fn bad_handshake() -> Self {
+        Self::new(1043, "08S01", "Bad handshake")
+    }
+
+    /// `ER_ACCESS_DENIED_ERROR`: the login failed. Servers cut the name after 48 characters, the host after 64.
+    pub fn access_denied(user: &[u8], host: &str, password_use: PasswordUse) -> Self {
+        let user: String = String::from_utf8_lossy(user).chars().take(48).collect();
+        let host: String = host.chars().take(64).collect();
+        let used = match password_use {
+            PasswordUse::No => "NO",
+            PasswordUse::Yes => "YES",
+        };
+        Self::new(1045, "28000", format!("Access denied for user '{user}'@'{host}' (using password: {used})"))
+    }
+
+    /// `ER_UNKNOWN_COM_ERROR`: the command is not supported.
+    pub fn unknown_command() -> Self {
+        Self::new(1047, "08S01", "Unknown command")
+    }
+
+    /// `ER_UNKNOWN_STMT_HANDLER`: there is no prepared statement with this number.
+    pub fn unknown_statement(statement: u32, command: &str) -> Self {
+        let message = format!("Unknown prepared statement handler ({statement}) given to {command}");
+        Self::new(1243, "HY000", message)
+    }
+
+    /// `ER_NOT_SUPPORTED_AUTH_MODE`: the client does not know the account's plugin.
+    pub fn unsupported_authentication() -> Self {
+        let message = "Client does not support authentication protocol requested by server; \
+                       consider upgrading MySQL client";
+        Self::new(1251, "08004", message)
+    }
+
+    /// `ER_MALFORMED_PACKET`: the body of a command is invalid.
+    pub fn malformed_packet() -> Self {
+        Self::new(1835, "HY000", "Malformed communication packet.")
+    }
+
+    /// Returns the error that servers send for invalid bytes of a client.
+    pub fn from_wire(error: &WireError) -> Self {
+        match error {
+            WireError::Refused(error) => error.clone(),
+            WireError::TooLarge { .. } => {
+                Self::new(1153, "08S01", "Got a packet bigger than 'max_allowed_packet' bytes")
+            }
+            WireError::Sequence { .. } => Self::new(1156, "08S01", "Got packets out of order"),
+            WireError::Compressed { .. } => {
+                Self::new(1157, "08S01", "Couldn't uncompress communication packet")
+            }
+            _ => Self::malformed_packet(),
+        }
+    }
 }
 
 impl WireError {

@@ -8,14 +8,17 @@
 //! | [`PacketCodec`] | packets from and to the bytes of one connection: numbering, joining, compression |
 //! | [`ClientHandshake`] | client side of the handshake: capabilities, TLS, authentication |
 //! | [`ServerGreeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | handshake packets |
-//! | [`ClientCommand`] | commands of a client: queries, log dumps |
+//! | [`ClientCommand`] | commands of a client: queries, prepared statements, log dumps |
 //! | [`ReplicaConversation`] | a replica's questions before the log, and the packets of the log |
 //! | [`EventPacket`], [`SemiSyncAck`] | events, and acknowledgements in semi-synchronous replication |
 //! | [`StreamReader`] | positions of events in the source's files; artificial events |
 //! | [`Capabilities`] | capability flags of both sides |
 //! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | generic responses |
-//! | [`ResultReader`], [`ResultWriter`] | result sets as text: columns, rows, end |
+//! | [`ResponseWriter`] | responses of a server |
+//! | [`ResultReader`], [`ResultWriter`] | result sets: columns, rows, end |
 //! | [`PrepareReader`], [`StatementExecution`] | prepared statements: response to preparing one, running it with values |
+//! | [`ServerStatement`] | prepared statements on the server side |
+//! | [`column_type`] | type codes of columns |
 //!
 //! All sizes are in bytes. Errors reported by a server are a [`ServerError`]; all other errors describe invalid bytes
 //! and their offset.
@@ -26,23 +29,31 @@
 
 mod buffer;
 mod capability;
+pub mod column_type;
 mod command;
 mod compress;
+mod date_time;
 mod error;
 mod event_packet;
+mod execution;
 mod handshake;
 mod packet_codec;
 mod replica;
 mod response;
+mod response_writer;
 mod result_set;
+mod result_value;
+mod session_change;
 mod statement;
 mod stream;
 
 pub use crate::capability::Capabilities;
 pub use crate::command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
 pub use crate::compress::PacketCompression;
-pub use crate::error::{ServerError, WireError};
+pub use crate::date_time::{DateTimeValue, TimeValue};
+pub use crate::error::{PasswordUse, ServerError, WireError};
 pub use crate::event_packet::{AckRequest, EventPacket, SemiSync, SemiSyncAck};
+pub use crate::execution::{ParameterValue, ServerStatement, StatementExecution};
 pub use crate::handshake::{
     AuthMoreData, AuthSwitchRequest, CleartextPolicy, ClientHandshake, ClientOptions, ClientSession,
     HandshakeStep, LoginRequest, ServerGreeting, ServerKeySource, SslRequest, TlsMode, Transport,
@@ -52,6 +63,9 @@ pub use crate::replica::{
     ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, SourceFacts,
 };
 pub use crate::response::{CommandResponse, EofPacket, ErrPacket, OkPacket, ServerStatus};
+pub use crate::response_writer::ResponseWriter;
 pub use crate::result_set::{ColumnDefinition, ResultPart, ResultReader, ResultWriter, TextRow};
-pub use crate::statement::{ParameterValue, PrepareReader, PreparedStatement, StatementExecution};
+pub use crate::result_value::{ResultValue, RowEncoding};
+pub use crate::session_change::SessionChange;
+pub use crate::statement::{PrepareReader, PreparedStatement};
 pub use crate::stream::{FormatOrigin, PositionGaps, SourceEvent, StreamReader};

@@ -209,6 +209,23 @@ impl<'a> ErrPacket<'a> {
     }
 }
 
+impl ServerError {
+    /// Encodes the error as an ERR packet.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let state = self.state.as_bytes().try_into().unwrap_or(STATE_GENERAL);
+        ErrPacket { state: Some(state), ..self.packet() }.encode(out);
+    }
+
+    /// Encodes the error as an ERR packet without SQL state, as servers do before the client has said what it knows.
+    pub fn encode_without_state(&self, out: &mut Vec<u8>) {
+        self.packet().encode(out);
+    }
+
+    fn packet(&self) -> ErrPacket<'_> {
+        ErrPacket { code: self.code, state: None, message: self.message.as_bytes() }
+    }
+}
+
 impl EofPacket {
     /// Returns true if `payload` is an EOF packet, or an OK packet in its place, and not a row.
     pub fn is(payload: &[u8], capabilities: Capabilities) -> bool {

@@ -1,18 +1,32 @@
-//! Result sets in text form: columns, rows, end.
+//! Result sets: columns, rows, end. Rows are read as text, and written as text or in binary.
 
 use binlog::{Cursor, DecodeError, DecodeReason, put_lenenc};
 
 use crate::capability::Capabilities;
-use crate::error::WireError;
+use crate::column_type;
+use crate::error::{ServerError, WireError};
 use crate::packet_codec::PacketCodec;
 use crate::response::{EofPacket, ErrPacket, OkPacket, ServerStatus, put_lenenc_bytes};
+use crate::response_writer::send_encoded;
+use crate::result_value::{ResultValue, RowEncoding};
 
-/// First byte of a NULL value, and of a server's request for a local file.
-const NULL: u8 = 0xfb;
+/// First byte of a NULL value in text form, and of a server's request for a local file.
+pub(crate) const NULL: u8 = 0xfb;
 /// Maximum number of columns: the servers' limit for a table.
 const COLUMNS_MAX: u64 = 4096;
 /// Size of the fixed fields of a column definition.
 const FIXED_SIZE: u64 = 12;
+
+/// Number of utf8mb4_general_ci, the same in MySQL and MariaDB.
+const COLLATION_UTF8MB4: u16 = 45;
+/// Number of the collation of numbers and bytes.
+const COLLATION_BINARY: u16 = 63;
+/// `BINARY_FLAG` of `include/mysql_com.h`.
+const FLAG_BINARY: u16 = 0x80;
+/// Size of a column of text: that of VARCHAR(1024) in utf8mb4. Clients take longer values, too.
+const TEXT_SIZE_MAX: u32 = 4096;
+/// Number of characters of the longest integer.
+const INTEGER_SIZE_MAX: u32 = 21;
 
 /// Definition of one column of a result set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,6 +209,34 @@ fn column_count(payload: &[u8]) -> Result<u64, DecodeError> {
 }
 
 impl<'a> ColumnDefinition<'a> {
+    /// Returns the definition of a column of text in utf8mb4 (`VAR_STRING`), without a table.
+    pub const fn text(name: &'a [u8]) -> Self {
+        Self {
+            schema: &[],
+            table: &[],
+            org_table: &[],
+            name,
+            org_name: &[],
+            collation: COLLATION_UTF8MB4,
+            size: TEXT_SIZE_MAX,
+            column_type: column_type::VAR_STRING,
+            flags: 0,
+            decimals: 31,
+        }
+    }
+
+    /// Returns the definition of a column of signed 64-bit integers (`LONGLONG`), without a table.
+    pub const fn integer(name: &'a [u8]) -> Self {
+        Self {
+            collation: COLLATION_BINARY,
+            size: INTEGER_SIZE_MAX,
+            column_type: column_type::LONGLONG,
+            flags: FLAG_BINARY,
+            decimals: 0,
+            ..Self::text(name)
+        }
+    }
+
     /// Decodes a column definition.
     ///
     /// # Errors
@@ -306,12 +348,12 @@ fn value<'a>(cursor: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, DecodeError> {
 pub struct ResultWriter<'a> {
     packets: &'a mut PacketCodec,
     capabilities: Capabilities,
-    columns: usize,
-    payload: Vec<u8>,
+    encoding: RowEncoding,
+    column_types: Vec<u8>,
 }
 
 impl<'a> ResultWriter<'a> {
-    /// Sends the columns of a result set.
+    /// Sends the columns of a result set with rows as text, for a query.
     ///
     /// # Panics
     ///
@@ -321,8 +363,23 @@ impl<'a> ResultWriter<'a> {
         capabilities: Capabilities,
         columns: &[ColumnDefinition<'_>],
     ) -> Self {
+        Self::begin_with(packets, capabilities, columns, RowEncoding::Text)
+    }
+
+    /// Sends the columns of a result set with rows in this encoding.
+    ///
+    /// # Panics
+    ///
+    /// As [`ResultWriter::begin`].
+    pub fn begin_with(
+        packets: &'a mut PacketCodec,
+        capabilities: Capabilities,
+        columns: &[ColumnDefinition<'_>],
+        encoding: RowEncoding,
+    ) -> Self {
         assert!(!columns.is_empty(), "ours: a result has columns");
-        let mut writer = Self { packets, capabilities, columns: columns.len(), payload: Vec::new() };
+        let column_types = columns.iter().map(|column| column.column_type).collect();
+        let mut writer = Self { packets, capabilities, encoding, column_types };
         writer.send(|out| put_lenenc(out, columns.len() as u64));
         for column in columns {
             writer.send(|out| column.encode(out));
@@ -333,13 +390,29 @@ impl<'a> ResultWriter<'a> {
         writer
     }
 
-    /// Sends one row.
+    /// Sends one row of typed values, in the encoding of the result set.
     ///
     /// # Panics
     ///
-    /// Panics if the number of values differs from the number of columns.
+    /// Panics if the number of values differs from the number of columns, or a value does not fit its column.
+    pub fn values(&mut self, values: &[ResultValue<'_>]) {
+        assert_eq!(values.len(), self.column_types.len(), "ours: a row has a value for each column");
+        let column_types = std::mem::take(&mut self.column_types);
+        match self.encoding {
+            RowEncoding::Text => self.send(|out| values.iter().for_each(|value| value.encode_text(out))),
+            RowEncoding::Binary => self.send(|out| ResultValue::encode_row(values, &column_types, out)),
+        }
+        self.column_types = column_types;
+    }
+
+    /// Sends one row of values as text, `None` for NULL.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the number of values differs from the number of columns, or if rows are binary.
     pub fn row(&mut self, values: &[Option<&[u8]>]) {
-        assert_eq!(values.len(), self.columns, "ours: a row has a value for each column");
+        assert_eq!(self.encoding, RowEncoding::Text, "ours: binary rows need types");
+        assert_eq!(values.len(), self.column_types.len(), "ours: a row has a value for each column");
         self.send(|out| TextRow::encode(values, out));
     }
 
@@ -349,9 +422,12 @@ impl<'a> ResultWriter<'a> {
         self.send(|out| EofPacket { warnings: 0, status }.encode(capabilities, out));
     }
 
+    /// Sends an error in place of the next row, which ends the result set.
+    pub fn fail(mut self, error: &ServerError) {
+        self.send(|out| error.encode(out));
+    }
+
     fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        self.payload.clear();
-        encode(&mut self.payload);
-        self.packets.send(&self.payload);
+        send_encoded(self.packets, encode);
     }
 }

@@ -323,7 +323,7 @@ fn commands() {
     check_command(b"\x01", ClientCommand::Quit);
     check_command(b"\x0e", ClientCommand::Ping);
     check_command(b"\x03select 1", ClientCommand::Query { sql: b"select 1" });
-    check_command(b"\x1fabc", ClientCommand::Other { code: 0x1f, rest: b"abc" });
+    check_command(b"\x11abc", ClientCommand::Other { code: 0x11, rest: b"abc" });
     check_command(
         b"\x15\x02\0\0\0\x04here\x01u\0\xea\x0c\0\0\0\0\0\0\0\0",
         ClientCommand::RegisterReplica(RegisterReplica {
