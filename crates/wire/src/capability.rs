@@ -46,6 +46,8 @@ capabilities! {
     16, MULTI_STATEMENTS;
     /// A query may have several results.
     17, MULTI_RESULTS;
+    /// A prepared statement may have several results.
+    18, PS_MULTI_RESULTS;
     /// Authentication plugins, which can differ between accounts.
     19, PLUGIN_AUTH;
     /// The client sends connection attributes (names and values).

@@ -1,14 +1,26 @@
 //! Packets of the handshake, from the greeting to the end of authentication.
 
+mod attributes;
 mod auth;
 mod client;
+mod password_key;
+mod seeded_bytes;
+mod server;
+mod stored_password;
 
 use binlog::{Cursor, DecodeError, DecodeReason, put_lenenc};
 
+pub use self::attributes::ConnectionAttributes;
 pub use self::client::{
     CleartextPolicy, ClientHandshake, ClientOptions, ClientSession, HandshakeStep, ServerKeySource, TlsMode,
     Transport,
 };
+pub use self::password_key::PasswordKey;
+pub use self::server::{
+    AuthenticatedLogin, HandshakeOptions, LoginDetails, LoginRefusal, ServerHandshake, ServerSession,
+    ServerStep,
+};
+pub use self::stored_password::{PasswordDigest, PasswordPlugin, StoredPassword};
 use crate::capability::Capabilities;
 use crate::error::WireError;
 use crate::response::put_lenenc_bytes;
@@ -252,7 +264,7 @@ impl<'a> LoginRequest<'a> {
         if has(Capabilities::ZSTD_COMPRESSION_ALGORITHM) {
             zstd_level = cursor.u8()?;
         }
-        cursor.finish()?;
+        // Servers ignore what follows, and so do not refuse future clients.
         Ok(Self { head, user, proof, database, plugin, attributes, zstd_level })
     }
 

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | [`PacketCodec`] | packets from and to the bytes of one connection: numbering, joining, compression |
 //! | [`ClientHandshake`] | client side of the handshake: capabilities, TLS, authentication |
+//! | [`ServerHandshake`] | server side of the handshake |
+//! | [`StoredPassword`], [`PasswordDigest`], [`PasswordKey`] | passwords on the server side |
 //! | [`ServerGreeting`], [`SslRequest`], [`LoginRequest`], [`AuthSwitchRequest`], [`AuthMoreData`] | handshake packets |
 //! | [`ClientCommand`] | commands of a client: queries, prepared statements, log dumps |
 //! | [`ReplicaConversation`] | a replica's questions before the log, and the packets of the log |
@@ -55,8 +57,10 @@ pub use crate::error::{PasswordUse, ServerError, WireError};
 pub use crate::event_packet::{AckRequest, EventPacket, SemiSync, SemiSyncAck};
 pub use crate::execution::{ParameterValue, ServerStatement, StatementExecution};
 pub use crate::handshake::{
-    AuthMoreData, AuthSwitchRequest, CleartextPolicy, ClientHandshake, ClientOptions, ClientSession,
-    HandshakeStep, LoginRequest, ServerGreeting, ServerKeySource, SslRequest, TlsMode, Transport,
+    AuthMoreData, AuthSwitchRequest, AuthenticatedLogin, CleartextPolicy, ClientHandshake, ClientOptions,
+    ClientSession, ConnectionAttributes, HandshakeOptions, HandshakeStep, LoginDetails, LoginRefusal,
+    LoginRequest, PasswordDigest, PasswordKey, PasswordPlugin, ServerGreeting, ServerHandshake,
+    ServerKeySource, ServerSession, ServerStep, SslRequest, StoredPassword, TlsMode, Transport,
 };
 pub use crate::packet_codec::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, PacketCodec};
 pub use crate::replica::{

@@ -31,7 +31,7 @@ pub struct ResponseWriter<'a> {
 }
 
 impl<'a> ResponseWriter<'a> {
-    /// Creates a writer for a connection with the capabilities of a session.
+    /// Creates a writer for a connection with the capabilities of a [`ServerSession`](crate::ServerSession).
     pub const fn new(packets: &'a mut PacketCodec, capabilities: Capabilities) -> Self {
         Self { packets, capabilities }
     }

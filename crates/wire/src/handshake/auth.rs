@@ -10,6 +10,14 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::error::WireError;
 
+/// caching_sha2_password: the server has cached the hash of the password.
+pub(super) const FAST_AUTH_SUCCESS: &[u8] = &[3];
+/// caching_sha2_password: the hash is not cached; the server wants the password itself.
+pub(super) const FULL_AUTHENTICATION: &[u8] = &[4];
+/// Request for the server's public key, of caching_sha2_password and of sha256_password.
+pub(super) const KEY_REQUEST_CACHING_SHA2: u8 = 2;
+pub(super) const KEY_REQUEST_SHA256: u8 = 1;
+
 /// Authentication plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthPlugin {
@@ -96,14 +104,17 @@ pub(super) fn encrypted(
 ) -> Result<Vec<u8>, WireError> {
     let unusable = |reason: String| WireError::ServerKey { reason };
     let pem = str::from_utf8(key).map_err(|_| unusable("not PEM".into()))?;
-    // Servers write a NUL after the key in the files that they create.
-    let pem = pem.trim_matches(|one: char| one == '\0' || one.is_ascii_whitespace());
-    let key =
-        RsaPublicKey::from_public_key_pem(pem).map_err(|_| unusable("not an RSA key in PEM form".into()))?;
+    let key = RsaPublicKey::from_public_key_pem(trim_pem(pem))
+        .map_err(|_| unusable("not an RSA key in PEM form".into()))?;
     let mask = nonce.iter().cycle();
     let mixed: Vec<u8> = clear(password).iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect();
     key.encrypt(&mut PaddingSource(padding), Oaep::new::<Sha1>(), &mixed)
         .map_err(|error| unusable(error.to_string()))
+}
+
+/// Removes what is around a key in PEM form. Servers write a NUL after it in the files that they create.
+pub(super) fn trim_pem(pem: &str) -> &str {
+    pem.trim_matches(|one: char| one == '\0' || one.is_ascii_whitespace())
 }
 
 /// Number of random bytes for one encryption.

@@ -4,7 +4,10 @@ use std::mem;
 
 use binlog::Flavour;
 
-use super::auth::{self, AuthPlugin, PADDING_SIZE};
+use super::auth::{
+    self, AuthPlugin, FAST_AUTH_SUCCESS, FULL_AUTHENTICATION, KEY_REQUEST_CACHING_SHA2, KEY_REQUEST_SHA256,
+    PADDING_SIZE,
+};
 use super::{AuthMoreData, AuthSwitchRequest, LoginRequest, ServerGreeting, SslRequest};
 use crate::capability::Capabilities;
 use crate::compress::PacketCompression;
@@ -33,14 +36,6 @@ const COLLATION: u8 = 45;
 const PACKET_MAX: u32 = 1 << 30;
 /// Version prefix of MariaDB before version 11, added for old replicas.
 const MARIADB_PREFIX: &str = "5.5.5-";
-
-/// caching_sha2_password: the server has cached the hash of the password.
-const FAST_AUTH_SUCCESS: &[u8] = &[3];
-/// caching_sha2_password: the hash is not cached; the server wants the password itself.
-const FULL_AUTHENTICATION: &[u8] = &[4];
-/// Request for the server's public key, of caching_sha2_password and of sha256_password.
-const KEY_REQUEST_CACHING_SHA2: u8 = 2;
-const KEY_REQUEST_SHA256: u8 = 1;
 
 /// Account and options of a client.
 #[derive(Clone)]
