@@ -11,6 +11,7 @@
 //! | [`compare`] | one run of both, and the first difference |
 //! | [`fake`] | a server that answers as a script says, and sends any events |
 //! | [`large`] | a log of many megabytes |
+//! | [`login_server`] | a server that real clients log in to |
 //! | [`logs`] | the logs to run on: the samples, and what a server just wrote |
 //! | [`matrix`] | a server of each version, with logs of the same work |
 //! | [`metrics`] | what a monitor is told |
@@ -36,6 +37,7 @@ pub mod conversation;
 pub mod fake;
 pub mod identity;
 pub mod large;
+pub mod login_server;
 pub mod logs;
 pub mod matrix;
 pub mod metrics;

@@ -1,0 +1,407 @@
+//! A server to log in to: the server's side of `wire` on blocking sockets, with TLS. It answers every query with one
+//! row, and refuses to send a log.
+
+use std::collections::HashMap;
+use std::io::{self, Cursor, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustls::crypto::ring;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use wire::{
+    Capabilities, ClientCommand, ColumnDefinition, EofPacket, HandshakeOptions, OkPacket, PacketCodec,
+    PasswordDigest, PasswordKey, PasswordPlugin, ResponseWriter, ResultValue, RowEncoding, ServerError,
+    ServerHandshake, ServerSession, ServerStatement, ServerStatus, ServerStep, StoredPassword, Transport,
+};
+
+/// Seed of all connections: conversations with it can be recorded.
+pub const SEED: [u8; 32] = [7; 32];
+
+/// Interval at which the thread that accepts looks whether all is over.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Bytes of a packet from a client at most.
+const PACKET_SIZE_MAX: usize = 64 << 20;
+
+/// What a login server is.
+#[derive(Clone, Debug)]
+pub struct LoginServerOptions {
+    /// The version in its greeting.
+    pub version: String,
+    /// The plugin in its greeting.
+    pub plugin: PasswordPlugin,
+    /// Each account's name and password.
+    pub accounts: HashMap<String, StoredPassword>,
+    /// The key for clients without TLS.
+    pub password_key: Option<Arc<PasswordKey>>,
+}
+
+/// A client that has logged in, or was refused.
+#[derive(Clone, Debug)]
+pub struct LoginRecord {
+    /// How it came in; the refusal's number if it did not.
+    pub outcome: Result<ServerSession, u16>,
+    /// The commands that it has sent, as far as they are SQL or for a log.
+    pub commands: Vec<String>,
+}
+
+/// A server that lets in the clients of its accounts, until it is dropped.
+#[derive(Debug)]
+pub struct LoginServer {
+    port: u16,
+    shared: Arc<LoginShared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct LoginShared {
+    options: LoginServerOptions,
+    tls: Arc<ServerConfig>,
+    is_over: AtomicBool,
+    next_connection: AtomicU32,
+    /// The digest of each account that has logged in with the password itself.
+    digests: Mutex<HashMap<Vec<u8>, PasswordDigest>>,
+    records: Mutex<Vec<LoginRecord>>,
+    streams: Mutex<Vec<TcpStream>>,
+}
+
+impl LoginServer {
+    /// On a free port of 127.0.0.1, with a certificate that it makes itself.
+    ///
+    /// # Errors
+    ///
+    /// When there is no free port, or no certificate.
+    pub fn start(options: LoginServerOptions) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let shared = Arc::new(LoginShared {
+            options,
+            tls: Arc::new(tls_config()?),
+            is_over: AtomicBool::new(false),
+            next_connection: AtomicU32::new(1),
+            digests: Mutex::default(),
+            records: Mutex::default(),
+            streams: Mutex::default(),
+        });
+        let serving = Arc::clone(&shared);
+        let accepting = thread::spawn(move || accept(&listener, &serving));
+        Ok(Self { port, shared, accepting: Some(accepting) })
+    }
+
+    /// Where it listens.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The version in its greeting.
+    pub fn version(&self) -> &str {
+        &self.shared.options.version
+    }
+
+    /// Takes the records of the clients that have gone.
+    pub fn take_records(&self) -> Vec<LoginRecord> {
+        std::mem::take(&mut lock(&self.shared.records))
+    }
+
+    /// Forgets the digests: the next client has to send its password itself.
+    pub fn forget(&self) {
+        lock(&self.shared.digests).clear();
+    }
+}
+
+impl Drop for LoginServer {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(accepting) = self.accepting.take() {
+            // After a panic of it, the message is out.
+            let _ = accepting.join();
+        }
+        for stream in lock(&self.shared.streams).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tls_config() -> Result<ServerConfig> {
+    let issued = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(issued.signing_key.serialize_der()));
+    ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![issued.cert.der().clone()], key)
+        .context("the certificate")
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<LoginShared>) {
+    while !shared.is_over.load(Ordering::Relaxed) {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(POLL_INTERVAL);
+            continue;
+        };
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            // A client that goes away is no error of ours.
+            let _ = serve(stream, &shared);
+        });
+    }
+}
+
+/// A connection, which may become one over TLS.
+enum ClientStream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, BufferedStream>>),
+}
+
+/// A socket behind bytes that were read from it already.
+struct BufferedStream {
+    received: Cursor<Vec<u8>>,
+    stream: TcpStream,
+}
+
+impl Read for BufferedStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self.received.read(bytes)? {
+            0 => self.stream.read(bytes),
+            count => Ok(count),
+        }
+    }
+}
+
+impl Write for BufferedStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// One client: its connection, and the packets on it.
+struct LoginClient {
+    stream: ClientStream,
+    packets: PacketCodec,
+}
+
+impl LoginClient {
+    /// Sends what stands ready.
+    fn flush(&mut self) -> io::Result<()> {
+        let output = self.packets.output();
+        let size = output.len();
+        match &mut self.stream {
+            ClientStream::Plain(stream) => stream.write_all(output)?,
+            ClientStream::Tls(stream) => {
+                stream.write_all(output)?;
+                stream.flush()?;
+            }
+        }
+        self.packets.mark_sent(size);
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        self.flush()?;
+        let room = self.packets.read_buffer();
+        let count = match &mut self.stream {
+            ClientStream::Plain(stream) => stream.read(room)?,
+            ClientStream::Tls(stream) => stream.read(room)?,
+        };
+        match count {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                self.packets.commit_read(count);
+                Ok(())
+            }
+        }
+    }
+
+    fn start_tls(self, received: Vec<u8>, tls: &Arc<ServerConfig>) -> io::Result<Self> {
+        let ClientStream::Plain(stream) = self.stream else { panic!("TLS starts once") };
+        let connection = ServerConnection::new(Arc::clone(tls)).map_err(io::Error::other)?;
+        let stream = BufferedStream { received: Cursor::new(received), stream };
+        let stream = ClientStream::Tls(Box::new(StreamOwned::new(connection, stream)));
+        Ok(Self { stream, packets: self.packets })
+    }
+}
+
+fn serve(stream: TcpStream, shared: &LoginShared) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    lock(&shared.streams).push(stream.try_clone()?);
+    let client = LoginClient { stream: ClientStream::Plain(stream), packets: PacketCodec::new(0) };
+    let Some((mut client, outcome)) = log_in(client, shared)? else { return Ok(()) };
+    let mut served = ServedClient { version: &shared.options.version, statement: None, commands: Vec::new() };
+    let result = match &outcome {
+        Ok(session) => answer(&mut client, session.capabilities, &mut served),
+        Err(_) => client.flush(),
+    };
+    lock(&shared.records).push(LoginRecord { outcome, commands: served.commands });
+    result
+}
+
+/// How a login ended: the session, or the number of the refusal.
+type Outcome = Result<ServerSession, u16>;
+
+fn log_in(mut client: LoginClient, shared: &LoginShared) -> io::Result<Option<(LoginClient, Outcome)>> {
+    let options = HandshakeOptions {
+        server_version: shared.options.version.clone(),
+        connection_id: shared.next_connection.fetch_add(1, Ordering::Relaxed),
+        capabilities: ServerHandshake::CAPABILITIES,
+        plugin: shared.options.plugin,
+        transport: Transport::Network,
+        client_host: "localhost".to_owned(),
+        password_key: shared.options.password_key.clone(),
+        packet_limit: PACKET_SIZE_MAX,
+        seed: SEED,
+    };
+    let mut handshake = ServerHandshake::begin(options, &mut client.packets);
+    let mut user = Vec::new();
+    let mut step = ServerStep::Receive;
+    loop {
+        step = match step {
+            ServerStep::Receive => {
+                client.receive()?;
+                handshake.advance(&mut client.packets)
+            }
+            ServerStep::StartTls { received } => {
+                client = client.start_tls(received, &shared.tls)?;
+                handshake.continue_over_tls()
+            }
+            ServerStep::FindAccount(login) => {
+                user = login.user;
+                let known =
+                    std::str::from_utf8(&user).ok().and_then(|name| shared.options.accounts.get(name));
+                let unknown = StoredPassword::no_account(shared.options.plugin);
+                let digest = lock(&shared.digests).get(&user).cloned();
+                handshake.authenticate(known.unwrap_or(&unknown), digest.as_ref(), &mut client.packets)
+            }
+            ServerStep::Authenticated(login) => {
+                if let Some(digest) = login.digest {
+                    lock(&shared.digests).insert(user, digest);
+                }
+                let session = handshake.accept(&mut client.packets);
+                return Ok(Some((client, Ok(session))));
+            }
+            ServerStep::Refused(refusal) => return Ok(Some((client, Err(refusal.error.code)))),
+        }
+    }
+}
+
+/// What the server knows of a client that has logged in.
+struct ServedClient<'a> {
+    version: &'a str,
+    statement: Option<ServerStatement>,
+    commands: Vec<String>,
+}
+
+/// Answers until the client goes.
+fn answer(
+    client: &mut LoginClient,
+    capabilities: Capabilities,
+    served: &mut ServedClient<'_>,
+) -> io::Result<()> {
+    loop {
+        client.flush()?;
+        client.packets.begin_command();
+        while !client.packets.is_ready().map_err(io::Error::other)? {
+            match client.receive() {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                other => other?,
+            }
+        }
+        let Some(payload) = client.packets.next().map_err(io::Error::other)?.map(<[u8]>::to_vec) else {
+            continue;
+        };
+        let command = ClientCommand::decode_with(&payload, capabilities);
+        let mut response = ResponseWriter::new(&mut client.packets, capabilities);
+        match command {
+            Ok(ClientCommand::Quit) => return Ok(()),
+            Ok(command) => respond(&command, &mut response, served),
+            Err(error) => response.error(&ServerError::from_wire(&error)),
+        }
+    }
+}
+
+fn respond(command: &ClientCommand<'_>, response: &mut ResponseWriter<'_>, served: &mut ServedClient<'_>) {
+    let ok = OkPacket { status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() };
+    match command {
+        ClientCommand::Query { sql } => {
+            let sql = String::from_utf8_lossy(sql).into_owned();
+            query(&sql, response, served.version);
+            served.commands.push(sql);
+        }
+        ClientCommand::Prepare { sql } => {
+            let parameters = sql.iter().filter(|byte| **byte == b'?').count() as u16;
+            let prepared = response.prepared(1, parameters, &[ColumnDefinition::integer(b"1")]);
+            served.statement = Some(ServerStatement::new(&prepared));
+        }
+        ClientCommand::ExecuteStatement { .. } => {
+            row(response, "1", ResultValue::Int(1), RowEncoding::Binary)
+        }
+        ClientCommand::CloseStatement { .. } | ClientCommand::SendLongData { .. } => {}
+        ClientCommand::SetOption { .. } => response.eof(EofPacket::default()),
+        ClientCommand::Statistics => response.statistics(b"Uptime: 1"),
+        ClientCommand::Ping | ClientCommand::InitDatabase { .. } | ClientCommand::ResetConnection => {
+            response.ok(&ok);
+        }
+        ClientCommand::RegisterReplica(register) => {
+            served.commands.push(format!("register {}", register.server_id));
+            response.ok(&ok);
+        }
+        ClientCommand::BinlogDump(dump) => {
+            served.commands.push(format!("dump {}", String::from_utf8_lossy(dump.file)));
+            no_log(response);
+        }
+        ClientCommand::BinlogDumpGtid(dump) => {
+            served.commands.push(format!("dump after {:?}", dump.gtid_set().map(|set| set.to_string())));
+            no_log(response);
+        }
+        _ => response.error(&ServerError::unknown_command()),
+    }
+}
+
+fn no_log(response: &mut ResponseWriter<'_>) {
+    let message = "Could not find first log file name in binary log index file";
+    response.error(&ServerError::new(1236, "HY000", message));
+}
+
+fn query(sql: &str, response: &mut ResponseWriter<'_>, version: &str) {
+    let lower = sql.to_ascii_lowercase();
+    if !lower.starts_with("select") && !lower.starts_with("show") {
+        let ok = OkPacket { status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() };
+        return response.ok(&ok);
+    }
+    // The client of MySQL 9 asks this to learn whether the server knows dollar quotes: none does.
+    if lower == "select $$" {
+        return response.error(&ServerError::new(1054, "42S22", "Unknown column '$$' in 'field list'"));
+    }
+    let name = sql.split_once(' ').map_or(sql, |(_, name)| name);
+    let value = match lower.as_str() {
+        _ if lower.contains("checksum") => ResultValue::Bytes(b"CRC32"),
+        _ if lower.contains("gtid_mode") => ResultValue::Bytes(b"ON"),
+        _ if lower.contains("server_uuid") => ResultValue::Bytes(b"0afe4a3e-5a5b-11ef-9f3a-000000000001"),
+        _ if lower.contains("version") => ResultValue::Bytes(version.as_bytes()),
+        _ => ResultValue::Int(1),
+    };
+    row(response, name, value, RowEncoding::Text);
+}
+
+/// One row of one value.
+fn row(response: &mut ResponseWriter<'_>, name: &str, value: ResultValue<'_>, encoding: RowEncoding) {
+    let column = match value {
+        ResultValue::Int(_) => ColumnDefinition::integer(name.as_bytes()),
+        _ => ColumnDefinition::text(name.as_bytes()),
+    };
+    let mut rows = response.rows(&[column], encoding);
+    rows.values(&[value]);
+    rows.end(ServerStatus::AUTOCOMMIT);
+}
