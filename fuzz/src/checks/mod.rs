@@ -12,6 +12,7 @@ mod lists;
 mod packets;
 mod payload;
 mod rows;
+mod server;
 mod statement;
 mod text;
 
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "encryption", check: encryption::check, seeds: encryption::seeds, rounds: MANY },
     Target { name: "packets", check: packets::check, seeds: packets::seeds, rounds: FEW },
     Target { name: "handshake", check: handshake::check, seeds: handshake::seeds, rounds: MANY },
+    Target { name: "server", check: server::check, seeds: server::seeds, rounds: MANY },
     Target { name: "conversation", check: conversation::check, seeds: conversation::seeds, rounds: MANY },
     Target { name: "answers", check: answers::check, seeds: answers::seeds, rounds: MANY },
     Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },

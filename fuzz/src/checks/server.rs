@@ -1,0 +1,232 @@
+//! Whatever a client sends to our server side: it logs in with its password only, is refused in words, and its commands
+//! are read or refused.
+
+use std::sync::{Arc, LazyLock};
+
+use wire::{
+    Capabilities, CleartextPolicy, ClientCommand, ClientHandshake, ClientOptions, ErrPacket,
+    HandshakeOptions, HandshakeStep, PacketCodec, PasswordKey, PasswordPlugin, PreparedStatement,
+    ServerHandshake, ServerKeySource, ServerStatement, ServerStep, StoredPassword, TlsMode, Transport,
+};
+
+use super::conversation::{packets, put_packet};
+use crate::seeds::Sample;
+
+/// A key of 1024 bits: quick.
+static KEY: LazyLock<Arc<PasswordKey>> =
+    LazyLock::new(|| Arc::new(PasswordKey::from_pem(KEY_PEM).expect("it is a key")));
+const KEY_PEM: &str = "-----BEGIN PRIVATE KEY-----\n\
+    MIICdwIBADANBgkqhkiG9w0BAQEFAASCAmEwggJdAgEAAoGBALvCd80qR6F3anSC\n\
+    skxpxKlyVyqkYNhDc6aieguOwAKIKOQKdUoIwxiJCklWP7SsfBkKAPozJ0LADWMl\n\
+    vP+0q6t3BStLWmlnhVR8dePAhE8cRjBqCOaWKDgUQ7ilQiY61WytNwvWTucwEcga\n\
+    joSn02Az6+bjnbpDhIOx2Z7hoalvAgMBAAECgYAOxwFyzk8Q8DsarGaoCPMHew5N\n\
+    Nt7AZp6lkMgWPMfz6w980y3kA8iHF9INb5JX//NMbTMifgArCr6C/Sdg4LFaDLZw\n\
+    U1wuQw+HYyVCx2jGFXd3ITyhY+qM2BCzMSZVNUbSJaRowGX15uZ+1VHLDdbewYQv\n\
+    FuYpH6hVQ4OUFbs5YQJBAPJ6ZQdvvj1DLnnKXJQoPW5gBL+w31jE+dahZVK+dBhR\n\
+    Lr5dTmah8NVTvL5Bj6ario5wKpNFsksx/UsAZEYiNMcCQQDGOupOz30+a1IMw0F1\n\
+    CuWYLs07Lk5708Ub6D5inmFBL/76I5KDsQRoOPIOvrG45UxyBLBZNyyCBwoITuA2\n\
+    e24ZAkEA23cGPB3ajO5igV80PfDR8TW89pcq/9iA3M+FusegomXQLgKbtG78YMkC\n\
+    uxzx3QPES7mf/14EyuR7Akhfec75/wJAeKlb/mTmQ5xn8UTZDzl2z8+NNTzWoSEi\n\
+    lf4kGzt0z407k18by/VwTVB8ZuVEoNtSUQTxoxymhu9p9+yrJf6z4QJBAOAo1+0C\n\
+    PvGWF9xxyUqdtknCj/MBC1WhxIGvtxtDc5muRctnKfZjyvfjFa58jryfkk/zjVN7\n\
+    cmtT6ZEqwoRULNI=\n\
+    -----END PRIVATE KEY-----\n";
+/// The account of every client.
+static CACHING: LazyLock<StoredPassword> =
+    LazyLock::new(|| StoredPassword::caching_sha2(b"secret", [1; 32]).expect("it is short"));
+/// Bits of the first byte: what the server is.
+const NATIVE: u8 = 1;
+const NO_ACCOUNT: u8 = 2;
+const LOCAL: u8 = 4;
+const NO_KEY: u8 = 8;
+
+/// Commands of each kind.
+const COMMANDS: [&[u8]; 9] = [
+    b"\x03\x01\x01\0\x01\xfe\0\x02id\x03abcselect 1",
+    b"\x16select ?, ?, ?",
+    b"\x18\x01\0\0\0\x01\0abc",
+    b"\x17\x01\0\0\0\x08\x01\0\0\0\x03\x04\x01\x08\0\0\xfd\0\0\x0c\0\0\x01\0\0\0\0\0\0\0\x07\xea\x07\x0b\x17\x0e\x09\x12",
+    b"\x17\x01\0\0\0\0\x01\0\0\0\x03\x06\0\x07\0\0\0\0\0\0\0",
+    b"\x15\x02\0\0\0\x04host\0\0\xea\x0c\0\0\0\0\0\0\0\0",
+    b"\x12\x04\0\0\0\x02\0\x02\0\0\0binlog.000001",
+    b"\x1e\0\0\x02\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0",
+    b"\x01",
+];
+
+fn options(bits: u8) -> HandshakeOptions {
+    HandshakeOptions {
+        server_version: "9.7.4".to_owned(),
+        connection_id: 7,
+        capabilities: ServerHandshake::CAPABILITIES,
+        plugin: PasswordPlugin::CachingSha2,
+        transport: if bits & LOCAL != 0 { Transport::Local } else { Transport::Network },
+        client_host: "localhost".to_owned(),
+        password_key: (bits & NO_KEY == 0).then(|| Arc::clone(&KEY)),
+        packet_limit: 1 << 20,
+        seed: [3; 32],
+    }
+}
+
+fn password(bits: u8) -> StoredPassword {
+    let plugin = if bits & NATIVE != 0 { PasswordPlugin::Native } else { PasswordPlugin::CachingSha2 };
+    match plugin {
+        plugin if bits & NO_ACCOUNT != 0 => StoredPassword::no_account(plugin),
+        PasswordPlugin::Native => StoredPassword::native(b"secret"),
+        PasswordPlugin::CachingSha2 => CACHING.clone(),
+    }
+}
+
+pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
+    let mut seeds: Vec<Vec<u8>> = (0..16).map(|bits| seed(bits, TlsMode::Never)).collect();
+    seeds.extend([0, NATIVE, NO_ACCOUNT].map(|bits| seed(bits, TlsMode::Always)));
+    seeds
+}
+
+/// A right login, and commands.
+fn seed(bits: u8, tls: TlsMode) -> Vec<u8> {
+    let client = ClientOptions {
+        user: b"user".to_vec(),
+        password: b"secret".to_vec(),
+        capabilities: Capabilities::SESSION_TRACK | Capabilities::QUERY_ATTRIBUTES,
+        tls,
+        transport: Transport::Network,
+        server_key: ServerKeySource::Ask,
+        cleartext: CleartextPolicy::Refuse,
+        compressions: vec![None],
+        attributes: vec![("program_name".into(), "fuzz".into())],
+        padding: [7; 20],
+    };
+    let mut client = ClientHandshake::new(client);
+    let mut seed = vec![bits];
+    let mut server = FuzzedServer::new(bits);
+    while let Some(payload) = server.answers.pop() {
+        let next = match client.read(&payload) {
+            Ok(HandshakeStep::StartTls(payload)) => {
+                put_packet(&mut seed, &payload);
+                server.read(&payload);
+                client.continue_over_tls()
+            }
+            next => next,
+        };
+        if let Ok(HandshakeStep::Send(payload)) = next {
+            put_packet(&mut seed, &payload);
+            server.read(&payload);
+        }
+    }
+    COMMANDS.iter().for_each(|command| put_packet(&mut seed, command));
+    seed
+}
+
+/// `bytes` are what the server is, in one byte, and packets of the client.
+pub(super) fn check(bytes: &[u8]) {
+    let Some((bits, rest)) = bytes.split_first() else { return };
+    let mut server = FuzzedServer::new(*bits);
+    let mut payloads = packets(rest);
+    while server.is_waiting {
+        let Some(payload) = payloads.next() else { return };
+        server.read(payload);
+    }
+    if server.is_in {
+        assert_eq!(bits & NO_ACCOUNT, 0, "there is no account");
+        payloads.for_each(command);
+    }
+}
+
+/// Reads a command with and without attributes.
+fn command(payload: &[u8]) {
+    for capabilities in [Capabilities::default(), Capabilities::QUERY_ATTRIBUTES] {
+        match ClientCommand::decode_with(payload, capabilities) {
+            Ok(ClientCommand::BinlogDumpGtid(dump)) => drop(dump.gtid_set()),
+            Ok(ClientCommand::ExecuteStatement { payload, .. }) => {
+                let prepared = PreparedStatement { parameters: 3, ..PreparedStatement::default() };
+                let mut statement = ServerStatement::new(&prepared);
+                statement.append(1, b"sent ahead", 100).expect("it fits");
+                if let Ok(execution) = statement.decode_execution(payload, capabilities) {
+                    assert!(execution.parameters.len() <= 3);
+                }
+                // The types are known now, if the client has sent them.
+                drop(statement.decode_execution(payload, capabilities));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A server, and a codec on the client's side of it.
+struct FuzzedServer {
+    bits: u8,
+    handshake: ServerHandshake,
+    packets: PacketCodec,
+    client: PacketCodec,
+    /// What the server has sent since the client's last packet, the last packet first.
+    answers: Vec<Vec<u8>>,
+    is_waiting: bool,
+    is_in: bool,
+}
+
+impl FuzzedServer {
+    fn new(bits: u8) -> Self {
+        let (mut packets, client) = (PacketCodec::new(0), PacketCodec::new(0));
+        let handshake = ServerHandshake::begin(options(bits), &mut packets);
+        let mut server =
+            Self { bits, handshake, packets, client, answers: Vec::new(), is_waiting: true, is_in: false };
+        server.listen();
+        server
+    }
+
+    fn read(&mut self, payload: &[u8]) {
+        self.client.send(payload);
+        self.packets.receive(self.client.output());
+        self.client.mark_sent(self.client.output().len());
+        let mut step = self.handshake.advance(&mut self.packets);
+        if let ServerStep::StartTls { received } = &step {
+            assert!(received.is_empty());
+            step = self.handshake.continue_over_tls();
+        }
+        if let ServerStep::FindAccount(_) = step {
+            step = self.handshake.authenticate(&password(self.bits), None, &mut self.packets);
+        }
+        self.listen();
+        match step {
+            ServerStep::Receive => {}
+            ServerStep::Refused(refusal) => {
+                let last = self.answers.first().expect("a refusal is sent");
+                let sent = ErrPacket::decode(last).expect("it is an error").to_error();
+                assert_eq!((sent.code, &sent.message), (refusal.error.code, &refusal.error.message));
+                self.is_waiting = false;
+            }
+            ServerStep::Authenticated(_) => (self.is_waiting, self.is_in) = (false, true),
+            step => panic!("{step:?}"),
+        }
+    }
+
+    fn listen(&mut self) {
+        self.client.receive(self.packets.output());
+        self.packets.mark_sent(self.packets.output().len());
+        while let Ok(Some(payload)) = self.client.next() {
+            self.answers.insert(0, payload.to_vec());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FuzzedServer, LOCAL, NATIVE, NO_ACCOUNT, NO_KEY, packets, seed};
+    use wire::TlsMode;
+
+    /// A seed that is refused would look for nothing behind the login.
+    #[test]
+    fn seeds_log_in() {
+        for bits in 0..16 {
+            let seed = seed(bits, TlsMode::Never);
+            let mut server = FuzzedServer::new(bits);
+            packets(&seed[1..]).for_each(|payload| {
+                if server.is_waiting {
+                    server.read(payload);
+                }
+            });
+            let is_able = bits & NATIVE != 0 || bits & (LOCAL | NO_KEY) == 0;
+            assert_eq!(server.is_in, is_able && bits & NO_ACCOUNT == 0, "{bits}");
+        }
+    }
+}
