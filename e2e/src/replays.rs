@@ -9,7 +9,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use filter::ReplicationFilter;
 use replay::order::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{
@@ -17,6 +16,7 @@ use replay::{
     ReplayTarget, TransactionSelection, TransactionSource,
 };
 use servers::ServerAddress;
+use sql::ReplicationFilter;
 use testkit::{Launch, TestServer};
 
 /// Sample scripts whose transactions are of many kinds, and say the same wherever they are run.

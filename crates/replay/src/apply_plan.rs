@@ -582,7 +582,7 @@ fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
 /// Returns the part of `CREATE TABLE … START TRANSACTION …` that creates the table only; `None` for any other
 /// statement.
 pub(crate) fn creation(sql: &[u8]) -> Option<Vec<u8>> {
-    let clause = filter::find_start_transaction(sql)?;
+    let clause = sql::find_start_transaction(sql)?;
     let mut creation = sql[..clause.start].to_vec();
     creation.extend_from_slice(&sql[clause.end..]);
     Some(creation)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use binlog::events::{RowsFlags, TableMap};
 use binlog::{EncodeError, Event, EventFormat, EventType, NextPosition, RawEvent};
-use filter::{ReplicationFilter, StatementKind, UnmatchedRules, classify_statement};
+use sql::{ReplicationFilter, StatementKind, UnmatchedRules, classify_statement};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, RowEvents, SourceStatement, TransactionShape};
 use crate::spooled_rows::{RowSpooler, SpooledRows, end_statement};

@@ -1,9 +1,9 @@
 //! Privileges of an account, as `SHOW GRANTS` reports them.
 
 use servers::SqlConnection;
-use servers::quote::split_name;
+use sql::quote::split_name;
 
-use filter::WildcardPattern;
+use sql::WildcardPattern;
 
 /// Privileges of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -38,6 +38,7 @@ mod preflight;
 mod progress;
 mod report;
 pub mod row_reader;
+mod row_sql;
 mod run;
 #[cfg(test)]
 mod sample_table;
@@ -48,7 +49,6 @@ mod session_variables;
 mod source;
 mod source_transaction;
 mod spooled_rows;
-mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod survey;

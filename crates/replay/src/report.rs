@@ -1,7 +1,7 @@
 //! Results of a replay, and the state of one that runs.
 
 use binlog::gtid::GtidSet;
-use filter::FilterRule;
+use sql::FilterRule;
 
 use crate::lag::{CommitLag, LagTracker};
 use crate::progress::SourcePosition;

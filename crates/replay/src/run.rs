@@ -26,8 +26,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use filter::ReplicationFilter;
 use logs::ThreadPanic;
+use sql::ReplicationFilter;
 
 use crate::error::{ReplayError, TargetFailure};
 use crate::lag::LagTracker;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use binlog::events::TableMap;
 use binlog::gtid::GtidSet;
 use binlog::{ColumnType, Event, Flavour, Table};
-use filter::ReplicationFilter;
+use sql::ReplicationFilter;
 
 use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
 use crate::error::ReplayError;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use binlog::KeyPart;
-use servers::quote;
+use sql::quote;
 
 /// Name of a table on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

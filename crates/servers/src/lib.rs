@@ -9,7 +9,6 @@
 //! | read a server's version and settings | [`ServerFacts`] |
 //! | send and receive protocol packets | [`ServerLink`] |
 //! | receive a server's binary log | [`LiveSource`] |
-//! | quote names and bytes in SQL | [`quote`] |
 //!
 //! Only this crate parses connection options.
 //!
@@ -25,7 +24,6 @@ mod live_source;
 mod option_files;
 mod option_sources;
 mod password_source;
-pub mod quote;
 mod server_address;
 mod server_facts;
 mod server_link;

@@ -1,6 +1,6 @@
 //! Settings of a stream.
 
-use filter::ReplicationFilter;
+use sql::ReplicationFilter;
 
 use crate::table_plan::UnnamedColumnPolicy;
 

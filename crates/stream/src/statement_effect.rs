@@ -2,7 +2,7 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Charset, Collation, EventFormat, Flavour};
-use filter::{ReplicationFilter, StatementKind, classify_statement};
+use sql::{ReplicationFilter, StatementKind, classify_statement};
 
 use crate::change::DdlVerb;
 use crate::ddl_schema::{DdlContext, DdlSchema, SchemaChanges};

@@ -8,7 +8,7 @@ use binlog::{
     EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, PayloadOpener, RawEvent, RowDecoder,
     Table, TableRegistry, TrackError, TransactionId, TransactionOutline, TransactionTracker,
 };
-use filter::{UnmatchedRules, classify_statement};
+use sql::{UnmatchedRules, classify_statement};
 use logs::RewritePositions;
 
 use crate::change::{ChangedRow, DdlRecord, DdlVerb, EventCoordinates, ResumePosition, TransactionMetadata};

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::{env, fs};
 
-use filter::ReplicationFilter;
 use logs::LogReader;
+use sql::ReplicationFilter;
 use stream::{
     Envelope, PipeSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy, StreamHooks,
     StreamSettings, Streamer, UnnamedColumnPolicy, seek, stream_log,

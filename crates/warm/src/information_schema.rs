@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use servers::quote::table_condition;
 use servers::{NamedRow, SqlConnection};
+use sql::quote::table_condition;
 
 use crate::replica_table::{
     IndexKind, ReplicaColumn, ReplicaForeignKey, ReplicaIndex, ReplicaTable, quote_name,

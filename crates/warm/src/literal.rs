@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use binlog::{Collation, Column as LogColumn, ColumnType, Flavour, Value};
-use servers::quote::put_hex;
+use sql::quote::put_hex;
 
 use crate::replica_table::ReplicaColumn;
 

@@ -12,12 +12,12 @@ use binlog::{
     DecodeError, EVENT_SIZE_MAX, Event, EventChecksum, EventFormat, EventRole, EventType, PayloadOpener,
     RawEvent, RowDecoder, Table, TableRegistry,
 };
-use filter::{ReplicationFilter, classify_statement};
 use logs::{
     EndOfLog, EventChunk, LargePayload, LogEndAction, LogPiece, LogReader, ReadOutcome, Store, StoreCursor,
     read_keyring,
 };
 use servers::{ServerAddress, SqlConnection};
+use sql::{ReplicationFilter, classify_statement};
 
 use crate::applier_lead::LeadMark;
 use crate::error::WarmError;

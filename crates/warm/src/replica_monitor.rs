@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use binlog::gtid::{Gtid, GtidSet};
-use filter::{FilterRule, ReplicationFilter};
 use servers::{GTIDS_SINCE, NamedRow, ResultRow, ServerAddress, ServerFacts, SqlConnection};
+use sql::{FilterRule, ReplicationFilter};
 
 use crate::error::WarmError;
 use crate::relay_position::RelayPosition;

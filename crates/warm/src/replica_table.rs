@@ -1,6 +1,6 @@
 //! Definition of a table on the replica: the indexes that a change of its rows may touch.
 
-use servers::quote::put_name;
+use sql::quote::put_name;
 
 /// A table on the replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use filter::ReplicationFilter;
 use servers::ServerAddress;
+use sql::ReplicationFilter;
 
 use crate::external_applier::AppliedLogs;
 

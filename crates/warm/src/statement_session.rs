@@ -2,7 +2,7 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Collation, Flavour, sql_mode};
-use servers::quote::put_name;
+use sql::quote::put_name;
 
 use crate::statement::{FunctionSet, LoggedStatement, SkipReason};
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use binlog::gtid::{Gtid, GtidSet};
-use filter::ReplicationFilter;
 use logs::ThreadPanic;
+use sql::ReplicationFilter;
 
 use crate::applier_lead::{ApplierLead, LeadMark};
 use crate::error::WarmError;

@@ -1,7 +1,7 @@
 //! Selection of databases and tables: a replica's `replicate-*` options.
 
 use clap::Args;
-use filter::{FilterRule, ReplicationFilter};
+use sql::{FilterRule, ReplicationFilter};
 
 use crate::exit::CommandFailure;
 use crate::screen;

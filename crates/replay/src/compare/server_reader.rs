@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use binlog::gtid::GtidSet;
-use servers::quote;
 use servers::{ServerAddress, ServerFacts, SqlConnection};
+use sql::quote;
 
 use crate::compare::rows_digest::{ColumnReading, ComparedColumn, ComparisonForm, RowText, RowsDigest};
 use crate::error::TargetFailure;

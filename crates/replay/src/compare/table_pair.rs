@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use filter::ReplicationFilter;
+use sql::ReplicationFilter;
 
 use crate::error::ReplayError;
 use crate::filter::TransactionFilter;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use binlog::Event;
-use filter::{StatementKind, classify_statement};
+use sql::{StatementKind, classify_statement};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, RowEvents, SourceStatement};
 use crate::compare::TablePair;
@@ -70,7 +70,7 @@ impl TransactionFilter<'_> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use filter::{FilterRule, ReplicationFilter};
+    use sql::{FilterRule, ReplicationFilter};
 
     use crate::filter::TransactionFilter;
 

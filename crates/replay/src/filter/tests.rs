@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use binlog::events::{RowsFlags, RowsKind};
 use binlog::{ChecksumAlgorithm, Event, EventFlags, EventFormat, EventOrigin, Flavour, NextPosition};
-use filter::{FilterRule, ReplicationFilter};
+use sql::{FilterRule, ReplicationFilter};
 
 use super::TransactionFilter;
 use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, SourceStatement, TransactionShape};

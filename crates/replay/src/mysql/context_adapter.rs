@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::{Charset, Collation, Flavour};
-use filter::SqlWords;
 use servers::{ResultRow, ServerFacts, SqlConnection, version_numbers};
+use sql::SqlWords;
 
 use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;

@@ -1,8 +1,8 @@
 //! A hash of the definitions on a server, to tell whether a statement that changes them has run.
 
 use servers::SqlConnection;
-use servers::quote::{self, put_hex};
 use sha2::{Digest as _, Sha256};
+use sql::quote::{self, put_hex};
 
 use crate::error::TargetFailure;
 

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
-use servers::quote::{parse_hex, put_table};
 use servers::{GTIDS_SINCE, GtidMode, ResultRow, ServerAddress, ServerFacts, SqlConnection, version_numbers};
+use sql::quote::{parse_hex, put_table};
 
 use crate::error::{ReplayError, TargetFailure};
 use crate::mysql::context_adapter::{ContextAdapter, TargetCollations};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use binlog::{Charset, Collation, Decimal};
-use servers::quote::{parse_hex, put_hex, put_name};
+use sql::quote::{parse_hex, put_hex, put_name};
 
 use crate::apply_plan::{StatementInput, UserVariableValue};
 use crate::error::TargetFailure;

@@ -1,7 +1,7 @@
 //! Row changes of a session as statements with parameters.
 
-use servers::quote::{put_hex, split_name};
 use servers::{SqlConnection, StatementParameter, check_fit};
+use sql::quote::{put_hex, split_name};
 
 use crate::apply_plan::{RowEvents, SourceStatement, creation};
 use crate::error::TargetFailure;
@@ -9,7 +9,7 @@ use crate::mysql::TargetLogging;
 use crate::mysql::binlog_statement::{PACKET_MARGIN, row_too_large_message};
 use crate::mysql::progress_sql::PROGRESS_TABLE;
 use crate::mysql::session::{MysqlSession, TableCreation, TransactionState};
-use crate::sql::{RowSessionSettings, StatementRunner, StatementWriter};
+use crate::row_sql::{RowSessionSettings, StatementRunner, StatementWriter};
 
 /// Prefix of the fingerprint in an intent. It marks a table that was created for rows which follow. Without the rows,
 /// the table is dropped.

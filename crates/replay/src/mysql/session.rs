@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use binlog::gtid::Gtid;
 use binlog::{EventFormat, Flavour};
-use servers::quote::put_name;
 use servers::{SqlConnection, StatementParameter};
+use sql::quote::put_name;
 
 use crate::apply_plan::{LoadDataFile, RowEvents, SourceStatement, StatementInput};
 use crate::error::TargetFailure;
@@ -20,8 +20,8 @@ use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::progress_sql::{self, PROGRESS_OUT_OF_ORDER, put_progress, put_variable};
 use crate::mysql::session_state::SessionState;
 use crate::progress::{ReplayProgress, StatementIntent};
+use crate::row_sql::{RowSessionSettings, StatementWriter};
 use crate::session_variables::SessionVariables;
-use crate::sql::{RowSessionSettings, StatementWriter};
 use crate::target::TargetSession;
 
 /// Buffered bytes at which statements are sent.

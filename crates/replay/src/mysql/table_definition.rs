@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use binlog::KeyPart;
-use servers::quote;
 use servers::{ResultRow, SqlConnection};
+use sql::quote;
 
 use crate::error::TargetFailure;
 use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};

@@ -2,8 +2,8 @@
 
 use binlog::ColumnType;
 use binlog::gtid::GtidSet;
-use servers::quote;
 use servers::{GtidMode, ResultRow, ServerAddress, ServerFacts, SqlConnection, version_numbers};
+use sql::quote;
 
 use crate::error::{ReplayError, TargetFailure};
 use crate::grants::AccountGrants;
@@ -12,7 +12,7 @@ use crate::mysql::{read_progress, read_source, table_definition};
 use crate::preflight::{PreflightCheck, PreflightFinding};
 use crate::progress::AppliedState;
 use crate::row_reader::HiddenColumns;
-use crate::sql;
+use crate::row_sql;
 use crate::survey::{LogSurvey, LogTable};
 use crate::target_table::{TargetTableDefinition, TargetTableName};
 
@@ -327,7 +327,7 @@ impl TargetInspector {
     ) -> Result<(), TargetFailure> {
         for name in survey.tables.keys() {
             if let Some(engine) =
-                sql::nontransactional_engine(&mut self.connection, &name.database, &name.table)?
+                row_sql::nontransactional_engine(&mut self.connection, &name.database, &name.table)?
             {
                 let table = format!(
                     "`{}`.`{}` uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would \

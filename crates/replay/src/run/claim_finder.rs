@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use binlog::events::TableMap;
 use binlog::{Event, EventType, RawEvent};
-use filter::{StatementKind, classify_statement};
+use sql::{StatementKind, classify_statement};
 
 use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, SourceStatement, TransactionShape};
 use crate::error::{ReplayError, TargetFailure};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use binlog::gtid::Gtid;
 use binlog::{EventFlags, EventFormat, EventOrigin, RawEvent};
-use servers::quote;
+use sql::quote;
 
 use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
 use crate::error::ReplayError;

@@ -15,10 +15,10 @@ use binlog::events::{
 };
 use binlog::gtid::{GtidSet, Uuid};
 use binlog::{ChecksumAlgorithm, Event, EventFlags, EventFormat, EventOrigin, Flavour, MAGIC, NextPosition};
-use filter::ReplicationFilter;
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
+use sql::ReplicationFilter;
 
 use super::group_queue::GroupQueue;
 use super::read::{self, ReadRules};

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use binlog::PayloadOpener;
-use filter::{FilterRule, ReplicationFilter, UnmatchedRules};
+use sql::{FilterRule, ReplicationFilter, UnmatchedRules};
 
 use crate::apply_plan::{ApplyPlan, ApplyStep};
 use crate::error::ReplayError;

@@ -3,7 +3,7 @@
 mod table_body;
 mod table_change;
 
-use filter::SqlWords;
+use sql::SqlWords;
 
 pub(super) use self::table_body::TableBody;
 use self::table_body::{parse_body, parse_key_parts};

@@ -1,8 +1,8 @@
 //! Default values in definitions, as SQLite stores them.
 
-use filter::{SqlWord, SqlWords};
 use rusqlite::types::Value;
 use serde::{Deserialize, Serialize};
+use sql::{SqlWord, SqlWords};
 
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
 

@@ -1,7 +1,7 @@
 //! Words of a definition's text.
 
 use binlog::{Charset, Collation, Flavour};
-use filter::SqlWords;
+use sql::SqlWords;
 
 use crate::apply_plan::SourceStatement;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use binlog::{Collation, Flavour};
-use filter::{SqlWord, SqlWords};
+use sql::{SqlWord, SqlWords};
 
 use crate::column_catalogue::{ColumnDdl, ColumnSchema, TableSchema};
 use crate::ddl_schema::quote_name;

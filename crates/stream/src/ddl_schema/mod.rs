@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use filter::SqlWords;
+use sql::SqlWords;
 
 use crate::column_catalogue::TableSchema;
 use crate::ddl_schema::column::{

@@ -12,7 +12,7 @@ mod read_clauses;
 mod statement_text;
 
 use binlog::Charset;
-use servers::quote::put_name;
+use sql::quote::put_name;
 
 use crate::replica_table::{IndexKind, ReplicaTable, quote_name};
 pub(crate) use crate::statement::comment::without_comments;

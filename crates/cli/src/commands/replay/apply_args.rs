@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use filter::ReplicationFilter;
 use replay::order::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{GapPolicy, ReplayOptions, TransactionSelection};
+use sql::ReplicationFilter;
 
 use crate::exit::CommandFailure;
 use crate::temporary::TemporaryFiles;

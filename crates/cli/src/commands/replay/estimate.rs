@@ -82,10 +82,10 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::time::Duration;
 
-    use filter::ReplicationFilter;
     use replay::order::CommitOrder;
     use replay::schedule::ParallelMode;
     use replay::{GapPolicy, Parallelism, ReplayOptions, ReplayPlan, RowChanges, TransactionSelection};
+    use sql::ReplicationFilter;
 
     use super::{MYSQL_COSTS, TimeEstimate};
 

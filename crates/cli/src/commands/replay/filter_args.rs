@@ -1,7 +1,7 @@
 //! Options that select databases and tables, and rename databases on the target.
 
 use clap::Args;
-use filter::{FilterRule, ReplicationFilter};
+use sql::{FilterRule, ReplicationFilter};
 
 use crate::commands::table_args::TableArgs;
 use crate::exit::CommandFailure;

@@ -1,7 +1,8 @@
 //! Sources of column names that a log does not have: a server, or the log's own definitions.
 
 use crate::screen;
-use servers::{ConnectionError, ServerAddress, SqlConnection, quote};
+use servers::{ConnectionError, ServerAddress, SqlConnection};
+use sql::quote;
 use stream::{ColumnCatalogue, ColumnSchema, DdlSchema, SchemaMismatch, Streamer, TableSchema};
 
 /// Source of column names that the log does not have.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use binlog::{EventFormat, EventType, MAGIC, RawEvent};
-use filter::UnmatchedRules;
+use sql::UnmatchedRules;
 use logs::is_file_name;
 use receive::{CANNOT_SEND, is_transient, start_after};
 use servers::{

@@ -1,6 +1,6 @@
 //! Parser of columns and keys in a table definition.
 
-use filter::{SqlWord, SqlWords};
+use sql::{SqlWord, SqlWords};
 
 use super::QualifiedName;
 use crate::sqlite::catalogue_table::{

@@ -1,6 +1,6 @@
 //! Parser of ALTER TABLE.
 
-use filter::SqlWords;
+use sql::SqlWords;
 
 use super::table_body::{TableBody, is_element, parse_column, parse_element};
 use super::{NameResolver, QualifiedName};

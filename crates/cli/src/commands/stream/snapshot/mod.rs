@@ -5,7 +5,8 @@ mod snapshot_point;
 use std::ops::ControlFlow;
 
 use anyhow::{Context, anyhow};
-use servers::{CancelToken, GtidMode, ServerAddress, ServerFacts, SqlConnection, quote};
+use servers::{CancelToken, GtidMode, ServerAddress, ServerFacts, SqlConnection};
+use sql::quote;
 use stream::{
     DdlSchema, RecordSink, ResumePosition, ResumeToken, SnapshotWriter, StreamGtidState, StreamGtids,
     StreamSettings, TableSchema,

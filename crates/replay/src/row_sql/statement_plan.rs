@@ -7,7 +7,7 @@ use binlog::{Collation, Column, ColumnType, Flavour};
 
 use crate::error::TargetFailure;
 use crate::row_reader::{EventRows, RowLookup};
-use crate::sql::target_table::{TargetColumn, TargetTable};
+use crate::row_sql::target_table::{TargetColumn, TargetTable};
 
 /// Flavours of the source and of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

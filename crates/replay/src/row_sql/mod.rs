@@ -20,11 +20,11 @@ use servers::{SqlConnection, StatementParameter};
 use crate::apply_plan::RowEvents;
 use crate::error::TargetFailure;
 use crate::row_reader::{EventRows, RowReader};
+use crate::row_sql::json_expression::ChangeCondition;
+use crate::row_sql::statement_plan::{ColumnMapping, ReplayFlavours, StatementPlan};
+use crate::row_sql::target_table::TargetTable;
+pub(crate) use crate::row_sql::target_table::nontransactional_engine;
 use crate::session_variables::SessionVariables;
-use crate::sql::json_expression::ChangeCondition;
-use crate::sql::statement_plan::{ColumnMapping, ReplayFlavours, StatementPlan};
-use crate::sql::target_table::TargetTable;
-pub(crate) use crate::sql::target_table::nontransactional_engine;
 
 /// Session settings that a row change needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Tables of the target, for statements that name their columns.
 
-use servers::quote;
 use servers::{ResultRow, SqlConnection};
+use sql::quote;
 
 use crate::error::TargetFailure;
 use crate::grants::AccountGrants;

@@ -4,7 +4,7 @@ use binlog::{Column, Value};
 use servers::StatementParameter;
 
 use crate::error::TargetFailure;
-use crate::sql::target_table::TargetColumn;
+use crate::row_sql::target_table::TargetColumn;
 
 /// Returns a value as a parameter for this column. JSON documents go as text.
 pub(super) fn parameter(

@@ -2,22 +2,12 @@
 //!
 //! Databases are rewritten before they are filtered. Database rules apply to the table's database for row changes, and
 //! to the default database for statements. Table rules apply to both.
-//!
-//! This crate never reads events. Of SQL it knows only the words, and the tables that a statement names.
-#![forbid(unsafe_code)]
-
-mod sql_words;
-mod statement;
-mod unmatched_rules;
-mod wildcard_pattern;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-pub use crate::sql_words::{SqlWord, SqlWords};
-pub use crate::statement::{StatementKind, TableReference, classify_statement, find_start_transaction};
-pub use crate::unmatched_rules::UnmatchedRules;
-pub use crate::wildcard_pattern::WildcardPattern;
+use crate::statement::StatementKind;
+use crate::wildcard_pattern::WildcardPattern;
 
 /// Selection of databases and tables, and their names on the target. The default selects all of them and keeps their
 /// names.

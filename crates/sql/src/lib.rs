@@ -1,0 +1,27 @@
+//! MySQL's SQL as binary logs need it: the words of statements, the tables that they name, quoting, and a replica's
+//! `replicate-*` rules.
+//!
+//! | task | item |
+//! |---|---|
+//! | split a statement into words | [`SqlWords`] |
+//! | find the tables that a statement changes | [`classify_statement`] |
+//! | select databases and tables | [`ReplicationFilter`] |
+| find the rules that matched nothing | [`UnmatchedRules`] |
+//! | quote names and bytes | [`quote`] |
+//!
+//! This crate is pure: it does no I/O, uses no clock and no threads. It never reads events, never asks a server, and
+//! never rewrites a statement.
+#![forbid(unsafe_code)]
+
+pub mod quote;
+mod replication_filter;
+mod sql_words;
+mod statement;
+mod unmatched_rules;
+mod wildcard_pattern;
+
+pub use crate::replication_filter::{FilterRule, FilterRuleError, ReplicationFilter};
+pub use crate::sql_words::{SqlWord, SqlWords};
+pub use crate::statement::{StatementKind, TableReference, classify_statement, find_start_transaction};
+pub use crate::unmatched_rules::UnmatchedRules;
+pub use crate::wildcard_pattern::WildcardPattern;
