@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use replay::order::CommitOrder;
 use replay::{ApplyAs, MysqlTarget, ReplayReport};
 use servers::ServerAddress;
+use sql::quote::quote_name;
 use testkit::TestServer;
 
 use crate::command::command;
@@ -113,7 +114,7 @@ pub fn rows(server: &TestServer, table: &str) -> Result<String> {
         name.trim_matches('`').replace("``", "`"),
     ))?;
     let shown = names.lines().filter_map(|line| line.split_once('\t')).map(|(name, data_type)| {
-        let name = format!("`{}`", name.replace('`', "``"));
+        let name = quote_name(name);
         match data_type {
             // As numbers, they are what the log has.
             "enum" | "set" | "bit" => format!("{name}+0"),

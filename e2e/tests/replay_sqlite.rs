@@ -20,6 +20,7 @@ use replay::{ReplayOptions, ReplayReport, SqliteTarget};
 use rusqlite::Connection as Sqlite;
 use rusqlite::types::Value;
 use servers::{ServerAddress, SqlConnection};
+use sql::quote::{quote_name, quote_table, quote_text};
 use tempfile::TempDir;
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
@@ -66,7 +67,7 @@ fn replay_all(logs: &[PathBuf], file: &Path, order: CommitOrder) -> Result<Repla
 
 /// What makes the server show a value as SQLite has it.
 fn shown(name: &str, data_type: &str) -> String {
-    let name = format!("`{}`", name.replace('`', "``"));
+    let name = quote_name(name);
     match data_type {
         "float" | "double" => format!("{name} + 0e0"),
         "bit" | "year" | "zerofill" => format!("{name} + 0"),
@@ -149,22 +150,16 @@ fn compare(source: &TestServer, file: &Path) -> Result<usize> {
 }
 
 fn compare_table(server: &mut SqlConnection, sqlite: &Sqlite, database: &str, table: &str) -> Result<usize> {
-    let quoted = |text: &str| text.replace('\'', "''").replace('\\', "\\\\");
     let columns = server.rows(&format!(
-        "select column_name, if(column_type like '%zerofill%', 'zerofill', data_type) from information_schema.columns where table_schema = '{}' and table_name = '{}'
+        "select column_name, if(column_type like '%zerofill%', 'zerofill', data_type) from information_schema.columns where table_schema = {} and table_name = {}
          order by ordinal_position",
-        quoted(database),
-        quoted(table)
+        quote_text(database),
+        quote_text(table)
     ))?;
     let columns: Vec<(String, String)> =
         columns.iter().map(|column| (text(&column[0]), text(&column[1]))).collect();
     let all: Vec<String> = columns.iter().map(|(name, data_type)| shown(name, data_type)).collect();
-    let theirs = server.rows(&format!(
-        "select {} from `{}`.`{}`",
-        all.join(", "),
-        database.replace('`', "``"),
-        table.replace('`', "``")
-    ))?;
+    let theirs = server.rows(&format!("select {} from {}", all.join(", "), quote_table(database, table)))?;
     let theirs: Rows = theirs
         .iter()
         .map(|row| {

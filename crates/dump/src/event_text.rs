@@ -7,11 +7,12 @@ use binlog::events::{
     TransactionContext, TransactionPayload, UserVar, UserVarValue, ViewChange, XaPrepare,
 };
 use binlog::{Collation, EventType, Flavour};
+use sql::quote;
 
 use crate::delimiter::end_statement;
 use crate::numbers::{put_general, put_i64, put_u32, put_u64};
 use crate::printed_session::PrintedSession;
-use crate::quote::{put_hex, put_identifier};
+use crate::quote::put_hex;
 use crate::value_text::put_decimal;
 
 /// Appends all parts.
@@ -121,7 +122,7 @@ pub(crate) fn put_user_var(out: &mut Vec<u8>, event: &UserVar<'_>, session: &Pri
         put_charset(out, wanted);
     }
     out.extend_from_slice(b"SET @");
-    put_identifier(out, event.name);
+    quote::put_name(out, event.name);
     match &event.value {
         None => out.extend_from_slice(b":=NULL"),
         Some(value) => put_user_value(out, value),

@@ -2,12 +2,12 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{EventFlags, EventHeader};
+use sql::quote;
 
 use crate::decode::for_each_status_var;
 use crate::delimiter::end_statement;
 use crate::event_text::put_charset;
 use crate::numbers::{put_i64, put_padded, put_u32, put_u64};
-use crate::quote::put_identifier;
 
 /// The session variables as last printed.
 #[derive(Clone, Debug)]
@@ -168,7 +168,7 @@ impl PrintedSession {
         self.database.extend_from_slice(database);
         if !database.is_empty() {
             out.extend_from_slice(b"use ");
-            put_identifier(out, database);
+            quote::put_name(out, database);
             end_statement(out);
         }
     }

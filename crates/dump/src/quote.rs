@@ -1,4 +1,4 @@
-//! Quoted strings and names, as `mysqlbinlog -v` writes them.
+//! Quoted strings, as `mysqlbinlog -v` writes them.
 
 /// Appends `bytes` between single quotes.
 ///
@@ -12,18 +12,6 @@ pub(crate) fn put_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
         false => put_escaped(out, bytes),
     }
     out.push(b'\'');
-}
-
-/// Appends a name in backticks, with its own backticks doubled.
-pub(crate) fn put_identifier(out: &mut Vec<u8>, name: &[u8]) {
-    out.push(b'`');
-    for &byte in name {
-        if byte == b'`' {
-            out.push(b'`');
-        }
-        out.push(byte);
-    }
-    out.push(b'`');
 }
 
 /// Quotes the bytes of `out` from `start` on, as [`put_quoted`] does.

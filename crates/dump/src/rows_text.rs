@@ -10,11 +10,12 @@
 
 use binlog::events::{ColumnSet, Rows, RowsKind};
 use binlog::{Column, Cursor, Table};
+use sql::quote;
 
 use crate::event_text::put;
 use crate::json_text;
 use crate::numbers::{put_u32, put_u64};
-use crate::quote::{put_hex, put_identifier};
+use crate::quote::put_hex;
 use crate::value_text::{UnwritableValue, ValueShape, put_bits_truncated, put_type, put_unknown, take_sized};
 
 /// Comments after values.
@@ -41,9 +42,9 @@ impl TableText {
     pub fn new(table: &Table, types: TypeComments) -> Self {
         let mut name = Vec::with_capacity(table.database.len() + table.name.len() + 5);
         let (database, table_name) = (until_nul(&table.database), until_nul(&table.name));
-        put_identifier(&mut name, database);
+        quote::put_name(&mut name, database);
         name.push(b'.');
-        put_identifier(&mut name, table_name);
+        quote::put_name(&mut name, table_name);
         let columns =
             table.columns.iter().zip(1..).map(|(column, number)| ColumnText::new(column, number, types));
         let name_plain = [b"`", database, b"`.`", table_name, b"`"].concat();

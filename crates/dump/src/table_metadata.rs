@@ -1,9 +1,10 @@
 //! `--print-table-metadata`: a table map's columns and keys, in comments.
 
 use binlog::{Collation, Column, ColumnType, Flavour, GeometryType, KeyPart, Table};
+use sql::quote;
 
 use crate::numbers::{put_u32, put_u64};
-use crate::quote::{put_identifier, put_quoted};
+use crate::quote::put_quoted;
 
 /// Name of a generated invisible primary key.
 const GENERATED_KEY: &[u8] = b"my_row_id";
@@ -50,7 +51,7 @@ fn put_column(out: &mut Vec<u8>, column: &Column, is_generated: bool) -> TypeSup
         None => None,
     };
     if let Some(name) = name {
-        put_identifier(out, name);
+        quote::put_name(out, name);
         out.push(b' ');
     }
     let collation = column.collation.and_then(|id| Collation::new(id, Flavour::MySql));

@@ -1,17 +1,29 @@
-//! Quotes names and bytes in SQL.
+//! Quotes names and text in SQL, and finds quoted names.
+//!
+//! | form | item |
+//! |---|---|
+//! | name in backquotes, for any `sql_mode` | [`put_name`], [`quote_name`] |
+//! | name of a database and of its table | [`put_table`], [`quote_table`] |
+//! | name in double quotes, for `ANSI_QUOTES` and SQLite | [`quote_ansi_name`] |
+//! | string, with backslashes as escapes, the default of MySQL | [`quote_text`] |
+//! | string without escapes, for `NO_BACKSLASH_ESCAPES` and SQLite | [`quote_plain_text`] |
+//! | literal for any `sql_mode` and any character set of the session | [`hex_value`] |
 
 use std::fmt::Write as _;
 
-/// Appends a name in backquotes.
+/// Appends a name in backquotes, which mean the same in any `sql_mode`.
+///
+/// In a character set where a backquote may be the last byte of another character (Big5, GBK, SJIS, GB18030), the
+/// result is safe only if the name is ASCII.
 pub fn put_name(out: &mut Vec<u8>, name: &[u8]) {
     out.push(b'`');
-    for byte in name {
-        if *byte == b'`' {
-            out.push(b'`');
-        }
-        out.push(*byte);
-    }
+    put_doubled(out, name, b'`');
     out.push(b'`');
+}
+
+/// Returns a name in backquotes.
+pub fn quote_name(name: &str) -> String {
+    enclosed(name, '`')
 }
 
 /// Appends the names of a database and its table, in backquotes.
@@ -19,6 +31,51 @@ pub fn put_table(out: &mut Vec<u8>, database: &[u8], table: &[u8]) {
     put_name(out, database);
     out.push(b'.');
     put_name(out, table);
+}
+
+/// Returns the names of a database and its table, in backquotes.
+pub fn quote_table(database: &str, table: &str) -> String {
+    format!("{}.{}", quote_name(database), quote_name(table))
+}
+
+/// Returns a name in double quotes, as SQLite and MySQL's `ANSI_QUOTES` expect it.
+pub fn quote_ansi_name(name: &str) -> String {
+    enclosed(name, '"')
+}
+
+/// Returns text as a string literal for a session without `NO_BACKSLASH_ESCAPES`, on one line.
+pub fn quote_text(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r").replace('\0', "\\0");
+    quote_plain_text(&text)
+}
+
+/// Returns text as a string literal in which a backslash has no meaning: for SQLite, and for sessions with
+/// `NO_BACKSLASH_ESCAPES`.
+pub fn quote_plain_text(text: &str) -> String {
+    enclosed(text, '\'')
+}
+
+fn enclosed(text: &str, quote: char) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push(quote);
+    for (index, part) in text.split(quote).enumerate() {
+        if index > 0 {
+            out.extend([quote, quote]);
+        }
+        out.push_str(part);
+    }
+    out.push(quote);
+    out
+}
+
+/// Appends text with each of these quotes doubled, as they are within quotes.
+pub fn put_doubled(out: &mut Vec<u8>, text: &[u8], quote: u8) {
+    for &byte in text {
+        if byte == quote {
+            out.push(quote);
+        }
+        out.push(byte);
+    }
 }
 
 /// Splits off a quoted name at the start of a text. Returns the unquoted name and the rest. The quote is a backquote
@@ -69,7 +126,19 @@ pub fn table_condition(database: &[u8], table: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{put_table, split_name, table_condition};
+    use super::{
+        put_table, quote_ansi_name, quote_plain_text, quote_table, quote_text, split_name, table_condition,
+    };
+
+    #[test]
+    fn names_and_texts_are_quoted() {
+        let check = |found: String, wanted: &str| assert_eq!(found, wanted);
+        check(quote_table("d", "a`b"), "`d`.`a``b`");
+        check(quote_table("", "``"), "``.``````");
+        check(quote_ansi_name("a\"`b"), "\"a\"\"`b\"");
+        check(quote_text("it's\\\n\r\0"), r"'it''s\\\n\r\0'");
+        check(quote_plain_text("it's\\"), r"'it''s\'");
+    }
 
     #[test]
     fn names_are_quoted_and_found_again() {

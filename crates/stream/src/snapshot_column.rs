@@ -6,9 +6,9 @@ use binlog::{
     BitValue, BytesValue, Charset, Date, DateTime, GeometryValue, TextValue, Time, Timestamp, Value,
     VectorValue,
 };
+use sql::quote::quote_name;
 
 use crate::column_catalogue::ColumnSchema;
-use crate::ddl_schema::quote_name;
 use crate::epoch::epoch_micros;
 use crate::json_writer::{put_base64, put_escaped, put_string};
 use crate::settings::Envelope;

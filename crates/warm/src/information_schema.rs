@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 
 use servers::{NamedRow, SqlConnection};
-use sql::quote::table_condition;
+use sql::quote::{quote_table, table_condition};
 
-use crate::replica_table::{
-    IndexKind, ReplicaColumn, ReplicaForeignKey, ReplicaIndex, ReplicaTable, quote_name,
-};
+use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaForeignKey, ReplicaIndex, ReplicaTable};
 
 /// Name of the primary key.
 const PRIMARY: &str = "PRIMARY";
@@ -41,7 +39,7 @@ pub(crate) fn load_table(
          FROM information_schema.statistics WHERE {condition}
          ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
     ))?;
-    let name = format!("{}.{}", quote_name(database), quote_name(table));
+    let name = quote_table(database, table);
     let clustered = clustered(connection, &name, clustered_candidates(&parts))?;
     let indexes = indexes(&parts, &columns, clustered.as_deref());
     let foreign = connection.named_rows(&format!(
@@ -155,11 +153,7 @@ fn foreign_key(key: &[NamedRow], columns: &[ReplicaColumn]) -> Option<ReplicaFor
     let first = key.first()?;
     let at = |row: &NamedRow| columns.iter().position(|column| column.name == text(row, "column_name"));
     Some(ReplicaForeignKey {
-        table: format!(
-            "{}.{}",
-            quote_name(&text(first, "referenced_table_schema")),
-            quote_name(&text(first, "referenced_table_name"))
-        ),
+        table: quote_table(&text(first, "referenced_table_schema"), &text(first, "referenced_table_name")),
         index: value(first, "unique_constraint_name")?,
         parent_columns: key.iter().map(|row| text(row, "referenced_column_name")).collect(),
         columns: key.iter().map(at).collect::<Option<Vec<_>>>()?,

@@ -1,7 +1,5 @@
 //! Definition of a table on the replica: the indexes that a change of its rows may touch.
 
-use sql::quote::put_name;
-
 /// A table on the replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaTable {
@@ -76,11 +74,4 @@ impl ReplicaTable {
     pub fn clustered(&self) -> Option<&ReplicaIndex> {
         self.indexes.iter().find(|index| index.kind == IndexKind::Clustered)
     }
-}
-
-/// Returns a name in backquotes.
-pub(crate) fn quote_name(name: &str) -> String {
-    let mut out = Vec::new();
-    put_name(&mut out, name.as_bytes());
-    String::from_utf8(out).expect("ours: quotes keep UTF-8 valid")
 }

@@ -2,7 +2,7 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Collation, Flavour, sql_mode};
-use sql::quote::put_name;
+use sql::quote::quote_name;
 
 use crate::statement::{FunctionSet, LoggedStatement, SkipReason};
 
@@ -60,9 +60,7 @@ impl StatementSession {
     pub(crate) fn sql(&self) -> String {
         let mut out = String::from("SET NAMES utf8mb4; ");
         if !self.database.is_empty() {
-            let mut name = Vec::new();
-            put_name(&mut name, self.database.as_bytes());
-            out += &format!("USE {}; ", String::from_utf8_lossy(&name));
+            out += &format!("USE {}; ", quote_name(&self.database));
         }
         let zone = self.time_zone.as_deref().unwrap_or("+00:00");
         let timestamp = self.timestamp.map_or("DEFAULT".to_owned(), |timestamp| timestamp.to_string());

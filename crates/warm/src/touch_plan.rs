@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use binlog::events::RowsKind;
 use binlog::{DecodeError, Flavour, RowChange, RowField, RowImage, Table};
+use sql::quote::quote_name;
 
 use crate::literal;
-use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaIndex, ReplicaTable, quote_name};
+use crate::replica_table::{IndexKind, ReplicaColumn, ReplicaIndex, ReplicaTable};
 
 /// Changes of secondary indexes that InnoDB's change buffer takes, and that need no page: `innodb_change_buffering`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

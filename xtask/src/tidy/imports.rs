@@ -14,8 +14,8 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("bintide-logs", &["bintide-binlog"]),
     ("bintide-sql", &["bintide-binlog"]),
     ("bintide-option-files", &[]),
-    ("bintide-dump", &["bintide-binlog", "bintide-logs", "bintide-option-files"]),
-    ("bintide-inspect", &["bintide-binlog", "bintide-logs"]),
+    ("bintide-dump", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql"]),
+    ("bintide-inspect", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
     ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-wire"]),
     (

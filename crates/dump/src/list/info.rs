@@ -7,6 +7,7 @@ use binlog::events::{
 };
 use binlog::gtid::GtidSet;
 use binlog::{Collation, Cursor, Decimal, DecodeError, Event, EventFlags, EventFormat, EventHeader, Flavour};
+use sql::quote;
 
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
@@ -74,18 +75,6 @@ fn put_numbered(out: &mut Vec<u8>, before: &str, number: u64, behind: &str) {
     out.extend_from_slice(behind.as_bytes());
 }
 
-/// Appends a name in backticks.
-fn put_identifier(out: &mut Vec<u8>, name: &[u8]) {
-    out.push(b'`');
-    for byte in name {
-        if *byte == b'`' {
-            out.push(b'`');
-        }
-        out.push(*byte);
-    }
-    out.push(b'`');
-}
-
 fn put_format(out: &mut Vec<u8>, event: &FormatDescription<'_>) {
     put(out, &[b"Server ver: ", event.version()]);
     put_numbered(out, ", Binlog ver: ", event.binlog_version.into(), "");
@@ -107,7 +96,7 @@ fn put_query(out: &mut Vec<u8>, flags: EventFlags, event: &Query<'_>) -> Result<
 fn put_use(out: &mut Vec<u8>, database: &[u8]) {
     if !database.is_empty() {
         out.extend_from_slice(b"use ");
-        put_identifier(out, database);
+        quote::put_name(out, database);
         out.extend_from_slice(b"; ");
     }
 }
@@ -156,7 +145,7 @@ fn put_rand(out: &mut Vec<u8>, event: &Rand) {
 /// Appends a variable's value as an SQL literal.
 fn put_user_var(out: &mut Vec<u8>, format: &EventFormat, event: &UserVar<'_>) -> Result<(), DecodeError> {
     out.push(b'@');
-    put_identifier(out, event.name);
+    quote::put_name(out, event.name);
     out.push(b'=');
     match &event.value {
         None => put(out, &[b"NULL"]),

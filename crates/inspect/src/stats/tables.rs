@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use binlog::events::RowsKind;
 use serde::Serialize;
+use sql::quote::put_doubled;
 
 /// Kind of a row change. Partial updates count as updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -220,10 +221,12 @@ impl TableCounts {
             for change in RowOperation::ALL {
                 let rows = counted.changes.of(change).rows;
                 if rows > 0 {
-                    let name =
-                        [&escape_backticks(&counted.name.0)[..], b".", &escape_backticks(&counted.name.1)]
-                            .concat();
-                    counts.push((rows, [change.verb().as_bytes(), b" ", &name].concat()));
+                    // Like mysqlbinlog's names, without the quotes around them.
+                    let mut line = [change.verb().as_bytes(), b" "].concat();
+                    put_doubled(&mut line, &counted.name.0, b'`');
+                    line.push(b'.');
+                    put_doubled(&mut line, &counted.name.1, b'`');
+                    counts.push((rows, line));
                 }
             }
         }
@@ -237,16 +240,4 @@ impl TableCounts {
         }
         lines
     }
-}
-
-/// Doubles backticks in a name, as mysqlbinlog does.
-fn escape_backticks(name: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(name.len());
-    for byte in name {
-        text.push(*byte);
-        if *byte == b'`' {
-            text.push(b'`');
-        }
-    }
-    text
 }

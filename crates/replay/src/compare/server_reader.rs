@@ -92,11 +92,9 @@ impl ServerReader {
 
 /// Returns the expression that selects a column's values in the form in which they are compared.
 fn value(reading: &ColumnReading<'_>) -> String {
-    let mut name = Vec::new();
-    quote::put_name(&mut name, reading.column.name.as_bytes());
-    let name = String::from_utf8_lossy(&name);
+    let name = quote::quote_name(&reading.column.name);
     match reading.form {
-        ComparisonForm::Plain => name.into_owned(),
+        ComparisonForm::Plain => name,
         ComparisonForm::Number => format!("{name} + 0"),
         ComparisonForm::Double => format!("{name} + 0e0"),
         ComparisonForm::Text | ComparisonForm::Document => format!("CONVERT({name} USING utf8mb4)"),

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
+use sql::quote::quote_ansi_name;
 
 use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest,
 };
 use crate::error::TargetFailure;
-use crate::sqlite::{StoredTable, quoted, read_stored_tables};
+use crate::sqlite::{StoredTable, read_stored_tables};
 use crate::target_table::TargetTableName;
 
 /// A database whose rows are compared. It is only read.
@@ -47,8 +48,9 @@ impl SqliteReader {
         let held = self
             .find(table)
             .ok_or_else(|| TargetFailure::refused(format!("{table} does not exist any more")))?;
-        let columns: Vec<String> = readings.iter().map(|reading| quoted(&reading.column.name)).collect();
-        let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(&held.name));
+        let columns: Vec<String> =
+            readings.iter().map(|reading| quote_ansi_name(&reading.column.name)).collect();
+        let sql = format!("SELECT {} FROM {}", columns.join(", "), quote_ansi_name(&held.name));
         let mut statement = self.connection.prepare(&sql)?;
         let mut rows = statement.query([])?;
         let (mut sum, mut text) = (RowsDigest::default(), RowText::default());

@@ -512,7 +512,7 @@ pub(super) fn is_before_8(version: &str) -> bool {
 /// Quotes `user@host` for SQL.
 fn quoted_account(account: &str) -> String {
     let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
-    format!("'{user}'@'{host}'")
+    format!("{}@{}", quote::quote_plain_text(user), quote::quote_plain_text(host))
 }
 
 fn text(row: &ResultRow, at: usize) -> String {

@@ -50,7 +50,7 @@ pub(super) fn load(
     table: &[u8],
 ) -> Result<TargetTable, TargetFailure> {
     let condition = quote::table_condition(database, table);
-    let name = format!("{}.{}", quoted(database), quoted(table));
+    let name = quote::quote_table(&String::from_utf8_lossy(database), &String::from_utf8_lossy(table));
     let question = format!(
         "SELECT column_name, data_type, column_type, character_set_name, collation_name, character_octet_length,
            numeric_precision, numeric_scale, extra
@@ -100,7 +100,7 @@ fn column(row: &ResultRow) -> TargetColumn {
     let extra = text(8).to_ascii_lowercase();
     TargetColumn {
         raw_name: text(0),
-        name: quoted(text(0).as_bytes()),
+        name: quote::quote_name(&text(0)),
         data_type: text(1).to_ascii_lowercase(),
         is_unsigned: text(2).to_ascii_lowercase().contains("unsigned"),
         charset: some(3),
@@ -144,25 +144,8 @@ fn triggers(
     Ok(connection.rows(&question)?.iter().map(|row| (text(row, 0), text(row, 1))).collect())
 }
 
-/// Returns a name in backquotes.
-pub(super) fn quoted(name: &[u8]) -> String {
-    let mut out = Vec::new();
-    quote::put_name(&mut out, name);
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 /// Returns a value as text; empty for NULL.
 fn text(row: &ResultRow, at: usize) -> String {
     let bytes = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn names_are_quoted() {
-        assert_eq!(quoted(b"a`b"), "`a``b`");
-    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
+use sql::quote::quote_ansi_name;
 
 use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
@@ -12,7 +13,7 @@ use crate::sqlite::convert::convert;
 use crate::sqlite::ddl::{ColumnPosition, QualifiedName, TableBody, TableChange, default_of};
 use crate::sqlite::default_value::{DefaultValue, implicit_default, rescale_fraction, sql_literal};
 use crate::sqlite::mysql_type::MysqlType;
-use crate::sqlite::schema_editor::{SchemaEditor, create_sql, drop_key, quoted};
+use crate::sqlite::schema_editor::{SchemaEditor, create_sql, drop_key};
 
 /// The state of a table during ALTER TABLE.
 struct TableAlteration {
@@ -213,7 +214,8 @@ impl TableAlteration {
 }
 
 fn is_empty(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<bool, TargetFailure> {
-    let mut statement = editor.connection.prepare(&format!("SELECT 1 FROM {}", quoted(&table.name)))?;
+    let mut statement =
+        editor.connection.prepare(&format!("SELECT 1 FROM {}", quote_ansi_name(&table.name)))?;
     Ok(!statement.exists([])?)
 }
 
@@ -259,7 +261,7 @@ fn append(
             sql.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map_or("", |(inner, _)| inner);
         editor
             .connection
-            .execute_batch(&format!("ALTER TABLE {} ADD COLUMN {definition}", quoted(&old.name)))?;
+            .execute_batch(&format!("ALTER TABLE {} ADD COLUMN {definition}", quote_ansi_name(&old.name)))?;
     }
     editor.update_indexes(old, new)
 }
@@ -321,7 +323,7 @@ fn rebuild(
         .zip(fills)
         .map(|((column, source), fill)| {
             let Some(source) = source.map(|source| &old.columns[source]) else { return sql_literal(fill) };
-            let own = quoted(&source.name);
+            let own = quote_ansi_name(&source.name);
             let value = match is_same_kind(&source.kind, &column.kind) {
                 true => own,
                 false => {
@@ -347,7 +349,7 @@ fn rebuild(
         })
     })?;
     editor.connection.execute_batch(&create_sql(new, REBUILT))?;
-    let (from, to) = (quoted(&old.name), quoted(REBUILT));
+    let (from, to) = (quote_ansi_name(&old.name), quote_ansi_name(REBUILT));
     let columns = expressions.join(", ");
     editor.connection.execute_batch(&format!("INSERT INTO {to} SELECT {columns} FROM {from}"))?;
     editor.connection.execute_batch(&format!("DROP TABLE {from}; ALTER TABLE {to} RENAME TO {from}"))?;

@@ -2,6 +2,7 @@
 
 use rusqlite::types::Value;
 use serde::{Deserialize, Serialize};
+use sql::quote::quote_plain_text;
 use sql::{SqlWord, SqlWords};
 
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
@@ -134,7 +135,7 @@ pub(super) fn sql_literal(value: &Value) -> String {
         Value::Null => "NULL".to_owned(),
         Value::Integer(number) => number.to_string(),
         Value::Real(number) => format!("{number:e}"),
-        Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
+        Value::Text(text) => quote_plain_text(text),
         Value::Blob(bytes) => {
             let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("x'{digits}'")

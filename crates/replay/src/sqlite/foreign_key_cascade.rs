@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
+use sql::quote::quote_ansi_name;
 
 use crate::error::TargetFailure;
 use crate::sqlite::catalogue_table::{CatalogueTable, ForeignKey, ReferentialAction, SourceEngine};
 use crate::sqlite::ddl::QualifiedName;
-use crate::sqlite::schema_editor::quoted;
 use crate::sqlite::table_catalogue::TableCatalogue;
 
 /// Executes the foreign key actions for a changed row.
@@ -56,11 +56,11 @@ impl ForeignKeyCascade<'_> {
         was: &[Value],
         becomes: Option<&[Value]>,
     ) -> Result<(), TargetFailure> {
-        let own = quoted(&table.name);
+        let own = quote_ansi_name(&table.name);
         let condition = numbered(&key.columns, 0, " AND ");
         let places: Option<Vec<usize>> = key.columns.iter().map(|column| table.column(column)).collect();
         let Some(places) = places else { return Ok(()) };
-        let all: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
+        let all: Vec<String> = table.columns.iter().map(|column| quote_ansi_name(&column.name)).collect();
         let mut rows: Vec<Vec<Value>> = Vec::new();
         let mut find = self
             .connection
@@ -113,11 +113,10 @@ impl ForeignKeyCascade<'_> {
         if !was.iter().any(|value| matches!(value, Value::Text(_))) {
             return Ok(());
         }
-        let alike =
-            key.columns.iter().zip(1..).map(|(column, number)| {
-                format!("rtrim({}) = rtrim(?{number}) COLLATE NOCASE", quoted(column))
-            });
-        let (own, alike) = (quoted(&table.name), alike.collect::<Vec<_>>().join(" AND "));
+        let alike = key.columns.iter().zip(1..).map(|(column, number)| {
+            format!("rtrim({}) = rtrim(?{number}) COLLATE NOCASE", quote_ansi_name(column))
+        });
+        let (own, alike) = (quote_ansi_name(&table.name), alike.collect::<Vec<_>>().join(" AND "));
         let same = numbered(&key.columns, 0, " AND ");
         let sql = format!("SELECT 1 FROM {own} WHERE {alike} AND NOT ({same})");
         if self.connection.prepare_cached(&sql)?.exists(params_from_iter(was))? {
@@ -141,7 +140,9 @@ fn referenced_columns(table: &CatalogueTable, key: &ForeignKey) -> Option<Vec<us
 
 /// Returns `column = ?number` for each column. Numbers start after `before`.
 fn numbered(columns: &[String], before: usize, between: &str) -> String {
-    let parts =
-        columns.iter().zip(before + 1..).map(|(column, number)| format!("{} = ?{number}", quoted(column)));
+    let parts = columns
+        .iter()
+        .zip(before + 1..)
+        .map(|(column, number)| format!("{} = ?{number}", quote_ansi_name(column)));
     parts.collect::<Vec<_>>().join(between)
 }

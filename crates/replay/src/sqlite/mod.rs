@@ -34,7 +34,6 @@ use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
 use crate::progress::{AppliedState, ReplayProgress, SourcePosition, StatementIntent};
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
 pub(crate) use crate::sqlite::schema_draft::SchemaDraft;
-pub(crate) use crate::sqlite::schema_editor::quoted;
 use crate::sqlite::session::{PathReportingSession, SqliteSession, with_path};
 pub use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};

@@ -7,6 +7,7 @@ use binlog::events::{RowsFlags, RowsKind};
 use binlog::{Column as LogColumn, Flavour, RowChange, RowImage};
 use rusqlite::CachedStatement;
 use rusqlite::types::{ToSqlOutput, Value};
+use sql::quote::quote_ansi_name;
 
 use crate::apply_plan::RowEvents;
 use crate::error::TargetFailure;
@@ -16,7 +17,7 @@ use crate::sqlite::ddl::QualifiedName;
 use crate::sqlite::default_value::DefaultValue;
 use crate::sqlite::foreign_key_cascade::ForeignKeyCascade;
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
-use crate::sqlite::schema_editor::{SchemaEditor, quoted};
+use crate::sqlite::schema_editor::SchemaEditor;
 use crate::sqlite::sqlite_value::{ValueContext, to_sqlite_value};
 
 /// Maximum number of cached plans. Bounds memory: MINIMAL images need a plan for each set of columns that a statement
@@ -253,12 +254,15 @@ fn create_lookup_index(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Res
         .iter()
         .filter(is_short)
         .take(LOOKUP_INDEX_COLUMNS_MAX)
-        .map(|column| quoted(&column.name))
+        .map(|column| quote_ansi_name(&column.name))
         .collect();
     if columns.is_empty() {
         return Ok(());
     }
-    let (name, on) = (quoted(&editor.free_name(&format!("{}.bintide", table.name))?), quoted(&table.name));
+    let (name, on) = (
+        quote_ansi_name(&editor.free_name(&format!("{}.bintide", table.name))?),
+        quote_ansi_name(&table.name),
+    );
     Ok(editor.connection.execute_batch(&format!("CREATE INDEX {name} ON {on} ({})", columns.join(", ")))?)
 }
 
@@ -372,8 +376,8 @@ impl RowPlan {
             parameters += 1;
             after[column] = parameters;
         }
-        let own = quoted(&table.name);
-        let column = |at: usize| quoted(&table.columns[at].name);
+        let own = quote_ansi_name(&table.name);
+        let column = |at: usize| quote_ansi_name(&table.columns[at].name);
         let finder = rows.lookup_columns(table.lookup_keys().iter().map(Vec::as_slice));
         let sql = match rows.kind {
             RowsKind::Write => {
@@ -446,7 +450,7 @@ fn lookup_condition(
             .map(|at| {
                 parameters += 1;
                 slots[*at] = parameters;
-                format!("{} {sign} ?{parameters}", quoted(&table.columns[*at].name))
+                format!("{} {sign} ?{parameters}", quote_ansi_name(&table.columns[*at].name))
             })
             .collect();
         conditions.join(" AND ")
@@ -458,7 +462,7 @@ fn lookup_condition(
         RowLookup::All(columns) if table.is_without_rowid() => condition(columns, "IS"),
         RowLookup::All(columns) => {
             let condition = condition(columns, "IS");
-            format!("rowid = (SELECT rowid FROM {} WHERE {condition} LIMIT 1)", quoted(&table.name))
+            format!("rowid = (SELECT rowid FROM {} WHERE {condition} LIMIT 1)", quote_ansi_name(&table.name))
         }
     }
 }

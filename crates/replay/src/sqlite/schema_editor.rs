@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use sql::quote::quote_ansi_name;
 
 use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
@@ -19,11 +20,6 @@ pub(super) struct SchemaEditor<'s> {
     pub(super) connection: &'s Connection,
     pub(super) catalogue: &'s mut TableCatalogue,
     pub(super) remarks: &'s mut SqliteRemarks,
-}
-
-/// Returns a name in SQLite's quotes.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl SchemaEditor<'_> {
@@ -51,7 +47,7 @@ impl SchemaEditor<'_> {
                 names.iter().try_for_each(|name| self.drop(name))
             }
             DdlStatement::Savepoint(verb, name) => {
-                Ok(self.connection.execute_batch(&format!("{verb} {}", quoted(&name)))?)
+                Ok(self.connection.execute_batch(&format!("{verb} {}", quote_ansi_name(&name)))?)
             }
             DdlStatement::PassedOver(what) => {
                 self.remarks.count_passed_over(&what);
@@ -147,7 +143,7 @@ impl SchemaEditor<'_> {
             let Some(columns) = index_columns(table, &table.keys[at]) else { continue };
             let unique = if is_unique(table, &table.keys[at]) { "UNIQUE " } else { "" };
             let index = self.free_name(&format!("{}.{}", table.name, table.keys[at].name))?;
-            let (own, on) = (quoted(&index), quoted(&table.name));
+            let (own, on) = (quote_ansi_name(&index), quote_ansi_name(&table.name));
             self.connection.execute_batch(&format!("CREATE {unique}INDEX {own} ON {on} ({columns})"))?;
             table.keys[at].index = index;
         }
@@ -177,7 +173,7 @@ impl SchemaEditor<'_> {
         for key in old.keys.iter().filter(|key| !key.index.is_empty()) {
             let kept = new.keys.iter().any(|new| new.index == key.index && new.parts == key.parts);
             if !kept {
-                self.connection.execute_batch(&format!("DROP INDEX {}", quoted(&key.index)))?;
+                self.connection.execute_batch(&format!("DROP INDEX {}", quote_ansi_name(&key.index)))?;
                 for key in new.keys.iter_mut().filter(|new| new.index == key.index) {
                     key.index.clear();
                 }
@@ -189,13 +185,13 @@ impl SchemaEditor<'_> {
     fn drop(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
         let Some((name, table)) = self.catalogue.find(name) else { return Ok(()) };
         let name = name.clone();
-        self.connection.execute_batch(&format!("DROP TABLE {}", quoted(&table.name)))?;
+        self.connection.execute_batch(&format!("DROP TABLE {}", quote_ansi_name(&table.name)))?;
         self.catalogue.remove(self.connection, &name)
     }
 
     fn truncate(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
         let Some((_, table)) = self.catalogue.find(name) else { return Ok(()) };
-        Ok(self.connection.execute_batch(&format!("DELETE FROM {}", quoted(&table.name)))?)
+        Ok(self.connection.execute_batch(&format!("DELETE FROM {}", quote_ansi_name(&table.name)))?)
     }
 
     pub(super) fn rename(&mut self, old: &QualifiedName, new: QualifiedName) -> Result<(), TargetFailure> {
@@ -204,8 +200,8 @@ impl SchemaEditor<'_> {
         let name = self.free_name(&format!("{}.{}", new.0, new.1))?;
         self.connection.execute_batch(&format!(
             "ALTER TABLE {} RENAME TO {}",
-            quoted(&table.name),
-            quoted(&name)
+            quote_ansi_name(&table.name),
+            quote_ansi_name(&name)
         ))?;
         table.name = name;
         self.catalogue.remove(self.connection, &old)?;
@@ -261,7 +257,7 @@ pub(super) fn drop_key(table: &mut CatalogueTable, name: &str) {
 /// Returns the CREATE TABLE statement of a table.
 pub(super) fn create_sql(table: &CatalogueTable, name: &str) -> String {
     let columns = table.columns.iter().map(|column| {
-        let mut text = format!("{} {}", quoted(&column.name), column.kind.strict_type().sql());
+        let mut text = format!("{} {}", quote_ansi_name(&column.name), column.kind.strict_type().sql());
         if !column.nullable {
             text.push_str(" NOT NULL");
         }
@@ -274,18 +270,19 @@ pub(super) fn create_sql(table: &CatalogueTable, name: &str) -> String {
     });
     let mut parts: Vec<String> = columns.collect();
     if let Some(key) = table.sqlite_key() {
-        let names: Vec<String> = key.iter().map(|column| quoted(&table.columns[*column].name)).collect();
+        let names: Vec<String> =
+            key.iter().map(|column| quote_ansi_name(&table.columns[*column].name)).collect();
         parts.push(format!("PRIMARY KEY ({})", names.join(", ")));
     }
     let clustered = if table.is_without_rowid() { ", WITHOUT ROWID" } else { "" };
-    format!("CREATE TABLE {} ({}) STRICT{clustered}", quoted(name), parts.join(", "))
+    format!("CREATE TABLE {} ({}) STRICT{clustered}", quote_ansi_name(name), parts.join(", "))
 }
 
 /// Returns the columns of a key's index; `None` if the key needs no index, or has one.
 fn index_columns(table: &CatalogueTable, key: &SecondaryKey) -> Option<String> {
     let column = |part: &KeyColumn| {
         let column = table.column(&part.column)?;
-        (!part.is_prefix).then(|| quoted(&table.columns[column].name))
+        (!part.is_prefix).then(|| quote_ansi_name(&table.columns[column].name))
     };
     let columns: Option<Vec<String>> = key.parts.iter().map(column).collect();
     columns.filter(|columns| !columns.is_empty() && key.index.is_empty()).map(|columns| columns.join(", "))

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use binlog::{Collation, Flavour};
+use sql::quote::{quote_name, quote_text};
 use sql::{SqlWord, SqlWords};
 
 use crate::column_catalogue::{ColumnDdl, ColumnSchema, TableSchema};
-use crate::ddl_schema::quote_name;
 
 /// Character sets and the IDs of their default collations.
 const CHARSETS: [(&str, u16); 41] = [
@@ -344,16 +344,10 @@ fn parse_arguments(words: &mut SqlWords) -> Option<Vec<String>> {
     let argument = |mut part: SqlWords| match part.take_next()? {
         SqlWord::Number(number) => Some(number),
         // The server removes trailing spaces of members.
-        SqlWord::Text(text) => Some(text_literal(text.trim_end_matches(' '))),
+        SqlWord::Text(text) => Some(quote_text(text.trim_end_matches(' '))),
         _ => None,
     };
     parts.map(argument).collect()
-}
-
-/// Returns the text as a SQL literal.
-fn text_literal(text: &str) -> String {
-    let text = text.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n").replace('\r', "\\r");
-    format!("'{}'", text.replace('\0', "\\0"))
 }
 
 /// Parses the columns of a key.
@@ -395,7 +389,7 @@ pub(super) fn put_column(out: &mut String, column: &ColumnSchema) {
     }
     if let Some(default) = default {
         out.push_str(" DEFAULT ");
-        out.push_str(&text_literal(default));
+        out.push_str(&quote_text(default));
     }
 }
 

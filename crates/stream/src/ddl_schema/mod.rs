@@ -10,6 +10,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use sql::SqlWords;
+use sql::quote::{quote_name, quote_table};
 
 use crate::column_catalogue::TableSchema;
 use crate::ddl_schema::column::{
@@ -168,7 +169,7 @@ impl fmt::Display for DdlSchema {
             write!(out, "CREATE DATABASE {} CHARACTER SET {charset}{STATEMENT_END}", quote_name(database))?;
         }
         for ([database, table], facts) in self.tables.iter() {
-            write!(out, "CREATE TABLE {}.{} (", quote_name(database), quote_name(table))?;
+            write!(out, "CREATE TABLE {} (", quote_table(database, table))?;
             for (index, column) in facts.columns.iter().enumerate() {
                 let mut text = String::from(if index > 0 { ", " } else { "" });
                 put_column(&mut text, column);
@@ -186,11 +187,6 @@ impl fmt::Display for DdlSchema {
         }
         Ok(())
     }
-}
-
-/// Returns a name quoted for SQL.
-pub(crate) fn quote_name(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }
 
 /// Default database of table names that have none.

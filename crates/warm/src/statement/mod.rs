@@ -12,9 +12,9 @@ mod read_clauses;
 mod statement_text;
 
 use binlog::Charset;
-use sql::quote::put_name;
+use sql::quote::{quote_name, quote_table};
 
-use crate::replica_table::{IndexKind, ReplicaTable, quote_name};
+use crate::replica_table::{IndexKind, ReplicaTable};
 pub(crate) use crate::statement::comment::without_comments;
 pub use crate::statement::function_set::FunctionSet;
 use crate::statement::statement_text::StatementText;
@@ -185,14 +185,10 @@ impl FromTable {
 
 impl StatementTable {
     fn reference(&self) -> String {
-        let mut out = Vec::new();
-        for name in self.database.iter().chain([&self.table]) {
-            if !out.is_empty() {
-                out.push(b'.');
-            }
-            put_name(&mut out, name.as_bytes());
+        match &self.database {
+            Some(database) => quote_table(database, &self.table),
+            None => quote_name(&self.table),
         }
-        String::from_utf8(out).expect("ours: quotes keep UTF-8 valid")
     }
 }
 

@@ -43,6 +43,11 @@ impl SnapshotSourceTable {
         self.listed.names.each_ref().map(String::as_str)
     }
 
+    fn quoted_name(&self) -> String {
+        let [database, table] = self.names();
+        quote::quote_table(database, table)
+    }
+
     fn name(&self) -> String {
         self.listed.names.join(".")
     }
@@ -112,7 +117,7 @@ fn define(
         definitions.insert_database(&cell_text(database.first()), &cell_text(database.get(1)));
     }
     for table in tables {
-        let shown = match connection.rows(&format!("SHOW CREATE TABLE {}", quoted(table.names()))) {
+        let shown = match connection.rows(&format!("SHOW CREATE TABLE {}", table.quoted_name())) {
             Ok(rows) => rows.first().map(|row| cell_text(row.get(1))),
             // The table may have been dropped: the log says so.
             Err(error) if error.code().is_some() => None,
@@ -250,7 +255,7 @@ fn lock_definition(
     (address, connection): (&ServerAddress, &mut SqlConnection),
     table: &SnapshotSourceTable,
 ) -> Result<ControlFlow<()>, CommandFailure> {
-    let sql = format!("SELECT 1 FROM {} LIMIT 0", quoted(table.names()));
+    let sql = format!("SELECT 1 FROM {} LIMIT 0", table.quoted_name());
     while let Err(error) = connection.run(&sql) {
         if matches!(error, servers::ConnectionError::Cancelled) {
             return Ok(ControlFlow::Break(()));
@@ -291,7 +296,7 @@ fn write_rows(
     /// Number of rows whose records have the same time.
     const CLOCK_EVERY: u64 = 256;
     let columns: Vec<String> = table.facts.columns.iter().map(|column| column.select_expression()).collect();
-    let sql = format!("SELECT {} FROM {}", columns.join(", "), quoted(table.names()));
+    let sql = format!("SELECT {} FROM {}", columns.join(", "), table.quoted_name());
     // The connection that stops the query is needed exactly after cancellation.
     let stopping = ServerAddress { cancel: CancelToken::default(), ..address.clone() };
     let (id, mut told, mut is_cut) = (connection.id(), Ok(()), false);
@@ -318,13 +323,6 @@ fn write_rows(
     }
     read.map_err(|error| read_failure(error, table))?;
     Ok(ControlFlow::Continue(()))
-}
-
-fn quoted(names: [&str; 2]) -> String {
-    let [database, table] = names.map(str::as_bytes);
-    let mut out = Vec::new();
-    quote::put_table(&mut out, database, table);
-    String::from_utf8(out).expect("ours: of two texts")
 }
 
 /// Returns the failure for rows that cannot be read.
