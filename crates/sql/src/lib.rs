@@ -3,16 +3,18 @@
 //!
 //! | task | item |
 //! |---|---|
-//! | split a statement into words | [`SqlWords`] |
+//! | split SQL into tokens, which together are the text | [`lexer`] |
+//! | read the words of a statement | [`SqlWords`] |
 //! | find the tables that a statement changes | [`classify_statement`] |
 //! | select databases and tables | [`ReplicationFilter`] |
-| find the rules that matched nothing | [`UnmatchedRules`] |
+//! | find the rules that matched nothing | [`UnmatchedRules`] |
 //! | quote names and bytes | [`quote`] |
 //!
 //! This crate is pure: it does no I/O, uses no clock and no threads. It never reads events, never asks a server, and
 //! never rewrites a statement.
 #![forbid(unsafe_code)]
 
+pub mod lexer;
 pub mod quote;
 mod replication_filter;
 mod sql_words;
@@ -22,6 +24,8 @@ mod wildcard_pattern;
 
 pub use crate::replication_filter::{FilterRule, FilterRuleError, ReplicationFilter};
 pub use crate::sql_words::{SqlWord, SqlWords};
-pub use crate::statement::{StatementKind, TableReference, classify_statement, find_start_transaction};
+pub use crate::statement::{
+    StatementKind, TableReference, classify_statement, find_start_transaction, first_word,
+};
 pub use crate::unmatched_rules::UnmatchedRules;
 pub use crate::wildcard_pattern::WildcardPattern;

@@ -1,12 +1,6 @@
 //! Words of a statement, and a cursor over them.
 
-use sqlparser::dialect::MySqlDialect;
-use sqlparser::tokenizer::{Token, Tokenizer};
-
-/// Bit of `ANSI_QUOTES` in `sql_mode`.
-const ANSI_QUOTES: u64 = 4;
-/// Bit of `NO_BACKSLASH_ESCAPES` in `sql_mode`.
-const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
+use crate::lexer::{SqlLexer, SqlTokenKind, digits_of, name_of, string_of};
 
 /// One word of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +31,22 @@ pub struct SqlWords {
 }
 
 impl SqlWords {
-    /// Splits a statement into words, without comments, according to the bits of `sql_mode`. Returns `None` if the
-    /// tokenizer fails.
+    /// Splits a statement into words, without comments, according to the bits of `sql_mode`. Comments that servers
+    /// execute are part of the statement. Adjacent strings become one. Returns `None` if quotes or a comment have no
+    /// end, or a literal has wrong digits.
     pub fn parse(text: &str, sql_mode: u64) -> Option<Self> {
-        if sql_mode & NO_BACKSLASH_ESCAPES != 0 && text.contains('\\') {
-            return None; // The tokenizer would treat backslashes as escapes.
+        let mut words: Vec<SqlWord> = Vec::new();
+        let lexer = SqlLexer::new(text.as_bytes(), sql_mode);
+        for token in lexer.clone().filter(|token| !token.is_blank()) {
+            let bytes = lexer.bytes(&token);
+            let word = word(token.kind, bytes, sql_mode)?;
+            match (words.last_mut(), word) {
+                (Some(SqlWord::Text(before)), SqlWord::Text(text)) => before.push_str(&text),
+                (Some(last), word) if is_introduced(last, &word) => *last = word,
+                (_, word) => words.push(word),
+            }
         }
-        let tokens = Tokenizer::new(&MySqlDialect {}, text).tokenize().ok()?;
-        let words = tokens.into_iter().filter_map(|token| word(token, sql_mode & ANSI_QUOTES != 0));
-        Some(Self { words: join_split_words(words.collect()), at: 0 })
+        Some(Self { words, at: 0 })
     }
 
     /// Marks literals that are not ASCII as [`SqlWord::Bytes`]: the client had no character set, so the literal has that
@@ -207,38 +208,54 @@ impl SqlWords {
     }
 }
 
-fn word(token: Token, ansi_quotes: bool) -> Option<SqlWord> {
-    Some(match token {
-        Token::Whitespace(_) | Token::EOF => return None,
-        Token::Word(word) if word.quote_style.is_some() => SqlWord::Quoted(word.value),
-        Token::Word(word) => SqlWord::Plain(word.value),
-        Token::Number(number, _) => SqlWord::Number(number),
-        Token::DoubleQuotedString(name) if ansi_quotes => SqlWord::Quoted(name),
-        Token::SingleQuotedString(text)
-        | Token::DoubleQuotedString(text)
-        | Token::NationalStringLiteral(text) => SqlWord::Text(text),
-        Token::HexStringLiteral(digits) => SqlWord::Hex(digits),
-        Token::SingleQuotedByteStringLiteral(digits) => SqlWord::Bits(digits),
-        sign => SqlWord::Sign(sign.to_string()),
+fn word(kind: SqlTokenKind, bytes: &[u8], sql_mode: u64) -> Option<SqlWord> {
+    // Tokens of UTF-8 text are UTF-8.
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some(match kind {
+        SqlTokenKind::Word => SqlWord::Plain(text(bytes)),
+        SqlTokenKind::QuotedName => SqlWord::Quoted(text(&name_of(bytes))),
+        SqlTokenKind::String => SqlWord::Text(text(&string_of(bytes, sql_mode))),
+        SqlTokenKind::Number => SqlWord::Number(text(bytes)),
+        SqlTokenKind::Hex => SqlWord::Hex(text(digits_of(bytes))),
+        SqlTokenKind::Bits => SqlWord::Bits(text(digits_of(bytes))),
+        SqlTokenKind::Malformed => return None,
+        _ => SqlWord::Sign(text(bytes)),
     })
 }
 
-/// Joins words that the tokenizer splits: `b'…'`, and literals with a character set.
-fn join_split_words(words: Vec<SqlWord>) -> Vec<SqlWord> {
-    let mut out: Vec<SqlWord> = Vec::with_capacity(words.len());
-    for word in words {
-        match (out.last(), word) {
-            (Some(SqlWord::Plain(b)), SqlWord::Text(digits)) if b.eq_ignore_ascii_case("b") => {
-                out.pop();
-                out.push(SqlWord::Bits(digits));
-            }
-            // Literal with a character set: `_utf8mb4'…'`.
-            (Some(SqlWord::Plain(set)), SqlWord::Text(text)) if set.starts_with('_') => {
-                out.pop();
-                out.push(SqlWord::Text(text));
-            }
-            (_, word) => out.push(word),
-        }
+/// Returns true for a string with its character set in front: `_utf8mb4'…'`.
+fn is_introduced(before: &SqlWord, word: &SqlWord) -> bool {
+    matches!((before, word), (SqlWord::Plain(set), SqlWord::Text(_)) if set.starts_with('_'))
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::sql_mode::{ANSI_QUOTES, NO_BACKSLASH_ESCAPES};
+
+    use super::{SqlWord, SqlWords};
+
+    fn check(sql: &str, sql_mode: u64, wanted: &[SqlWord]) {
+        let words = SqlWords::parse(sql, sql_mode).map(|words| words.words);
+        assert_eq!(words.as_deref(), Some(wanted), "{sql}");
     }
-    out
+
+    fn text(text: &str) -> SqlWord {
+        SqlWord::Text(text.to_owned())
+    }
+
+    #[test]
+    fn strings() {
+        check("_utf8mb4'a' 'b' /* c */ \"d\"", 0, &[text("abd")]);
+        check("n'a' _latin1 'b'", 0, &[text("a"), text("b")]);
+        check(r"'a\' 'b\n'", NO_BACKSLASH_ESCAPES, &[text(r"a\b\n")]);
+        check("'a'\"b\"", ANSI_QUOTES, &[text("a"), SqlWord::Quoted("b".to_owned())]);
+    }
+
+    #[test]
+    fn digits() {
+        let [hex, bits] = [SqlWord::Hex("1F".to_owned()), SqlWord::Bits("01".to_owned())];
+        check("x'1F' 0x1F b'01' 0b01", 0, &[hex.clone(), hex, bits.clone(), bits]);
+        assert_eq!(SqlWords::parse("x'1'", 0), None);
+        assert_eq!(SqlWords::parse("'a", 0), None);
+    }
 }

@@ -1,6 +1,11 @@
 //! Finds the tables that a statement changes, from as much of its SQL as that needs.
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use binlog::sql_mode::ANSI_QUOTES;
+
+use crate::lexer::{SqlLexer, SqlTokenKind, name_of};
 
 /// A table that a statement names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +45,7 @@ pub fn classify_statement(sql: &[u8]) -> StatementKind {
         "ALTER" => alter(&mut words),
         "DROP" => drop_kind(&mut words),
         "RENAME" if words.take("TABLE") || words.take("TABLES") => {
+            words.skip(&["IF", "EXISTS"]);
             StatementKind::Tables(words.take_renames())
         }
         "TRUNCATE" => {
@@ -74,6 +80,16 @@ pub fn classify_statement(sql: &[u8]) -> StatementKind {
     }
 }
 
+/// Returns the first word of a statement after comments, in upper case. Returns an empty string if the statement starts
+/// with anything else, such as a comment that only some servers execute.
+pub fn first_word(sql: &[u8]) -> String {
+    use SqlTokenKind as K;
+    let mut tokens = SqlLexer::new(sql, 0);
+    let first = tokens.find(|token| !matches!(token.kind, K::Space | K::Comment));
+    let word = first.filter(|token| token.kind == K::Word);
+    word.map_or_else(String::new, |word| String::from_utf8_lossy(tokens.bytes(&word)).to_ascii_uppercase())
+}
+
 /// Returns the range of `START TRANSACTION` in a `CREATE TABLE`, behind the columns and in front of the table's options
 /// and partitions. Servers log it for `CREATE TABLE … SELECT`.
 pub fn find_start_transaction(sql: &[u8]) -> Option<Range<usize>> {
@@ -88,9 +104,9 @@ pub fn find_start_transaction(sql: &[u8]) -> Option<Range<usize>> {
             NameToken::Sign(b'(') => depth += 1,
             NameToken::Sign(b')') => depth = depth.checked_sub(1)?,
             NameToken::Bare(word) if depth == 0 && word.eq_ignore_ascii_case(START.as_bytes()) => {
-                let start = words.at - START.len();
+                let start = words.tokens.offset() - START.len();
                 if words.take("TRANSACTION") {
-                    return Some(start..words.at);
+                    return Some(start..words.tokens.offset());
                 }
             }
             _ => {}
@@ -118,9 +134,14 @@ fn create(words: &mut NameScanner<'_>) -> StatementKind {
 
 fn alter(words: &mut NameScanner<'_>) -> StatementKind {
     words.skip_create_options();
+    // MariaDB's.
+    words.skip(&["ONLINE", "IGNORE"]);
     match words.keyword().as_str() {
         "DATABASE" | "SCHEMA" => StatementKind::Database,
-        "TABLE" | "VIEW" => one_table(words),
+        "TABLE" | "VIEW" => {
+            words.skip(&["IF", "EXISTS"]);
+            one_table(words)
+        }
         _ => StatementKind::Tables(Vec::new()),
     }
 }
@@ -138,7 +159,7 @@ fn drop_kind(words: &mut NameScanner<'_>) -> StatementKind {
         }
         "INDEX" if words.skip_past("ON") => one_table(words),
         "TRIGGER" => {
-            let at = words.at;
+            let at = words.tokens.offset();
             StatementKind::DropTrigger((!words.take("IF")).then_some(at))
         }
         _ => StatementKind::Tables(Vec::new()),
@@ -199,48 +220,51 @@ const BEHIND_TABLE: [&str; 16] = [
     "WHERE",
 ];
 
-/// Cursor over the words of a statement. Comments are skipped, except for versioned ones, which servers execute.
+/// Cursor over the words of a statement. Comments are skipped, except for those that servers execute.
+#[derive(Clone, Debug)]
 struct NameScanner<'s> {
-    sql: &'s [u8],
-    at: usize,
+    tokens: SqlLexer<'s>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum NameToken {
+enum NameToken<'s> {
     /// Keyword or unquoted name.
-    Bare(Vec<u8>),
-    Quoted(Vec<u8>),
+    Bare(&'s [u8]),
+    Quoted(Cow<'s, [u8]>),
     Sign(u8),
+    /// A literal.
+    Other,
 }
 
 impl<'s> NameScanner<'s> {
+    /// Double quotes quote names: a string in them never stands where a table is named.
     const fn new(sql: &'s [u8]) -> Self {
-        Self { sql, at: 0 }
+        Self { tokens: SqlLexer::new(sql, ANSI_QUOTES) }
     }
 
     /// Takes the next word, in capitals. Returns an empty string if it is no bare word.
     fn keyword(&mut self) -> String {
         match self.next() {
-            Some(NameToken::Bare(word)) => String::from_utf8_lossy(&word).to_ascii_uppercase(),
+            Some(NameToken::Bare(word)) => String::from_utf8_lossy(word).to_ascii_uppercase(),
             _ => String::new(),
         }
     }
 
     /// Takes this word, if it is next.
     fn take(&mut self, wanted: &str) -> bool {
-        let at = self.at;
+        let before = self.clone();
         let is_next = self.keyword() == wanted;
         if !is_next {
-            self.at = at;
+            *self = before;
         }
         is_next
     }
 
     fn take_sign(&mut self, wanted: u8) -> bool {
-        let at = self.at;
+        let before = self.clone();
         let is_next = self.next() == Some(NameToken::Sign(wanted));
         if !is_next {
-            self.at = at;
+            *self = before;
         }
         is_next
     }
@@ -287,11 +311,11 @@ impl<'s> NameScanner<'s> {
         if !self.take_sign(b'.') {
             return Some(TableReference { database: None, table: first });
         }
-        let at = self.at;
+        let before = self.clone();
         match self.take_identifier() {
             Some(table) => Some(TableReference { database: Some(first), table }),
             None => {
-                self.at = at;
+                *self = before;
                 self.take_sign(b'*');
                 None
             }
@@ -299,11 +323,12 @@ impl<'s> NameScanner<'s> {
     }
 
     fn take_identifier(&mut self) -> Option<Vec<u8>> {
-        let at = self.at;
+        let before = self.clone();
         match self.next() {
-            Some(NameToken::Bare(name) | NameToken::Quoted(name)) => Some(name),
+            Some(NameToken::Bare(name)) => Some(name.to_vec()),
+            Some(NameToken::Quoted(name)) => Some(name.into_owned()),
             _ => {
-                self.at = at;
+                *self = before;
                 None
             }
         }
@@ -352,7 +377,7 @@ impl<'s> NameScanner<'s> {
         loop {
             match self.next() {
                 Some(NameToken::Bare(word)) if word.eq_ignore_ascii_case(end.as_bytes()) => return tables,
-                Some(NameToken::Bare(word)) if is_join(&word) => tables.extend(self.take_aliased()),
+                Some(NameToken::Bare(word)) if is_join(word) => tables.extend(self.take_aliased()),
                 Some(NameToken::Sign(b',')) => tables.extend(self.take_aliased()),
                 Some(_) => {}
                 None => return tables,
@@ -369,49 +394,27 @@ impl<'s> NameScanner<'s> {
     }
 
     fn take_alias(&mut self) -> Option<Vec<u8>> {
-        let at = self.at;
+        let before = self.clone();
         let is_name = |word: &[u8]| !BEHIND_TABLE.iter().any(|no| word.eq_ignore_ascii_case(no.as_bytes()));
         match self.next() {
-            Some(NameToken::Quoted(name)) => Some(name),
-            Some(NameToken::Bare(name)) if is_name(&name) => Some(name),
+            Some(NameToken::Quoted(name)) => Some(name.into_owned()),
+            Some(NameToken::Bare(name)) if is_name(name) => Some(name.to_vec()),
             _ => {
-                self.at = at;
+                *self = before;
                 None
             }
         }
     }
 
-    fn next(&mut self) -> Option<NameToken> {
-        self.skip_blanks();
-        let rest = self.sql.get(self.at..)?;
-        let first = *rest.first()?;
-        let (word, size) = match first {
-            b'`' | b'"' | b'\'' => quoted(rest, first),
-            _ if is_of_a_name(first) => {
-                let size = rest.iter().take_while(|byte| is_of_a_name(**byte)).count();
-                (NameToken::Bare(rest[..size].to_vec()), size)
-            }
-            sign => (NameToken::Sign(sign), 1),
-        };
-        self.at += size;
-        Some(word)
-    }
-
-    fn skip_blanks(&mut self) {
-        loop {
-            let rest = self.sql.get(self.at..).unwrap_or_default();
-            self.at += match rest {
-                [b'/', b'*', b'!', ..] => {
-                    3 + rest[3..].iter().take_while(|byte| byte.is_ascii_digit()).count()
-                }
-                [b'/', b'*', ..] => end_of(rest, b"*/"),
-                [b'*', b'/', ..] => 2,
-                [b'#', ..] => end_of(rest, b"\n"),
-                [b'-', b'-', blank, ..] if blank.is_ascii_whitespace() => end_of(rest, b"\n"),
-                [blank, ..] if blank.is_ascii_whitespace() => 1,
-                _ => return,
-            };
-        }
+    fn next(&mut self) -> Option<NameToken<'s>> {
+        let token = self.tokens.find(|token| !token.is_blank())?;
+        let bytes = self.tokens.bytes(&token);
+        Some(match token.kind {
+            SqlTokenKind::Word => NameToken::Bare(bytes),
+            SqlTokenKind::QuotedName => NameToken::Quoted(name_of(bytes)),
+            SqlTokenKind::Sign => NameToken::Sign(bytes[0]),
+            _ => NameToken::Other,
+        })
     }
 }
 
@@ -419,35 +422,9 @@ fn is_join(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"JOIN") || word.eq_ignore_ascii_case(b"STRAIGHT_JOIN")
 }
 
-/// Returns the number of bytes up to and including this mark.
-fn end_of(text: &[u8], mark: &[u8]) -> usize {
-    let at = text.windows(mark.len()).position(|window| window == mark);
-    at.map_or(text.len(), |at| at + mark.len())
-}
-
-/// Returns a quoted name and the number of bytes that it takes. A doubled quote stands for one.
-fn quoted(text: &[u8], quote: u8) -> (NameToken, usize) {
-    let (mut name, mut at) = (Vec::new(), 1);
-    while let Some(byte) = text.get(at) {
-        at += 1;
-        if *byte == quote {
-            if text.get(at) != Some(&quote) {
-                break;
-            }
-            at += 1;
-        }
-        name.push(*byte);
-    }
-    (NameToken::Quoted(name), at)
-}
-
-const fn is_of_a_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{StatementKind, TableReference, classify_statement, find_start_transaction};
+    use super::{StatementKind, TableReference, classify_statement, find_start_transaction, first_word};
 
     #[test]
     fn tables_of_queries_say_start_transaction() {
@@ -501,6 +478,8 @@ mod tests {
         check("DROP VIEW v", "v");
         check("DROP INDEX i ON t", "t");
         check("RENAME TABLE a TO b, d.c TO e.d", "a b d.c e.d");
+        check("ALTER ONLINE IGNORE TABLE IF EXISTS d.t ADD a INT", "d.t");
+        check("RENAME TABLE IF EXISTS a TO b", "a b");
         check("TRUNCATE t", "t");
         check("TRUNCATE TABLE d.t", "d.t");
         check("-- a line\nTRUNCATE TABLE d.t", "d.t");
@@ -529,6 +508,20 @@ mod tests {
         check("ANALYZE TABLE a, b", "a b");
         check("", "");
         check("SELECT 1", "");
+        check("-- it's\n# it's\nINSERT INTO d.1t VALUES (1)", "d.1t");
+        check(r"LOAD DATA INFILE 'it\'s' INTO TABLE t", "t");
+        check("CREATE DEFINER=u@10.0.0.1 VIEW v AS SELECT 1", "v");
+    }
+
+    #[test]
+    fn first_words() {
+        let check = |sql: &str, wanted: &str| assert_eq!(first_word(sql.as_bytes()), wanted, "{sql}");
+        check(" /* a */ -- b\n# c\n\tinsert into t", "INSERT");
+        check("/*!50003 create table t (a int) */", "");
+        check("/*M!100100 a */ create table t (a int)", "");
+        check("(select 1)", "");
+        check("/* open", "");
+        check("", "");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Charset, Collation, EventFormat, Flavour};
-use sql::{ReplicationFilter, StatementKind, classify_statement};
+use sql::{ReplicationFilter, StatementKind, classify_statement, first_word};
 
 use crate::change::DdlVerb;
 use crate::ddl_schema::{DdlContext, DdlSchema, SchemaChanges};
@@ -72,23 +72,6 @@ fn ddl_verb(first: &str, sql: &[u8]) -> Option<DdlVerb> {
         "TRUNCATE" => Some(DdlVerb::Truncate),
         _ => None,
     }
-}
-
-/// Returns the statement's first word after comments, in upper case.
-fn first_word(sql: &[u8]) -> String {
-    let mut rest = sql;
-    loop {
-        rest = rest.trim_ascii_start();
-        match rest.strip_prefix(b"/*").filter(|behind| behind.first() != Some(&b'!')) {
-            Some(comment) => {
-                let end = comment.windows(2).position(|window| window == b"*/");
-                rest = end.map_or(&[][..], |end| &comment[end + 2..]);
-            }
-            None => break,
-        }
-    }
-    let word = rest.iter().take_while(|byte| byte.is_ascii_alphabetic());
-    word.map(|byte| char::from(byte.to_ascii_uppercase())).collect()
 }
 
 /// Applies a DDL statement to the definitions; returns the changes.

@@ -17,7 +17,7 @@ use logs::{
     read_keyring,
 };
 use servers::{ServerAddress, SqlConnection};
-use sql::{ReplicationFilter, classify_statement};
+use sql::{ReplicationFilter, classify_statement, first_word};
 
 use crate::applier_lead::LeadMark;
 use crate::error::WarmError;
@@ -26,7 +26,7 @@ use crate::information_schema;
 use crate::relay_position::{LogNumber, RelayPosition};
 use crate::replica_table::ReplicaTable;
 use crate::search_worker;
-use crate::statement::{self, FunctionSet, SkipReason, without_comments};
+use crate::statement::{self, FunctionSet, SkipReason};
 use crate::statement_session::StatementSession;
 use crate::touch_plan::{ChangeBuffering, TouchPlan};
 use crate::touch_window::{TouchBatch, TouchBatcher, TouchWindow};
@@ -686,9 +686,7 @@ fn is_of_interest(event_type: EventType) -> bool {
 
 /// Returns whether the statement, by its first word, changes only rows and no table definitions.
 fn is_row_statement(sql: &[u8]) -> bool {
-    let sql = without_comments(sql);
-    let word = sql.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
-    ROW_STATEMENT_VERBS.iter().any(|statement| word.eq_ignore_ascii_case(statement.as_bytes()))
+    ROW_STATEMENT_VERBS.contains(&first_word(sql).as_str())
 }
 
 const ROW_STATEMENT_VERBS: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"];

@@ -13,6 +13,7 @@ mod packets;
 mod payload;
 mod rows;
 mod server;
+mod sql;
 mod statement;
 mod text;
 
@@ -51,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "conversation", check: conversation::check, seeds: conversation::seeds, rounds: MANY },
     Target { name: "answers", check: answers::check, seeds: answers::seeds, rounds: MANY },
     Target { name: "lists", check: lists::check, seeds: lists::seeds, rounds: FEW },
+    Target { name: "sql", check: sql::check, seeds: sql::seeds, rounds: MANY },
     Target { name: "statement", check: statement::check, seeds: statement::seeds, rounds: MANY },
     Target { name: "text", check: text::check, seeds: text::seeds, rounds: FEW },
 ];

@@ -618,6 +618,12 @@ mod tests {
             ],
             "CREATE TABLE `d`.`t` (`id` int, `period` time);",
         );
+        check(
+            &[
+                "-- a\n# b\n/*!50100 create */ table /*!32312 if not exists */ t (a int default 'x' 'y' /* c */)",
+            ],
+            "CREATE TABLE `d`.`t` (`a` int DEFAULT 'xy');",
+        );
         check(&["create table t (a int) as select 1 b"], "");
         check(&["create table t (a int) start transaction"], "CREATE TABLE `d`.`t` (`a` int);");
         check(
@@ -695,6 +701,18 @@ mod tests {
             ["latin1", "utf8mb4", "utf8mb4"].map(|set| format!("`a` varchar(9) CHARACTER SET {set}"));
         assert_eq!(definitions.to_string(), format!("CREATE TABLE `d`.`t` ({});\n", wanted.join(", ")));
         assert_eq!(DdlSchema::parse(&definitions.to_string()), definitions);
+    }
+
+    #[test]
+    fn quotes_depend_on_the_sql_mode() {
+        use binlog::sql_mode::{ANSI_QUOTES, NO_BACKSLASH_ESCAPES};
+
+        let sql_mode = ANSI_QUOTES | NO_BACKSLASH_ESCAPES;
+        let ambient = DdlContext { database: "d", sql_mode, ..DdlContext::default() };
+        let mut definitions = DdlSchema::default();
+        definitions.apply_statement("create table \"t\" (\"a\\\" char(9) default 'b\\', c int)", ambient);
+        let wanted = "CREATE TABLE `d`.`t` (`a\\` char(9) DEFAULT 'b\\\\', `c` int);\n";
+        assert_eq!(definitions.to_string(), wanted);
     }
 
     #[test]

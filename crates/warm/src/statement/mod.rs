@@ -5,19 +5,19 @@
 //! extracted text by itself: it becomes a SELECT only if every part is known to do nothing but read. So an error in the
 //! extraction affects only the benefit, not the safety.
 
-mod comment;
 mod function_set;
 mod read_check;
 mod read_clauses;
 mod statement_text;
+mod table_finder;
 
 use binlog::Charset;
 use sql::quote::{quote_name, quote_table};
 
 use crate::replica_table::{IndexKind, ReplicaTable};
-pub(crate) use crate::statement::comment::without_comments;
 pub use crate::statement::function_set::FunctionSet;
 use crate::statement::statement_text::StatementText;
+use crate::statement::table_finder::ReadTables;
 
 /// A statement in the log.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,7 @@ pub fn read_extent(statement: &LoggedStatement<'_>) -> Result<ReadExtent, SkipRe
     let cut = read_clauses::cut_clauses(&StatementText::from_statement(statement)?)?;
     let rows = cut.to_sql(statement.sql);
     let alone = LoggedStatement { sql: &rows, ..*statement };
-    let read_check::ReadTables { tables, all } =
+    let ReadTables { tables, all } =
         read_check::check_tables(&StatementText::from_statement(&alone)?, statement.functions)?;
     let limit = if cut.has_limit() { RowLimit::Own } else { RowLimit::None };
     let is_utf8 = matches!(statement.charset, Some(Charset::Utf8mb3 | Charset::Utf8mb4));

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use sqlparser::tokenizer::Token;
+use sql::lexer::{SqlToken, SqlTokenKind};
 
 use crate::statement::SkipReason;
-use crate::statement::statement_text::{LocatedToken, StatementText};
+use crate::statement::statement_text::StatementText;
 
 /// Clauses that determine the rows, as byte ranges of the statement.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,11 +34,10 @@ impl ReadClauses {
 
 /// A token of the statement, at any depth of parentheses.
 #[derive(Debug)]
-struct TopLevelWord<'t> {
+struct TopLevelWord {
     /// Upper-case word outside of parentheses that may be a keyword; empty for all other tokens.
     keyword: String,
     at: Range<usize>,
-    token: &'t Token,
 }
 
 /// Finds the clauses that determine which rows the statement reads.
@@ -46,9 +45,8 @@ struct TopLevelWord<'t> {
 /// # Errors
 ///
 /// If the statement reads no rows by itself, or cannot be parsed.
-pub(super) fn cut_clauses(text: &StatementText) -> Result<ReadClauses, SkipReason> {
-    let pieces = text.tokens()?;
-    let words = words(&pieces)?;
+pub(super) fn cut_clauses(text: &StatementText<'_>) -> Result<ReadClauses, SkipReason> {
+    let words = words(text, &text.tokens()?)?;
     let keyword = |at: usize| words.get(at).map_or("", |word| word.keyword.as_str());
     let find = |wanted: &str, from: usize| {
         (from..words.len()).find(|at| keyword(*at) == wanted).ok_or(SkipReason::Kind)
@@ -88,7 +86,7 @@ enum ClauseContext {
 }
 
 /// Parses the tables and the clauses after them.
-fn parse_clauses(words: &[TopLevelWord<'_>], kind: ClauseContext) -> Result<ReadClauses, SkipReason> {
+fn parse_clauses(words: &[TopLevelWord], kind: ClauseContext) -> Result<ReadClauses, SkipReason> {
     let starts: Vec<usize> = (0..words.len()).filter(|at| begins_clause(&words[*at..])).collect();
     let end = *starts.first().unwrap_or(&words.len());
     let mut cut = ReadClauses { tables: span(&words[..end])?, condition: None, order: None, limit: None };
@@ -117,7 +115,7 @@ fn parse_clauses(words: &[TopLevelWord<'_>], kind: ClauseContext) -> Result<Read
 }
 
 /// Returns whether a clause starts with these words.
-fn begins_clause(words: &[TopLevelWord<'_>]) -> bool {
+fn begins_clause(words: &[TopLevelWord]) -> bool {
     let next = |at: usize| words.get(at).map_or("", |word| word.keyword.as_str());
     match next(0) {
         "ON" => next(1) == "DUPLICATE",
@@ -144,7 +142,7 @@ const CLAUSE_KEYWORDS: [&str; 13] = [
 ];
 
 /// Returns the byte range from the first to the last word.
-fn span(words: &[TopLevelWord<'_>]) -> Result<Range<usize>, SkipReason> {
+fn span(words: &[TopLevelWord]) -> Result<Range<usize>, SkipReason> {
     match words {
         [] => Err(SkipReason::Unknown),
         [first, .., last] => Ok(first.at.start..last.at.end),
@@ -152,25 +150,25 @@ fn span(words: &[TopLevelWord<'_>]) -> Result<Range<usize>, SkipReason> {
     }
 }
 
-/// Returns the statement's tokens without whitespace and comments. Only words outside of parentheses count as keywords.
-fn words(pieces: &[LocatedToken]) -> Result<Vec<TopLevelWord<'_>>, SkipReason> {
-    let (mut words, mut depth): (Vec<TopLevelWord<'_>>, usize) = (Vec::new(), 0);
-    for piece in pieces {
-        match &piece.token {
-            Token::Whitespace(_) => continue,
-            Token::SemiColon if depth == 0 => break,
-            Token::LParen => depth += 1,
-            Token::RParen => depth = depth.checked_sub(1).ok_or(SkipReason::Unknown)?,
+/// Returns the statement's tokens without blanks and comments. Only words outside of parentheses count as keywords.
+fn words(text: &StatementText<'_>, tokens: &[SqlToken]) -> Result<Vec<TopLevelWord>, SkipReason> {
+    let (mut words, mut depth, mut is_column) = (Vec::new(), 0_usize, false);
+    for token in tokens.iter().filter(|token| !token.is_blank()) {
+        let bytes = text.bytes(token);
+        match (token.kind, bytes) {
+            (SqlTokenKind::Sign, b";") if depth == 0 => break,
+            (SqlTokenKind::Sign, b"(") => depth += 1,
+            (SqlTokenKind::Sign, b")") => depth = depth.checked_sub(1).ok_or(SkipReason::Unknown)?,
             _ => {}
         }
-        let is_column = words.last().is_some_and(|last| *last.token == Token::Period);
-        let keyword = match &piece.token {
-            Token::Word(word) if depth == 0 && word.quote_style.is_none() && !is_column => {
-                word.value.to_ascii_uppercase()
+        let keyword = match token.kind {
+            SqlTokenKind::Word if depth == 0 && !is_column => {
+                String::from_utf8_lossy(bytes).to_ascii_uppercase()
             }
             _ => String::new(),
         };
-        words.push(TopLevelWord { keyword, at: piece.at.clone(), token: &piece.token });
+        is_column = text.is_sign(token, b'.');
+        words.push(TopLevelWord { keyword, at: token.at.clone() });
     }
     Ok(words)
 }

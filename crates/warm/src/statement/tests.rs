@@ -113,6 +113,38 @@ fn all_tables_are_known() {
     let names: Vec<(Option<&str>, &str)> =
         found.all.iter().map(|name| (name.database.as_deref(), name.table.as_str())).collect();
     assert_eq!(names, [(None, "t"), (Some("d"), "u")]);
+    let check = |sql: &str, wanted: &str| {
+        let found = read_extent(&statement(sql.as_bytes())).unwrap();
+        let names: Vec<String> = found
+            .all
+            .iter()
+            .map(|name| match &name.database {
+                Some(database) => format!("{database}.{}", name.table),
+                None => name.table.clone(),
+            })
+            .collect();
+        assert_eq!(names.join(" "), wanted, "{sql}");
+    };
+    check(
+        "delete from t where a = extract(day from b) and exists(select trim(both 'x' from y) from u)",
+        "t u",
+    );
+    check(
+        "update t partition (p, q) as x use index (a) ignore index (b, c), d.`u``v` y set x.a = 1",
+        "t d.u`v",
+    );
+    check(
+        "delete t from t join (u natural left outer join v w using (a)) on left(t.a, 1) = u.a and (select 1 from x), y",
+        "t u v x y",
+    );
+    check(
+        "delete from t where (a, b) in ((select 1, t.from from u where c in (select `from` from v)) union select 2 from w)",
+        "t u v w",
+    );
+    check(
+        "insert into a select 1 from t, (select max(b) from (select b from u) as c) as d left join v on 1",
+        "t u v",
+    );
 }
 
 #[test]
@@ -136,6 +168,13 @@ fn anything_but_plain_reads_is_skipped() {
     check("id = max (1)", SkipReason::Function);
     check("id = `max`(1)", SkipReason::Function);
     check("id = d.max(1)", SkipReason::Function);
+    check("id = d . max(1)", SkipReason::Function);
+    check("id in (table u)", SkipReason::Clause);
+    check("id in (select 1 union select 2 from d.t.u)", SkipReason::Unknown);
+    check(
+        "id in ((select 1 from (t)) union (select 2 from a, b.c as x join (d cross join e)))) or (1",
+        SkipReason::Unknown,
+    );
     check("id = load_file('/etc/passwd')", SkipReason::Function);
     check("id = @a", SkipReason::Variable);
     check("id = (@a := 3)", SkipReason::Variable);
@@ -210,6 +249,8 @@ fn texts_are_read_in_their_character_set_and_mode() {
     check(b"update t set a=1 where a = max\xe4(1)", latin1, 0, Err(SkipReason::Function));
     check(b"update t set a=1 where a = '\\'", utf8, 1 << 20, Err(SkipReason::Unknown));
     check(b"update t set a=1 where a = \"\\\"\"", utf8, 0, Err(SkipReason::Unknown));
+    // A no-break space is a blank in this character set.
+    check(b"update t set a=1 where a\xa0for\xa0update = 1", latin1, 0, Err(SkipReason::Charset));
     check(b"update t set a=1 where \"a\" = 1", utf8, 4, Ok(b"t where \"a\" = 1"));
     check("update t set a=1 where a\u{a0}= 1".as_bytes(), utf8, 0, Err(SkipReason::Charset));
     check(b"update t set a=1 where a --\x01\n = 1", utf8, 0, Err(SkipReason::Charset));
