@@ -14,6 +14,7 @@
 //! never rewrites a statement.
 #![forbid(unsafe_code)]
 
+pub mod ddl;
 pub mod lexer;
 pub mod quote;
 mod replication_filter;

@@ -79,6 +79,17 @@ impl SqlWords {
         keywords.split(' ').enumerate().all(|(ahead, keyword)| self.is_at(ahead, keyword))
     }
 
+    /// Returns true if any of these keywords come next.
+    pub fn is_any_next(&self, keywords: &[&str]) -> bool {
+        keywords.iter().any(|keywords| self.is_next(keywords))
+    }
+
+    /// Returns true if a keyword and an equals sign come next.
+    pub(crate) fn is_assignment(&self) -> bool {
+        let next = self.words.get(self.at..self.at + 2);
+        matches!(next, Some([SqlWord::Plain(_), SqlWord::Sign(sign)]) if sign == "=")
+    }
+
     fn is_at(&self, ahead: usize, keyword: &str) -> bool {
         matches!(self.words.get(self.at + ahead), Some(SqlWord::Plain(word)) if word.eq_ignore_ascii_case(keyword))
     }

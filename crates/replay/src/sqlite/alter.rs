@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
+use sql::SqlWords;
+use sql::ddl::{ColumnDefinition, ColumnPosition, ExistenceCheck, TableChange, TableElement, TableOptions};
 use sql::quote::quote_ansi_name;
 
 use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
-use crate::sqlite::catalogue_table::{CatalogueColumn, CatalogueTable, SourceEngine};
+use crate::sqlite::catalogue_table::{CatalogueColumn, CatalogueTable, QualifiedName, SourceEngine};
 use crate::sqlite::convert::convert;
-use crate::sqlite::ddl::{ColumnPosition, QualifiedName, TableBody, TableChange, default_of};
 use crate::sqlite::default_value::{DefaultValue, implicit_default, rescale_fraction, sql_literal};
 use crate::sqlite::mysql_type::MysqlType;
-use crate::sqlite::schema_editor::{SchemaEditor, create_sql, drop_key};
+use crate::sqlite::schema_editor::{SchemaEditor, create_sql, drop_key, qualified, unknown};
+use crate::sqlite::table_body::TableBody;
 
 /// The state of a table during ALTER TABLE.
 struct TableAlteration {
@@ -22,9 +24,26 @@ struct TableAlteration {
     sources: Vec<Option<usize>>,
     /// Old and new names of renamed columns.
     renamed: Vec<(String, String)>,
+    old_name: QualifiedName,
     name: Option<QualifiedName>,
     /// The clause that removes rows without row events, if any.
     rows_lost: Option<String>,
+}
+
+/// Reason why a change cannot be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AlterationFailure {
+    MissingColumn,
+    /// The change has no equivalent here.
+    Unknown,
+}
+
+/// The statement of an ALTER TABLE.
+#[derive(Clone, Copy)]
+pub(super) struct AlterationSource<'s> {
+    pub(super) statement: &'s SourceStatement,
+    pub(super) words: &'s SqlWords,
+    pub(super) default_database: &'s str,
 }
 
 /// Executes an ALTER TABLE.
@@ -32,7 +51,7 @@ pub(super) fn alter(
     editor: &mut SchemaEditor<'_>,
     name: &QualifiedName,
     changes: &[TableChange],
-    statement: &SourceStatement,
+    source: AlterationSource<'_>,
 ) -> Result<(), TargetFailure> {
     let Some((name, old)) = editor.catalogue.find(name) else {
         editor.remarks.count_passed_over("ALTER TABLE of a table that the logs did not create");
@@ -43,15 +62,17 @@ pub(super) fn alter(
         table: CatalogueTable::clone(&old),
         sources: (0..old.columns.len()).map(Some).collect(),
         renamed: Vec::new(),
+        old_name: name.clone(),
         name: None,
         rows_lost: None,
     };
     for change in changes {
-        altered.apply_change(change).ok_or_else(|| {
-            TargetFailure::refused(format!(
+        altered.apply_change(change, source.default_database).map_err(|failure| match failure {
+            AlterationFailure::MissingColumn => TargetFailure::refused(format!(
                 "ALTER TABLE {}.{} changes a column that does not exist",
                 name.0, name.1
-            ))
+            )),
+            AlterationFailure::Unknown => unknown(source.words),
         })?;
     }
     altered.close_primary_key();
@@ -66,7 +87,7 @@ pub(super) fn alter(
     if is_same_shape(&old, &table, &sources) {
         editor.update_indexes(&old, &mut table)?;
     } else {
-        let fills = fill_values(&table, &sources, &name, is_empty, statement)?;
+        let fills = fill_values(&table, &sources, &name, is_empty, source.statement)?;
         match only_appends(&old, &table, &sources) {
             true => append(editor, &old, &mut table, &fills)?,
             false => rebuild(editor, &old, &mut table, &sources, &fills)?,
@@ -84,36 +105,64 @@ pub(super) fn alter(
 }
 
 impl TableAlteration {
-    fn apply_change(&mut self, change: &TableChange) -> Option<()> {
+    fn apply_change(
+        &mut self,
+        change: &TableChange,
+        default_database: &str,
+    ) -> Result<(), AlterationFailure> {
         match change {
-            TableChange::Add(column, place, body) => {
-                self.insert(CatalogueColumn::clone(column), None, self.table.columns.len(), place)?;
-                self.add_keys(body);
+            TableChange::Add { element: TableElement::Column(definition), check, .. }
+                if *check == ExistenceCheck::Skip && self.table.column(&definition.name).is_some() => {}
+            TableChange::Add { element: TableElement::Column(definition), position, .. } => {
+                let keys = self.insert_defined(definition, None, self.table.columns.len(), position)?;
+                self.add_keys(&keys);
             }
-            TableChange::Modify(old, column, place, body) => {
-                let at = self.table.column(old)?;
+            TableChange::Add { element, .. } => {
+                let mut body = TableBody::new(self.old_name.clone());
+                body.add(element).ok_or(AlterationFailure::Unknown)?;
+                self.add_keys(&body);
+            }
+            TableChange::ReplaceColumn { old, definition, position } => {
+                let at = self.find(old)?;
                 let source = self.sources.remove(at);
-                let mut new = CatalogueColumn::clone(column);
-                if let (MysqlType::Text { charset: charset @ None }, table) = (&mut new.kind, &self.table) {
-                    charset.clone_from(&table.charset);
-                }
                 self.table.columns.remove(at);
-                self.insert(new, source, at, place)?;
-                self.rename_column(old, &column.name);
-                self.add_keys(body);
+                let keys = self.insert_defined(definition, source, at, position)?;
+                self.rename_column(old, &definition.name);
+                self.add_keys(&keys);
             }
-            TableChange::Drop(name) => self.drop_column(name)?,
-            TableChange::SetDefault(name, words) => {
-                let at = self.table.column(name)?;
+            TableChange::DropColumn { name, check: ExistenceCheck::Skip }
+                if self.table.column(name).is_none() => {}
+            TableChange::DropColumn { name, .. } => self.drop_column(name)?,
+            TableChange::SetDefault { column, default } => {
+                let at = self.find(column)?;
                 let column = &mut self.table.columns[at];
-                column.default = default_of(words, column);
+                let of_clause = |clause| DefaultValue::of_clause(clause, &column.kind);
+                column.default = default.as_ref().map_or(DefaultValue::None, of_clause);
             }
-            TableChange::RenameColumn(old, new) => {
-                let at = self.table.column(old)?;
+            TableChange::RenameColumn { old, new } => {
+                let at = self.find(old)?;
                 self.table.columns[at].name.clone_from(new);
                 self.rename_column(old, new);
             }
-            TableChange::AddKeys(body) => self.add_keys(body),
+            TableChange::RenameTable(name) => self.name = Some(qualified(name, default_database)),
+            TableChange::ConvertCharset(charset) => self.convert_charset(charset),
+            TableChange::Options(TableOptions { engine, charset }) => {
+                if engine.is_some() {
+                    self.table.engine = SourceEngine::of(engine.as_deref());
+                }
+                self.table.charset = charset.clone().or(self.table.charset.take());
+            }
+            TableChange::Rows(what) => self.rows_lost = Some(what.clone()),
+            TableChange::Other(_) => {}
+            TableChange::Versioning(_) | TableChange::Unknown(_) => return Err(AlterationFailure::Unknown),
+            keys => self.change_keys(keys),
+        }
+        Ok(())
+    }
+
+    /// Removes or renames a key.
+    fn change_keys(&mut self, change: &TableChange) {
+        match change {
             TableChange::DropKey(name) => drop_key(&mut self.table, name),
             TableChange::DropPrimaryKey => self.table.primary_key = None,
             TableChange::DropForeignKey(name) => self.drop_foreign_key(name),
@@ -121,34 +170,55 @@ impl TableAlteration {
                 self.drop_foreign_key(name);
                 drop_key(&mut self.table, name);
             }
-            TableChange::RenameKey(old, new) => {
+            TableChange::RenameKey { old, new } => {
                 for key in self.table.keys.iter_mut().filter(|key| key.name.eq_ignore_ascii_case(old)) {
                     key.name.clone_from(new);
                 }
             }
-            TableChange::Rename(name) => self.name = Some(name.clone()),
-            TableChange::Engine(engine) => self.table.engine = SourceEngine::of(Some(engine)),
-            TableChange::Rows(what) => self.rows_lost = Some(what.clone()),
+            _ => {}
         }
-        Some(())
     }
 
-    /// Inserts a column at its position; `there` if none is given.
-    fn insert(
+    /// Gives the table and its text columns another character set.
+    fn convert_charset(&mut self, name: &str) {
+        // The default character set of the database is unknown here.
+        if name == "default" {
+            return;
+        }
+        for column in &mut self.table.columns {
+            if let MysqlType::Text { charset } = &mut column.kind {
+                match name {
+                    "binary" => column.kind = MysqlType::Bytes { size: None },
+                    name => *charset = Some(name.to_owned()),
+                }
+            }
+        }
+        self.table.charset = Some(name.to_owned());
+    }
+
+    fn find(&self, column: &str) -> Result<usize, AlterationFailure> {
+        self.table.column(column).ok_or(AlterationFailure::MissingColumn)
+    }
+
+    /// Inserts a column at its position; `there` if none is given. Returns the keys that its definition creates.
+    fn insert_defined(
         &mut self,
-        column: CatalogueColumn,
+        definition: &ColumnDefinition,
         source: Option<usize>,
         there: usize,
-        place: &ColumnPosition,
-    ) -> Option<()> {
-        let at = match place {
+        position: &ColumnPosition,
+    ) -> Result<TableBody, AlterationFailure> {
+        let mut body = TableBody::new(self.old_name.clone());
+        let mut column = body.column(definition).ok_or(AlterationFailure::Unknown)?;
+        column.inherit_charset(self.table.charset.as_deref());
+        let at = match position {
             ColumnPosition::Same => there,
             ColumnPosition::First => 0,
-            ColumnPosition::After(name) => self.table.column(name)? + 1,
+            ColumnPosition::After(name) => self.find(name)? + 1,
         };
         self.table.columns.insert(at, column);
         self.sources.insert(at, source);
-        Some(())
+        Ok(body)
     }
 
     fn rename_column(&mut self, old: &str, new: &str) {
@@ -158,8 +228,8 @@ impl TableAlteration {
         }
     }
 
-    fn drop_column(&mut self, name: &str) -> Option<()> {
-        let at = self.table.column(name)?;
+    fn drop_column(&mut self, name: &str) -> Result<(), AlterationFailure> {
+        let at = self.find(name)?;
         self.table.columns.remove(at);
         self.sources.remove(at);
         let is_dropped = |column: &str| column.eq_ignore_ascii_case(name);
@@ -172,7 +242,7 @@ impl TableAlteration {
             parts.retain(|part| !is_dropped(&part.column));
         }
         self.table.primary_key.take_if(|parts| parts.is_empty());
-        Some(())
+        Ok(())
     }
 
     fn add_keys(&mut self, body: &TableBody) {

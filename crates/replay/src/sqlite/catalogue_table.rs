@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::sqlite::default_value::DefaultValue;
 use crate::sqlite::mysql_type::MysqlType;
 
+/// Names of a table's database and of the table.
+pub(super) type QualifiedName = (String, String);
+
 /// A table of the source and its SQLite table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct CatalogueTable {
@@ -50,6 +53,15 @@ pub(super) struct CatalogueColumn {
     pub(super) default: DefaultValue,
     /// True for a generated column. The log has its value all the same.
     pub(super) generated: bool,
+}
+
+impl CatalogueColumn {
+    /// Gives a text column that names no character set that of its table.
+    pub(super) fn inherit_charset(&mut self, table: Option<&str>) {
+        if let MysqlType::Text { charset: charset @ None } = &mut self.kind {
+            *charset = table.map(str::to_owned);
+        }
+    }
 }
 
 /// A key other than the primary key.

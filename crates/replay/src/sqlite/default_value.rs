@@ -2,8 +2,8 @@
 
 use rusqlite::types::Value;
 use serde::{Deserialize, Serialize};
+use sql::ddl::DefaultClause;
 use sql::quote::quote_plain_text;
-use sql::{SqlWord, SqlWords};
 
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
 
@@ -34,20 +34,19 @@ enum SqlLiteral {
 }
 
 impl DefaultValue {
-    /// Parses the value after `DEFAULT`.
-    pub(super) fn read(words: &mut SqlWords, kind: &MysqlType) -> Self {
-        if words.is_sign("(") {
-            words.skip();
-            return Self::Unknown;
-        }
-        if words.take("NULL") {
-            return Self::Null;
-        }
-        if words.take_any(&["CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"]) {
-            let _ = words.take_group();
-            return Self::Now;
-        }
-        literal(words).map_or(Self::Unknown, |literal| Self::of(literal, kind))
+    /// Returns the default in a definition, for a column of this type.
+    pub(super) fn of_clause(clause: &DefaultClause, kind: &MysqlType) -> Self {
+        let literal = match clause {
+            DefaultClause::Null => return Self::Null,
+            DefaultClause::CurrentTimestamp => return Self::Now,
+            DefaultClause::Expression => return Self::Unknown,
+            DefaultClause::Text(text) => Some(SqlLiteral::Text(text.clone())),
+            DefaultClause::Number(number) => Some(SqlLiteral::Number(number.clone())),
+            DefaultClause::Boolean(value) => Some(SqlLiteral::Number(u8::from(*value).to_string())),
+            DefaultClause::Bits(digits) => u64::from_str_radix(digits, 2).ok().map(SqlLiteral::Bits),
+            DefaultClause::Hex(digits) => unhex(digits).map(SqlLiteral::Bytes),
+        };
+        literal.map_or(Self::Unknown, |literal| Self::of(literal, kind))
     }
 
     fn of(literal: SqlLiteral, kind: &MysqlType) -> Self {
@@ -167,20 +166,6 @@ pub(super) fn implicit_default(kind: &MysqlType) -> Value {
             StrictType::Blob => Value::Blob(Vec::new()),
         },
     }
-}
-
-fn literal(words: &mut SqlWords) -> Option<SqlLiteral> {
-    let sign = if words.take_sign("-") { "-" } else { "" };
-    let _ = words.take_sign("+");
-    Some(match words.take_next()? {
-        SqlWord::Number(number) => SqlLiteral::Number(format!("{sign}{number}")),
-        SqlWord::Text(text) => SqlLiteral::Text(text),
-        SqlWord::Bits(digits) => SqlLiteral::Bits(u64::from_str_radix(&digits, 2).ok()?),
-        SqlWord::Hex(digits) => SqlLiteral::Bytes(unhex(&digits)?),
-        SqlWord::Plain(word) if word.eq_ignore_ascii_case("TRUE") => SqlLiteral::Number("1".to_owned()),
-        SqlWord::Plain(word) if word.eq_ignore_ascii_case("FALSE") => SqlLiteral::Number("0".to_owned()),
-        _ => return None,
-    })
 }
 
 fn unhex(digits: &str) -> Option<Vec<u8>> {

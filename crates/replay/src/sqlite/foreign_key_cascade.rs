@@ -7,8 +7,8 @@ use rusqlite::{Connection, params_from_iter};
 use sql::quote::quote_ansi_name;
 
 use crate::error::TargetFailure;
+use crate::sqlite::catalogue_table::QualifiedName;
 use crate::sqlite::catalogue_table::{CatalogueTable, ForeignKey, ReferentialAction, SourceEngine};
-use crate::sqlite::ddl::QualifiedName;
 use crate::sqlite::table_catalogue::TableCatalogue;
 
 /// Executes the foreign key actions for a changed row.

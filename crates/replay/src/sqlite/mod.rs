@@ -7,11 +7,11 @@
 mod alter;
 mod catalogue_table;
 mod convert;
-mod ddl;
 mod default_value;
 mod foreign_key_cascade;
 mod json_patch;
 mod mysql_type;
+mod other_statement;
 mod row_writer;
 mod schema_draft;
 mod schema_editor;
@@ -19,6 +19,7 @@ mod session;
 mod sqlite_remarks;
 mod sqlite_value;
 mod statement_words;
+mod table_body;
 mod table_catalogue;
 
 use std::fs::OpenOptions;

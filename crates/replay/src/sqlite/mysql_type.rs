@@ -2,6 +2,7 @@
 
 use binlog::{Charset, Column, ColumnType, Flavour};
 use serde::{Deserialize, Serialize};
+use sql::ddl::{ColumnTypeDefinition, TypeArgument};
 
 use crate::row_reader::column_charset;
 
@@ -90,6 +91,55 @@ impl MysqlType {
             Self::Bytes { .. } | Self::Geometry | Self::Vector => StrictType::Blob,
             _ => StrictType::Text,
         }
+    }
+
+    /// Returns the type in a definition; `None` if it is unknown. `binary` as character set makes text types byte types.
+    pub(super) fn of_definition(definition: &ColumnTypeDefinition, charset: Option<&str>) -> Option<Self> {
+        let integer = |bits| Self::Integer { bits, unsigned: definition.is_unsigned };
+        let number = |at: usize| match definition.arguments.get(at) {
+            Some(TypeArgument::Number(number)) => number.parse::<u16>().ok(),
+            _ => None,
+        };
+        let small = |at: usize| number(at).and_then(|number| u8::try_from(number).ok());
+        let fraction = small(0).unwrap_or(0);
+        let texts = || {
+            let text = |argument: &TypeArgument| match argument {
+                TypeArgument::Text(text) => Some(text.clone()),
+                TypeArgument::Number(_) => None,
+            };
+            definition.arguments.iter().filter_map(text).collect()
+        };
+        let data_type = definition.data_type();
+        let bytes = ColumnTypeDefinition::binary_type(data_type).filter(|_| charset == Some("binary"));
+        Some(match bytes.unwrap_or(data_type) {
+            "tinyint" => integer(8),
+            "smallint" => integer(16),
+            "mediumint" => integer(24),
+            "int" => integer(32),
+            "bigint" => integer(64),
+            "float" => Self::Float,
+            "double" => Self::Double,
+            "decimal" => Self::Decimal { scale: small(1).unwrap_or(0) },
+            "bit" if definition.arguments.is_empty() => Self::Bit { bits: 1 },
+            "bit" => Self::Bit { bits: small(0).filter(|bits| *bits <= 64)? },
+            "date" => Self::Date,
+            "year" => Self::Year,
+            "time" => Self::Time { fraction },
+            "datetime" => Self::DateTime { fraction },
+            "timestamp" => Self::Timestamp { fraction },
+            "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => {
+                Self::Text { charset: charset.map(str::to_owned) }
+            }
+            "binary" => Self::Bytes { size: Some(number(0).unwrap_or(1)) },
+            "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Self::Bytes { size: None },
+            "enum" => Self::Enum { texts: texts() },
+            "set" => Self::Set { texts: texts() },
+            "json" => Self::Json,
+            "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
+            | "multipolygon" | "geometrycollection" => Self::Geometry,
+            "vector" => Self::Vector,
+            _ => return None,
+        })
     }
 
     /// Returns the type of a column that is known from a table map only; `None` if its values cannot be distinguished.

@@ -1,10 +1,11 @@
-//! Parsing and writing of column definitions.
+//! Columns of definitions, and writing of column definitions.
 
 use std::fmt::Write as _;
 
 use binlog::{Collation, Flavour};
+use sql::SqlWords;
+use sql::ddl::{ColumnDefinition, ColumnTypeDefinition, DefaultClause, TypeArgument};
 use sql::quote::{quote_name, quote_text};
-use sql::{SqlWord, SqlWords};
 
 use crate::column_catalogue::{ColumnDdl, ColumnSchema, TableSchema};
 
@@ -53,132 +54,76 @@ const CHARSETS: [(&str, u16); 41] = [
     ("gb18030", 248),
 ];
 
-/// Synonyms of type names.
-const TYPE_ALIASES: [(&str, &str); 27] = [
-    ("bool", "tinyint"),
-    ("boolean", "tinyint"),
-    ("int1", "tinyint"),
-    ("int2", "smallint"),
-    ("int3", "mediumint"),
-    ("middleint", "mediumint"),
-    ("int4", "int"),
-    ("integer", "int"),
-    ("int8", "bigint"),
-    ("dec", "decimal"),
-    ("numeric", "decimal"),
-    ("fixed", "decimal"),
-    ("float4", "float"),
-    ("float8", "double"),
-    ("real", "double"),
-    ("character", "char"),
-    ("nchar", "char"),
-    ("varcharacter", "varchar"),
-    ("nvarchar", "varchar"),
-    ("varchar2", "varchar"),
-    ("char varying", "varchar"),
-    ("character varying", "varchar"),
-    ("long", "mediumtext"),
-    ("long varchar", "mediumtext"),
-    ("long varbinary", "mediumblob"),
-    ("clob", "longtext"),
-    ("geomcollection", "geometrycollection"),
-];
-
-/// Text types, and the types that they become in the character set `binary`.
-const BINARY_TYPES: [(&str, &str); 6] = [
-    ("char", "binary"),
-    ("varchar", "varbinary"),
-    ("tinytext", "tinyblob"),
-    ("text", "blob"),
-    ("mediumtext", "mediumblob"),
-    ("longtext", "longblob"),
-];
-
-/// Keywords that precede the name of a character set.
-pub(super) const CHARSET_KEYWORDS: [&str; 3] = ["CHARACTER SET", "CHAR SET", "CHARSET"];
-
-/// Position clause of a column definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NewColumnPosition {
-    /// No clause: an existing column stays where it is, a new one goes to the end.
-    Same,
-    First,
-    After(String),
+/// Returns the column of a definition. `table_charset` is the default of its table.
+pub(super) fn column_of(definition: &ColumnDefinition, table_charset: Option<&str>) -> ColumnSchema {
+    let column_type = &definition.column_type;
+    let mut column = ColumnSchema {
+        name: definition.name.clone(),
+        data_type: column_type.data_type().to_owned(),
+        column_type: column_type_text(column_type),
+        collation: None,
+        nullable: definition.nullable,
+        ddl: ColumnDdl {
+            default: definition.default.as_ref().and_then(default_text),
+            is_auto_increment: definition.is_auto_increment,
+            ..ddl_of_type(column_type)
+        },
+    };
+    set_charset(&mut column, definition.charset.as_deref().or(table_charset));
+    column
 }
 
-impl NewColumnPosition {
-    pub(super) fn parse(words: &mut SqlWords) -> Option<Self> {
-        if words.take("FIRST") {
-            return Some(Self::First);
-        }
-        match words.take("AFTER") {
-            true => words.take_name().map(Self::After),
-            false => Some(Self::Same),
-        }
+/// Returns a type as `information_schema.columns.column_type` has it.
+fn column_type_text(column_type: &ColumnTypeDefinition) -> String {
+    let mut text = column_type.data_type().to_owned();
+    if !column_type.arguments.is_empty() && !column_type.is_double() {
+        let _ = write!(text, "({})", arguments_of(column_type).join(","));
     }
-
-    /// Returns the index of the column: `Some(None)` without a clause; `None` if the AFTER column does not exist.
-    pub(super) fn index(&self, facts: &TableSchema) -> Option<Option<usize>> {
-        match self {
-            Self::Same => Some(None),
-            Self::First => Some(Some(0)),
-            Self::After(name) => {
-                let at = facts.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))?;
-                Some(Some(at + 1))
-            }
-        }
-    }
+    text.push_str(if column_type.is_unsigned { " unsigned" } else { "" });
+    text
 }
 
-/// Parses a column definition; also returns whether it declares the column the primary key. Leaves the position
-/// clause to the caller.
-pub(super) fn parse_column(
-    words: &mut SqlWords,
-    table_charset: Option<&str>,
-) -> Option<(ColumnSchema, bool)> {
-    let name = words.take_name()?;
-    let ParsedType { data_type, column_type, mut nullable, mut written } = parse_type(words)?;
-    let (mut charset, mut is_key) = (table_charset.map(str::to_owned), false);
-    while !words.is_at_end() && !words.is_next("FIRST") && !words.is_next("AFTER") {
-        if words.take("NOT NULL") {
-            nullable = false;
-        } else if words.take("SERIAL DEFAULT VALUE") {
-            (nullable, written.is_auto_increment) = (false, true);
-        } else if words.take("AUTO_INCREMENT") {
-            written.is_auto_increment = true;
-        } else if words.take("COMMENT") {
-            words.skip();
-        } else if words.take("DEFAULT") {
-            written.default = parse_default(words);
-        } else if words.take_any(&CHARSET_KEYWORDS) {
-            charset = parse_charset_name(words);
-        } else if words.take("COLLATE") {
-            charset = parse_charset_name(words).map(|name| collation_charset(&name));
-        } else if words.take("ASCII") {
-            charset = Some("latin1".to_owned());
-        } else if words.take("UNICODE") {
-            charset = Some("ucs2".to_owned());
-        } else if words.take("UNIQUE") {
-            words.take("KEY");
-        } else if words.take_any(&["PRIMARY KEY", "PRIMARY", "KEY"]) {
-            (nullable, is_key) = (false, true);
-        } else {
-            words.skip();
+fn ddl_of_type(column_type: &ColumnTypeDefinition) -> ColumnDdl {
+    let mut type_name = match column_type.name.as_str() {
+        "serial" => "bigint",
+        _ if column_type.is_byte => column_type.data_type(),
+        name => name,
+    }
+    .to_ascii_uppercase();
+    type_name.push_str(if column_type.is_unsigned { " UNSIGNED" } else { "" });
+    type_name.push_str(if column_type.is_zerofill { " ZEROFILL" } else { "" });
+    let is_auto_increment = column_type.name == "serial";
+    ColumnDdl { type_name, arguments: arguments_of(column_type), is_auto_increment, ..ColumnDdl::default() }
+}
+
+fn arguments_of(column_type: &ColumnTypeDefinition) -> Vec<String> {
+    let text = |argument: &TypeArgument| match argument {
+        TypeArgument::Number(number) => number.clone(),
+        TypeArgument::Text(text) => quote_text(text),
+    };
+    column_type.arguments.iter().map(text).collect()
+}
+
+/// Returns a default value as text; `None` if it is NULL, an expression, or not text.
+pub(super) fn default_text(default: &DefaultClause) -> Option<String> {
+    match default {
+        DefaultClause::Text(text) | DefaultClause::Number(text) => Some(text.clone()),
+        DefaultClause::CurrentTimestamp => Some("1970-01-01 00:00:00".to_owned()),
+        DefaultClause::Boolean(true) => Some("TRUE".to_owned()),
+        DefaultClause::Boolean(false) => Some("FALSE".to_owned()),
+        DefaultClause::Null | DefaultClause::Hex(_) | DefaultClause::Bits(_) | DefaultClause::Expression => {
+            None
         }
     }
-    let charset = charset.map(|name| name.to_ascii_lowercase());
-    let mut column = ColumnSchema { name, data_type, column_type, collation: None, nullable, ddl: written };
-    set_charset(&mut column, charset.as_deref());
-    Some((column, is_key))
 }
 
 /// Sets the column's character set; `None` if unknown. `binary` turns text types into binary types.
 fn set_charset(column: &mut ColumnSchema, charset: Option<&str>) {
     if charset == Some("binary")
-        && let Some((text, bytes)) = BINARY_TYPES.iter().find(|(text, _)| *text == column.data_type)
+        && let Some(bytes) = ColumnTypeDefinition::binary_type(&column.data_type)
     {
-        column.column_type = column.column_type.replacen(text, bytes, 1);
-        column.data_type = (*bytes).to_owned();
+        column.column_type = column.column_type.replacen(&column.data_type, bytes, 1);
+        column.data_type = bytes.to_owned();
         column.ddl.type_name = bytes.to_ascii_uppercase();
     }
     column.collation = charset.filter(|_| has_charset(&column.data_type)).and_then(default_collation);
@@ -186,12 +131,12 @@ fn set_charset(column: &mut ColumnSchema, charset: Option<&str>) {
 
 /// Returns whether values of the type have a character set.
 pub(super) fn has_charset(data_type: &str) -> bool {
-    ["enum", "set"].contains(&data_type) || BINARY_TYPES.iter().any(|(text, _)| *text == data_type)
+    ["enum", "set"].contains(&data_type) || ColumnTypeDefinition::binary_type(data_type).is_some()
 }
 
 /// Parses a type as a server writes it.
 pub(super) fn parse_column_ddl(column_type: &str) -> Option<ColumnDdl> {
-    Some(parse_type(&mut SqlWords::parse(column_type, 0)?)?.written)
+    ColumnTypeDefinition::parse(&mut SqlWords::parse(column_type, 0)?).map(|parsed| ddl_of_type(&parsed))
 }
 
 /// Converts all text columns of the table to the character set; `None` if unknown.
@@ -200,59 +145,6 @@ pub(super) fn convert_charset(facts: &mut TableSchema, charset: Option<&str>) {
         set_charset(column, charset);
     }
     facts.charset = charset.map(str::to_owned);
-}
-
-/// Applies `a SET DEFAULT 7` or `a DROP DEFAULT`; ignores ALTER on anything but a column.
-pub(super) fn alter_default(words: &mut SqlWords, facts: &mut TableSchema) -> Option<()> {
-    let name = words.take_name()?;
-    let value = if words.take("SET DEFAULT") {
-        parse_default(words)
-    } else if words.take("DROP DEFAULT") {
-        None
-    } else {
-        return Some(());
-    };
-    let column = facts.columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(&name))?;
-    column.ddl.default = value;
-    Some(())
-}
-
-/// Parses the name of a character set or collation, which may be a string literal.
-pub(super) fn parse_charset_name(words: &mut SqlWords) -> Option<String> {
-    match words.peek()? {
-        SqlWord::Text(_) => match words.take_next()? {
-            SqlWord::Text(name) => Some(name),
-            _ => None,
-        },
-        _ => words.take_name(),
-    }
-}
-
-/// Returns the character set of a collation, whose name starts with it.
-pub(super) fn collation_charset(collation: &str) -> String {
-    collation.split('_').next().unwrap_or_default().to_ascii_lowercase()
-}
-
-/// Parses a default value; `None` if it is NULL or an expression.
-fn parse_default(words: &mut SqlWords) -> Option<String> {
-    let is_negative = words.take_sign("-");
-    words.take_sign("+");
-    if words.take_any(&["CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"]) {
-        words.take_group();
-        return Some("1970-01-01 00:00:00".to_owned());
-    }
-    if words.take_group().is_some() {
-        return None;
-    }
-    match words.take_next()? {
-        SqlWord::Text(text) => Some(text),
-        SqlWord::Number(number) if is_negative => Some(format!("-{number}")),
-        SqlWord::Number(number) => Some(number),
-        SqlWord::Plain(word) if ["TRUE", "FALSE"].contains(&&*word.to_ascii_uppercase()) => {
-            Some(word.to_ascii_uppercase())
-        }
-        _ => None,
-    }
 }
 
 /// Returns the ID of the default collation in the character set of `collation`, a server's collation ID.
@@ -265,94 +157,6 @@ pub(super) fn default_collation_of(collation: u16) -> u16 {
 fn default_collation(charset: &str) -> Option<u16> {
     let charset = if charset == "utf8" { "utf8mb3" } else { charset };
     CHARSETS.iter().find(|(name, _)| *name == charset).map(|(_, number)| *number)
-}
-
-/// A parsed column type.
-struct ParsedType {
-    /// As `information_schema.columns.data_type`.
-    data_type: String,
-    /// As `information_schema.columns.column_type`.
-    column_type: String,
-    /// True if the column is nullable unless declared otherwise.
-    nullable: bool,
-    written: ColumnDdl,
-}
-
-fn parse_type(words: &mut SqlWords) -> Option<ParsedType> {
-    let name = parse_type_name(words)?;
-    if name == "serial" {
-        let type_name = "BIGINT UNSIGNED".to_owned();
-        let written = ColumnDdl { type_name, is_auto_increment: true, ..ColumnDdl::default() };
-        let [data_type, column_type] = ["bigint", "bigint unsigned"].map(str::to_owned);
-        return Some(ParsedType { data_type, column_type, nullable: false, written });
-    }
-    let mut type_name = name.to_ascii_uppercase();
-    let name = name.trim_end_matches(" precision");
-    let alias = TYPE_ALIASES.iter().find(|(alias, _)| *alias == name);
-    let mut data_type = alias.map_or(name, |(_, name)| *name).to_owned();
-    let mut arguments = parse_arguments(words)?;
-    let written_arguments = arguments.clone();
-    if let ("float", [digits]) = (&*data_type, &*arguments)
-        && digits.parse::<u8>().is_ok_and(|digits| digits > 24)
-    {
-        data_type = "double".to_owned();
-        arguments.clear();
-    }
-    let (mut is_unsigned, mut is_filled) = (false, false);
-    loop {
-        if words.take("UNSIGNED") {
-            is_unsigned = true;
-        } else if words.take("ZEROFILL") {
-            (is_unsigned, is_filled) = (true, true);
-        } else if words.take("BYTE") {
-            let bytes = BINARY_TYPES.iter().find(|(text, _)| *text == data_type);
-            data_type = bytes.map_or(data_type, |(_, bytes)| (*bytes).to_owned());
-            type_name = data_type.to_ascii_uppercase();
-        } else if !words.take("SIGNED") {
-            break;
-        }
-    }
-    let mut column_type = data_type.clone();
-    if !arguments.is_empty() {
-        column_type = format!("{column_type}({})", arguments.join(","));
-    }
-    for (is_so, word) in [(is_unsigned, " UNSIGNED"), (is_filled, " ZEROFILL")] {
-        type_name.push_str(if is_so { word } else { "" });
-    }
-    column_type.push_str(if is_unsigned { " unsigned" } else { "" });
-    let written = ColumnDdl { type_name, arguments: written_arguments, ..ColumnDdl::default() };
-    Some(ParsedType { data_type, column_type, nullable: true, written })
-}
-
-/// Parses the name of a type, in lower case.
-fn parse_type_name(words: &mut SqlWords) -> Option<String> {
-    words.take("NATIONAL");
-    let SqlWord::Plain(name) = words.take_next()? else { return None };
-    let mut name = name.to_ascii_lowercase();
-    for more in ["VARYING", "VARBINARY", "PRECISION"] {
-        if (more != "VARBINARY" || name == "long") && words.take(more) {
-            name = format!("{name} {}", more.to_ascii_lowercase());
-        }
-    }
-    words.take_any(&["VARCHAR", "VARCHARACTER"]);
-    Some(name)
-}
-
-/// Parses the arguments in parentheses after a type.
-fn parse_arguments(words: &mut SqlWords) -> Option<Vec<String>> {
-    let parts = words.take_group().into_iter().flat_map(|mut group| group.split_at_commas());
-    let argument = |mut part: SqlWords| match part.take_next()? {
-        SqlWord::Number(number) => Some(number),
-        // The server removes trailing spaces of members.
-        SqlWord::Text(text) => Some(quote_text(text.trim_end_matches(' '))),
-        _ => None,
-    };
-    parts.map(argument).collect()
-}
-
-/// Parses the columns of a key.
-pub(super) fn parse_key(mut group: SqlWords) -> Option<Vec<String>> {
-    group.split_at_commas().into_iter().map(|mut part| part.take_name()).collect()
 }
 
 /// Renames a column, in the primary key too.

@@ -10,12 +10,15 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use sql::SqlWords;
+use sql::ddl::{
+    ColumnKey, ColumnPosition, DdlStatement, ExistenceCheck, ExistingTablePolicy, NamedTable, NewTable,
+    TableChange, TableDefinition, TableElement, TableRename,
+};
 use sql::quote::{quote_name, quote_table};
 
 use crate::column_catalogue::TableSchema;
 use crate::ddl_schema::column::{
-    CHARSET_KEYWORDS, NewColumnPosition, alter_default, collation_charset, convert_charset,
-    default_collation_of, parse_charset_name, parse_column, parse_column_ddl, parse_key, put_column,
+    column_of, convert_charset, default_collation_of, default_text, parse_column_ddl, put_column,
     rename_column,
 };
 
@@ -55,35 +58,20 @@ pub(crate) struct SchemaChanges {
 /// Database and name of a table.
 type DdlTableName = [String; 2];
 
-/// Keywords that start an element of CREATE TABLE that is no column. A word that is not reserved is listed with its
-/// next word, because it may be a column name otherwise.
-const NON_COLUMN_WORDS: [&str; 10] = [
-    "CONSTRAINT",
-    "PRIMARY",
-    "UNIQUE",
-    "INDEX",
-    "KEY",
-    "FULLTEXT",
-    "SPATIAL",
-    "FOREIGN",
-    "CHECK",
-    "PERIOD FOR",
-];
-
-/// Keywords that follow ALTER TABLE … DROP when no column is dropped.
-const NON_COLUMN_TARGETS: [&str; 8] =
-    ["PARTITION", "INDEX", "KEY", "FOREIGN", "CHECK", "CONSTRAINT", "SYSTEM VERSIONING", "PERIOD FOR"];
-
 impl DdlSchema {
     /// Applies a statement, if it defines tables. Returns the changes.
     pub(crate) fn apply_statement(&mut self, sql: &str, ambient: DdlContext<'_>) -> SchemaChanges {
-        let Some(mut words) = SqlWords::parse(sql, ambient.sql_mode) else { return SchemaChanges::default() };
-        let naming = DefaultDatabase { database: ambient.database };
+        let Some(words) = SqlWords::parse(sql, ambient.sql_mode) else { return SchemaChanges::default() };
         let charsets = DatabaseCharsets { by_database: &mut self.charsets, server: ambient.charset };
         let (may_be_idle, changes) = (ambient.may_have_no_effect, SchemaChanges::default());
-        let mut tables =
-            DdlApplier { all: &mut self.tables, charsets, may_have_no_effect: may_be_idle, changes };
-        tables.apply(&mut words, &naming);
+        let mut tables = DdlApplier {
+            all: &mut self.tables,
+            charsets,
+            default_database: ambient.database,
+            may_have_no_effect: may_be_idle,
+            changes,
+        };
+        tables.apply(DdlStatement::parse(&words));
         let mut changes = tables.changes;
         changes.tables_before.retain(|name, was| self.tables.get(name) != was.as_ref());
         changes
@@ -126,11 +114,16 @@ impl DdlSchema {
     /// Parses saved definitions, the format that `Display` writes.
     pub fn parse(text: &str) -> Self {
         let (mut tables, mut charsets) = (BTreeMap::new(), BTreeMap::new());
-        for mut words in text.split(STATEMENT_END).filter_map(|statement| SqlWords::parse(statement, 0)) {
-            if words.take("CREATE DATABASE") {
-                charsets.extend(words.take_name().zip(parse_charset_option(&mut words)));
-            } else if words.take("CREATE TABLE") {
-                tables.extend(parse_saved_table(&mut words));
+        for words in text.split(STATEMENT_END).filter_map(|statement| SqlWords::parse(statement, 0)) {
+            match DdlStatement::parse(&words) {
+                DdlStatement::CreateDatabase { name, charset: Some(charset), .. } => {
+                    charsets.insert(name, charset);
+                }
+                // The character set of its database does not apply to a saved table.
+                DdlStatement::CreateTable { name, content: NewTable::Defined(definition), .. } => {
+                    tables.extend(table_of(&definition, None).map(|table| (name.resolve(""), table)));
+                }
+                _ => {}
             }
         }
         Self { tables: Arc::new(tables), charsets: Arc::new(charsets) }
@@ -139,17 +132,12 @@ impl DdlSchema {
 
 /// Parses the output of SHOW CREATE TABLE.
 fn parse_show_create_table(statement: &str) -> Option<TableSchema> {
-    let mut words = SqlWords::parse(statement, 0)?;
-    words.take("CREATE TABLE").then_some(())?;
-    words.take_table()?;
-    parse_table_body(words.take_group()?, &mut words, None)
-}
-
-/// Parses a saved table. The character set of its database does not apply to it.
-fn parse_saved_table(words: &mut SqlWords) -> Option<(DdlTableName, TableSchema)> {
-    let (database, table) = words.take_table()?;
-    let facts = parse_table_body(words.take_group()?, words, None)?;
-    Some(([database?, table], facts))
+    match DdlStatement::parse(&SqlWords::parse(statement, 0)?) {
+        DdlStatement::CreateTable { content: NewTable::Defined(definition), .. } => {
+            table_of(&definition, None)
+        }
+        _ => None,
+    }
 }
 
 impl SchemaChanges {
@@ -189,18 +177,6 @@ impl fmt::Display for DdlSchema {
     }
 }
 
-/// Default database of table names that have none.
-struct DefaultDatabase<'n> {
-    database: &'n str,
-}
-
-impl DefaultDatabase<'_> {
-    fn qualify(&self, words: &mut SqlWords) -> Option<DdlTableName> {
-        let (database, table) = words.take_table()?;
-        Some([database.unwrap_or_else(|| self.database.to_owned()), table])
-    }
-}
-
 /// Finds a table by its exact name, or else by a name that differs only in case.
 fn find_table<'t>(
     tables: &'t BTreeMap<DdlTableName, TableSchema>,
@@ -220,6 +196,8 @@ struct DdlApplier<'t> {
     /// Copied before the first change, if shared.
     all: &'t mut Arc<BTreeMap<DdlTableName, TableSchema>>,
     charsets: DatabaseCharsets<'t>,
+    /// Database of table names without one.
+    default_database: &'t str,
     may_have_no_effect: bool,
     changes: SchemaChanges,
 }
@@ -232,63 +210,71 @@ struct DatabaseCharsets<'t> {
 }
 
 impl DdlApplier<'_> {
-    fn apply(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
-        if words.take("CREATE") {
-            words.take("OR REPLACE");
-            if words.take("TABLE") {
-                self.create_table(words, naming);
-            } else if words.take_any(&["DATABASE", "SCHEMA"]) {
-                // If the database existed, its character set is unknown.
-                if !words.take("IF NOT EXISTS") {
-                    self.set_database_charset(words, naming, self.charsets.server);
+    fn apply(&mut self, statement: DdlStatement) {
+        match statement {
+            // If the database existed, its character set is unknown.
+            DdlStatement::CreateDatabase { exists: ExistingTablePolicy::Keep, .. } => {}
+            DdlStatement::CreateDatabase { name, charset, .. } => {
+                self.set_database_charset(name, charset.or(self.charsets.server.map(str::to_owned)));
+            }
+            DdlStatement::AlterDatabase { name, charset } => {
+                self.set_database_charset(name.unwrap_or_else(|| self.default_database.to_owned()), charset);
+            }
+            DdlStatement::DropDatabase(name) => self.drop_database(&name),
+            DdlStatement::CreateTable { name, exists, content } => {
+                self.create_table(self.qualify(&name), exists, content);
+            }
+            DdlStatement::DropTables(names) => {
+                for name in names {
+                    self.remove(&self.qualify(&name));
                 }
             }
-        } else if words.take("ALTER") {
-            words.take_any(&["ONLINE", "IGNORE"]);
-            if words.take("TABLE") {
-                words.take("IF EXISTS");
-                self.alter_table(words, naming);
-            } else if words.take_any(&["DATABASE", "SCHEMA"]) {
-                self.set_database_charset(words, naming, None);
+            DdlStatement::RenameTables(renames) => {
+                for TableRename { old, new } in renames {
+                    let facts = self.remove(&self.qualify(&old));
+                    self.put(self.qualify(&new), facts);
+                }
             }
-        } else if words.take("DROP") {
-            self.drop_objects(words, naming);
-        } else if words.take_any(&["RENAME TABLE", "RENAME TABLES"]) {
-            self.rename_tables(words, naming);
+            DdlStatement::AlterTable { name, changes } => self.alter_table(&self.qualify(&name), &changes),
+            DdlStatement::DropIndex { table, name } if name.eq_ignore_ascii_case("PRIMARY") => {
+                self.alter_table(&self.qualify(&table), &[TableChange::DropPrimaryKey]);
+            }
+            DdlStatement::DropIndex { .. }
+            | DdlStatement::CreateIndex { .. }
+            | DdlStatement::Truncate(_)
+            | DdlStatement::CreateTemporaryTable
+            | DdlStatement::DropTemporaryTables
+            | DdlStatement::Other
+            | DdlStatement::Unknown => {}
         }
     }
 
-    /// Sets the character set of a database. `server` is the default for CREATE.
-    fn set_database_charset(
-        &mut self,
-        words: &mut SqlWords,
-        naming: &DefaultDatabase<'_>,
-        server: Option<&str>,
-    ) {
-        let is_named =
-            !["CHARACTER", "CHAR", "CHARSET", "COLLATE", "DEFAULT"].iter().any(|word| words.is_next(word));
-        let name = if is_named { words.take_name() } else { Some(naming.database.to_owned()) };
-        if let (Some(name), Some(charset)) = (name, parse_charset_option(words).or(server.map(str::to_owned)))
-        {
+    fn qualify(&self, name: &NamedTable) -> DdlTableName {
+        name.resolve(self.default_database)
+    }
+
+    /// Sets the character set of a database, if known.
+    fn set_database_charset(&mut self, name: String, charset: Option<String>) {
+        if let Some(charset) = charset {
             let was = Arc::make_mut(self.charsets.by_database).insert(name, charset.clone());
             self.changes.has_charset_changes |= was.is_none_or(|was| was != charset);
         }
     }
 
-    fn create_table(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
-        let is_kept = words.take("IF NOT EXISTS");
-        let Some(name) = naming.qualify(words) else { return };
+    fn create_table(&mut self, name: DdlTableName, exists: ExistingTablePolicy, content: NewTable) {
+        let is_kept = exists == ExistingTablePolicy::Keep;
         // A table that existed before may have other columns.
         if is_kept && (self.may_have_no_effect || self.find(&name).is_some()) {
             return;
         }
-        let mut inner = words.clone().take_group().unwrap_or_else(|| words.clone());
-        let facts = match inner.take("LIKE") {
-            true => naming.qualify(&mut inner).and_then(|model| Some(self.find(&model)?.1.clone())),
-            false => {
+        let facts = match content {
+            NewTable::Like(model) => self.find(&self.qualify(&model)).map(|(_, model)| model.clone()),
+            NewTable::Defined(definition) => {
                 let charset = self.charsets.by_database.get(&name[0]).cloned();
-                words.take_group().and_then(|group| parse_table_body(group, words, charset))
+                table_of(&definition, charset)
             }
+            // A query appends columns whose definitions are unknown.
+            NewTable::Query | NewTable::Unknown => None,
         };
         self.put(name, facts);
     }
@@ -322,53 +308,26 @@ impl DdlApplier<'_> {
         Some(facts)
     }
 
-    fn drop_objects(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
-        if words.take_any(&["DATABASE", "SCHEMA"]) {
-            words.take("IF EXISTS");
-            if let Some(name) = words.take_name() {
-                let is_in = |[database, _]: &&DdlTableName| database.eq_ignore_ascii_case(&name);
-                let names: Vec<DdlTableName> = self.all.keys().filter(is_in).cloned().collect();
-                names.into_iter().for_each(|table| self.replace_column(table, None));
-                self.changes.has_charset_changes |=
-                    Arc::make_mut(self.charsets.by_database).remove(&name).is_some();
-            }
-        } else if words.take_any(&["TABLE", "TABLES"]) {
-            words.take("IF EXISTS");
-            while let Some(name) = naming.qualify(words) {
-                self.remove(&name);
-                words.take_sign(",");
-            }
-        }
+    fn drop_database(&mut self, name: &str) {
+        let is_in = |[database, _]: &&DdlTableName| database.eq_ignore_ascii_case(name);
+        let names: Vec<DdlTableName> = self.all.keys().filter(is_in).cloned().collect();
+        names.into_iter().for_each(|table| self.replace_column(table, None));
+        self.changes.has_charset_changes |= Arc::make_mut(self.charsets.by_database).remove(name).is_some();
     }
 
-    fn rename_tables(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
-        words.take("IF EXISTS");
-        while let Some(old) = naming.qualify(words) {
-            words.take("TO");
-            let Some(new) = naming.qualify(words) else { return };
-            let facts = self.remove(&old);
-            self.put(new, facts);
-            words.take_sign(",");
-        }
-    }
-
-    fn alter_table(&mut self, words: &mut SqlWords, naming: &DefaultDatabase<'_>) {
-        let Some(name) = naming.qualify(words) else { return };
-        let Some((name, facts)) = self.find(&name) else { return };
+    fn alter_table(&mut self, name: &DdlTableName, changes: &[TableChange]) {
+        let Some((name, facts)) = self.find(name) else { return };
         let (name, mut facts) = (name.clone(), facts.clone());
         let database_charset = self.charsets.by_database.get(&name[0]).cloned();
         let mut new_name = None;
         let mut is_understood = true;
-        for mut part in words.split_at_commas() {
-            // The elements after ORDER BY may be column names.
-            if part.is_next("ORDER") || part.is_next("PARTITION") {
-                break;
+        for change in changes {
+            match change {
+                TableChange::RenameTable(new) => new_name = Some(self.qualify(new)),
+                change => {
+                    is_understood &= apply_change(change, &mut facts, database_charset.as_deref()).is_some();
+                }
             }
-            if let Some(new) = parse_rename(&part, naming) {
-                new_name = Some(new);
-                continue;
-            }
-            is_understood &= apply_alteration(&mut part, &mut facts, database_charset.as_deref()).is_some();
         }
         if !is_understood || new_name.is_some() {
             self.remove(&name);
@@ -379,182 +338,98 @@ impl DdlApplier<'_> {
     }
 }
 
-/// Parses the parentheses of CREATE TABLE, and the table options after them.
-fn parse_table_body(
-    mut group: SqlWords,
-    options: &mut SqlWords,
-    database_charset: Option<String>,
-) -> Option<TableSchema> {
-    let mut facts = TableSchema::default();
-    // A query appends columns whose definitions are unknown.
-    if options.has_ahead(&["SELECT", "AS", "WITH", "VALUES", "TABLE"]) {
-        return None;
+/// Returns the table of a definition; `None` if a part of it could not be parsed.
+fn table_of(definition: &TableDefinition, database_charset: Option<String>) -> Option<TableSchema> {
+    let charset = definition.options.charset.clone().or(database_charset);
+    let mut facts = TableSchema { charset, ..TableSchema::default() };
+    for element in &definition.elements {
+        add_element(element, &mut facts, None)?;
     }
-    let charset = parse_charset_option(options).or(database_charset);
-    for mut part in group.split_at_commas() {
-        if !take_non_column(&mut part, &mut facts)? {
-            let (column, is_key) = parse_column(&mut part, charset.as_deref())?;
-            if is_key {
-                facts.primary_key = vec![column.name.clone()];
-            }
-            facts.columns.push(column);
-        }
-    }
-    facts.charset = charset;
     Some(facts)
 }
 
-/// Returns the character set from the options of a table or database.
-fn parse_charset_option(options: &mut SqlWords) -> Option<String> {
-    let mut charset = None;
-    while !options.is_at_end() {
-        if options.take_any(&CHARSET_KEYWORDS) {
-            options.take_sign("=");
-            charset = parse_charset_name(options).map(|name| name.to_ascii_lowercase());
-        } else if options.take("COLLATE") {
-            options.take_sign("=");
-            charset = charset.or(parse_charset_name(options).map(|name| collation_charset(&name)));
-        } else {
-            options.skip();
-        }
-    }
-    charset
-}
-
-/// Takes an element that is no column, and sets the primary key if it declares one. Returns whether it was one.
-fn take_non_column(words: &mut SqlWords, facts: &mut TableSchema) -> Option<bool> {
-    if !NON_COLUMN_WORDS.iter().any(|element| words.is_next(element)) {
-        return Some(false);
-    }
-    if words.take("CONSTRAINT") && !words.is_next("PRIMARY") {
-        words.take_name();
-    }
-    if words.take("PRIMARY KEY") {
-        if words.take("USING") {
-            words.skip();
-        }
-        facts.primary_key = parse_key(words.take_group()?)?;
-    }
-    Some(true)
-}
-
-/// Parses `RENAME [TO] name` and `RENAME = name`, which rename the table itself.
-fn parse_rename(words: &SqlWords, naming: &DefaultDatabase<'_>) -> Option<DdlTableName> {
-    let mut words = words.clone();
-    let is_it = words.take("RENAME") && !["COLUMN", "INDEX", "KEY"].iter().any(|part| words.is_next(part));
-    if !is_it {
-        return None;
-    }
-    words.take_any(&["TO", "AS"]);
-    words.take_sign("=");
-    naming.qualify(&mut words)
-}
-
-/// Applies one alteration of ALTER TABLE; `None` if it cannot be parsed.
-fn apply_alteration(
-    words: &mut SqlWords,
-    facts: &mut TableSchema,
-    database_charset: Option<&str>,
-) -> Option<()> {
-    if words.take("ADD") {
-        return add_columns(words, facts);
-    }
-    if words.take("DROP") {
-        return drop_column(words, facts);
-    }
-    if words.take("MODIFY") {
-        words.take("COLUMN");
-        words.take("IF EXISTS");
-        let old = words.clone().take_name()?;
-        return replace(words, facts, &old);
-    }
-    if words.take("CHANGE") {
-        words.take("COLUMN");
-        words.take("IF EXISTS");
-        let old = words.take_name()?;
-        return replace(words, facts, &old);
-    }
-    if words.take("RENAME COLUMN") {
-        words.take("IF EXISTS");
-        let old = words.take_name()?;
-        words.take("TO").then_some(())?;
-        return rename_column(facts, &old, &words.take_name()?);
-    }
-    if words.take("ALTER") {
-        words.take("COLUMN");
-        return alter_default(words, facts);
-    }
-    if words.take("CONVERT TO") {
-        let charset = parse_charset_option(words)?;
-        convert_charset(facts, if charset == "default" { database_charset } else { Some(&charset) });
-        return Some(());
-    }
-    // Table options, some of which may set a character set, and partitions. Column names stay.
-    facts.charset = parse_charset_option(words).or(facts.charset.take());
-    Some(())
-}
-
-fn add_columns(words: &mut SqlWords, facts: &mut TableSchema) -> Option<()> {
-    if words.is_next("PARTITION") || words.is_next("SYSTEM VERSIONING") || take_non_column(words, facts)? {
-        return Some(());
-    }
-    words.take("COLUMN");
-    let has = words.take("IF NOT EXISTS");
-    let mut added = |words: &mut SqlWords| {
-        let (column, is_key) = parse_column(words, facts.charset.as_deref())?;
-        if has && facts.columns.iter().any(|other| other.name.eq_ignore_ascii_case(&column.name)) {
-            return Some(());
-        }
-        if is_key {
-            facts.primary_key = vec![column.name.clone()];
-        }
-        let at = NewColumnPosition::parse(words)?.index(facts)?.unwrap_or(facts.columns.len());
-        facts.columns.insert(at, column);
-        Some(())
-    };
-    match words.take_group() {
-        Some(mut group) => group.split_at_commas().iter_mut().try_for_each(|part| {
-            match NON_COLUMN_WORDS.iter().any(|word| part.is_next(word)) {
-                true => Some(()),
-                false => added(part),
+/// Adds a column at this index, or at the end, or a key. Returns `None` if it could not be parsed.
+fn add_element(element: &TableElement, facts: &mut TableSchema, at: Option<usize>) -> Option<()> {
+    match element {
+        TableElement::Column(definition) => {
+            if definition.keys.contains(&ColumnKey::Primary) {
+                facts.primary_key = vec![definition.name.clone()];
             }
-        }),
-        None => added(words),
+            let column = column_of(definition, facts.charset.as_deref());
+            facts.columns.insert(at.unwrap_or(facts.columns.len()), column);
+        }
+        TableElement::PrimaryKey(parts) => {
+            facts.primary_key = parts.iter().map(|part| part.column.clone()).collect::<Option<_>>()?;
+        }
+        TableElement::Key(_) | TableElement::ForeignKey(_) | TableElement::Check | TableElement::Period => {}
+        TableElement::Unknown(_) => return None,
     }
-}
-
-fn drop_column(words: &mut SqlWords, facts: &mut TableSchema) -> Option<()> {
-    if words.take("PRIMARY KEY") {
-        facts.primary_key.clear();
-        return Some(());
-    }
-    if NON_COLUMN_TARGETS.iter().any(|other| words.is_next(other)) {
-        return Some(());
-    }
-    words.take("COLUMN");
-    let may_lack = words.take("IF EXISTS");
-    let name = words.take_name()?;
-    let at = facts.columns.iter().position(|column| column.name.eq_ignore_ascii_case(&name));
-    match at {
-        Some(at) => drop(facts.columns.remove(at)),
-        None => may_lack.then_some(())?,
-    }
-    facts.primary_key.retain(|column| !column.eq_ignore_ascii_case(&name));
     Some(())
 }
 
-/// Replaces a column definition.
-fn replace(words: &mut SqlWords, facts: &mut TableSchema, old: &str) -> Option<()> {
-    let (column, is_key) = parse_column(words, facts.charset.as_deref())?;
-    rename_column(facts, old, &column.name)?;
-    if is_key {
-        facts.primary_key = vec![column.name.clone()];
+/// Applies one change of ALTER TABLE; `None` if that is not possible.
+fn apply_change(change: &TableChange, facts: &mut TableSchema, database_charset: Option<&str>) -> Option<()> {
+    let find = |facts: &TableSchema, name: &str| {
+        facts.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))
+    };
+    match change {
+        TableChange::Add { element: TableElement::Column(definition), check, .. }
+            if *check == ExistenceCheck::Skip && find(facts, &definition.name).is_some() => {}
+        TableChange::Add { element, position, .. } => {
+            let at = index_of(position, facts)?;
+            add_element(element, facts, at)?;
+        }
+        TableChange::ReplaceColumn { old, definition, position } => {
+            let was = find(facts, old)?;
+            rename_column(facts, old, &definition.name)?;
+            facts.columns.remove(was);
+            let at = index_of(position, facts)?.unwrap_or(was);
+            add_element(&TableElement::Column(definition.clone()), facts, Some(at))?;
+        }
+        TableChange::DropColumn { name, check } => {
+            match find(facts, name) {
+                Some(at) => drop(facts.columns.remove(at)),
+                None => (*check == ExistenceCheck::Skip).then_some(())?,
+            }
+            facts.primary_key.retain(|column| !column.eq_ignore_ascii_case(name));
+        }
+        TableChange::SetDefault { column, default } => {
+            let at = find(facts, column)?;
+            facts.columns[at].ddl.default = default.as_ref().and_then(default_text);
+        }
+        TableChange::RenameColumn { old, new } => rename_column(facts, old, new)?,
+        TableChange::DropPrimaryKey => facts.primary_key.clear(),
+        TableChange::ConvertCharset(charset) => {
+            convert_charset(facts, if charset == "default" { database_charset } else { Some(charset) });
+        }
+        TableChange::Options(options) => {
+            facts.charset = options.charset.clone().or(facts.charset.take());
+        }
+        TableChange::Unknown(_) => return None,
+        // Column names and the primary key stay.
+        TableChange::DropKey(_)
+        | TableChange::DropForeignKey(_)
+        | TableChange::DropConstraint(_)
+        | TableChange::RenameKey { .. }
+        | TableChange::RenameTable(_)
+        | TableChange::Rows(_)
+        | TableChange::Versioning(_)
+        | TableChange::Other(_) => {}
     }
-    let was = facts.columns.iter().position(|other| other.name == column.name)?;
-    facts.columns.remove(was);
-    let at = NewColumnPosition::parse(words)?.index(facts)?.unwrap_or(was);
-    facts.columns.insert(at, column);
     Some(())
+}
+
+/// Returns the index of a column at this position: `Some(None)` without a clause; `None` if the AFTER column does not
+/// exist.
+fn index_of(position: &ColumnPosition, facts: &TableSchema) -> Option<Option<usize>> {
+    match position {
+        ColumnPosition::Same => Some(None),
+        ColumnPosition::First => Some(Some(0)),
+        ColumnPosition::After(name) => {
+            let at = facts.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))?;
+            Some(Some(at + 1))
+        }
+    }
 }
 
 #[cfg(test)]

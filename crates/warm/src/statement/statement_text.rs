@@ -63,10 +63,11 @@ impl<'s> StatementText<'s> {
             match token.kind {
                 SqlTokenKind::CodeStart | SqlTokenKind::MariadbComment => return Err(SkipReason::Comment),
                 SqlTokenKind::Malformed => return Err(SkipReason::Unknown),
-                SqlTokenKind::Word if self.units == CharUnits::Bytes => {
-                    if self.bytes(&token).iter().any(|byte| BLANKS.contains(byte)) {
-                        return Err(SkipReason::Charset);
-                    }
+                SqlTokenKind::Word
+                    if self.units == CharUnits::Bytes
+                        && self.bytes(&token).iter().any(|byte| BLANKS.contains(byte)) =>
+                {
+                    return Err(SkipReason::Charset);
                 }
                 _ => {}
             }
