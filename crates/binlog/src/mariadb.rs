@@ -69,6 +69,30 @@ impl RawEvent<'_> {
     }
 }
 
+impl<'a> RawEvent<'a> {
+    /// Returns this event, or if it is one of MariaDB's compressed events, the decompressed event in `scratch`.
+    ///
+    /// # Errors
+    ///
+    /// As [`RawEvent::decompress_mariadb`].
+    pub fn plain<'b>(
+        &self,
+        format: &EventFormat,
+        size_max: u32,
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<RawEvent<'b>, DecodeError>
+    where
+        'a: 'b,
+    {
+        if self.event_type().decompressed().is_none() {
+            return Ok(*self);
+        }
+        scratch.clear();
+        self.decompress_mariadb(format, size_max, scratch)?;
+        RawEvent::new(scratch, self.checksum())
+    }
+}
+
 fn rows_of<'a>(event: &Event<'a>) -> &'a [u8] {
     match event {
         Event::MariadbWriteRowsCompressedV1(event)

@@ -14,7 +14,7 @@ mod zstd;
 use std::fmt;
 
 pub use self::inner::{inner_size, put_inner};
-use self::reader::{PayloadDecompressor, PayloadEnding, PayloadInput, PayloadReader};
+use self::reader::{PayloadEnding, PayloadInput, PayloadReader};
 #[cfg(feature = "zstd")]
 pub use self::write::{CompressError, PayloadWriter, ZstdLevel};
 use crate::error::{DecodeError, DecodeReason};
@@ -59,9 +59,7 @@ impl Default for PayloadLimits {
 /// Decompresses payloads one after another, with one zstd context and one buffer. Each thread needs its own opener.
 #[derive(Debug, Default)]
 pub struct PayloadOpener {
-    limits: PayloadLimits,
-    buffer: Vec<u8>,
-    zstd: zstd::ZstdContext,
+    flow: PayloadReader,
 }
 
 impl PayloadOpener {
@@ -72,7 +70,7 @@ impl PayloadOpener {
 
     /// Creates an opener with these limits.
     pub fn with_limits(limits: PayloadLimits) -> Self {
-        Self { limits, ..Self::default() }
+        Self { flow: PayloadReader::with_limits(limits) }
     }
 
     /// Opens a payload. Its events have no checksums, whatever the format of the log: decode them with
@@ -84,9 +82,14 @@ impl PayloadOpener {
     ///
     /// Fails if the compression is unknown or not in this build.
     pub fn open<'o>(&'o mut self, payload: &TransactionPayload<'o>) -> Result<InnerEvents<'o>, PayloadError> {
-        let input = PayloadInput { bytes: payload.payload, position: 0, ending: PayloadEnding::Here };
-        let flow = self.flow(payload.compression, payload.uncompressed_size, PayloadDelivery::AtOnce)?;
-        Ok(InnerEvents { flow, input })
+        self.flow.begin(payload.compression, payload.uncompressed_size, PayloadDelivery::AtOnce)?;
+        Ok(self.resume(payload.payload))
+    }
+
+    /// Continues the payload that was opened last. For callers that keep the opener between two events: they pass the
+    /// bytes of the same payload ([`TransactionPayload::payload`]) again.
+    pub fn resume<'o>(&'o mut self, payload: &'o [u8]) -> InnerEvents<'o> {
+        InnerEvents { flow: &mut self.flow, payload }
     }
 
     /// Opens a payload that is too large for memory, and arrives in pieces.
@@ -99,30 +102,13 @@ impl PayloadOpener {
         compression: PayloadCompression,
         claimed_size: Option<u64>,
     ) -> Result<PayloadStream<'_>, PayloadError> {
-        Ok(PayloadStream { flow: self.flow(compression, claimed_size, PayloadDelivery::InPieces)? })
+        self.flow.begin(compression, claimed_size, PayloadDelivery::InPieces)?;
+        Ok(self.resume_stream())
     }
 
-    fn flow(
-        &mut self,
-        compression: PayloadCompression,
-        claimed_size: Option<u64>,
-        pace: PayloadDelivery,
-    ) -> Result<PayloadReader<'_>, PayloadError> {
-        self.buffer.clear();
-        if self.buffer.capacity() > BUFFER_KEPT_MAX {
-            // One huge event must not keep its memory forever.
-            self.buffer = Vec::new();
-        }
-        let source = match compression {
-            PayloadCompression::Zstd => {
-                PayloadDecompressor::Zstd(zstd::ZstdFrames::new(&mut self.zstd, pace)?)
-            }
-            PayloadCompression::None => PayloadDecompressor::Plain,
-            PayloadCompression::Unknown(_) => {
-                return Err(unsupported("a payload of unknown compression"));
-            }
-        };
-        Ok(PayloadReader::new(source, &mut self.buffer, self.limits, claimed_size))
+    /// Continues the payload that was opened last with [`PayloadOpener::open_stream`].
+    pub fn resume_stream(&mut self) -> PayloadStream<'_> {
+        PayloadStream { flow: &mut self.flow }
     }
 }
 
@@ -133,9 +119,6 @@ enum PayloadDelivery {
     InPieces,
 }
 
-/// Maximum capacity of the buffer that is kept for the next payload.
-const BUFFER_KEPT_MAX: usize = 8 << 20;
-
 fn unsupported(what: &'static str) -> PayloadError {
     let error = DecodeError::new(0, DecodeReason::Unsupported { what });
     PayloadError { inner_offset: 0, payload_offset: 0, error }
@@ -144,11 +127,11 @@ fn unsupported(what: &'static str) -> PayloadError {
 /// Events inside one payload.
 #[derive(Debug)]
 pub struct InnerEvents<'o> {
-    flow: PayloadReader<'o>,
-    input: PayloadInput<'o>,
+    flow: &'o mut PayloadReader,
+    payload: &'o [u8],
 }
 
-impl InnerEvents<'_> {
+impl<'o> InnerEvents<'o> {
     /// Returns the next event, or `None` after the last one. Not an `Iterator`: the event is borrowed until the next
     /// call.
     ///
@@ -158,9 +141,35 @@ impl InnerEvents<'_> {
     /// size differs from the stated one, or if it holds a payload or a format description, which no payload may hold.
     /// Later calls return the same error.
     pub fn next_event(&mut self) -> Result<Option<RawEvent<'_>>, PayloadError> {
-        self.flow.next_event(&mut self.input)
+        let size = self.buffer_event()?;
+        Ok(size.map(|size| self.flow.take_event(size)))
     }
 
+    /// Does the same as [`InnerEvents::next_event`], but the event is borrowed from the opener.
+    ///
+    /// # Errors
+    ///
+    /// As [`InnerEvents::next_event`].
+    pub fn into_next_event(mut self) -> Result<Option<RawEvent<'o>>, PayloadError> {
+        let size = self.buffer_event()?;
+        Ok(size.map(|size| self.flow.take_event(size)))
+    }
+
+    /// Returns whether [`InnerEvents::next_event`] has an event to return.
+    ///
+    /// # Errors
+    ///
+    /// As [`InnerEvents::next_event`].
+    pub fn has_next(&mut self) -> Result<bool, PayloadError> {
+        self.buffer_event().map(|size| size.is_some())
+    }
+
+    fn buffer_event(&mut self) -> Result<Option<usize>, PayloadError> {
+        let mut input = input_at(self.payload, self.flow.position);
+        let result = self.flow.buffer_event(&mut input);
+        self.flow.position = input.position;
+        result
+    }
     /// Appends whole events to `out`: at least one, and as many as fit in `size` bytes. Returns their number, 0 after
     /// the last event.
     ///
@@ -168,7 +177,10 @@ impl InnerEvents<'_> {
     ///
     /// As [`InnerEvents::next_event`]. The events before an error are returned first.
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, PayloadError> {
-        self.flow.next_chunk(&mut self.input, size, out)
+        let mut input = input_at(self.payload, self.flow.position);
+        let result = self.flow.next_chunk(&mut input, size, out);
+        self.flow.position = input.position;
+        result
     }
 
     /// Returns a summary of the events so far.
@@ -177,10 +189,15 @@ impl InnerEvents<'_> {
     }
 }
 
+/// Returns the rest of a payload that came at once.
+const fn input_at(payload: &[u8], position: usize) -> PayloadInput<'_> {
+    PayloadInput { bytes: payload, position, ending: PayloadEnding::Here }
+}
+
 /// Events inside one payload that arrives in pieces of any size.
 #[derive(Debug)]
 pub struct PayloadStream<'o> {
-    flow: PayloadReader<'o>,
+    flow: &'o mut PayloadReader,
 }
 
 impl PayloadStream<'_> {
@@ -216,7 +233,7 @@ impl PayloadStream<'_> {
 
     fn take_piece(&mut self, input: &mut &[u8], size: usize) {
         *input = &input[size..];
-        self.flow.add_earlier(size);
+        self.flow.earlier += size;
     }
 
     /// Checks that the payload ends here. Call this after all input was consumed and all events were taken.
@@ -515,7 +532,8 @@ mod tests {
         let liar = zstd(&event(30, 1 << 30, 0)[..20]);
         let mut opener = PayloadOpener::new();
         assert!(opener.open(&payload(&liar)).unwrap().next_event().is_err());
-        assert!(opener.buffer.capacity() <= 2 * READ_SIZE, "{}", opener.buffer.capacity());
+        let kept = opener.flow.buffer.capacity();
+        assert!(kept <= 2 * READ_SIZE, "{kept}");
     }
 
     #[test]

@@ -1,25 +1,19 @@
 //! Replacement of zstd in builds without it: no frame can be read.
 
-use std::convert::Infallible;
-use std::marker::PhantomData;
-
 use super::reader::PayloadInput;
 use super::{PayloadDelivery, PayloadError, PayloadSummary, unsupported};
 use crate::error::DecodeReason;
 
 #[derive(Debug, Default)]
-pub(super) struct ZstdContext;
+pub(super) struct ZstdFrames;
 
-#[derive(Debug)]
-pub(super) struct ZstdFrames<'o>(Infallible, PhantomData<&'o mut ZstdContext>);
-
-impl<'o> ZstdFrames<'o> {
-    pub(super) fn new(_: &'o mut ZstdContext, _: PayloadDelivery) -> Result<Self, PayloadError> {
-        Err(unsupported("a zstd payload in a build without zstd"))
+impl ZstdFrames {
+    pub(super) fn begin(&mut self, _: PayloadDelivery) -> Result<(), PayloadError> {
+        Err(unsupported(WITHOUT_ZSTD))
     }
 
     pub(super) fn is_between(&self) -> bool {
-        match self.0 {}
+        true
     }
 
     pub(super) fn fill(
@@ -29,6 +23,8 @@ impl<'o> ZstdFrames<'o> {
         _: usize,
         _: &mut PayloadSummary,
     ) -> Result<(), DecodeReason> {
-        match self.0 {}
+        Err(DecodeReason::Unsupported { what: WITHOUT_ZSTD })
     }
 }
+
+const WITHOUT_ZSTD: &str = "a zstd payload in a build without zstd";

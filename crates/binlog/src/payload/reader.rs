@@ -1,10 +1,11 @@
 //! Decoding of payloads, in memory or in pieces: bytes in, whole events out.
 
 use super::zstd::ZstdFrames;
-use super::{PayloadError, PayloadLimits, PayloadSummary, SizeClaimPolicy};
+use super::{PayloadDelivery, PayloadError, PayloadLimits, PayloadSummary, SizeClaimPolicy, unsupported};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, DecodeReason};
 use crate::event::EventType;
+use crate::events::PayloadCompression;
 use crate::header::{EventHeader, HEADER_SIZE};
 use crate::raw::{EventChecksum, RawEvent};
 
@@ -32,45 +33,55 @@ impl<'i> PayloadInput<'i> {
     }
 }
 
-/// Reads a payload and returns whole events.
-#[derive(Debug)]
-pub(super) struct PayloadReader<'o> {
-    source: PayloadDecompressor<'o>,
-    buffer: &'o mut Vec<u8>,
+/// Reads payloads, one after the other, and returns whole events.
+#[derive(Debug, Default)]
+pub(super) struct PayloadReader {
+    source: PayloadDecompressor,
+    pub(super) buffer: Vec<u8>,
     /// Number of bytes of the buffer that have been returned.
     taken: usize,
     limits: PayloadLimits,
     summary: PayloadSummary,
     failure: Option<PayloadError>,
     /// Number of bytes of earlier pieces.
-    earlier: usize,
+    pub(super) earlier: usize,
+    /// Number of consumed bytes of a payload that came at once.
+    pub(super) position: usize,
 }
 
-impl<'o> PayloadReader<'o> {
-    pub(super) fn new(
-        source: PayloadDecompressor<'o>,
-        buffer: &'o mut Vec<u8>,
-        limits: PayloadLimits,
-        claimed_size: Option<u64>,
-    ) -> Self {
-        let summary = PayloadSummary { claimed_size, ..PayloadSummary::default() };
-        Self { source, buffer, taken: 0, limits, summary, failure: None, earlier: 0 }
+/// Maximum capacity of the buffer that is kept for the next payload.
+const BUFFER_KEPT_MAX: usize = 8 << 20;
+
+impl PayloadReader {
+    pub(super) fn with_limits(limits: PayloadLimits) -> Self {
+        Self { limits, ..Self::default() }
     }
 
-    pub(super) fn next_event(
+    /// Starts a payload.
+    pub(super) fn begin(
         &mut self,
-        input: &mut PayloadInput<'_>,
-    ) -> Result<Option<RawEvent<'_>>, PayloadError> {
-        Ok(self.buffer_event(input)?.map(|size| self.take_event(size)))
+        compression: PayloadCompression,
+        claimed_size: Option<u64>,
+        pace: PayloadDelivery,
+    ) -> Result<(), PayloadError> {
+        self.buffer.clear();
+        if self.buffer.capacity() > BUFFER_KEPT_MAX {
+            // One huge event must not keep its memory forever.
+            self.buffer = Vec::new();
+        }
+        (self.taken, self.failure, self.earlier, self.position) = (0, None, 0, 0);
+        self.summary = PayloadSummary { claimed_size, ..PayloadSummary::default() };
+        let begun = self.source.begin(compression, pace);
+        begun.inspect_err(|error| self.failure = Some(*error))
     }
 
-    /// Returns the event of `size` bytes that `whole_event` has found.
+    /// Returns the event of `size` bytes that `buffer_event` has found.
     pub(super) fn take_event(&mut self, size: usize) -> RawEvent<'_> {
         let start = self.taken;
         self.take(size, 1);
         match RawEvent::new(&self.buffer[start..start + size], EventChecksum::Absent) {
             Ok(raw) => raw,
-            Err(error) => unreachable!("whole_event has framed it: {error}"),
+            Err(error) => unreachable!("buffer_event has framed it: {error}"),
         }
     }
 
@@ -93,10 +104,6 @@ impl<'o> PayloadReader<'o> {
 
     pub(super) const fn summary(&self) -> &PayloadSummary {
         &self.summary
-    }
-
-    pub(super) fn add_earlier(&mut self, size: usize) {
-        self.earlier += size;
     }
 
     /// Returns the size of the next event if it fits in the chunk. An error is deferred if the chunk already has
@@ -212,7 +219,7 @@ impl<'o> PayloadReader<'o> {
         let old = self.buffer.len();
         let room = wanted.min(old * 2).max(READ_SIZE);
         self.buffer.reserve_exact(room - old);
-        let filled = self.source.fill(input, self.buffer, room, &mut self.summary);
+        let filled = self.source.fill(input, &mut self.buffer, room, &mut self.summary);
         filled.map_err(|reason| self.fail(input, DecodeError::new(self.buffer.len(), reason)))?;
         Ok(self.buffer.len() - old)
     }
@@ -257,19 +264,26 @@ const TYPE_OFFSET: usize = 4;
 const SIZE_OFFSET: usize = 9;
 
 /// Decoder from a payload to the bytes of its events.
-#[derive(Debug)]
-pub(super) enum PayloadDecompressor<'o> {
-    Zstd(ZstdFrames<'o>),
-    Plain,
+#[derive(Debug, Default)]
+pub(super) struct PayloadDecompressor {
+    zstd: ZstdFrames,
+    /// True if the current payload is not compressed.
+    is_plain: bool,
 }
 
-impl PayloadDecompressor<'_> {
+impl PayloadDecompressor {
+    fn begin(&mut self, compression: PayloadCompression, pace: PayloadDelivery) -> Result<(), PayloadError> {
+        self.is_plain = compression == PayloadCompression::None;
+        match compression {
+            PayloadCompression::Zstd => self.zstd.begin(pace),
+            PayloadCompression::None => Ok(()),
+            PayloadCompression::Unknown(_) => Err(unsupported("a payload of unknown compression")),
+        }
+    }
+
     /// Returns true if all consumed input has been returned, so that the payload may end here.
     fn is_between_frames(&self) -> bool {
-        match self {
-            Self::Zstd(frames) => frames.is_between(),
-            Self::Plain => true,
-        }
+        self.is_plain || self.zstd.is_between()
     }
 
     /// Appends to `out` until it has at least `room` bytes, or the input is used up.
@@ -280,15 +294,13 @@ impl PayloadDecompressor<'_> {
         room: usize,
         summary: &mut PayloadSummary,
     ) -> Result<(), DecodeReason> {
-        match self {
-            Self::Zstd(frames) => frames.fill(input, out, room, summary),
-            Self::Plain => {
-                let rest = input.rest();
-                let part = &rest[..rest.len().min(room.saturating_sub(out.len()))];
-                out.extend_from_slice(part);
-                input.position += part.len();
-                Ok(())
-            }
+        if !self.is_plain {
+            return self.zstd.fill(input, out, room, summary);
         }
+        let rest = input.rest();
+        let part = &rest[..rest.len().min(room.saturating_sub(out.len()))];
+        out.extend_from_slice(part);
+        input.position += part.len();
+        Ok(())
     }
 }

@@ -11,6 +11,9 @@ use crate::error::DecodeReason;
 /// Base-2 logarithm of the largest window: 128 MiB, which level 22 (`--ultra`) needs and other readers also allow.
 const WINDOW_LOG_MAX: u32 = 27;
 
+/// Message for a decoder that no payload was begun with.
+const NOT_STARTED: &str = "no payload was begun";
+
 /// Number of bytes that zstd reads first of a frame.
 const FRAME_START_SIZE: usize = 5;
 
@@ -20,38 +23,11 @@ const BLOCK_HEADER_SIZE: usize = 3;
 /// Bytes of a skippable frame's magic after the first. The lower four bits of the first byte are free.
 const MAGIC_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// zstd context, created on first use.
-#[derive(Default)]
-pub(super) struct ZstdContext(Option<DCtx<'static>>);
-
-impl fmt::Debug for ZstdContext {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Context")
-    }
-}
-
-impl ZstdContext {
-    fn ready(&mut self) -> Result<&mut DCtx<'static>, PayloadError> {
-        if self.0.is_none() {
-            let mut context =
-                DCtx::try_create().ok_or_else(|| unsupported("a zstd payload (out of memory)"))?;
-            context
-                .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
-                .map_err(|_| unsupported("a zstd payload (window of 128 MiB rejected)"))?;
-            self.0 = Some(context);
-        }
-        let context = self.0.as_mut().ok_or_else(|| unsupported("a zstd payload (context not usable)"))?;
-        // The previous payload may have been left unfinished.
-        context
-            .reset(ResetDirective::SessionOnly)
-            .map_err(|_| unsupported("a zstd payload (context not usable)"))?;
-        Ok(context)
-    }
-}
-
 /// Decoder of consecutive frames.
-pub(super) struct ZstdFrames<'o> {
-    context: &'o mut DCtx<'static>,
+#[derive(Default)]
+pub(super) struct ZstdFrames {
+    /// Context, created on first use.
+    context: Option<DCtx<'static>>,
     /// Number of bytes that zstd expects next; 0 between frames, after all output was returned.
     wanted: usize,
     frame: FrameState,
@@ -85,35 +61,47 @@ enum StepProgress {
     None,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 enum DecompressMode {
     /// Decodes as much as possible at once. On an error, reads the frame again block by block to recover the output
     /// before it.
+    #[default]
     Fast,
     /// Decodes one block at a time, so that all output before an error is returned.
     BlockByBlock,
 }
 
-impl fmt::Debug for ZstdFrames<'_> {
+impl fmt::Debug for ZstdFrames {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Frames")
     }
 }
 
-impl<'o> ZstdFrames<'o> {
-    pub(super) fn new(context: &'o mut ZstdContext, pace: PayloadDelivery) -> Result<Self, PayloadError> {
-        let care = match pace {
+impl ZstdFrames {
+    /// Starts a payload.
+    pub(super) fn begin(&mut self, pace: PayloadDelivery) -> Result<(), PayloadError> {
+        if self.context.is_none() {
+            let mut context =
+                DCtx::try_create().ok_or_else(|| unsupported("a zstd payload (out of memory)"))?;
+            context
+                .set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX))
+                .map_err(|_| unsupported("a zstd payload (window of 128 MiB rejected)"))?;
+            self.context = Some(context);
+        }
+        // The previous payload may have been left unfinished.
+        self.reset().map_err(|_| unsupported("a zstd payload (context not usable)"))?;
+        self.mode = match pace {
             PayloadDelivery::AtOnce => DecompressMode::Fast,
             // Earlier pieces are gone and cannot be read again.
             PayloadDelivery::InPieces => DecompressMode::BlockByBlock,
         };
-        Ok(Self {
-            context: context.ready()?,
-            wanted: 0,
-            frame: FrameState::default(),
-            mode: care,
-            fault: None,
-        })
+        (self.wanted, self.frame, self.fault) = (0, FrameState::default(), None);
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<(), &'static str> {
+        let context = self.context.as_mut().ok_or(NOT_STARTED)?;
+        context.reset(ResetDirective::SessionOnly).map(|_| ()).map_err(get_error_name)
     }
 
     pub(super) fn is_between(&self) -> bool {
@@ -171,7 +159,8 @@ impl<'o> ZstdFrames<'o> {
         let mut piece = InBuffer::around(&rest[..rest.len().min(size)]);
         let old = out.len();
         let mut output = OutBuffer::around_pos(out, old);
-        self.wanted = self.context.decompress_stream(&mut output, &mut piece).map_err(get_error_name)?;
+        let context = self.context.as_mut().ok_or(NOT_STARTED)?;
+        self.wanted = context.decompress_stream(&mut output, &mut piece).map_err(get_error_name)?;
         let is_stuck = self.wanted != 0 && piece.pos == 0 && out.len() == old;
         self.frame.record_head(&rest[..piece.pos]);
         input.position += piece.pos;
@@ -184,8 +173,7 @@ impl<'o> ZstdFrames<'o> {
 
     /// Restarts a frame that has an error.
     fn restart_frame(&mut self, input: &mut PayloadInput<'_>) -> Result<(), DecodeReason> {
-        let reset = self.context.reset(ResetDirective::SessionOnly);
-        reset.map_err(|code| DecodeReason::Zstd { message: get_error_name(code) })?;
+        self.reset().map_err(|message| DecodeReason::Zstd { message })?;
         let FrameState { start, given, .. } = self.frame;
         self.frame = FrameState { start, is_second: true, repeated: given, ..FrameState::default() };
         self.wanted = FRAME_START_SIZE;
