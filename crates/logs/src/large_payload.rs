@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use binlog::events::PayloadFields;
+use binlog::events::{PayloadCompression, PayloadFields, TransactionPayload};
 use binlog::{
-    Cursor, DecodeError, DecodeReason, EventFormat, EventHeader, HEADER_SIZE, PayloadError, PayloadOpener,
-    PayloadStream, PayloadSummary,
+    Cursor, DecodeError, DecodeReason, EncodeError, Event, EventFormat, EventHeader, HEADER_SIZE,
+    NextPosition, PayloadError, PayloadOpener, PayloadSummary, RawEvent, RawEventBuf,
 };
 
 use crate::error::LogError;
@@ -14,9 +14,44 @@ use crate::log_reader::{LogReader, TornEvent};
 /// Transaction payload that is read in pieces. The part that is not read is skipped.
 #[derive(Debug)]
 pub struct LargePayload<'r> {
-    pieces: EventPieceReader<'r>,
-    fields: PayloadFields,
-    format: Arc<EventFormat>,
+    reader: &'r mut LogReader,
+    progress: PayloadProgress,
+}
+
+/// Event of a transaction payload that is too large for memory, without the payload.
+#[derive(Clone, Debug)]
+pub struct LargePayloadHead {
+    /// Start of the event, in bytes from the start of its log.
+    pub offset: u64,
+    /// Header of the event.
+    pub header: EventHeader,
+    /// Fields in front of the payload.
+    pub fields: PayloadFields,
+    /// Format of this event; for the events inside, see [`EventFormat::inside_payload`].
+    pub format: Arc<EventFormat>,
+}
+
+impl LargePayloadHead {
+    /// Returns the start of the next event.
+    pub fn end(&self) -> u64 {
+        self.offset + u64::from(self.header.size)
+    }
+
+    /// Returns an event with the same header and an empty payload, for a [`binlog::TransactionTracker`]: it has the
+    /// same place in its transaction. Its size and the transaction's end are not the real ones.
+    ///
+    /// # Errors
+    ///
+    /// If the event cannot be encoded.
+    pub fn stand_in(&self) -> Result<RawEventBuf, EncodeError> {
+        let (mut fields, mut bytes) = (Vec::new(), Vec::new());
+        let empty = Event::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
+        empty.write(self.header.origin(), NextPosition::Fixed(0), &self.format, &mut bytes)?;
+        match RawEvent::new(&bytes, self.format.checksum.for_events()) {
+            Ok(raw) => Ok(raw.to_buf()),
+            Err(error) => unreachable!("written just now: {error}"),
+        }
+    }
 }
 
 impl<'r> LargePayload<'r> {
@@ -26,49 +61,38 @@ impl<'r> LargePayload<'r> {
         offset: u64,
         format: Arc<EventFormat>,
     ) -> Result<Self, LogError> {
-        let checksum_size = format.checksum.for_events().size() as u64;
-        let covered_size = u64::from(header.size).saturating_sub(checksum_size);
-        let mut pieces = EventPieceReader::new(reader, header, offset, covered_size);
-        pieces.read_more(HEAD_SIZE)?;
-        let mut cursor = Cursor::at(pieces.bytes.get(HEADER_SIZE..).unwrap_or_default(), HEADER_SIZE);
-        let decoded = PayloadFields::decode(&mut cursor);
-        let start = cursor.offset();
-        let room = covered_size.saturating_sub(start as u64);
-        let fields = decoded.and_then(|fields| match fields.payload_size {
-            size if size <= room => Ok(fields),
-            wanted => {
-                let found = usize::try_from(room).unwrap_or(usize::MAX);
-                Err(DecodeError::new(start, DecodeReason::Short { wanted, found }))
-            }
-        });
-        let fields = fields.map_err(|error| pieces.corrupt_error(error))?;
-        pieces.used = start;
-        Ok(Self { pieces, fields, format })
+        let progress = PayloadProgress::new(reader, header, offset, format)?;
+        Ok(Self { reader, progress })
+    }
+
+    /// Returns the event without its payload.
+    pub fn head(&self) -> &Arc<LargePayloadHead> {
+        &self.progress.head
     }
 
     /// Returns the event's header.
-    pub const fn header(&self) -> &EventHeader {
-        &self.pieces.header
+    pub fn header(&self) -> &EventHeader {
+        &self.head().header
     }
 
     /// Returns the start of the event, in bytes from the start of its log.
-    pub const fn offset(&self) -> u64 {
-        self.pieces.offset
+    pub fn offset(&self) -> u64 {
+        self.head().offset
     }
 
     /// Returns the start of the next event.
     pub fn end(&self) -> u64 {
-        self.pieces.offset + u64::from(self.pieces.header.size)
+        self.head().end()
     }
 
     /// Returns the fields in front of the payload.
-    pub const fn fields(&self) -> &PayloadFields {
-        &self.fields
+    pub fn fields(&self) -> &PayloadFields {
+        &self.head().fields
     }
 
     /// Returns the format of this event; for the events inside, see [`EventFormat::inside_payload`].
-    pub const fn format(&self) -> &Arc<EventFormat> {
-        &self.format
+    pub fn format(&self) -> &Arc<EventFormat> {
+        &self.head().format
     }
 
     /// Returns a reader of the events inside.
@@ -77,31 +101,33 @@ impl<'r> LargePayload<'r> {
     ///
     /// Those of [`PayloadOpener::open_stream`].
     pub fn open<'o>(self, opener: &'o mut PayloadOpener) -> Result<LargePayloadEvents<'r, 'o>, LogError> {
-        let Self { pieces, fields, .. } = self;
-        match opener.open_stream(fields.compression, fields.uncompressed_size) {
-            Ok(stream) => Ok(LargePayloadEvents { pieces, stream, remaining: fields.payload_size }),
-            Err(error) => Err(pieces.payload_error(error)),
-        }
+        let Self { reader, progress } = self;
+        progress.open(reader, opener)?;
+        Ok(LargePayloadEvents { reader, progress, opener })
+    }
+
+    pub(crate) fn into_progress(self) -> PayloadProgress {
+        self.progress
     }
 }
 
 /// Reader of the events inside a large payload.
 #[derive(Debug)]
 pub struct LargePayloadEvents<'r, 'o> {
-    pieces: EventPieceReader<'r>,
-    stream: PayloadStream<'o>,
-    /// Number of payload bytes not yet passed to `stream`.
-    remaining: u64,
+    reader: &'r mut LogReader,
+    progress: PayloadProgress,
+    opener: &'o mut PayloadOpener,
 }
 
-/// Findings at the end of a large payload.
+/// Findings at the end of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LargePayloadEnd {
+pub struct PayloadEnd {
     /// Summary of the payload.
     pub summary: PayloadSummary,
     /// Number of bytes behind the payload; servers write none.
     pub trailing: u64,
-    /// Result of the checksum verification; `Ok` for an event without a checksum.
+    /// Result of the checksum verification of a large payload; `Ok` for an event without a checksum. The checksum of an
+    /// event in memory is left to its user: also `Ok`.
     pub checksum: Result<(), DecodeError>,
 }
 
@@ -111,28 +137,9 @@ impl LargePayloadEvents<'_, '_> {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read or ends within the event, and those of [`PayloadStream::next_chunk`].
+    /// If the log cannot be read or ends within the event, and those of [`binlog::PayloadStream::next_chunk`].
     pub fn next_chunk(&mut self, size: usize, out: &mut Vec<u8>) -> Result<usize, LogError> {
-        loop {
-            let ready = &self.pieces.bytes[self.pieces.used..];
-            let ready = &ready[..ready.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX))];
-            let mut input = ready;
-            let result = self.stream.next_chunk(&mut input, size, out);
-            let used = ready.len() - input.len();
-            self.pieces.used += used;
-            self.remaining -= used as u64;
-            match result {
-                Ok(0) if self.remaining == 0 => {
-                    return match self.stream.finish() {
-                        Ok(_) => Ok(0),
-                        Err(error) => Err(self.pieces.payload_error(error)),
-                    };
-                }
-                Ok(0) => self.pieces.read_more(PIECE_SIZE)?,
-                Ok(count) => return Ok(count),
-                Err(error) => return Err(self.pieces.payload_error(error)),
-            }
-        }
+        self.progress.next_chunk(self.reader, self.opener, size, out)
     }
 
     /// Reads the rest of the event, after the last of the events inside.
@@ -140,26 +147,20 @@ impl LargePayloadEvents<'_, '_> {
     /// # Errors
     ///
     /// If the log cannot be read or ends within the event.
-    pub fn finish(mut self) -> Result<LargePayloadEnd, LogError> {
-        let trailing = self.pieces.unused_covered_size();
-        while !self.pieces.is_at_end() {
-            self.pieces.read_more(PIECE_SIZE)?;
-        }
-        let trailing = trailing.saturating_sub(self.remaining);
-        Ok(LargePayloadEnd { summary: *self.stream.summary(), trailing, checksum: self.pieces.verify() })
+    pub fn finish(self) -> Result<PayloadEnd, LogError> {
+        self.progress.finish(self.reader, self.opener)
     }
 }
 
-/// Reader of one event, piece by piece.
+/// Progress in reading a large payload, piece by piece. Its reader and its opener are passed to each call.
 #[derive(Debug)]
-struct EventPieceReader<'r> {
-    reader: &'r mut LogReader,
-    header: EventHeader,
-    /// Start of the event in its log.
-    offset: u64,
-    /// Size of the part that the checksum covers.
+pub(crate) struct PayloadProgress {
+    pub(crate) head: Arc<LargePayloadHead>,
+    /// Size of the part of the event that the checksum covers.
     covered_size: u64,
-    /// Number of bytes read, up to the end of `bytes`.
+    /// Number of payload bytes not yet passed to the opener.
+    remaining: u64,
+    /// Number of bytes of the event that were read, up to the end of `bytes`.
     read: u64,
     bytes: Vec<u8>,
     /// Number of bytes used of `bytes`.
@@ -175,20 +176,109 @@ const PIECE_SIZE: usize = 256 << 10;
 /// Size of the first read: it holds header and fields, unless a field of an unknown type is huge.
 const HEAD_SIZE: usize = 64 << 10;
 
-impl<'r> EventPieceReader<'r> {
-    fn new(reader: &'r mut LogReader, header: EventHeader, offset: u64, covered_size: u64) -> Self {
-        let (hasher, bytes, stored) = (crc32fast::Hasher::new(), Vec::new(), Vec::new());
-        Self { reader, header, offset, covered_size, read: 0, bytes, used: 0, hasher, stored }
+impl PayloadProgress {
+    fn new(
+        reader: &mut LogReader,
+        header: EventHeader,
+        offset: u64,
+        format: Arc<EventFormat>,
+    ) -> Result<Self, LogError> {
+        let checksum_size = format.checksum.for_events().size() as u64;
+        let covered_size = u64::from(header.size).saturating_sub(checksum_size);
+        // The fields are not known yet.
+        let fields =
+            PayloadFields { compression: PayloadCompression::None, payload_size: 0, uncompressed_size: None };
+        let mut progress = Self {
+            head: Arc::new(LargePayloadHead { offset, header, fields, format }),
+            covered_size,
+            remaining: 0,
+            read: 0,
+            bytes: Vec::new(),
+            used: 0,
+            hasher: crc32fast::Hasher::new(),
+            stored: Vec::new(),
+        };
+        progress.read_more(reader, HEAD_SIZE)?;
+        let mut cursor = Cursor::at(progress.bytes.get(HEADER_SIZE..).unwrap_or_default(), HEADER_SIZE);
+        let decoded = PayloadFields::decode(&mut cursor);
+        let start = cursor.offset();
+        let room = covered_size.saturating_sub(start as u64);
+        let fields = decoded.and_then(|fields| match fields.payload_size {
+            size if size <= room => Ok(fields),
+            wanted => {
+                let found = usize::try_from(room).unwrap_or(usize::MAX);
+                Err(DecodeError::new(start, DecodeReason::Short { wanted, found }))
+            }
+        });
+        let fields = fields.map_err(|error| {
+            let name = reader.name().to_owned();
+            LogError::Corrupt { name, offset, error }
+        })?;
+        (progress.used, progress.remaining) = (start, fields.payload_size);
+        Arc::make_mut(&mut progress.head).fields = fields;
+        Ok(progress)
+    }
+
+    pub(crate) fn open(&self, reader: &LogReader, opener: &mut PayloadOpener) -> Result<(), LogError> {
+        let PayloadFields { compression, uncompressed_size, .. } = self.head.fields;
+        match opener.open_stream(compression, uncompressed_size) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.payload_error(reader, error)),
+        }
+    }
+
+    pub(crate) fn next_chunk(
+        &mut self,
+        reader: &mut LogReader,
+        opener: &mut PayloadOpener,
+        size: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, LogError> {
+        let mut stream = opener.resume_stream();
+        loop {
+            let ready = &self.bytes[self.used..];
+            let ready = &ready[..ready.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX))];
+            let mut input = ready;
+            let result = stream.next_chunk(&mut input, size, out);
+            let used = ready.len() - input.len();
+            self.used += used;
+            self.remaining -= used as u64;
+            match result {
+                Ok(0) if self.remaining == 0 => {
+                    return match stream.finish() {
+                        Ok(_) => Ok(0),
+                        Err(error) => Err(self.payload_error(reader, error)),
+                    };
+                }
+                Ok(0) => self.read_more(reader, PIECE_SIZE)?,
+                Ok(count) => return Ok(count),
+                Err(error) => return Err(self.payload_error(reader, error)),
+            }
+        }
+    }
+
+    pub(crate) fn finish(
+        mut self,
+        reader: &mut LogReader,
+        opener: &mut PayloadOpener,
+    ) -> Result<PayloadEnd, LogError> {
+        let trailing = self.unused_covered_size();
+        while self.read < u64::from(self.head.header.size) {
+            self.read_more(reader, PIECE_SIZE)?;
+        }
+        let trailing = trailing.saturating_sub(self.remaining);
+        let summary = *opener.resume_stream().summary();
+        Ok(PayloadEnd { summary, trailing, checksum: self.verify() })
     }
 
     /// Replaces `bytes`, which are all used, by the next ones.
-    fn read_more(&mut self, count: usize) -> Result<(), LogError> {
-        self.reader.read_large(count, &mut self.bytes)?;
+    fn read_more(&mut self, reader: &mut LogReader, count: usize) -> Result<(), LogError> {
+        reader.read_large(count, &mut self.bytes)?;
         self.used = 0;
         if self.bytes.is_empty() {
-            let (found, wanted, in_use) =
-                (self.read as usize, self.header.size as usize, self.reader.in_use());
-            return Err(self.reader.torn_error(TornEvent { offset: self.offset, found, wanted, in_use }));
+            let (offset, in_use) = (self.head.offset, reader.in_use());
+            let (found, wanted) = (self.read as usize, self.head.header.size as usize);
+            return Err(reader.torn_error(TornEvent { offset, found, wanted, in_use }));
         }
         let left = usize::try_from(self.covered_size.saturating_sub(self.read)).unwrap_or(usize::MAX);
         let (covered, behind) = self.bytes.split_at(left.min(self.bytes.len()));
@@ -196,10 +286,6 @@ impl<'r> EventPieceReader<'r> {
         self.stored.extend_from_slice(behind);
         self.read += self.bytes.len() as u64;
         Ok(())
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.read == u64::from(self.header.size)
     }
 
     /// Returns the number of unused bytes in front of the checksum.
@@ -217,11 +303,7 @@ impl<'r> EventPieceReader<'r> {
         Err(DecodeError::new(self.covered_size as usize, DecodeReason::Checksum { stored, computed }))
     }
 
-    fn corrupt_error(&self, error: DecodeError) -> LogError {
-        LogError::Corrupt { name: self.reader.name().to_owned(), offset: self.offset, error }
-    }
-
-    fn payload_error(&self, error: PayloadError) -> LogError {
-        LogError::Payload { name: self.reader.name().to_owned(), offset: self.offset, error }
+    fn payload_error(&self, reader: &LogReader, error: PayloadError) -> LogError {
+        LogError::Payload { name: reader.name().to_owned(), offset: self.head.offset, error }
     }
 }

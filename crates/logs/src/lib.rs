@@ -30,9 +30,11 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
+mod chunk_context;
 mod created_paths;
 mod encrypted_spool;
 mod error;
+mod event_walk;
 mod file_name;
 mod keyring;
 mod large_payload;
@@ -41,10 +43,12 @@ mod log_file_writer;
 mod log_input;
 mod log_reader;
 mod log_series;
+mod log_walk;
 mod log_writers;
 mod newest_received_logs;
 pub mod ordered;
 mod own_files;
+mod piece_reader;
 mod regular_file;
 mod rewrite_positions;
 mod statement_table_maps;
@@ -57,18 +61,24 @@ mod thread_panic;
 mod transaction_cutter;
 
 pub use crate::chunk::{EventChunk, LogEvent};
+pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;
 pub use crate::error::LogError;
+pub use crate::event_walk::{
+    EventWalk, InnerPosition, PayloadEndStep, PayloadFailure, WalkEvent, WalkSource, WalkStep, WalkSteps,
+};
 pub use crate::file_name::is_file_name;
 pub use crate::keyring::read_keyring;
-pub use crate::large_payload::{LargePayload, LargePayloadEnd, LargePayloadEvents};
+pub use crate::large_payload::{LargePayload, LargePayloadEvents, LargePayloadHead, PayloadEnd};
 pub use crate::log_contents::LogContents;
 pub use crate::log_file_writer::new_encrypted_header;
 pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, ReadOutcome, TornEvent};
 pub use crate::log_series::LogSeries;
+pub use crate::log_walk::LogWalk;
 pub use crate::log_writers::{RunningServer, WriterPresence, find_running_server, find_writer};
 pub use crate::newest_received_logs::NewestReceivedLogs;
 pub use crate::own_files::{FileLock, FolderLock, make_folders, private_options, sync_parent};
+pub use crate::piece_reader::{PayloadPart, PieceReader, PieceSizes, WalkPiece, inner_events};
 pub use crate::regular_file::open_regular;
 pub use crate::rewrite_positions::{PositionPair, RewritePositions, numbered_path, positions_path};
 pub use crate::statement_table_maps::StatementTableMaps;

@@ -1,7 +1,7 @@
 //! Transaction payloads that are read in pieces.
 
 use binlog::{PayloadLimits, PayloadOpener};
-use logs::{EndOfLog, LargePayloadEnd, LogPiece, LogReader, ReadOutcome};
+use logs::{EndOfLog, LogPiece, LogReader, PayloadEnd, ReadOutcome};
 
 use crate::log_builder::{
     LogDirectory, QUERY, STOP, event, format, format_with_checksums, log, with_checksum,
@@ -40,7 +40,7 @@ fn payload(trailing: &[u8]) -> (Vec<u8>, Vec<u8>) {
 struct PiecesRead {
     plain: Vec<u8>,
     inner: Vec<u8>,
-    ends: Vec<LargePayloadEnd>,
+    ends: Vec<PayloadEnd>,
     end: String,
 }
 
@@ -51,7 +51,8 @@ fn read(mut reader: LogReader, size: usize) -> PiecesRead {
         match reader.next_piece(size, LARGE) {
             Ok(ReadOutcome::Some(LogPiece::Chunk(chunk))) => given.plain.extend(chunk.bytes()),
             Ok(ReadOutcome::Some(LogPiece::LargePayload(payload))) => {
-                assert_eq!(payload.end() - payload.offset(), u64::from(payload.header().size));
+                let head = payload.head();
+                assert_eq!(head.end() - head.offset, u64::from(head.header.size));
                 let mut events = payload.open(&mut opener).unwrap();
                 let result = loop {
                     match events.next_chunk(size, &mut given.inner) {
@@ -135,7 +136,7 @@ fn unread_parts_of_a_payload_are_skipped() {
         let Ok(ReadOutcome::Some(LogPiece::LargePayload(payload))) = reader.next_piece(1000, LARGE) else {
             panic!("no payload")
         };
-        assert_eq!(payload.offset(), 126);
+        assert_eq!(payload.head().offset, 126);
         let mut events = payload.open(&mut opener).unwrap();
         (0..chunks).for_each(|_| assert!(events.next_chunk(1, &mut Vec::new()).unwrap() == 1));
         assert!(matches!(reader.next_piece(1000, LARGE), Ok(ReadOutcome::Some(LogPiece::Chunk(_)))));

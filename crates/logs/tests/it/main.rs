@@ -9,3 +9,4 @@ mod resume;
 mod samples;
 mod store;
 mod store_writer;
+mod walk;

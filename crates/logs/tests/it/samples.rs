@@ -8,7 +8,7 @@ use logs::{EndOfLog, LogPiece, LogReader, ReadOutcome};
 use tempfile::TempDir;
 
 /// Returns the paths of the unencrypted logs in the samples' directory and below.
-fn samples() -> Vec<PathBuf> {
+pub(crate) fn samples() -> Vec<PathBuf> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")];
     let mut samples = Vec::new();
     while let Some(folder) = folders.pop() {
@@ -34,7 +34,7 @@ fn read(path: &Path, size: usize, large: usize) -> (Vec<u8>, Vec<u8>, EndOfLog) 
         match reader.next_piece(size, large).unwrap() {
             ReadOutcome::End(end) => return (bytes, inner, end),
             ReadOutcome::Some(LogPiece::LargePayload(payload)) => {
-                let (start, end) = (payload.offset() as usize, payload.end() as usize);
+                let (start, end) = (payload.head().offset as usize, payload.head().end() as usize);
                 bytes.extend_from_slice(&fs::read(path).unwrap()[start..end]);
                 let mut events = payload.open(&mut opener).unwrap();
                 while events.next_chunk(size, &mut inner).unwrap() > 0 {}

@@ -1,0 +1,205 @@
+//! Context of a piece of a log: what the events before it say about it, found without reading all of them.
+
+use binlog::events::RowsFlags;
+use binlog::{
+    DecodeError, Event, EventFormat, EventHeader, EventRole, EventType, GrammarFault, RawEvent,
+    TransactionGrammar, TransactionId,
+};
+
+use crate::chunk::{EventChunk, LogEvent};
+use crate::piece_reader::WalkPiece;
+use crate::statement_table_maps::StatementTableMaps;
+
+/// Context at the start of a piece, which the piece itself does not contain.
+#[derive(Clone, Debug, Default)]
+pub struct ChunkContext {
+    /// State of the transaction grammar.
+    pub grammar: TransactionGrammar,
+    /// Transaction of the event before the piece, if one has begun.
+    pub id: Option<TransactionId>,
+    /// Table maps of a statement that continues in the piece.
+    pub maps: StatementTableMaps,
+    /// `end_log_pos` of the event before the piece.
+    pub next_position: u32,
+}
+
+/// Error: a statement has more table maps than any server writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextError {
+    /// Start of the event, in bytes from the start of its log; inside a payload, of the uncompressed payload.
+    pub offset: u64,
+    /// Cause, with an offset from the event's first byte.
+    pub error: DecodeError,
+}
+
+impl ChunkContext {
+    /// Returns the context of the event after these consecutive events.
+    ///
+    /// Looks back from the end of the chunk only as far as needed: usually to the start of the last transaction.
+    ///
+    /// # Errors
+    ///
+    /// If a statement has more table maps than any server writes.
+    pub fn after_chunk(mut self, chunk: &EventChunk) -> Result<Self, ContextError> {
+        let known = (0..chunk.len())
+            .rev()
+            .find(|index| chunk.get(*index).is_some_and(|event| starts_transaction(&event)));
+        let from = match known {
+            Some(index) => {
+                self = Self::default();
+                index
+            }
+            None => 0,
+        };
+        for event in chunk.part(from..chunk.len()).iter() {
+            let stepped = self.step(&event.raw, chunk.format());
+            stepped.map_err(|error| ContextError { offset: event.offset, error })?;
+        }
+        Ok(self)
+    }
+
+    /// Advances over an event.
+    fn step(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
+        self.next_position = raw.header().next_position;
+        self.id = transaction_at(raw, format, self.id);
+        match EventRole::of(raw, format) {
+            Ok(role) => drop(self.grammar.step(role).unwrap_or_else(|fault: GrammarFault| fault.step)),
+            // The check of the event itself reports the error. The state of its transaction is lost.
+            Err(_) => self.grammar = TransactionGrammar::new(),
+        }
+        if raw.event_type() == EventType::TableMap {
+            return self.maps.push(raw);
+        }
+        if ends_statement(raw, format) {
+            self.maps.clear();
+        }
+        Ok(())
+    }
+
+    /// Returns the context of the first event inside a payload.
+    fn inside_payload(&self) -> Self {
+        Self { grammar: TransactionGrammar::inside_payload(), id: self.id, ..Self::default() }
+    }
+
+    /// Returns the context of the event after a payload's event.
+    fn behind_payload(mut self, header: &EventHeader) -> Self {
+        let _ = self.grammar.step(EventRole::Payload);
+        Self { next_position: header.next_position, maps: StatementTableMaps::default(), ..self }
+    }
+}
+
+/// Follows the pieces of a log, and knows the context of each.
+#[derive(Clone, Debug, Default)]
+pub struct ContextTracker {
+    context: ChunkContext,
+    /// Context of the payload event whose parts are read.
+    outer: Option<ChunkContext>,
+}
+
+impl ContextTracker {
+    /// Returns the context of the next piece; inside a large payload, of the events inside.
+    pub const fn context(&self) -> &ChunkContext {
+        &self.context
+    }
+
+    /// Returns the context of the event of the large payload that is read.
+    pub const fn outer(&self) -> Option<&ChunkContext> {
+        self.outer.as_ref()
+    }
+
+    /// Advances over a piece.
+    ///
+    /// # Errors
+    ///
+    /// If a statement has more table maps than any server writes.
+    pub fn pass(&mut self, piece: &WalkPiece) -> Result<(), ContextError> {
+        match piece {
+            WalkPiece::Chunk(chunk) => {
+                self.context = std::mem::take(&mut self.context).after_chunk(chunk)?;
+            }
+            WalkPiece::PayloadStart(_) => {
+                let inside = self.context.inside_payload();
+                self.outer = Some(std::mem::replace(&mut self.context, inside));
+            }
+            WalkPiece::PayloadPart(part) => {
+                for (place, raw) in part.events() {
+                    let stepped = self.context.step(&raw, &part.format);
+                    stepped.map_err(|error| ContextError { offset: place.offset, error })?;
+                }
+            }
+            WalkPiece::PayloadEnd { head, .. } => {
+                let outer = self.outer.take().unwrap_or_default();
+                self.context = outer.behind_payload(&head.header);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if a transaction starts here, whatever precedes it.
+const fn starts_transaction(event: &LogEvent<'_>) -> bool {
+    matches!(
+        event.raw.event_type(),
+        EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid
+    )
+}
+
+/// Returns the transaction of an event. `before` is the transaction of the event before it.
+pub fn transaction_at(
+    raw: &RawEvent<'_>,
+    format: &EventFormat,
+    before: Option<TransactionId>,
+) -> Option<TransactionId> {
+    match raw.event_type() {
+        // An invalid GTID event starts no known transaction. The user of the event reports the error.
+        EventType::Gtid | EventType::GtidTagged => {
+            Some(TransactionId::Gtid(raw.decode(format).ok()?.gtid()?))
+        }
+        EventType::MariadbGtid => match raw.decode(format).ok()? {
+            Event::MariadbGtid(event) => Some(TransactionId::Mariadb(event.gtid(raw.header().server_id))),
+            _ => None,
+        },
+        EventType::AnonymousGtid => Some(TransactionId::Anonymous),
+        EventType::FormatDescription
+        | EventType::PreviousGtids
+        | EventType::Rotate
+        | EventType::Stop
+        | EventType::Heartbeat
+        | EventType::HeartbeatV2
+        | EventType::MariadbGtidList
+        | EventType::MariadbBinlogCheckpoint
+        | EventType::MariadbStartEncryption => None,
+        _ => before,
+    }
+}
+
+/// Returns whether table maps before this event are invalid after it. Decides by the event alone, not by the grammar:
+/// in a damaged log, as many rows as possible keep their tables.
+pub fn ends_statement(raw: &RawEvent<'_>, format: &EventFormat) -> bool {
+    match raw.event_type() {
+        EventType::TableMap
+        | EventType::RowsQuery
+        | EventType::MariadbAnnotateRows
+        | EventType::Intvar
+        | EventType::Rand
+        | EventType::UserVar
+        | EventType::Ignorable
+        | EventType::Unknown(_) => false,
+        EventType::PreGaWriteRows | EventType::PreGaUpdateRows | EventType::PreGaDeleteRows => {
+            is_last_of_rows(raw, format)
+        }
+        event_type if event_type.rows_kind().is_some() => is_last_of_rows(raw, format),
+        _ => true,
+    }
+}
+
+/// Returns whether a row event ends its statement. Its flags follow the table id, which has four bytes in very old
+/// logs.
+fn is_last_of_rows(raw: &RawEvent<'_>, format: &EventFormat) -> bool {
+    let offset = match format.post_header_size(raw.event_type()) {
+        Some(6) => 4,
+        _ => 6,
+    };
+    let flags = raw.body().get(offset..).and_then(<[u8]>::first_chunk);
+    flags.is_some_and(|flags| RowsFlags(u16::from_le_bytes(*flags)).contains(RowsFlags::STATEMENT_END))
+}

@@ -1,0 +1,328 @@
+//! Walks over events and into their payloads.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use binlog::{DecodeError, Event, EventFormat, EventType, PayloadError, PayloadOpener, RawEvent};
+
+use crate::chunk::{EventChunk, LogEvent};
+use crate::large_payload::{LargePayloadHead, PayloadEnd};
+use crate::piece_reader::PayloadPart;
+
+/// Event of a log, outside or inside of a payload.
+#[derive(Clone, Copy, Debug)]
+pub struct WalkEvent<'a> {
+    /// Start of the event, in bytes from the start of its log; inside a payload, start of the payload's event.
+    pub offset: u64,
+    /// End of the event; inside a payload, end of the payload's event.
+    pub end: u64,
+    /// Place inside the payload; `None` for an event of the log itself.
+    pub inner: Option<InnerPosition>,
+    /// The event. Inside a payload, it has no checksum.
+    pub raw: RawEvent<'a>,
+    /// Format of the event.
+    pub format: &'a Arc<EventFormat>,
+}
+
+/// Place inside a payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InnerPosition {
+    /// Index of the event, from 0.
+    pub number: u64,
+    /// Start of the event, in bytes from the start of the uncompressed payload.
+    pub offset: u64,
+}
+
+impl InnerPosition {
+    pub(crate) fn next(self, raw: &RawEvent<'_>) -> Self {
+        Self { number: self.number + 1, offset: self.offset + raw.bytes().len() as u64 }
+    }
+}
+
+/// Step of a walk.
+#[derive(Debug)]
+pub enum WalkStep<'a> {
+    /// An event. If it has a payload, the events inside follow, and then the payload's end; before them,
+    /// the payload can be skipped.
+    Event(WalkEvent<'a>),
+    /// Event of a payload too large for memory. The events inside follow, and then the payload's end. Only
+    /// [`LogWalk`](crate::LogWalk) has such steps.
+    LargePayload(&'a Arc<LargePayloadHead>),
+    /// End of a payload.
+    PayloadEnd(PayloadEndStep),
+}
+
+/// End of a payload in a walk.
+#[derive(Clone, Copy, Debug)]
+pub struct PayloadEndStep {
+    /// Start of the payload's event, in bytes from the start of its log.
+    pub offset: u64,
+    /// End of the payload's event.
+    pub end: u64,
+    /// Findings at the payload's end, or the reason why some of its events are missing.
+    pub result: Result<PayloadEnd, PayloadFailure>,
+}
+
+/// Reason why a payload cannot be read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadFailure {
+    /// The payload's event cannot be decoded.
+    Event(DecodeError),
+    /// The payload is corrupt.
+    Payload(PayloadError),
+}
+
+/// Events to walk over.
+#[derive(Clone, Copy, Debug)]
+pub enum WalkSource<'c> {
+    /// Events of a log.
+    Chunk(&'c EventChunk),
+    /// A single event, and its format. It may come from a server.
+    Event(LogEvent<'c>, &'c Arc<EventFormat>),
+    /// Events of a large payload.
+    Part(&'c PayloadPart),
+}
+
+impl<'c> WalkSource<'c> {
+    fn get(&self, index: usize) -> Option<LogEvent<'c>> {
+        match self {
+            Self::Chunk(chunk) => chunk.get(index),
+            Self::Event(event, _) => (index == 0).then_some(*event),
+            Self::Part(_) => None,
+        }
+    }
+
+    const fn format(&self) -> &'c Arc<EventFormat> {
+        match self {
+            Self::Chunk(chunk) => &chunk.format,
+            Self::Event(_, format) => format,
+            Self::Part(part) => &part.format,
+        }
+    }
+}
+
+/// Walks over events and into their payloads, one source after the other. A walk never fails: what cannot be
+/// decompressed is reported by [`WalkStep::PayloadEnd`], and the walk continues behind it. Each thread needs its own.
+#[derive(Debug, Default)]
+pub struct EventWalk {
+    opener: PayloadOpener,
+    place: WalkPlace,
+    /// Format of the log, and the format of events inside its payloads.
+    formats: Option<(Arc<EventFormat>, Arc<EventFormat>)>,
+}
+
+/// Place of a walk in its source.
+#[derive(Clone, Debug)]
+enum WalkPlace {
+    /// Before the event with this index.
+    Outside(usize),
+    /// Before the payload of the event with this index.
+    Opening(usize),
+    /// Inside the payload of the event with this index.
+    Inside(InnerPlace),
+    /// Inside a large payload.
+    Part(InnerPosition),
+}
+
+impl Default for WalkPlace {
+    fn default() -> Self {
+        Self::Outside(0)
+    }
+}
+
+/// Place inside a payload in memory.
+#[derive(Clone, Debug)]
+struct InnerPlace {
+    /// Index of the payload's event.
+    index: usize,
+    /// Start and end of the payload's event in its log.
+    extent: Range<u64>,
+    /// Range of the payload in the event.
+    payload: Range<usize>,
+    /// Number of bytes behind the payload.
+    trailing: usize,
+    next: InnerPosition,
+}
+
+/// Next step of a walk, without borrowing from it.
+pub(crate) enum NextStep {
+    /// The event with this index.
+    Event(usize),
+    /// The next event inside the payload.
+    Inner,
+    /// The event at this place in a large payload.
+    InPart(InnerPosition),
+    PayloadEnd(PayloadEndStep),
+}
+
+/// Steps of a walk over one source.
+#[derive(Debug)]
+pub struct WalkSteps<'w, 'c> {
+    walk: &'w mut EventWalk,
+    source: WalkSource<'c>,
+}
+
+impl WalkSteps<'_, '_> {
+    /// Returns the next step; `None` at the end of the source. Not an `Iterator`: the step is borrowed until the next
+    /// call.
+    // Inlined into the loops of the workers: a step has more than a hundred bytes.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "the step is borrowed")]
+    pub fn next(&mut self) -> Option<WalkStep<'_>> {
+        let next = self.walk.advance(&self.source)?;
+        Some(self.walk.step(&self.source, next))
+    }
+
+    /// Skips the payload, if the last step was an event with a payload or an event inside a payload in memory.
+    pub fn skip_payload(&mut self) {
+        self.walk.skip_payload();
+    }
+}
+
+impl EventWalk {
+    /// Creates a walk that decompresses payloads with this opener.
+    pub fn new(opener: PayloadOpener) -> Self {
+        Self { opener, ..Self::default() }
+    }
+
+    /// Starts the walk over a source.
+    pub fn start<'w, 'c>(&'w mut self, source: WalkSource<'c>) -> WalkSteps<'w, 'c> {
+        self.begin(&source);
+        WalkSteps { walk: self, source }
+    }
+
+    pub(crate) fn begin(&mut self, source: &WalkSource<'_>) {
+        self.place = match source {
+            WalkSource::Chunk(_) | WalkSource::Event(..) => WalkPlace::Outside(0),
+            WalkSource::Part(part) => WalkPlace::Part(part.first),
+        };
+    }
+
+    pub(crate) fn skip_payload(&mut self) {
+        if let WalkPlace::Opening(index) | WalkPlace::Inside(InnerPlace { index, .. }) = self.place {
+            self.place = WalkPlace::Outside(index + 1);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn advance(&mut self, source: &WalkSource<'_>) -> Option<NextStep> {
+        match &mut self.place {
+            WalkPlace::Outside(next) => {
+                let index = *next;
+                *next += 1;
+                if source.get(index)?.raw.event_type() == EventType::TransactionPayload {
+                    self.place = WalkPlace::Opening(index);
+                }
+                Some(NextStep::Event(index))
+            }
+            WalkPlace::Opening(index) => {
+                let index = *index;
+                match self.open(source, index)? {
+                    Ok(inner) => self.advance_inside(source, inner),
+                    Err(ended) => {
+                        self.place = WalkPlace::Outside(index + 1);
+                        Some(NextStep::PayloadEnd(ended))
+                    }
+                }
+            }
+            WalkPlace::Inside(_) => match std::mem::take(&mut self.place) {
+                WalkPlace::Inside(inner) => self.advance_inside(source, inner),
+                place => unreachable!("matched above: {place:?}"),
+            },
+            WalkPlace::Part(next) => {
+                let WalkSource::Part(part) = source else { return None };
+                let this = *next;
+                *next = this.next(&part.event_at(this)?);
+                Some(NextStep::InPart(this))
+            }
+        }
+    }
+
+    /// Opens the payload of an event.
+    fn open(&mut self, source: &WalkSource<'_>, index: usize) -> Option<Result<InnerPlace, PayloadEndStep>> {
+        let event = source.get(index)?;
+        let extent = event.offset..event.end();
+        let failed =
+            |failure| PayloadEndStep { offset: event.offset, end: event.end(), result: Err(failure) };
+        let payload = match event.raw.decode(source.format()) {
+            Ok(Event::TransactionPayload(payload)) => payload,
+            Ok(event) => unreachable!("its type is that of a payload: {:?}", event.event_type()),
+            Err(error) => return Some(Err(failed(PayloadFailure::Event(error)))),
+        };
+        if let Err(error) = self.opener.open(&payload) {
+            return Some(Err(failed(PayloadFailure::Payload(error))));
+        }
+        if self.formats.as_ref().is_none_or(|(format, _)| !Arc::ptr_eq(format, source.format())) {
+            let inside = Arc::new(source.format().inside_payload());
+            self.formats = Some((Arc::clone(source.format()), inside));
+        }
+        let trailing = payload.rest.len();
+        let end = event.raw.bytes().len() - event.raw.checksum().size() - trailing;
+        let payload = end - payload.payload.len()..end;
+        Some(Ok(InnerPlace { index, extent, payload, trailing, next: InnerPosition::default() }))
+    }
+
+    fn advance_inside(&mut self, source: &WalkSource<'_>, inner: InnerPlace) -> Option<NextStep> {
+        let event = source.get(inner.index)?;
+        let mut events = self.opener.resume(&event.raw.bytes()[inner.payload.clone()]);
+        let result = match events.has_next() {
+            Ok(true) => {
+                self.place = WalkPlace::Inside(inner);
+                return Some(NextStep::Inner);
+            }
+            Ok(false) => Ok(PayloadEnd {
+                summary: *events.summary(),
+                trailing: inner.trailing as u64,
+                checksum: Ok(()),
+            }),
+            Err(error) => Err(PayloadFailure::Payload(error)),
+        };
+        self.place = WalkPlace::Outside(inner.index + 1);
+        let Range { start: offset, end } = inner.extent;
+        Some(NextStep::PayloadEnd(PayloadEndStep { offset, end, result }))
+    }
+
+    /// Returns the step that [`EventWalk::advance`] has found.
+    #[inline]
+    pub(crate) fn step<'a>(&'a mut self, source: &WalkSource<'a>, next: NextStep) -> WalkStep<'a> {
+        match next {
+            NextStep::Event(index) => match source.get(index) {
+                Some(event) => WalkStep::Event(WalkEvent {
+                    offset: event.offset,
+                    end: event.end(),
+                    inner: None,
+                    raw: event.raw,
+                    format: source.format(),
+                }),
+                None => unreachable!("advance has seen event {index}"),
+            },
+            NextStep::Inner => self.inner_step(source),
+            NextStep::InPart(place) => match source {
+                WalkSource::Part(part) => WalkStep::Event(WalkEvent {
+                    offset: part.head.offset,
+                    end: part.head.end(),
+                    inner: Some(place),
+                    raw: part.event_at(place).unwrap_or_else(|| unreachable!("advance has seen it")),
+                    format: &part.format,
+                }),
+                _ => unreachable!("advance has seen a part"),
+            },
+            NextStep::PayloadEnd(ended) => WalkStep::PayloadEnd(ended),
+        }
+    }
+
+    fn inner_step<'a>(&'a mut self, source: &WalkSource<'a>) -> WalkStep<'a> {
+        let (WalkPlace::Inside(inner), Some((_, format))) = (&mut self.place, &self.formats) else {
+            unreachable!("advance has opened a payload")
+        };
+        let Some(event) = source.get(inner.index) else { unreachable!("advance has seen its event") };
+        let payload = &event.raw.bytes()[inner.payload.clone()];
+        let Ok(Some(raw)) = self.opener.resume(payload).into_next_event() else {
+            unreachable!("advance has seen an event")
+        };
+        let place = inner.next;
+        inner.next = place.next(&raw);
+        let Range { start: offset, end } = inner.extent;
+        WalkStep::Event(WalkEvent { offset, end, inner: Some(place), raw, format })
+    }
+}

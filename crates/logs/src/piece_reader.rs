@@ -1,0 +1,185 @@
+//! Reads a log as pieces that can be given to other threads, whatever the events lie in.
+
+use std::sync::Arc;
+
+use binlog::{EventChecksum, EventFormat, PayloadOpener, RawEvent};
+
+use crate::chunk::EventChunk;
+use crate::error::LogError;
+use crate::event_walk::InnerPosition;
+use crate::large_payload::{LargePayloadHead, PayloadEnd, PayloadProgress};
+use crate::log_reader::{LogPiece, LogReader, ReadOutcome};
+
+/// Sizes of the pieces of a log, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceSizes {
+    /// Size of a chunk, and of a part of a large payload.
+    pub chunk_size: usize,
+    /// Size above which a payload's event is not read into memory as a whole.
+    pub large_size: usize,
+}
+
+/// Piece of a log. Pieces come in the order of the log.
+#[derive(Debug)]
+pub enum WalkPiece {
+    /// Whole events of the log.
+    Chunk(EventChunk),
+    /// Event of a large payload. Its parts follow, and then its end.
+    PayloadStart(Arc<LargePayloadHead>),
+    /// Some events of that payload.
+    PayloadPart(PayloadPart),
+    /// End of that payload.
+    PayloadEnd {
+        /// Event of the payload.
+        head: Arc<LargePayloadHead>,
+        /// Findings at its end, or the error that prevented reading it.
+        end: Result<PayloadEnd, LogError>,
+    },
+}
+
+/// Some events of a large payload.
+#[derive(Debug)]
+pub struct PayloadPart {
+    /// Event of the payload.
+    pub head: Arc<LargePayloadHead>,
+    /// Place of the first event.
+    pub first: InnerPosition,
+    /// Bytes of the events. They have no checksums.
+    pub bytes: Vec<u8>,
+    /// Format of the events.
+    pub format: Arc<EventFormat>,
+}
+
+impl PayloadPart {
+    /// Returns the events and their places, in order.
+    pub fn events(&self) -> impl Iterator<Item = (InnerPosition, RawEvent<'_>)> {
+        let mut place = self.first;
+        inner_events(&self.bytes).map(move |raw| {
+            let this = place;
+            place = place.next(&raw);
+            (this, raw)
+        })
+    }
+
+    /// Returns the event at a place.
+    pub(crate) fn event_at(&self, place: InnerPosition) -> Option<RawEvent<'_>> {
+        let rest = self.bytes.get(usize::try_from(place.offset - self.first.offset).ok()?..)?;
+        Some(RawEvent::split_first(rest, EventChecksum::Absent)?.0)
+    }
+}
+
+/// Returns the events in decompressed bytes of a payload, one after the other.
+pub fn inner_events(bytes: &[u8]) -> impl Iterator<Item = RawEvent<'_>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (raw, behind) = RawEvent::split_first(rest, EventChecksum::Absent)?;
+        rest = behind;
+        Some(raw)
+    })
+}
+
+/// Reads a log piece by piece. Payloads too large for memory come in parts.
+#[derive(Debug)]
+pub struct PieceReader {
+    reader: LogReader,
+    sizes: PieceSizes,
+    opener: PayloadOpener,
+    phase: PiecePhase,
+    /// Buffer for the next part.
+    spare: Vec<u8>,
+}
+
+/// State of a [`PieceReader`].
+#[derive(Debug)]
+enum PiecePhase {
+    /// Between two events of the log.
+    Log,
+    /// Before the first part of a large payload.
+    PayloadOpening(PayloadProgress),
+    /// Inside a large payload.
+    PayloadParts { progress: PayloadProgress, next: InnerPosition, format: Arc<EventFormat> },
+}
+
+impl PieceReader {
+    /// Continues a log. `opener` decompresses its large payloads.
+    pub const fn new(reader: LogReader, sizes: PieceSizes, opener: PayloadOpener) -> Self {
+        Self { reader, sizes, opener, phase: PiecePhase::Log, spare: Vec::new() }
+    }
+
+    /// Returns the reader of the log.
+    pub const fn reader(&self) -> &LogReader {
+        &self.reader
+    }
+
+    /// Returns the reader of the log, to continue at another event.
+    pub const fn reader_mut(&mut self) -> &mut LogReader {
+        &mut self.reader
+    }
+
+    /// Returns the next piece. After an error inside a large payload, which is in [`WalkPiece::PayloadEnd`], the log
+    /// continues behind the payload.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LogReader::next_event`].
+    pub fn next_piece(&mut self) -> Result<ReadOutcome<WalkPiece>, LogError> {
+        let piece = match std::mem::replace(&mut self.phase, PiecePhase::Log) {
+            PiecePhase::Log => match self.reader.next_piece(self.sizes.chunk_size, self.sizes.large_size)? {
+                ReadOutcome::Some(LogPiece::Chunk(chunk)) => WalkPiece::Chunk(chunk),
+                ReadOutcome::Some(LogPiece::LargePayload(payload)) => {
+                    let head = Arc::clone(payload.head());
+                    self.phase = PiecePhase::PayloadOpening(payload.into_progress());
+                    WalkPiece::PayloadStart(head)
+                }
+                ReadOutcome::End(end) => return Ok(ReadOutcome::End(end)),
+            },
+            PiecePhase::PayloadOpening(progress) => {
+                if let Err(error) = progress.open(&self.reader, &mut self.opener) {
+                    let head = progress.head;
+                    return Ok(ReadOutcome::Some(WalkPiece::PayloadEnd { head, end: Err(error) }));
+                }
+                let format = Arc::new(progress.head.format.inside_payload());
+                self.next_part(progress, InnerPosition::default(), format)
+            }
+            PiecePhase::PayloadParts { progress, next, format } => self.next_part(progress, next, format),
+        };
+        Ok(ReadOutcome::Some(piece))
+    }
+
+    fn next_part(
+        &mut self,
+        mut progress: PayloadProgress,
+        first: InnerPosition,
+        format: Arc<EventFormat>,
+    ) -> WalkPiece {
+        let (head, size) = (Arc::clone(&progress.head), self.sizes.chunk_size);
+        let mut bytes = std::mem::take(&mut self.spare);
+        match progress.next_chunk(&mut self.reader, &mut self.opener, size, &mut bytes) {
+            Ok(0) => {
+                self.spare = bytes;
+                let end = progress.finish(&mut self.reader, &mut self.opener);
+                WalkPiece::PayloadEnd { head, end }
+            }
+            Ok(count) => {
+                let next = InnerPosition {
+                    number: first.number + count as u64,
+                    offset: first.offset + bytes.len() as u64,
+                };
+                self.phase = PiecePhase::PayloadParts { progress, next, format: Arc::clone(&format) };
+                WalkPiece::PayloadPart(PayloadPart { head, first, bytes, format })
+            }
+            Err(error) => WalkPiece::PayloadEnd { head, end: Err(error) },
+        }
+    }
+
+    /// Skips the rest of the large payload that is read: the log continues behind it.
+    pub fn skip_payload(&mut self) {
+        self.phase = PiecePhase::Log;
+    }
+
+    /// Takes back a part that is no longer needed, to reuse its memory.
+    pub(crate) fn recycle(&mut self, part: PayloadPart) {
+        self.spare = part.bytes;
+        self.spare.clear();
+    }
+}
