@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
-mod chunk_context;
 mod error;
 mod log_pieces;
 pub mod stats;

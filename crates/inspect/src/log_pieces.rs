@@ -1,32 +1,20 @@
 //! Reads logs as pieces that workers can process independently.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use binlog::{
-    DecodeError, DecodeReason, EventFormat, EventHeader, EventRole, EventType, Framer, FramerOutput,
-    HEADER_SIZE, PayloadError, PayloadLimits, PayloadOpener, RawEvent, SizeClaimPolicy,
+    DecodeError, DecodeReason, EventType, HEADER_SIZE, PayloadError, PayloadLimits, PayloadOpener,
+    SizeClaimPolicy, TransactionGrammar,
 };
 use logs::{
-    EndOfLog, EventChunk, LargePayload, LargePayloadEnd, LogKind, LogPiece, LogReader, ReadOutcome,
-    StatementTableMaps,
+    ChunkContext, ContextError, ContextTracker, EndOfLog, LogKind, LogReader, PieceReader, PieceSizes,
+    ReadOutcome, WalkPiece,
 };
 
-use crate::chunk_context::ChunkContext;
 use crate::error::InspectError;
 
-/// Sizes of the pieces of a log.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PieceSizes {
-    /// Bytes per chunk: enough to keep a worker busy, few enough to hold several chunks in memory.
-    pub(crate) chunk_size: usize,
-    /// Larger payloads are decompressed piece by piece while they are read.
-    pub(crate) large_size: usize,
-}
-
-impl PieceSizes {
-    pub(crate) const DEFAULT: Self = Self { chunk_size: 1 << 20, large_size: 4 << 20 };
-}
+/// Sizes of pieces: enough to keep a worker busy, few enough to hold several in memory.
+pub(crate) const PIECE_SIZES: PieceSizes = PieceSizes { chunk_size: 1 << 20, large_size: 4 << 20 };
 
 /// Reaction to damage in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,48 +50,43 @@ pub(crate) struct PieceOrigin {
 pub(crate) enum PieceContent {
     /// Start of a log.
     LogStart { name: Arc<str> },
-    /// Whole events.
-    Chunk { origin: PieceOrigin, chunk: EventChunk, context: ChunkContext },
-    /// Events of a large payload.
-    PayloadPart(PayloadPart),
-    /// End of a large payload.
-    PayloadEnd(PayloadEnd),
+    /// Events, or the end of a large payload.
+    Events(PieceEvents),
     /// A log cannot be read any further, or only from another place on.
     Unreadable { offset: u64, error: logs::LogError, resumed: Option<u64> },
     /// End of a log.
     LogEnd { origin: PieceOrigin, end: EndOfLog, position: u64 },
 }
 
-/// Some events of a large payload.
+/// A piece with events, or the end of a large payload.
 #[derive(Debug)]
-pub(crate) struct PayloadPart {
+pub(crate) struct PieceEvents {
     pub(crate) origin: PieceOrigin,
-    /// Start of the payload event.
-    pub(crate) offset: u64,
-    /// Bytes of the payload's events before these.
-    pub(crate) inner_offset: u64,
-    pub(crate) bytes: Vec<u8>,
-    /// Format without checksums.
-    pub(crate) format: Arc<EventFormat>,
+    pub(crate) piece: WalkPiece,
+    /// Context of the piece; at the end of a large payload, of the payload's event.
     pub(crate) context: ChunkContext,
+    /// State behind the last event of a large payload, at its end.
+    pub(crate) inside: TransactionGrammar,
 }
 
-/// End of a large payload.
-#[derive(Debug)]
-pub(crate) struct PayloadEnd {
-    pub(crate) origin: PieceOrigin,
-    pub(crate) offset: u64,
-    pub(crate) header: EventHeader,
-    pub(crate) payload_size: u64,
-    pub(crate) claimed_size: Option<u64>,
-    /// Format of the log.
-    pub(crate) format: Arc<EventFormat>,
-    /// State before the payload event.
-    pub(crate) before: ChunkContext,
-    /// State behind the last event of the payload.
-    pub(crate) inside: ChunkContext,
-    /// The payload's end, or the error that prevented reading it.
-    pub(crate) end: Result<LargePayloadEnd, logs::LogError>,
+impl PieceEvents {
+    fn new(origin: PieceOrigin, piece: WalkPiece, contexts: &ContextTracker) -> Self {
+        let inside = contexts.context().grammar;
+        let context = match (&piece, contexts.outer()) {
+            (WalkPiece::PayloadEnd { .. }, Some(outer)) => outer.clone(),
+            _ => contexts.context().clone(),
+        };
+        Self { origin, piece, context, inside }
+    }
+
+    /// Returns its size in memory.
+    fn size(&self) -> usize {
+        match &self.piece {
+            WalkPiece::Chunk(chunk) => chunk.bytes().len(),
+            WalkPiece::PayloadPart(part) => part.bytes.len(),
+            WalkPiece::PayloadStart(_) | WalkPiece::PayloadEnd { .. } => 0,
+        }
+    }
 }
 
 /// Receives pieces and their sizes in memory.
@@ -115,7 +98,7 @@ pub(crate) type PieceSink<'t> = &'t mut dyn FnMut(PieceContent, usize) -> Result
 ///
 /// The errors of `take`. Damage in the log is a piece: [`PieceContent::Unreadable`].
 pub(crate) fn read_pieces(
-    mut reader: LogReader,
+    reader: LogReader,
     mut log: u32,
     cut: PieceSizes,
     on_damage: OnDamage,
@@ -123,57 +106,79 @@ pub(crate) fn read_pieces(
 ) -> Result<u32, InspectError> {
     let name: Arc<str> = reader.name().into();
     let first = log;
-    let mut opener = on_damage.opener();
-    let mut context = ChunkContext::default();
+    let mut pieces = PieceReader::new(reader, cut, on_damage.opener());
+    let mut contexts = ContextTracker::default();
     take(PieceContent::LogStart { name: Arc::clone(&name) }, 0)?;
     loop {
-        let (kind, position) = (reader.kind(), reader.position());
-        let chunk = match reader.next_piece(cut.chunk_size, cut.large_size) {
-            Ok(ReadOutcome::Some(LogPiece::Chunk(chunk))) => chunk,
-            Ok(ReadOutcome::Some(LogPiece::LargePayload(payload))) => {
-                let origin = PieceOrigin { log, kind };
-                context = open_large(payload, (origin, &name), context, &mut opener, cut.chunk_size, take)?;
-                continue;
-            }
-            Ok(ReadOutcome::End(end)) => match resume_within(&mut reader, end, on_damage) {
-                Some((error, resumed)) => {
-                    take(PieceContent::Unreadable { offset: position, error, resumed: Some(resumed) }, 0)?;
-                    context = ChunkContext::default();
-                    continue;
+        let position = pieces.reader().position();
+        let (error, resumed) = match pieces.next_piece() {
+            Ok(ReadOutcome::Some(piece)) => {
+                if let WalkPiece::Chunk(chunk) = &piece {
+                    while u64::from(log - first) < chunk.log_number() {
+                        log += 1;
+                        take(PieceContent::LogStart { name: Arc::clone(&name) }, 0)?;
+                    }
                 }
+                let origin = PieceOrigin { log, kind: pieces.reader().kind() };
+                match give(piece, origin, &mut pieces, &mut contexts, take)? {
+                    Ok(()) => continue,
+                    Err(ContextError { offset, error }) => {
+                        let error = logs::LogError::Corrupt { name: name.to_string(), offset, error };
+                        take(PieceContent::Unreadable { offset, error, resumed: None }, 0)?;
+                        return Ok(log + 1);
+                    }
+                }
+            }
+            Ok(ReadOutcome::End(end)) => match resume_within(pieces.reader_mut(), end, on_damage) {
+                Some((error, resumed)) => (error, Some(resumed)),
                 None => {
-                    take(PieceContent::LogEnd { origin: PieceOrigin { log, kind }, end, position }, 0)?;
+                    let origin = PieceOrigin { log, kind: pieces.reader().kind() };
+                    take(PieceContent::LogEnd { origin, end, position }, 0)?;
                     return Ok(log + 1);
                 }
             },
             Err(error) => {
-                let resumed = resume(&mut reader, &error, on_damage);
-                take(PieceContent::Unreadable { offset: position, error, resumed }, 0)?;
-                if resumed.is_none() {
-                    return Ok(log + 1);
-                }
-                context = ChunkContext::default();
-                continue;
+                let resumed = resume(pieces.reader_mut(), &error, on_damage);
+                (error, resumed)
             }
         };
-        while u64::from(log - first) < chunk.log_number() {
-            log += 1;
-            take(PieceContent::LogStart { name: Arc::clone(&name) }, 0)?;
+        take(PieceContent::Unreadable { offset: position, error, resumed }, 0)?;
+        if resumed.is_none() {
+            return Ok(log + 1);
         }
-        let after = context.clone().after_chunk(&chunk);
-        let bytes = chunk.bytes().len();
-        take(
-            PieceContent::Chunk { origin: PieceOrigin { log, kind: reader.kind() }, chunk, context },
-            bytes,
-        )?;
-        context = match after {
-            Ok(after) => after,
-            Err((offset, error)) => {
-                let error = logs::LogError::Corrupt { name: name.to_string(), offset, error };
-                take(PieceContent::Unreadable { offset, error, resumed: None }, 0)?;
-                return Ok(log + 1);
-            }
-        };
+        contexts = ContextTracker::default();
+    }
+}
+
+/// Gives a piece to `take`, and advances the context. The inner result is for statements with too many table maps in the
+/// log itself. In a large payload, they end the payload.
+fn give(
+    piece: WalkPiece,
+    origin: PieceOrigin,
+    pieces: &mut PieceReader,
+    contexts: &mut ContextTracker,
+    take: PieceSink<'_>,
+) -> Result<Result<(), ContextError>, InspectError> {
+    let before = contexts.clone();
+    let passed = contexts.pass(&piece);
+    let head = match &piece {
+        WalkPiece::PayloadPart(part) => Some(Arc::clone(&part.head)),
+        _ => None,
+    };
+    if !matches!(piece, WalkPiece::PayloadStart(_)) {
+        let events = PieceEvents::new(origin, piece, &before);
+        let size = events.size();
+        take(PieceContent::Events(events), size)?;
+    }
+    match (passed, head) {
+        (Err(ContextError { offset: inner_offset, error }), Some(head)) => {
+            pieces.skip_payload();
+            let (name, offset) = (pieces.reader().name().to_owned(), head.offset);
+            let error = PayloadError { inner_offset, payload_offset: 0, error };
+            let end = Err(logs::LogError::Payload { name, offset, error });
+            give(WalkPiece::PayloadEnd { head, end }, origin, pieces, contexts, take)
+        }
+        (passed, _) => Ok(passed),
     }
 }
 
@@ -219,111 +224,4 @@ const fn is_restart_point(event_type: EventType) -> bool {
             | EventType::Rotate
             | EventType::Stop
     )
-}
-
-/// Decompresses a large payload while it is read. Returns the state behind it.
-fn open_large(
-    payload: LargePayload<'_>,
-    (origin, name): (PieceOrigin, &str),
-    before: ChunkContext,
-    opener: &mut PayloadOpener,
-    chunk_size: usize,
-    take: PieceSink<'_>,
-) -> Result<ChunkContext, InspectError> {
-    let (offset, header) = (payload.offset(), *payload.header());
-    let fields = payload.fields();
-    let (payload_size, claimed_size) = (fields.payload_size, fields.uncompressed_size);
-    let outer = Arc::clone(payload.format());
-    let format = Arc::new(outer.inside_payload());
-    let mut behind = ChunkContext {
-        next_position: header.next_position,
-        maps: StatementTableMaps::default(),
-        ..before.clone()
-    };
-    let _ = behind.grammar.step(EventRole::Payload);
-    let mut inside = ChunkContext::inside_payload();
-    let mut inner_offset = 0;
-    let end = read_large(payload, opener, chunk_size, &mut |bytes| {
-        let after = context_after(inside.clone(), &bytes, &format);
-        let context = inside.clone();
-        let (size, format) = (bytes.len(), Arc::clone(&format));
-        take(
-            PieceContent::PayloadPart(PayloadPart { origin, offset, inner_offset, bytes, format, context }),
-            size,
-        )?;
-        match after {
-            Ok(after) => inside = after,
-            Err((within, error)) => {
-                let inner_offset = inner_offset + within;
-                return Ok(ControlFlow::Break(PayloadError { inner_offset, payload_offset: 0, error }));
-            }
-        }
-        inner_offset += size as u64;
-        Ok(ControlFlow::Continue(()))
-    })?;
-    let end = end.map_err(|refusal| match refusal {
-        PayloadFailure::Log(error) => error,
-        PayloadFailure::Statement(error) => logs::LogError::Payload { name: name.to_owned(), offset, error },
-    });
-    let ends =
-        PayloadEnd { origin, offset, header, payload_size, claimed_size, before, inside, end, format: outer };
-    take(PieceContent::PayloadEnd(ends), 0)?;
-    Ok(behind)
-}
-
-/// Reason why a large payload is not read to its end.
-enum PayloadFailure {
-    Log(logs::LogError),
-    /// One of its statements has too many table maps.
-    Statement(PayloadError),
-}
-
-/// Passes the events of a payload to `give`, some at a time. The inner result is for errors of the log, the outer one
-/// for those of `give`.
-fn read_large(
-    payload: LargePayload<'_>,
-    opener: &mut PayloadOpener,
-    chunk_size: usize,
-    give: &mut dyn FnMut(Vec<u8>) -> Result<ControlFlow<PayloadError>, InspectError>,
-) -> Result<Result<LargePayloadEnd, PayloadFailure>, InspectError> {
-    let mut events = match payload.open(opener) {
-        Ok(events) => events,
-        Err(error) => return Ok(Err(PayloadFailure::Log(error))),
-    };
-    loop {
-        let mut bytes = Vec::new();
-        match events.next_chunk(chunk_size, &mut bytes) {
-            Ok(0) => return Ok(events.finish().map_err(PayloadFailure::Log)),
-            Ok(_) => {
-                if let ControlFlow::Break(error) = give(bytes)? {
-                    return Ok(Err(PayloadFailure::Statement(error)));
-                }
-            }
-            Err(error) => return Ok(Err(PayloadFailure::Log(error))),
-        }
-    }
-}
-
-fn context_after(
-    mut context: ChunkContext,
-    bytes: &[u8],
-    format: &EventFormat,
-) -> Result<ChunkContext, (u64, DecodeError)> {
-    let mut stepped = Ok(());
-    for_each_event(bytes, format, |offset, raw| {
-        if stepped.is_ok() {
-            stepped = context.step(raw, format).map_err(|error| (offset, error));
-        }
-    });
-    stepped.map(|()| context)
-}
-
-/// Passes each event in `bytes` to `give`, with its offset.
-pub(crate) fn for_each_event(bytes: &[u8], format: &EventFormat, mut give: impl FnMut(u64, &RawEvent<'_>)) {
-    let mut framer = Framer::with_format(format.clone());
-    let mut rest = bytes;
-    while let Ok(FramerOutput::Event(raw)) = framer.next(rest) {
-        give((bytes.len() - rest.len()) as u64, &raw);
-        rest = &rest[raw.bytes().len()..];
-    }
 }

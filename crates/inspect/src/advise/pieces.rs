@@ -309,7 +309,8 @@ fn large_compressed(
     payload: &LargePayload<'_>,
     cutter: &TransactionCutter,
 ) -> (Range<u64>, CompressedLargePayload) {
-    let (offset, end) = (payload.offset(), payload.end());
+    let head = payload.head();
+    let (offset, end) = (head.offset, head.end());
     let first = cutter.first_open_event();
     let start = first.as_ref().map_or(offset, |(start, _)| *start);
     let gtid = first.map(|(_, event)| event).filter(|event| starts_transaction(event.as_raw().event_type()));
@@ -317,7 +318,7 @@ fn large_compressed(
         start,
         gtid,
         commit_us: cutter.open_outline().map_or(0, commit_us),
-        format: Arc::clone(payload.format()),
+        format: Arc::clone(&head.format),
         now: end - start,
         offset,
     };
@@ -346,9 +347,9 @@ pub(crate) fn reread_payload(
     loop {
         match reader.next_piece(CHUNK_SIZE, 0)? {
             ReadOutcome::Some(logs::LogPiece::Chunk(chunk)) if chunk.offset() <= offset => {}
-            ReadOutcome::Some(logs::LogPiece::LargePayload(payload)) if payload.offset() < offset => {}
-            ReadOutcome::Some(logs::LogPiece::LargePayload(payload)) if payload.offset() == offset => {
-                let fields = payload.fields();
+            ReadOutcome::Some(logs::LogPiece::LargePayload(payload)) if payload.head().offset < offset => {}
+            ReadOutcome::Some(logs::LogPiece::LargePayload(payload)) if payload.head().offset == offset => {
+                let fields = payload.head().fields;
                 let (claimed, payload_size) = (fields.uncompressed_size, fields.payload_size);
                 let mut events = payload.open(opener)?;
                 let mut is_broken = false;

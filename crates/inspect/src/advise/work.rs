@@ -9,7 +9,9 @@ use binlog::{
     put_gtid_resized, put_inner,
 };
 use logs::ordered::PartSender;
-use logs::{EventChunk, LogEvent, LogSegment, SegmentContent, WholeTransaction, read_events_within};
+use logs::{
+    EventChunk, LogEvent, LogSegment, SegmentContent, WholeTransaction, inner_events, read_events_within,
+};
 
 use super::LogSource;
 use super::cells::{SampleCell, scramble};
@@ -24,7 +26,6 @@ use super::pieces::{
 use super::record::{CellShare, MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
 use super::tables::TransactionTables;
 use crate::error::InspectError;
-use crate::log_pieces::for_each_event;
 
 /// State that all workers share.
 pub(crate) struct MeasureShared<'s> {
@@ -465,10 +466,10 @@ impl<'s> MeasureWorker<'s> {
         let (names, arena, reach) = (&mut self.names, &mut self.arena, self.shared.coverage);
         let (mut seen, mut events) = (0, 0);
         let mut take = |chunk: &[u8]| {
-            for_each_event(chunk, &within, |_, event| {
-                names.take(event, &within);
+            for event in inner_events(chunk) {
+                names.take(&event, &within);
                 events += 1;
-            });
+            }
             seen += chunk.len() as u64;
             if arena.len() - start < limit {
                 arena.extend_from_slice(chunk);
@@ -749,10 +750,10 @@ impl MeasureWorker<'_> {
         let checksum = &[0; CHECKSUM_SIZE][..gtid.checksum().size()];
         self.wire.put(&[gtid.bytes()]);
         let mut sent_inner = 0;
-        for_each_event(front, &ready.format.inside_payload(), |_, event| {
+        for event in inner_events(front) {
             sent_inner += event.bytes().len() as u64;
             self.wire.put(&[event.bytes(), checksum]);
-        });
+        }
         self.wire.flush();
         let plain = self.wire.take();
         let compressed = match is_small {

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use binlog::events::{CommitStamps, Rows, TableMap};
 use binlog::{
     DecodeError, DecodeReason, EVENT_SIZE_MAX, Event, EventFormat, EventRole, EventType, GrammarLoss,
-    HEADER_SIZE, PayloadError, PayloadOpener, RawEvent, RowDecoder, Table, TransactionGrammar, TransactionId,
+    HEADER_SIZE, PayloadError, RawEvent, RowDecoder, Table, TransactionGrammar, TransactionId,
 };
-use logs::{EventChunk, LogKind};
+use logs::{
+    ChunkContext, EventWalk, InnerPosition, LargePayloadHead, LogKind, PayloadEndStep, PayloadFailure,
+    WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps,
+};
 
 use super::compression::{LogType, cached_size};
 use super::event_address::EventAddress;
 use super::tables::{RowChangeCounts, RowOperation};
 use super::tally::{ChunkTally, ContinuedTransaction};
 use super::transaction_tally::{TransactionStamp, TransactionTally};
-use crate::chunk_context::ChunkContext;
-use crate::log_pieces::{PayloadEnd, PayloadPart, PieceOrigin, for_each_event};
+use crate::log_pieces::{PieceEvents, PieceOrigin};
 
 /// Error that stopped a count, and its place.
 #[derive(Debug)]
@@ -34,60 +36,56 @@ pub(crate) enum CountErrorKind {
     Payload(PayloadError),
 }
 
-/// Counts a chunk that starts in the state `context`.
-pub(crate) fn count_chunk(
-    chunk: &EventChunk,
-    context: &ChunkContext,
-    origin: PieceOrigin,
+/// Counts the events of a piece.
+pub(crate) fn count_events(
+    events: &PieceEvents,
     top: usize,
-    opener: &mut PayloadOpener,
+    walk: &mut EventWalk,
 ) -> Result<ChunkTally, CountError> {
-    let mut counter = ChunkCounter::new(chunk.format(), context, origin, top);
-    counter
-        .learn_tables(context)
-        .map_err(|error| CountError { offset: chunk.offset(), cause: CountErrorKind::Event(error) })?;
-    for event in chunk.iter() {
-        let place = EventAddress { log: origin.log, offset: event.offset };
-        let counted = counter.count_event(&event.raw, place, opener);
-        counted.map_err(|cause| CountError { offset: event.offset, cause })?;
-    }
-    counter.part.tally.logs.entry(origin.log).or_default().events += chunk.len() as u64;
-    Ok(counter.finish())
-}
-
-/// Counts some events of a large payload.
-pub(crate) fn count_payload_part(inside: &PayloadPart, top: usize) -> Result<ChunkTally, CountError> {
-    let mut counter = ChunkCounter::new(&inside.format, &inside.context, inside.origin, top);
-    let mut counted = counter.learn_tables(&inside.context).map_err(|error| (0, error));
-    for_each_event(&inside.bytes, &inside.format, |offset, raw| {
-        if counted.is_ok() {
-            counted = counter.count_inner_event(raw).map_err(|error| (offset, error));
+    match &events.piece {
+        WalkPiece::Chunk(chunk) => {
+            let mut counter = ChunkCounter::new(events, chunk.format(), top);
+            counter.learn_tables(&events.context).map_err(|error| CountError {
+                offset: chunk.offset(),
+                cause: CountErrorKind::Event(error),
+            })?;
+            counter.count(walk.start(WalkSource::Chunk(chunk)))?;
+            let log = counter.part.tally.logs.entry(events.origin.log).or_default();
+            log.events += chunk.len() as u64;
+            Ok(counter.finish())
         }
-    });
-    counted.map_err(|(offset, error)| {
-        let inner_offset = inside.inner_offset + offset;
-        let cause = CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error });
-        CountError { offset: inside.offset, cause }
-    })?;
-    counter.is_head = true;
-    Ok(counter.finish())
+        WalkPiece::PayloadPart(part) => {
+            let mut counter = ChunkCounter::new(events, &part.format, top);
+            counter.learn_tables(&events.context).map_err(|error| {
+                let inner_offset = part.first.offset;
+                let cause = CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error });
+                CountError { offset: part.head.offset, cause }
+            })?;
+            counter.count(walk.start(WalkSource::Part(part)))?;
+            counter.is_head = true;
+            Ok(counter.finish())
+        }
+        WalkPiece::PayloadStart(_) => Ok(ChunkTally::new(top)),
+        WalkPiece::PayloadEnd { head, .. } => Ok(count_payload_end(events.origin, head, top)),
+    }
 }
 
 /// Counts the payload event itself of a large payload. Its transaction ends with it.
-pub(crate) fn count_payload_end(ends: &PayloadEnd, top: usize) -> ChunkTally {
+fn count_payload_end(origin: PieceOrigin, head: &LargePayloadHead, top: usize) -> ChunkTally {
     let mut part = ChunkTally::new(top);
-    let size = u64::from(ends.header.size);
-    part.tally.add_event(ends.header.event_type, size);
-    part.tally.logs.entry(ends.origin.log).or_default().events += 1;
-    let mut open = TransactionTally::continued(log_type(ends.origin.kind));
+    let size = u64::from(head.header.size);
+    part.tally.add_event(head.header.event_type, size);
+    part.tally.logs.entry(origin.log).or_default().events += 1;
+    let mut open = TransactionTally::continued(log_type(origin.kind));
     open.bytes_stored = size;
-    open.payload = Some((ends.payload_size, ends.claimed_size.unwrap_or_default()));
+    open.payload = Some((head.fields.payload_size, head.fields.uncompressed_size.unwrap_or_default()));
     part.head = Some(ContinuedTransaction::Ends(open));
     part
 }
 
 struct ChunkCounter {
-    format: Arc<EventFormat>,
+    /// Number of the log.
+    log: u32,
     format_inside: EventFormat,
     log_type: LogType,
     part: ChunkTally,
@@ -110,11 +108,12 @@ struct MappedTable {
 }
 
 impl ChunkCounter {
-    fn new(format: &Arc<EventFormat>, context: &ChunkContext, origin: PieceOrigin, top: usize) -> Self {
+    fn new(events: &PieceEvents, format: &EventFormat, top: usize) -> Self {
+        let PieceEvents { origin, context, .. } = events;
         let log_type = log_type(origin.kind);
         let is_open = context.grammar.is_open();
         Self {
-            format: Arc::clone(format),
+            log: origin.log,
             format_inside: format.inside_payload(),
             log_type,
             part: ChunkTally::new(top),
@@ -139,14 +138,40 @@ impl ChunkCounter {
         self.part
     }
 
-    fn count_event(
-        &mut self,
-        raw: &RawEvent<'_>,
-        place: EventAddress,
-        opener: &mut PayloadOpener,
-    ) -> Result<(), CountErrorKind> {
+    fn count(&mut self, mut steps: WalkSteps<'_, '_>) -> Result<(), CountError> {
+        while let Some(step) = steps.next() {
+            match step {
+                WalkStep::Event(event) => self.count_event(&event).map_err(|error| {
+                    let cause = match event.inner {
+                        None => CountErrorKind::Event(error),
+                        Some(InnerPosition { offset: inner_offset, .. }) => {
+                            CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error })
+                        }
+                    };
+                    CountError { offset: event.offset, cause }
+                })?,
+                WalkStep::PayloadEnd(PayloadEndStep { offset, result, .. }) => match result {
+                    Ok(_) => self.end_transaction(),
+                    Err(PayloadFailure::Event(error)) => {
+                        return Err(CountError { offset, cause: CountErrorKind::Event(error) });
+                    }
+                    Err(PayloadFailure::Payload(error)) => {
+                        return Err(CountError { offset, cause: CountErrorKind::Payload(error) });
+                    }
+                },
+                WalkStep::LargePayload(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn count_event(&mut self, event: &WalkEvent<'_>) -> Result<(), DecodeError> {
+        let WalkEvent { raw, format, .. } = event;
         self.part.tally.add_event(raw.event_type(), u64::from(raw.header().size));
-        let role = EventRole::of(raw, &self.format).map_err(CountErrorKind::Event)?;
+        let role = EventRole::of(raw, format)?;
+        if event.inner.is_some() {
+            return self.count_content(raw, role, format);
+        }
         let step = match self.grammar.step(role) {
             Ok(step) => step,
             Err(fault) => {
@@ -161,16 +186,14 @@ impl ChunkCounter {
             return Ok(());
         }
         if step.transaction.is_first() {
-            self.open = Some(TransactionTally::started(
-                self.log_type,
-                self.start(raw, role, place).map_err(CountErrorKind::Event)?,
-            ));
+            self.open = Some(TransactionTally::started(self.log_type, self.start(event, role)?));
         }
         self.add_stored_size(raw, role);
         match role {
-            EventRole::Payload => self.count_payload(raw, opener)?,
+            // The transaction ends at the payload's end.
+            EventRole::Payload => return self.note_payload(raw, format),
             EventRole::Gtid => {}
-            _ => self.count_content(raw, role, EventLocation::Log).map_err(CountErrorKind::Event)?,
+            _ => self.count_content(raw, role, format)?,
         }
         if step.transaction.is_last() {
             self.end_transaction();
@@ -179,23 +202,19 @@ impl ChunkCounter {
     }
 
     /// Returns the data in a transaction's first event.
-    fn start(
-        &self,
-        raw: &RawEvent<'_>,
-        role: EventRole,
-        place: EventAddress,
-    ) -> Result<TransactionStamp, DecodeError> {
+    fn start(&self, event: &WalkEvent<'_>, role: EventRole) -> Result<TransactionStamp, DecodeError> {
+        let place = EventAddress { log: self.log, offset: event.offset };
         let mut start =
             TransactionStamp { id: TransactionId::Unsaid, place, commit_us: None, original_commit_us: None };
         if !matches!(role, EventRole::Gtid | EventRole::GtidAndBegin) {
             return Ok(start);
         }
-        let (id, stamps) = match raw.decode(&self.format)? {
+        let (id, stamps) = match event.raw.decode(event.format)? {
             Event::Gtid(event) => (event.gtid().map(TransactionId::Gtid), event.stamps),
             Event::GtidTagged(event) => (event.gtid().map(TransactionId::Gtid), Some(event.stamps)),
             Event::AnonymousGtid(event) => (None, event.stamps),
-            Event::MariadbGtid(event) => {
-                (Some(TransactionId::Mariadb(event.gtid(raw.header().server_id))), None)
+            Event::MariadbGtid(gtid) => {
+                (Some(TransactionId::Mariadb(gtid.gtid(event.raw.header().server_id))), None)
             }
             _ => (None, None),
         };
@@ -224,7 +243,7 @@ impl ChunkCounter {
         &mut self,
         raw: &RawEvent<'_>,
         role: EventRole,
-        inside: EventLocation,
+        format: &EventFormat,
     ) -> Result<(), DecodeError> {
         if let Some(open) = &mut self.open
             && role != EventRole::GtidAndBegin
@@ -234,7 +253,7 @@ impl ChunkCounter {
         match role {
             EventRole::Statement | EventRole::XaFinish => self.part.tally.statements += 1,
             EventRole::RowsBegin if raw.event_type() == EventType::TableMap => self.count_map(raw)?,
-            EventRole::Rows | EventRole::RowsEnd => self.count_rows(raw, inside)?,
+            EventRole::Rows | EventRole::RowsEnd => self.count_rows(raw, format)?,
             _ => {}
         }
         Ok(())
@@ -259,14 +278,15 @@ impl ChunkCounter {
         Ok(Some(place))
     }
 
-    fn count_rows(&mut self, raw: &RawEvent<'_>, inside: EventLocation) -> Result<(), DecodeError> {
-        if raw.event_type().decompressed().is_some() {
-            return self.count_compressed_rows(raw);
-        }
-        let format = match inside {
-            EventLocation::Log => &self.format,
-            EventLocation::Payload => &self.format_inside,
-        };
+    fn count_rows(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
+        let mut plain = std::mem::take(&mut self.plain);
+        let result =
+            raw.plain(format, EVENT_SIZE_MAX, &mut plain).and_then(|raw| self.count_plain_rows(&raw, format));
+        self.plain = plain;
+        result
+    }
+
+    fn count_plain_rows(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
         let event = raw.decode(format)?;
         let Some(rows) = event.rows() else { return Ok(()) };
         let Some(mapped) = self.maps.get_mut(&rows.table_id) else {
@@ -284,44 +304,14 @@ impl ChunkCounter {
         Ok(())
     }
 
-    /// Counts rows that MariaDB compressed in its own way.
-    fn count_compressed_rows(&mut self, raw: &RawEvent<'_>) -> Result<(), DecodeError> {
-        let mut plain = std::mem::take(&mut self.plain);
-        plain.clear();
-        raw.decompress_mariadb(&self.format, EVENT_SIZE_MAX, &mut plain)?;
-        let counted =
-            RawEvent::new(&plain, raw.checksum()).and_then(|raw| self.count_rows(&raw, EventLocation::Log));
-        self.plain = plain;
-        counted
-    }
-
-    /// Counts a payload event: a whole transaction.
-    fn count_payload(
-        &mut self,
-        raw: &RawEvent<'_>,
-        opener: &mut PayloadOpener,
-    ) -> Result<(), CountErrorKind> {
-        let Event::TransactionPayload(payload) = raw.decode(&self.format).map_err(CountErrorKind::Event)?
-        else {
+    /// Records the sizes of the transaction's payload.
+    fn note_payload(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), DecodeError> {
+        let (Event::TransactionPayload(payload), Some(open)) = (raw.decode(format)?, &mut self.open) else {
             return Ok(());
         };
-        if let Some(open) = &mut self.open {
-            open.payload =
-                Some((payload.payload.len() as u64, payload.uncompressed_size.unwrap_or_default()));
-        }
-        let mut events = opener.open(&payload).map_err(CountErrorKind::Payload)?;
-        loop {
-            let inner_offset = events.summary().uncompressed_size;
-            let Some(inner) = events.next_event().map_err(CountErrorKind::Payload)? else { return Ok(()) };
-            let at = |error| CountErrorKind::Payload(PayloadError { inner_offset, payload_offset: 0, error });
-            self.count_inner_event(&inner).map_err(at)?;
-        }
-    }
-
-    fn count_inner_event(&mut self, raw: &RawEvent<'_>) -> Result<(), DecodeError> {
-        self.part.tally.add_event(raw.event_type(), u64::from(raw.header().size));
-        let role = EventRole::of(raw, &self.format_inside)?;
-        self.count_content(raw, role, EventLocation::Payload)
+        let claimed_size = payload.uncompressed_size.unwrap_or_default();
+        open.payload = Some((payload.payload.len() as u64, claimed_size));
+        Ok(())
     }
 
     fn end_transaction(&mut self) {
@@ -342,13 +332,6 @@ impl ChunkCounter {
         }
         self.is_head = false;
     }
-}
-
-/// Source of an event. Events in a payload have no checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EventLocation {
-    Log,
-    Payload,
 }
 
 impl MappedTable {

@@ -3,16 +3,16 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use binlog::Event;
 use binlog::gtid::GtidSet;
-use binlog::{Event, PayloadOpener};
 use logs::ordered::{ItemSender, PipelineLimits, run_ordered};
-use logs::{EndOfLog, EventChunk, LogReader};
+use logs::{EndOfLog, EventChunk, EventWalk, LogReader, PieceSizes, WalkPiece};
 
 use super::chunk_counter::{self, CountError, CountErrorKind};
 use super::report::{GtidReport, LogEnd, LogStats, StatsReport};
 use super::tally::{ChunkTally, ContinuedTransaction};
 use crate::error::InspectError;
-use crate::log_pieces::{OnDamage, PieceContent, PieceSizes, read_pieces};
+use crate::log_pieces::{OnDamage, PIECE_SIZES, PieceContent, PieceEvents, read_pieces};
 
 /// Maximum bytes of pieces that wait to be counted.
 const WAITING_SIZE_MAX: usize = 16 << 20;
@@ -35,7 +35,7 @@ pub fn collect(
     settings: StatsSettings,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<StatsReport, InspectError> {
-    collect_cut(readers, settings, PieceSizes::DEFAULT, watch)
+    collect_cut(readers, settings, PIECE_SIZES, watch)
 }
 
 fn collect_cut(
@@ -51,9 +51,9 @@ fn collect_cut(
     run_ordered(
         PipelineLimits::with_bytes(WAITING_SIZE_MAX),
         |feed: &ItemSender<'_, CountTask>| read(readers, cut, &mut seen, feed),
-        PayloadOpener::new,
-        |opener, piece, sender| {
-            let part = count(&piece, settings.top, opener)?;
+        EventWalk::default,
+        |walk, piece, sender| {
+            let part = count(&piece, settings.top, walk)?;
             // A part holds some thousand counters, independent of the size of its piece.
             sender.push((part, bytes_of(&piece.work)), PART_COST).map_err(InspectError::from)
         },
@@ -98,13 +98,9 @@ struct CountTask {
     name: Arc<str>,
 }
 
-fn count(piece: &CountTask, top: usize, opener: &mut PayloadOpener) -> Result<ChunkTally, InspectError> {
+fn count(piece: &CountTask, top: usize, walk: &mut EventWalk) -> Result<ChunkTally, InspectError> {
     let counted = match &piece.work {
-        PieceContent::Chunk { origin, chunk, context } => {
-            chunk_counter::count_chunk(chunk, context, *origin, top, opener)
-        }
-        PieceContent::PayloadPart(inside) => chunk_counter::count_payload_part(inside, top),
-        PieceContent::PayloadEnd(ends) => Ok(chunk_counter::count_payload_end(ends, top)),
+        PieceContent::Events(events) => chunk_counter::count_events(events, top, walk),
         PieceContent::LogEnd { .. } => {
             Ok(ChunkTally { head: Some(ContinuedTransaction::Lost), ..ChunkTally::new(top) })
         }
@@ -122,12 +118,12 @@ fn count(piece: &CountTask, top: usize, opener: &mut PayloadOpener) -> Result<Ch
 /// Returns the bytes of the log in this piece.
 fn bytes_of(work: &PieceContent) -> u64 {
     match work {
-        PieceContent::Chunk { chunk, .. } => chunk.bytes().len() as u64,
-        PieceContent::PayloadEnd(ends) => u64::from(ends.header.size),
-        PieceContent::PayloadPart(_)
-        | PieceContent::LogStart { .. }
-        | PieceContent::Unreadable { .. }
-        | PieceContent::LogEnd { .. } => 0,
+        PieceContent::Events(events) => match &events.piece {
+            WalkPiece::Chunk(chunk) => chunk.bytes().len() as u64,
+            WalkPiece::PayloadEnd { head, .. } => u64::from(head.header.size),
+            WalkPiece::PayloadStart(_) | WalkPiece::PayloadPart(_) => 0,
+        },
+        PieceContent::LogStart { .. } | PieceContent::Unreadable { .. } | PieceContent::LogEnd { .. } => 0,
     }
 }
 
@@ -146,10 +142,10 @@ fn read(
             match work {
                 PieceContent::LogStart { .. } => Ok(()),
                 PieceContent::Unreadable { error, .. } => Err(InspectError::Log(error)),
-                PieceContent::PayloadEnd(ends) if ends.end.is_err() => match ends.end {
-                    Err(error) => Err(InspectError::Log(error)),
-                    Ok(_) => Ok(()),
-                },
+                PieceContent::Events(PieceEvents {
+                    piece: WalkPiece::PayloadEnd { end: Err(error), .. },
+                    ..
+                }) => Err(InspectError::Log(error)),
                 work => Ok(feed.push(CountTask { work, name: Arc::clone(&name) }, bytes)?),
             }
         })?;
@@ -165,20 +161,22 @@ impl ReadSummary {
         let is_first = self.logs.len() == 1;
         let Some(log) = self.logs.last_mut() else { return };
         match work {
-            PieceContent::Chunk { chunk, .. } => {
-                log.bytes = chunk.end();
-                if log.server_version.is_empty() {
-                    log.server_version = String::from_utf8_lossy(&chunk.format().server_version).into_owned();
+            PieceContent::Events(events) => match &events.piece {
+                WalkPiece::Chunk(chunk) => {
+                    log.bytes = chunk.end();
+                    if log.server_version.is_empty() {
+                        let version = String::from_utf8_lossy(&chunk.format().server_version);
+                        log.server_version = version.into_owned();
+                    }
+                    if is_first && self.previous.is_none() {
+                        self.previous = previous_gtids(chunk);
+                    }
                 }
-                if is_first && self.previous.is_none() {
-                    self.previous = previous_gtids(chunk);
-                }
-            }
-            PieceContent::PayloadEnd(ends) => log.bytes = ends.offset + u64::from(ends.header.size),
+                WalkPiece::PayloadEnd { head, .. } => log.bytes = head.end(),
+                WalkPiece::PayloadStart(_) | WalkPiece::PayloadPart(_) => {}
+            },
             PieceContent::LogEnd { end, .. } => log.end = end_of(*end),
-            PieceContent::LogStart { .. }
-            | PieceContent::PayloadPart(_)
-            | PieceContent::Unreadable { .. } => {}
+            PieceContent::LogStart { .. } | PieceContent::Unreadable { .. } => {}
         }
     }
 }
@@ -214,11 +212,11 @@ mod tests {
     use std::ops::ControlFlow;
     use std::path::{Path, PathBuf};
 
-    use logs::LogReader;
+    use logs::{LogReader, PieceSizes};
 
     use super::{StatsSettings, collect_cut};
     use crate::error::InspectError;
-    use crate::log_pieces::PieceSizes;
+    use crate::log_pieces::PIECE_SIZES;
     use crate::stats::StatsReport;
 
     fn samples() -> Vec<PathBuf> {
@@ -244,7 +242,7 @@ mod tests {
         for sample in &samples {
             let paths = std::slice::from_ref(sample);
             let wanted =
-                serde_json::to_string(&collect(paths, PieceSizes::DEFAULT).expect("a report")).expect("JSON");
+                serde_json::to_string(&collect(paths, PIECE_SIZES).expect("a report")).expect("JSON");
             for (chunk_size, large_size) in
                 [(1, usize::MAX), (500, usize::MAX), (1, 0), (500, 0), (1 << 20, 0)]
             {
@@ -253,7 +251,7 @@ mod tests {
                 assert_eq!(found, wanted, "{} cut as {cut:?}", sample.display());
             }
         }
-        let wanted = collect(&samples, PieceSizes::DEFAULT).expect("a report");
+        let wanted = collect(&samples, PIECE_SIZES).expect("a report");
         let found = collect(&samples, PieceSizes { chunk_size: 1, large_size: 0 }).expect("a report");
         assert_eq!(
             serde_json::to_string(&found).expect("JSON"),

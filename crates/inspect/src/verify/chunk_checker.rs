@@ -3,71 +3,54 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use binlog::events::{FormatDescription, GtidEvent, Rows, TransactionPayload};
+use binlog::events::{FormatDescription, GtidEvent, Rows};
 use binlog::gtid::GtidSet;
 use binlog::{
     DecodeError, DecodeReason, EVENT_SIZE_MAX, Event, EventFlags, EventFormat, EventHeader, EventPlace,
-    EventRole, EventType, GrammarLoss, GrammarStep, PayloadOpener, PayloadSummary, RawEvent, TableRegistry,
+    EventRole, EventType, GrammarLoss, GrammarStep, PayloadSummary, RawEvent, TableRegistry,
     TransactionGrammar, TransactionId,
 };
-use logs::{EventChunk, LogKind};
+use logs::{
+    ChunkContext, EventWalk, LargePayloadHead, LogKind, PayloadEnd, PayloadEndStep, PayloadFailure,
+    WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps, ends_statement,
+};
 
 use super::fault::FaultKind;
 use super::findings::{LogFact, PieceFindings, TransactionStart};
 use super::{fields, format, rows};
-use crate::chunk_context::ChunkContext;
-use crate::log_pieces::{PayloadEnd, PayloadPart, PieceOrigin, for_each_event};
+use crate::log_pieces::PieceEvents;
 
-/// Checks a chunk that starts in the state `context`.
-pub(crate) fn check_chunk(
-    chunk: &EventChunk,
-    context: &ChunkContext,
-    origin: PieceOrigin,
-    opener: &mut PayloadOpener,
-) -> PieceFindings {
-    let mut checker = ChunkChecker::new(chunk.format(), context, origin.kind);
-    for event in chunk.iter() {
-        checker.check_event(event.offset, &event.raw, opener);
+/// Checks the events of a piece, or a large payload at its end.
+pub(crate) fn check_events(events: &PieceEvents, walk: &mut EventWalk) -> PieceFindings {
+    let PieceEvents { origin, piece, context, inside } = events;
+    match piece {
+        WalkPiece::Chunk(chunk) => {
+            let mut checker = ChunkChecker::new(chunk.format(), context, origin.kind);
+            checker.check(walk.start(WalkSource::Chunk(chunk)));
+            checker.findings.events = chunk.len() as u64;
+            checker.findings.bytes = chunk.bytes().len() as u64;
+            checker.findings.end = chunk.end();
+            checker.findings
+        }
+        WalkPiece::PayloadPart(part) => {
+            let mut checker = ChunkChecker::new(&part.format, context, origin.kind);
+            checker.check(walk.start(WalkSource::Part(part)));
+            checker.findings
+        }
+        WalkPiece::PayloadStart(_) => PieceFindings::default(),
+        WalkPiece::PayloadEnd { head, end } => {
+            let mut checker = ChunkChecker::new(&head.format, context, origin.kind);
+            checker.check_payload_end(head, end, inside);
+            checker.findings
+        }
     }
-    checker.findings.events = chunk.len() as u64;
-    checker.findings.bytes = chunk.bytes().len() as u64;
-    checker.findings.end = chunk.end();
-    checker.findings
 }
 
-/// Checks some events of a large payload.
-pub(crate) fn check_payload_part(inside: &PayloadPart) -> PieceFindings {
-    let mut checker = ChunkChecker::new(&inside.format, &inside.context, inside.origin.kind);
-    for_each_event(&inside.bytes, &inside.format, |offset, raw| {
-        checker.check_inner_event(inside.offset, inside.inner_offset + offset, raw);
-    });
-    checker.findings
-}
-
-/// Checks a large payload at its end.
-pub(crate) fn check_payload_end(ends: &PayloadEnd) -> PieceFindings {
-    let mut checker = ChunkChecker::new(&ends.format, &ends.before, ends.origin.kind);
-    let (offset, size) = (ends.offset, u64::from(ends.header.size));
-    checker.check_position(offset, &ends.header);
-    let step = checker.step(offset, EventRole::Payload);
-    match &ends.end {
-        Ok(end) => {
-            if let Err(error) = end.checksum {
-                checker.report_checksum(offset, error.reason);
-            }
-            checker.check_payload_summary(offset, &end.summary, end.trailing);
-            checker.check_payload_grammar(offset, &ends.inside.grammar);
-        }
-        Err(logs::LogError::Payload { error, .. }) => {
-            checker.findings.add_fault(offset, FaultKind::Payload, error)
-        }
-        Err(error) => checker.findings.add_fault(offset, FaultKind::Payload, error),
-    }
-    checker.note_place(offset, &step, size, None);
-    checker.findings.events = 1;
-    checker.findings.bytes = size;
-    checker.findings.end = offset + size;
-    checker.findings
+/// Decision on the payload of an event that was checked.
+#[derive(Clone, Copy, PartialEq)]
+enum PayloadTrust {
+    Open,
+    Skip,
 }
 
 struct ChunkChecker {
@@ -75,6 +58,8 @@ struct ChunkChecker {
     format_inside: Arc<EventFormat>,
     kind: LogKind,
     grammar: TransactionGrammar,
+    /// State behind the payload, while its events are checked.
+    grammar_behind: Option<TransactionGrammar>,
     /// True if an event since the last transaction's start could not be interpreted.
     in_doubt: bool,
     /// `end_log_pos` of the previous event.
@@ -94,6 +79,7 @@ impl ChunkChecker {
             format_inside: Arc::new(format.inside_payload()),
             kind,
             grammar: context.grammar,
+            grammar_behind: None,
             in_doubt: false,
             next_position: context.next_position,
             tables: TableRegistry::new(),
@@ -112,7 +98,68 @@ impl ChunkChecker {
         checker
     }
 
-    fn check_event(&mut self, offset: u64, raw: &RawEvent<'_>, opener: &mut PayloadOpener) {
+    fn check(&mut self, mut steps: WalkSteps<'_, '_>) {
+        while let Some(step) = steps.next() {
+            match step {
+                WalkStep::Event(WalkEvent { offset, raw, inner: Some(place), .. }) => {
+                    self.check_inner_event(offset, place.offset, &raw);
+                }
+                WalkStep::Event(WalkEvent { offset, raw, inner: None, .. }) => {
+                    if self.check_event(offset, &raw) == PayloadTrust::Skip {
+                        steps.skip_payload();
+                    }
+                }
+                WalkStep::PayloadEnd(PayloadEndStep { offset, result, .. }) => {
+                    match result {
+                        Ok(PayloadEnd { summary, trailing, .. }) => {
+                            self.check_payload_summary(offset, &summary, trailing);
+                            let inside = self.grammar;
+                            self.check_payload_grammar(offset, &inside);
+                        }
+                        Err(PayloadFailure::Payload(error)) => {
+                            self.findings.add_fault(offset, FaultKind::Payload, error);
+                        }
+                        // The check of the event itself reported the error.
+                        Err(PayloadFailure::Event(_)) => {}
+                    }
+                    self.grammar = self.grammar_behind.take().unwrap_or(self.grammar);
+                }
+                WalkStep::LargePayload(_) => {}
+            }
+        }
+    }
+
+    /// Checks a large payload at its end.
+    fn check_payload_end(
+        &mut self,
+        head: &LargePayloadHead,
+        end: &Result<PayloadEnd, logs::LogError>,
+        inside: &TransactionGrammar,
+    ) {
+        let (offset, size) = (head.offset, u64::from(head.header.size));
+        self.check_position(offset, &head.header);
+        let step = self.step(offset, EventRole::Payload);
+        match end {
+            Ok(end) => {
+                if let Err(error) = end.checksum {
+                    self.report_checksum(offset, error.reason);
+                }
+                self.check_payload_summary(offset, &end.summary, end.trailing);
+                self.check_payload_grammar(offset, inside);
+            }
+            Err(logs::LogError::Payload { error, .. }) => {
+                self.findings.add_fault(offset, FaultKind::Payload, error)
+            }
+            Err(error) => self.findings.add_fault(offset, FaultKind::Payload, error),
+        }
+        self.note_place(offset, &step, size, None);
+        self.findings.events = 1;
+        self.findings.bytes = size;
+        self.findings.end = offset + size;
+    }
+
+    /// Checks an event of the log itself.
+    fn check_event(&mut self, offset: u64, raw: &RawEvent<'_>) -> PayloadTrust {
         let size = u64::from(raw.header().size);
         let format = Arc::clone(&self.format);
         let role = EventRole::of(raw, &format);
@@ -127,7 +174,7 @@ impl ChunkChecker {
                 }
                 Err(_) => self.mark_doubtful(),
             }
-            return;
+            return PayloadTrust::Skip;
         }
         let header = raw.header();
         self.check_position(offset, header);
@@ -135,26 +182,33 @@ impl ChunkChecker {
             Ok(role) => role,
             Err(error) => {
                 self.findings.add_fault(offset, FaultKind::Event, name_error(raw, &error));
-                return self.mark_doubtful();
+                self.mark_doubtful();
+                return PayloadTrust::Skip;
             }
         };
         let step = self.step(offset, role);
+        let mut trust = PayloadTrust::Open;
         match raw.decode(&format) {
             Ok(event) => {
                 self.note_place(offset, &step, size, Some((&event, raw)));
                 match &event {
-                    Event::TransactionPayload(payload) => self.check_payload(offset, payload, opener),
+                    Event::TransactionPayload(_) => {
+                        let inside = TransactionGrammar::inside_payload();
+                        self.grammar_behind = Some(std::mem::replace(&mut self.grammar, inside));
+                    }
                     _ => self.check_content(offset, raw, &event),
                 }
             }
             Err(error) => {
                 self.findings.add_fault(offset, FaultKind::Event, name_error(raw, &error));
                 self.note_place(offset, &step, size, None);
+                trust = PayloadTrust::Skip;
             }
         }
-        if step.statement.is_last() || step.transaction == EventPlace::Outside {
+        if ends_statement(raw, &format) {
             self.named_tables.clear();
         }
+        trust
     }
 
     /// Suspends grammar checks until the next transaction starts, behind an event that cannot be interpreted.
@@ -349,43 +403,15 @@ impl ChunkChecker {
     /// Checks rows that MariaDB compressed in its own way.
     fn check_compressed_rows(&mut self, raw: &RawEvent<'_>) -> Result<(), (FaultKind, DecodeError)> {
         let mut plain = std::mem::take(&mut self.plain);
-        plain.clear();
         let format = Arc::clone(&self.format);
         let in_event = |error| (FaultKind::Event, error);
         let result = raw
-            .decompress_mariadb(&format, EVENT_SIZE_MAX, &mut plain)
-            .and_then(|()| RawEvent::new(&plain, raw.checksum()))
+            .plain(&format, EVENT_SIZE_MAX, &mut plain)
             .and_then(|raw| Ok((raw, raw.decode(&format)?)))
             .map_err(in_event)
             .and_then(|(raw, event)| self.check_rows(&raw, &event));
         self.plain = plain;
         result
-    }
-
-    fn check_payload(&mut self, offset: u64, payload: &TransactionPayload<'_>, opener: &mut PayloadOpener) {
-        let mut events = match opener.open(payload) {
-            Ok(events) => events,
-            Err(error) => return self.findings.add_fault(offset, FaultKind::Payload, error),
-        };
-        let outer = std::mem::replace(&mut self.grammar, TransactionGrammar::inside_payload());
-        loop {
-            let inner_offset = events.summary().uncompressed_size;
-            match events.next_event() {
-                Ok(Some(raw)) => self.check_inner_event(offset, inner_offset, &raw),
-                Ok(None) => {
-                    let summary = *events.summary();
-                    self.check_payload_summary(offset, &summary, payload.rest.len() as u64);
-                    let inner = self.grammar;
-                    self.check_payload_grammar(offset, &inner);
-                    break;
-                }
-                Err(error) => {
-                    self.findings.add_fault(offset, FaultKind::Payload, error);
-                    break;
-                }
-            }
-        }
-        self.grammar = outer;
     }
 
     fn check_inner_event(&mut self, offset: u64, inner_offset: u64, raw: &RawEvent<'_>) {
@@ -406,15 +432,14 @@ impl ChunkChecker {
             let wanted = "found another event, expected the payload's end after its transaction";
             self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, wanted);
         }
-        let step = self.grammar.step(role).unwrap_or_else(|fault| {
+        if let Err(fault) = self.grammar.step(role) {
             self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, fault);
-            fault.step
-        });
+        }
         let looked = fields::check(raw, &event, &format).map_err(|error| (FaultKind::Event, error));
         if let Err((kind, error)) = looked.and_then(|()| self.check_rows(raw, &event)) {
             self.report_inner_fault(offset, inner_offset, kind, name_error(raw, &error));
         }
-        if step.statement.is_last() {
+        if ends_statement(raw, &format) {
             self.named_tables.clear();
         }
     }

@@ -13,16 +13,15 @@ mod tail_repair;
 
 use std::ops::ControlFlow;
 
-use binlog::PayloadOpener;
 use logs::ordered::{ItemSender, PipelineLimits, run_ordered};
-use logs::{EndOfLog, LogKind, LogReader};
+use logs::{EndOfLog, EventWalk, LogKind, LogReader, PieceSizes};
 
 pub use fault::{FaultKind, LogFault, LogRemark};
 pub use report::{LogVerdict, UnreadableLog, VerifyReport, VerifyVerdict};
 pub use tail_repair::{RepairError, TailRepair, repair_tail};
 
 use crate::error::InspectError;
-use crate::log_pieces::{OnDamage, PieceContent, PieceSizes, read_pieces};
+use crate::log_pieces::{OnDamage, PIECE_SIZES, PieceContent, read_pieces};
 use findings::PieceFindings;
 use log_judge::LogJudge;
 
@@ -61,7 +60,7 @@ pub fn verify(
     inputs: impl IntoIterator<Item = VerifyInput, IntoIter: Send>,
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<VerifyReport, InspectError> {
-    verify_cut(inputs, PieceSizes::DEFAULT, watch)
+    verify_cut(inputs, PIECE_SIZES, watch)
 }
 
 fn verify_cut(
@@ -75,8 +74,8 @@ fn verify_cut(
     run_ordered(
         PipelineLimits::with_bytes(WAITING_SIZE_MAX),
         |feed: &ItemSender<'_, VerifyTask>| read(inputs, cut, feed),
-        || OnDamage::Resume.opener(),
-        |opener, step, sender| Ok(sender.push(check_task(step, opener), FINDINGS_COST)?),
+        || EventWalk::new(OnDamage::Resume.opener()),
+        |walk, step, sender| Ok(sender.push(check_task(step, walk), FINDINGS_COST)?),
         |checked| {
             bytes_done += judge_one(&mut judge, checked);
             match watch(bytes_done) {
@@ -132,7 +131,7 @@ fn read(
     Ok(())
 }
 
-fn check_task(step: VerifyTask, opener: &mut PayloadOpener) -> CheckedTask {
+fn check_task(step: VerifyTask, walk: &mut EventWalk) -> CheckedTask {
     let work = match step {
         VerifyTask::Order(order) => return CheckedTask::Order(order),
         VerifyTask::Unreadable { name, error } => return CheckedTask::Unreadable { name, error },
@@ -140,17 +139,10 @@ fn check_task(step: VerifyTask, opener: &mut PayloadOpener) -> CheckedTask {
     };
     match work {
         PieceContent::LogStart { name } => CheckedTask::Begins { name: name.to_string() },
-        PieceContent::Chunk { origin, chunk, context } => CheckedTask::Piece {
-            kind: origin.kind,
-            findings: chunk_checker::check_chunk(&chunk, &context, origin, opener),
+        PieceContent::Events(events) => CheckedTask::Piece {
+            kind: events.origin.kind,
+            findings: chunk_checker::check_events(&events, walk),
         },
-        PieceContent::PayloadPart(inside) => CheckedTask::Piece {
-            kind: inside.origin.kind,
-            findings: chunk_checker::check_payload_part(&inside),
-        },
-        PieceContent::PayloadEnd(ends) => {
-            CheckedTask::Piece { kind: ends.origin.kind, findings: chunk_checker::check_payload_end(&ends) }
-        }
         PieceContent::Unreadable { offset, error, resumed } => CheckedTask::Broken { offset, error, resumed },
         PieceContent::LogEnd { origin, end, position } => {
             CheckedTask::Ends { kind: origin.kind, end, position }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use binlog::encryption::ENCRYPTED_HEADER_SIZE;
 use binlog::{EventFlags, EventRole, MAGIC, MAGIC_ENCRYPTED, RawEvent, TransactionGrammar};
-use logs::{EventChunk, LogReader};
+use logs::{EventChunk, LogReader, WalkPiece};
 use tempfile::NamedTempFile;
 
 use crate::error::InspectError;
-use crate::log_pieces::{OnDamage, PieceContent, PieceSizes, read_pieces};
+use crate::log_pieces::{OnDamage, PIECE_SIZES, PieceContent, PieceEvents, read_pieces};
 
 /// Sizes of a repaired copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum RepairError {
 pub fn repair_tail(log: &Path, reader: LogReader, copy: &Path) -> Result<TailRepair, RepairError> {
     let name = reader.name().to_owned();
     let mut search = TailSearch::default();
-    read_pieces(reader, 0, PieceSizes::DEFAULT, OnDamage::Resume, &mut |work, _| {
+    read_pieces(reader, 0, PIECE_SIZES, OnDamage::Resume, &mut |work, _| {
         search.take(work);
         Ok(())
     })?;
@@ -106,13 +106,13 @@ struct TailSearch {
 impl TailSearch {
     fn take(&mut self, work: PieceContent) {
         match work {
-            PieceContent::Chunk { chunk, .. } => self.chunk(&chunk),
-            PieceContent::PayloadEnd(ends) => match ends.end {
-                Ok(end) if end.checksum.is_ok() => {
-                    let end = ends.offset + u64::from(ends.header.size);
-                    self.step(ends.offset, end, EventRole::Payload);
+            PieceContent::Events(PieceEvents { piece, .. }) => match piece {
+                WalkPiece::Chunk(chunk) => self.chunk(&chunk),
+                WalkPiece::PayloadEnd { head, end: Ok(end) } if end.checksum.is_ok() => {
+                    self.step(head.offset, head.end(), EventRole::Payload);
                 }
-                _ => self.fault(ends.offset),
+                WalkPiece::PayloadEnd { head, .. } => self.fault(head.offset),
+                WalkPiece::PayloadStart(_) | WalkPiece::PayloadPart(_) => {}
             },
             PieceContent::Unreadable { offset, error, .. } => match error {
                 logs::LogError::Corrupt { .. }
@@ -124,7 +124,7 @@ impl TailSearch {
                 }
                 error => self.unreadable = Some(error),
             },
-            PieceContent::LogStart { .. } | PieceContent::PayloadPart(_) | PieceContent::LogEnd { .. } => {}
+            PieceContent::LogStart { .. } | PieceContent::LogEnd { .. } => {}
         }
     }
 
