@@ -7,6 +7,7 @@ use binlog::{
 };
 
 use crate::chunk::{EventChunk, LogEvent};
+use crate::large_payload::LargePayloadHead;
 use crate::piece_reader::WalkPiece;
 use crate::statement_table_maps::StatementTableMaps;
 
@@ -127,12 +128,16 @@ impl ContextTracker {
                     stepped.map_err(|error| ContextError { offset: place.offset, error })?;
                 }
             }
-            WalkPiece::PayloadEnd { head, .. } => {
-                let outer = self.outer.take().unwrap_or_default();
-                self.context = outer.behind_payload(&head.header);
-            }
+            WalkPiece::PayloadEnd { head, .. } => self.end_payload(head),
         }
         Ok(())
+    }
+
+    /// Advances over the end of the large payload that is read.
+    pub fn end_payload(&mut self, head: &LargePayloadHead) {
+        if let Some(outer) = self.outer.take() {
+            self.context = outer.behind_payload(&head.header);
+        }
     }
 }
 

@@ -92,6 +92,13 @@ impl<'c> WalkSource<'c> {
         }
     }
 
+    /// Returns the event of the log that starts at this position.
+    pub fn event_at(&self, offset: u64) -> Option<WalkEvent<'c>> {
+        let event = (0..).map_while(|index| self.get(index)).find(|event| event.offset == offset)?;
+        let LogEvent { offset, raw } = event;
+        Some(WalkEvent { offset, end: event.end(), inner: None, raw, format: self.format() })
+    }
+
     const fn format(&self) -> &'c Arc<EventFormat> {
         match self {
             Self::Chunk(chunk) => &chunk.format,

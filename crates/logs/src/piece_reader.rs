@@ -89,6 +89,9 @@ pub struct PieceReader {
     spare: Vec<u8>,
 }
 
+/// Largest memory that is allocated for a part before its events come.
+const PART_RESERVED_MAX: usize = 1 << 20;
+
 /// State of a [`PieceReader`].
 #[derive(Debug)]
 enum PiecePhase {
@@ -154,6 +157,7 @@ impl PieceReader {
     ) -> WalkPiece {
         let (head, size) = (Arc::clone(&progress.head), self.sizes.chunk_size);
         let mut bytes = std::mem::take(&mut self.spare);
+        bytes.reserve(size.min(PART_RESERVED_MAX));
         match progress.next_chunk(&mut self.reader, &mut self.opener, size, &mut bytes) {
             Ok(0) => {
                 self.spare = bytes;

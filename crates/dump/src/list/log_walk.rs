@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use binlog::encryption::Keyring;
-use binlog::events::{PayloadFields, TransactionPayload};
+use binlog::events::TransactionPayload;
 use binlog::{
-    DecodeError, DecodeReason, EVENT_SIZE_MAX, Event, EventChecksum, EventFlags, EventFormat, EventHeader,
-    EventType, PayloadError, PayloadOpener, RawEvent,
+    DecodeError, DecodeReason, EVENT_SIZE_MAX, Event, EventFlags, EventFormat, EventHeader, PayloadError,
+    PayloadOpener, RawEvent,
 };
 use logs::ordered::{PipelineLimits, PipelineShutdown, run_ordered};
 use logs::{
-    EndOfLog, EventChunk, LargePayload, LargePayloadEvents, LogPiece, LogReader, ReadOutcome, TornEvent,
+    ChunkContext, ContextError, ContextTracker, EndOfLog, EventChunk, EventWalk, InnerPosition,
+    LargePayloadHead, LogReader, PayloadEnd, PayloadEndStep, PayloadFailure, PieceReader, PieceSizes,
+    ReadOutcome, TornEvent, WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps, ends_statement,
+    transaction_at,
 };
 
-use super::event_context::{ChunkStart, EventContext, ends_statement, transaction_at};
+use super::event_context::EventContext;
 use super::event_range::{EventRange, LogRank, RangeVerdict};
 use super::list_settings::{ChecksumPolicy, ListDamagePolicy};
 
@@ -49,47 +52,34 @@ pub(crate) struct LocatedEvent<'a> {
     pub(crate) format: &'a EventFormat,
 }
 
-/// A position inside a payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InnerPosition {
-    /// Index of the event, from 0.
-    pub(crate) number: u64,
-    /// Start of the event, in bytes from the start of the uncompressed payload.
-    pub(crate) offset: u64,
-}
-
-impl InnerPosition {
-    /// Returns the position of the next event.
-    fn next(self, raw: &RawEvent<'_>) -> Self {
-        Self { number: self.number + 1, offset: self.offset + raw.bytes().len() as u64 }
-    }
-}
-
 impl<'a> LocatedEvent<'a> {
-    fn in_chunk(log_name: &'a str, chunk: &'a EventChunk, index: usize) -> Option<Self> {
-        let event = chunk.get(index)?;
-        Some(LocatedEvent {
+    /// `outer_end_log_pos` is that of the event itself, or of the payload's event.
+    fn new(log_name: &'a str, event: &WalkEvent<'a>, outer_end_log_pos: u32) -> Self {
+        LocatedEvent {
             log_name,
             position: event.offset,
-            end: event.end(),
-            inner: None,
-            end_log_pos: event.raw.header().next_position,
+            end: event.end,
+            inner: event.inner,
+            end_log_pos: outer_end_log_pos,
             header: *event.raw.header(),
             raw: Some(event.raw),
             payload_size: None,
-            format: chunk.format(),
-        })
+            format: event.format,
+        }
     }
 
-    /// Returns an event inside this event's payload.
-    fn inside(&self, inner: InnerPosition, raw: RawEvent<'a>, format: &'a EventFormat) -> Self {
-        Self {
-            inner: Some(inner),
-            header: *raw.header(),
-            raw: Some(raw),
-            payload_size: None,
-            format,
-            ..*self
+    /// Locates the event of a large payload.
+    fn large(log_name: &'a str, head: &'a LargePayloadHead) -> Self {
+        LocatedEvent {
+            log_name,
+            position: head.offset,
+            end: head.end(),
+            inner: None,
+            end_log_pos: head.header.next_position,
+            header: head.header,
+            raw: None,
+            payload_size: Some(head.fields.payload_size),
+            format: &head.format,
         }
     }
 }
@@ -247,7 +237,7 @@ fn base_name(path: &Path) -> String {
 
 /// Parameters of reading the logs.
 #[derive(Clone, Debug)]
-pub(crate) struct LogWalk {
+pub(crate) struct ListWalk {
     pub(crate) range: EventRange,
     pub(crate) bounds: PipelineLimits,
     pub(crate) checksums: ChecksumPolicy,
@@ -256,7 +246,7 @@ pub(crate) struct LogWalk {
     pub(crate) payload_size_large: usize,
 }
 
-impl LogWalk {
+impl ListWalk {
     /// Reads the logs one after the other. `take` gets the parts in order, and may stop the reading. Returns the torn
     /// tails of logs in use, which are not errors.
     pub(crate) fn run<O: ListOutput>(
@@ -321,65 +311,28 @@ impl LogWalk {
 /// Events for one worker, and the context before them.
 struct WalkItem {
     log_name: Arc<str>,
-    before: ChunkStart,
-    events: WalkEvents,
+    context: ChunkContext,
+    content: WalkContent,
 }
 
-enum WalkEvents {
-    /// Events of a log.
-    Log(EventChunk),
-    /// A payload's event. The events inside follow as [`WalkEvents::Inner`].
-    Large(OuterPayloadEvent),
-    /// Events inside that payload.
-    Inner { bytes: Vec<u8>, first: InnerPosition, outer: OuterPayloadEvent, format: Arc<EventFormat> },
-    /// A payload that cannot be decompressed to its end, after the events that could.
-    Broken { outer: OuterPayloadEvent, error: DecodeError },
+enum WalkContent {
+    Piece(WalkPiece),
+    /// A large payload that cannot be decompressed to its end, after the events that could.
+    Broken {
+        head: Arc<LargePayloadHead>,
+        error: DecodeError,
+    },
 }
 
-/// A payload's event, without the payload.
-#[derive(Clone, Debug)]
-struct OuterPayloadEvent {
-    position: u64,
-    end: u64,
-    header: EventHeader,
-    fields: PayloadFields,
-    format: Arc<EventFormat>,
-}
-
-impl OuterPayloadEvent {
-    fn new(payload: &LargePayload<'_>) -> Self {
-        Self {
-            position: payload.offset(),
-            end: payload.end(),
-            header: *payload.header(),
-            fields: *payload.fields(),
-            format: Arc::clone(payload.format()),
-        }
-    }
-
-    fn located<'a>(&'a self, log_name: &'a str) -> LocatedEvent<'a> {
-        LocatedEvent {
-            log_name,
-            position: self.position,
-            end: self.end,
-            inner: None,
-            end_log_pos: self.header.next_position,
-            header: self.header,
-            raw: None,
-            payload_size: Some(self.fields.payload_size),
-            format: &self.format,
-        }
-    }
-
-    fn event(&self) -> Event<'static> {
-        Event::TransactionPayload(TransactionPayload {
-            compression: self.fields.compression,
-            uncompressed_size: self.fields.uncompressed_size,
-            fields: &[],
-            payload: &[],
-            rest: &[],
-        })
-    }
+/// Returns the event of a large payload, without the payload.
+fn large_payload_event(head: &LargePayloadHead) -> Event<'static> {
+    Event::TransactionPayload(TransactionPayload {
+        compression: head.fields.compression,
+        uncompressed_size: head.fields.uncompressed_size,
+        fields: &[],
+        payload: &[],
+        rest: &[],
+    })
 }
 
 /// Passes on an item and its size in bytes.
@@ -387,16 +340,15 @@ type WalkItemSender<'p> = dyn FnMut(WalkItem, usize) -> Result<(), ListError> + 
 
 /// Reads the logs, and passes on items for the workers.
 struct LogFeeder<'w, 'p> {
-    walk: &'w LogWalk,
+    walk: &'w ListWalk,
     range: EventRange,
     push: &'w mut WalkItemSender<'p>,
-    before: ChunkStart,
-    opener: PayloadOpener,
+    contexts: ContextTracker,
 }
 
 impl<'w, 'p> LogFeeder<'w, 'p> {
-    fn new(walk: &'w LogWalk, push: &'w mut WalkItemSender<'p>) -> Self {
-        Self { walk, range: walk.range, push, before: ChunkStart::default(), opener: PayloadOpener::new() }
+    fn new(walk: &'w ListWalk, push: &'w mut WalkItemSender<'p>) -> Self {
+        Self { walk, range: walk.range, push, contexts: ContextTracker::default() }
     }
 
     fn feed_logs(&mut self, sources: &[ListSource], torn: &mut Vec<logs::LogError>) -> Result<(), ListError> {
@@ -404,9 +356,9 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
             let place = LogRank { is_first: index == 0, is_last: index + 1 == sources.len() };
             let log_name = source.log_name();
             let mut reader = source.open(self.walk.keyring.as_ref())?;
-            self.before = ChunkStart::default();
+            self.contexts = ContextTracker::default();
             self.skip_to_start(&mut reader, place)?;
-            match self.feed_log(&log_name, &mut reader, place)? {
+            match self.feed_log(&log_name, reader, place)? {
                 FeedOutcome::All => {}
                 FeedOutcome::Torn(tail) => torn.push(tail),
                 FeedOutcome::Enough => return Ok(()),
@@ -430,19 +382,20 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
     fn feed_log(
         &mut self,
         log_name: &Arc<str>,
-        reader: &mut LogReader,
+        reader: LogReader,
         place: LogRank,
     ) -> Result<FeedOutcome, ListError> {
+        let sizes = PieceSizes { chunk_size: CHUNK_SIZE, large_size: self.walk.payload_size_large };
+        let mut pieces = PieceReader::new(reader, sizes, PayloadOpener::new());
         loop {
-            let fed = match reader.next_piece(CHUNK_SIZE, self.walk.payload_size_large)? {
-                ReadOutcome::Some(LogPiece::Chunk(chunk)) => self.feed_chunk(log_name, &chunk, place),
-                ReadOutcome::Some(LogPiece::LargePayload(payload)) => {
-                    self.feed_payload(log_name, payload, place)
-                }
+            let fed = match pieces.next_piece()? {
+                ReadOutcome::Some(piece) => self.feed_piece(log_name, piece, place, &mut pieces),
                 ReadOutcome::End(EndOfLog::Torn(tail @ TornEvent { in_use: true, .. })) => {
-                    return Ok(FeedOutcome::Torn(reader.torn_error(tail)));
+                    return Ok(FeedOutcome::Torn(pieces.reader().torn_error(tail)));
                 }
-                ReadOutcome::End(EndOfLog::Torn(tail)) => return Err(reader.torn_error(tail).into()),
+                ReadOutcome::End(EndOfLog::Torn(tail)) => {
+                    return Err(pieces.reader().torn_error(tail).into());
+                }
                 ReadOutcome::End(_) => return Ok(FeedOutcome::All),
             };
             match fed {
@@ -458,6 +411,50 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
         }
     }
 
+    fn feed_piece(
+        &mut self,
+        log_name: &Arc<str>,
+        piece: WalkPiece,
+        place: LogRank,
+        pieces: &mut PieceReader,
+    ) -> Result<ControlFlow<()>, ListError> {
+        let head = match &piece {
+            WalkPiece::Chunk(chunk) => return self.feed_chunk(log_name, chunk, place),
+            WalkPiece::PayloadStart(head) => {
+                match self.range.judge(head.offset, &head.header, place) {
+                    RangeVerdict::Take => {}
+                    RangeVerdict::Skip => {
+                        pieces.skip_payload();
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    RangeVerdict::Stop => return Ok(ControlFlow::Break(())),
+                }
+                Arc::clone(head)
+            }
+            WalkPiece::PayloadPart(part) => Arc::clone(&part.head),
+            WalkPiece::PayloadEnd { head, .. } => Arc::clone(head),
+        };
+        let fed = match piece {
+            WalkPiece::PayloadEnd { end, .. } => self.check_payload_end(log_name, &head, end),
+            piece => self.push_piece(log_name, piece),
+        };
+        let error = match fed {
+            Err(ListError::Log(logs::LogError::Payload { error, .. })) if self.shows_damage() => error.error,
+            Err(ListError::Event { error, .. }) if self.shows_damage() => error,
+            fed => return fed.map(|()| ControlFlow::Continue(())),
+        };
+        pieces.skip_payload();
+        self.contexts.end_payload(&head);
+        let context = self.contexts.context().clone();
+        let content = WalkContent::Broken { head, error };
+        (self.push)(WalkItem { log_name: Arc::clone(log_name), context, content }, 0)?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn shows_damage(&self) -> bool {
+        self.walk.damage == ListDamagePolicy::Show
+    }
+
     fn feed_chunk(
         &mut self,
         log_name: &Arc<str>,
@@ -470,7 +467,7 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
                 RangeVerdict::Take => {}
                 RangeVerdict::Skip => {
                     self.push_chunk(log_name, chunk.part(from..index))?;
-                    self.pass(log_name, chunk.part(index..index + 1))?;
+                    self.pass(log_name, &WalkPiece::Chunk(chunk.part(index..index + 1)))?;
                     from = index + 1;
                 }
                 RangeVerdict::Stop => {
@@ -484,96 +481,48 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
     }
 
     fn push_chunk(&mut self, log_name: &Arc<str>, chunk: EventChunk) -> Result<(), ListError> {
-        if chunk.is_empty() {
-            return Ok(());
+        match chunk.is_empty() {
+            true => Ok(()),
+            false => self.push_piece(log_name, WalkPiece::Chunk(chunk)),
         }
-        let (before, size) = (self.before.clone(), chunk.bytes().len());
-        let passed = self.pass(log_name, chunk.clone());
-        (self.push)(
-            WalkItem { log_name: Arc::clone(log_name), before, events: WalkEvents::Log(chunk) },
-            size,
-        )?;
+    }
+
+    fn push_piece(&mut self, log_name: &Arc<str>, piece: WalkPiece) -> Result<(), ListError> {
+        let context = self.contexts.context().clone();
+        let passed = self.pass(log_name, &piece);
+        let size = match &piece {
+            WalkPiece::Chunk(chunk) => chunk.bytes().len(),
+            WalkPiece::PayloadPart(part) => part.bytes.capacity(),
+            WalkPiece::PayloadStart(_) | WalkPiece::PayloadEnd { .. } => 0,
+        };
+        let content = WalkContent::Piece(piece);
+        (self.push)(WalkItem { log_name: Arc::clone(log_name), context, content }, size)?;
         passed
     }
 
-    fn pass(&mut self, log_name: &Arc<str>, chunk: EventChunk) -> Result<(), ListError> {
-        let passed = self.before.advance(chunk.iter().map(|event| event.raw), chunk.format());
-        passed.map_err(|error| ListError::Event {
+    fn pass(&mut self, log_name: &Arc<str>, piece: &WalkPiece) -> Result<(), ListError> {
+        self.contexts.pass(piece).map_err(|ContextError { offset, error }| ListError::Event {
             log_name: log_name.to_string(),
-            position: chunk.offset(),
+            position: match piece {
+                WalkPiece::PayloadPart(part) => part.head.offset,
+                _ => offset,
+            },
             inner: None,
             error,
         })
     }
 
-    fn push_events(&mut self, log_name: &Arc<str>, events: WalkEvents, size: usize) -> Result<(), ListError> {
-        let before = self.before.clone();
-        (self.push)(WalkItem { log_name: Arc::clone(log_name), before, events }, size)
-    }
-
-    fn feed_payload(
+    fn check_payload_end(
         &mut self,
         log_name: &Arc<str>,
-        payload: LargePayload<'_>,
-        place: LogRank,
-    ) -> Result<ControlFlow<()>, ListError> {
-        let outer = OuterPayloadEvent::new(&payload);
-        match self.range.judge(outer.position, &outer.header, place) {
-            RangeVerdict::Take => {}
-            RangeVerdict::Skip => return Ok(ControlFlow::Continue(())),
-            RangeVerdict::Stop => return Ok(ControlFlow::Break(())),
-        }
-        self.push_events(log_name, WalkEvents::Large(outer.clone()), 0)?;
-        let mut opener = std::mem::take(&mut self.opener);
-        let fed = match payload.open(&mut opener) {
-            Ok(inner) => self.feed_inner(log_name, inner, &outer),
-            Err(error) => Err(error.into()),
-        };
-        self.opener = opener;
-        match fed {
-            Err(ListError::Log(logs::LogError::Payload { error, .. }))
-                if self.walk.damage == ListDamagePolicy::Show =>
-            {
-                self.push_events(log_name, WalkEvents::Broken { outer, error: error.error }, 0)?;
-            }
-            Err(ListError::Event { error, .. }) if self.walk.damage == ListDamagePolicy::Show => {
-                self.push_events(log_name, WalkEvents::Broken { outer, error }, 0)?;
-            }
-            fed => fed?,
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn feed_inner(
-        &mut self,
-        log_name: &Arc<str>,
-        mut inner: LargePayloadEvents<'_, '_>,
-        outer: &OuterPayloadEvent,
+        head: &LargePayloadHead,
+        end: Result<PayloadEnd, logs::LogError>,
     ) -> Result<(), ListError> {
-        let format = Arc::new(outer.format.inside_payload());
-        let mut first = InnerPosition { number: 0, offset: 0 };
-        loop {
-            let mut bytes = Vec::with_capacity(CHUNK_SIZE);
-            let count = inner.next_chunk(CHUNK_SIZE, &mut bytes)?;
-            if count == 0 {
-                break;
+        self.contexts.end_payload(head);
+        match (end?.checksum, self.walk.checksums) {
+            (Err(error), ChecksumPolicy::Verify) => {
+                Err(event_error(&LocatedEvent::large(log_name, head), error))
             }
-            let before = self.before.clone();
-            let passed = self.before.advance(raw_events(&bytes), &format);
-            let behind = InnerPosition {
-                number: first.number + count as u64,
-                offset: first.offset + bytes.len() as u64,
-            };
-            let size = bytes.capacity();
-            let events =
-                WalkEvents::Inner { bytes, first, outer: outer.clone(), format: Arc::clone(&format) };
-            (self.push)(WalkItem { log_name: Arc::clone(log_name), before, events }, size)?;
-            passed.map_err(|error| event_error(&outer.located(log_name), error))?;
-            first = behind;
-        }
-        let end = inner.finish()?;
-        match (end.checksum, self.walk.checksums) {
-            (Err(error), ChecksumPolicy::Verify) => Err(event_error(&outer.located(log_name), error)),
             _ => Ok(()),
         }
     }
@@ -588,143 +537,135 @@ enum FeedOutcome {
     Enough,
 }
 
-/// Returns the events of decompressed bytes, one after the other.
-fn raw_events(mut bytes: &[u8]) -> impl Iterator<Item = RawEvent<'_>> {
-    std::iter::from_fn(move || {
-        let size = u32::from_le_bytes(*bytes.get(9..)?.first_chunk()?) as usize;
-        let (event, rest) = bytes.split_at_checked(size)?;
-        bytes = rest;
-        RawEvent::new(event, EventChecksum::Absent).ok()
-    })
-}
-
 fn payload_error(log_name: &str, position: u64, error: PayloadError) -> ListError {
     ListError::Payload { log_name: log_name.to_owned(), position, error }
 }
 
 /// Converts items to parts.
 struct Worker<'w, O: ListOutput> {
-    walk: &'w LogWalk,
+    walk: &'w ListWalk,
     output: &'w O,
     state: O::ListWorker,
     context: EventContext,
-    opener: PayloadOpener,
+    events: EventWalk,
     /// The current compressed event of MariaDB, decompressed.
     plain: Vec<u8>,
 }
 
 impl<'w, O: ListOutput> Worker<'w, O> {
-    fn new(walk: &'w LogWalk, output: &'w O) -> Self {
+    fn new(walk: &'w ListWalk, output: &'w O) -> Self {
         Self {
             walk,
             output,
             state: output.worker(),
             context: EventContext::default(),
-            opener: PayloadOpener::new(),
+            events: EventWalk::default(),
             plain: Vec::new(),
         }
     }
 
     fn work(&mut self, item: WalkItem, hand_on: &mut ListPartSender<'_, O::Part>) -> Result<(), ListError> {
-        let WalkItem { log_name, before, events } = item;
+        let WalkItem { log_name, context, content } = item;
         let mut filling = PartBuilder { part: O::Part::default(), hand_on };
-        match events {
-            WalkEvents::Log(chunk) => {
-                self.context.start_chunk(&before, chunk.format());
-                for index in 0..chunk.len() {
-                    let Some(located) = LocatedEvent::in_chunk(&log_name, &chunk, index) else { continue };
-                    self.put(&located, &mut filling)?;
-                    if located.header.event_type == EventType::TransactionPayload {
-                        let mut opener = std::mem::take(&mut self.opener);
-                        let put = self.put_payload(&mut opener, &located, &mut filling);
-                        self.opener = opener;
-                        put?;
-                    }
-                }
+        match content {
+            WalkContent::Piece(WalkPiece::Chunk(chunk)) => {
+                self.context.start_chunk(&context, chunk.format());
+                self.put_events(&log_name, &WalkSource::Chunk(&chunk), &mut filling)?;
             }
-            WalkEvents::Large(outer) => {
-                self.context.start_chunk(&before, &outer.format);
-                self.put_event(&outer.located(&log_name), Ok(outer.event()), &mut filling)?;
+            WalkContent::Piece(WalkPiece::PayloadPart(part)) => {
+                self.context.start_chunk(&context, &part.format);
+                self.put_events(&log_name, &WalkSource::Part(&part), &mut filling)?;
             }
-            WalkEvents::Inner { bytes, first, outer, format } => {
-                self.context.start_chunk(&before, &format);
-                let outer = outer.located(&log_name);
-                let mut place = first;
-                for raw in raw_events(&bytes) {
-                    self.put(&outer.inside(place, raw, &format), &mut filling)?;
-                    place = place.next(&raw);
-                }
+            WalkContent::Piece(WalkPiece::PayloadStart(head) | WalkPiece::PayloadEnd { head, .. }) => {
+                self.context.start_chunk(&context, &head.format);
+                let located = LocatedEvent::large(&log_name, &head);
+                self.put_event(&located, Ok(large_payload_event(&head)), &mut filling)?;
             }
-            WalkEvents::Broken { outer, error } => {
-                self.context.start_chunk(&before, &outer.format);
-                self.output.put_damaged(&self.context, &outer.located(&log_name), error, &mut filling.part);
+            WalkContent::Broken { head, error } => {
+                self.context.start_chunk(&context, &head.format);
+                let located = LocatedEvent::large(&log_name, &head);
+                self.output.put_damaged(&self.context, &located, error, &mut filling.part);
             }
         }
         filling.hand_on()
     }
 
-    /// Processes the events inside a payload.
-    fn put_payload(
+    fn put_events(
         &mut self,
-        opener: &mut PayloadOpener,
-        outer: &LocatedEvent<'_>,
+        log_name: &str,
+        source: &WalkSource<'_>,
         filling: &mut PartBuilder<'_, O>,
     ) -> Result<(), ListError> {
-        // An invalid payload event was reported before.
-        let Some(Ok(Event::TransactionPayload(payload))) = outer.raw.map(|raw| raw.decode(outer.format))
-        else {
-            return Ok(());
-        };
-        let format = outer.format.inside_payload();
-        let mut inner = match opener.open(&payload) {
-            Ok(inner) => inner,
-            Err(error) => return self.put_broken(outer, error, filling),
-        };
-        let mut place = InnerPosition { number: 0, offset: 0 };
-        loop {
-            match inner.next_event() {
-                Ok(Some(raw)) => {
-                    self.put(&outer.inside(place, raw, &format), filling)?;
-                    place = place.next(&raw);
-                }
-                Ok(None) => return Ok(()),
-                Err(error) => return self.put_broken(outer, error, filling),
-            }
-        }
+        let mut walk = std::mem::take(&mut self.events);
+        let put = self.put_steps(log_name, source, walk.start(*source), filling);
+        self.events = walk;
+        put
     }
 
+    fn put_steps(
+        &mut self,
+        log_name: &str,
+        source: &WalkSource<'_>,
+        mut steps: WalkSteps<'_, '_>,
+        filling: &mut PartBuilder<'_, O>,
+    ) -> Result<(), ListError> {
+        let mut outer_end_log_pos = match source {
+            WalkSource::Part(part) => part.head.header.next_position,
+            WalkSource::Chunk(_) | WalkSource::Event(..) => 0,
+        };
+        while let Some(step) = steps.next() {
+            match step {
+                WalkStep::Event(event) => {
+                    if event.inner.is_none() {
+                        outer_end_log_pos = event.raw.header().next_position;
+                    }
+                    self.put(&LocatedEvent::new(log_name, &event, outer_end_log_pos), filling)?;
+                }
+                WalkStep::PayloadEnd(PayloadEndStep {
+                    offset,
+                    result: Err(PayloadFailure::Payload(error)),
+                    ..
+                }) => {
+                    self.put_broken((log_name, offset), source, error, filling)?;
+                }
+                // An invalid payload event was reported before.
+                WalkStep::PayloadEnd(_) | WalkStep::LargePayload(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports a payload in memory that cannot be decompressed to its end.
     fn put_broken(
         &mut self,
-        outer: &LocatedEvent<'_>,
+        (log_name, position): (&str, u64),
+        source: &WalkSource<'_>,
         error: PayloadError,
         filling: &mut PartBuilder<'_, O>,
     ) -> Result<(), ListError> {
-        match self.walk.damage {
-            ListDamagePolicy::Stop => {
-                filling.hand_on()?;
-                Err(payload_error(outer.log_name, outer.position, error))
-            }
-            ListDamagePolicy::Show => {
-                self.output.put_damaged(&self.context, outer, error.error, &mut filling.part);
-                Ok(())
-            }
+        if self.walk.damage == ListDamagePolicy::Stop {
+            filling.hand_on()?;
+            return Err(payload_error(log_name, position, error));
         }
+        if let Some(outer) = source.event_at(position) {
+            let located = LocatedEvent::new(log_name, &outer, outer.raw.header().next_position);
+            self.output.put_damaged(&self.context, &located, error.error, &mut filling.part);
+        }
+        Ok(())
     }
 
     fn put(&mut self, located: &LocatedEvent<'_>, filling: &mut PartBuilder<'_, O>) -> Result<(), ListError> {
         let Some(raw) = located.raw else { return Ok(()) };
         self.context.id = transaction_at(&raw, located.format, self.context.id);
-        match raw.event_type().decompressed() {
-            None => self.put_event(located, self.decode(&raw, located.format), filling)?,
-            Some(_) => {
-                let mut plain = std::mem::take(&mut self.plain);
-                plain.clear();
-                let event = self.decompress(&raw, located.format, &mut plain);
-                let put = self.put_event(located, event, filling);
-                self.plain = plain;
-                put?;
-            }
-        }
+        let mut plain = std::mem::take(&mut self.plain);
+        let event =
+            self.decode(&raw, located.format).and_then(|event| match raw.event_type().decompressed() {
+                None => Ok(event),
+                Some(_) => raw.plain(located.format, EVENT_SIZE_MAX, &mut plain)?.decode(located.format),
+            });
+        let put = self.put_event(located, event, filling);
+        self.plain = plain;
+        put?;
         if ends_statement(&raw, located.format) {
             self.context.tables.end();
         }
@@ -775,18 +716,6 @@ impl<'w, O: ListOutput> Worker<'w, O> {
             }
             event => Ok(event),
         }
-    }
-
-    /// Decompresses and decodes a compressed event of MariaDB.
-    fn decompress<'p>(
-        &self,
-        raw: &RawEvent<'_>,
-        format: &EventFormat,
-        plain: &'p mut Vec<u8>,
-    ) -> Result<Event<'p>, DecodeError> {
-        self.decode(raw, format)?;
-        raw.decompress_mariadb(format, EVENT_SIZE_MAX, plain)?;
-        RawEvent::new(plain, raw.checksum())?.decode(format)
     }
 }
 

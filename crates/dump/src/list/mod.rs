@@ -22,7 +22,7 @@ use self::events_table::EventsTable;
 use self::json::JsonLines;
 pub use self::list_settings::{ChecksumPolicy, ListDamagePolicy, ListFormat, ListSettings};
 pub use self::log_walk::{ListError, ListSource};
-use self::log_walk::{ListOutput, LogWalk};
+use self::log_walk::{ListOutput, ListWalk};
 pub use self::row_condition::{ConditionError, RowCondition};
 use self::transactions::{SummaryBuilder, SummaryFormat, SummaryPieces};
 
@@ -54,7 +54,7 @@ fn list_lines(
     output: &impl ListOutput<Part = Vec<u8>>,
     out: &mut dyn Write,
 ) -> Result<Vec<logs::LogError>, ListError> {
-    let warnings = new_log_walk(settings).run(&settings.sources, output, |part| put(out, &part))?;
+    let warnings = new_list_walk(settings).run(&settings.sources, output, |part| put(out, &part))?;
     finish(out)?;
     Ok(warnings)
 }
@@ -67,7 +67,7 @@ fn list_transactions(
     let mut transactions = SummaryBuilder::new(&settings.selection, shape);
     let mut lines = Vec::new();
     let pieces = SummaryPieces { select: &settings.selection };
-    let result = new_log_walk(settings).run(&settings.sources, &pieces, |part| {
+    let result = new_list_walk(settings).run(&settings.sources, &pieces, |part| {
         transactions.take(part, &mut lines);
         put_and_clear(out, &mut lines)
     });
@@ -84,8 +84,8 @@ fn put_and_clear(out: &mut dyn Write, bytes: &mut Vec<u8>) -> Result<ControlFlow
     flow
 }
 
-fn new_log_walk(settings: &ListSettings) -> LogWalk {
-    LogWalk {
+fn new_list_walk(settings: &ListSettings) -> ListWalk {
+    ListWalk {
         range: settings.range,
         bounds: PipelineLimits { workers: settings.jobs, bytes: IN_FLIGHT_MAX },
         checksums: settings.checksums,
