@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use binlog::events::{Query, Rows, RowsFlags, TableMap, TransactionPayload};
+use binlog::events::{Query, Rows, RowsFlags, TableMap};
 use binlog::gtid::Gtid;
 use binlog::{
-    DecodeError, EVENT_SIZE_MAX, Event, EventChecksum, EventFormat, EventRole, EventType, PayloadOpener,
-    RawEvent, RowDecoder, Table, TableRegistry,
+    DecodeError, EVENT_SIZE_MAX, Event, EventFormat, EventRole, EventType, PayloadOpener, RawEvent,
+    RowDecoder, Table, TableRegistry,
 };
 use logs::{
-    EndOfLog, EventChunk, LargePayload, LogEndAction, LogPiece, LogReader, ReadOutcome, Store, StoreCursor,
-    read_keyring,
+    EndOfLog, EventWalk, LogEndAction, LogReader, PayloadEndStep, PayloadFailure, PieceReader, PieceSizes,
+    ReadOutcome, Store, StoreCursor, WalkPiece, WalkSource, WalkStep, WalkSteps, read_keyring,
 };
 use servers::{ServerAddress, SqlConnection};
 use sql::{ReplicationFilter, classify_statement, first_word};
@@ -81,7 +81,6 @@ struct RelayLogPass<'r, 's> {
     excluded_tables: HashSet<u64>,
     plans: HashMap<u64, PlannedTable>,
     batcher: TouchBatcher,
-    opener: Option<PayloadOpener>,
     /// Current log.
     log: LogNumber,
 }
@@ -118,12 +117,6 @@ impl From<DecodeError> for WarmEventError {
 impl From<binlog::PayloadError> for WarmEventError {
     fn from(error: binlog::PayloadError) -> Self {
         Self::Decode(error.to_string())
-    }
-}
-
-impl From<logs::LogError> for WarmEventError {
-    fn from(error: logs::LogError) -> Self {
-        Self::Error(error.into())
     }
 }
 
@@ -204,6 +197,7 @@ impl RelayLogReader<'_> {
         };
         let mut reader = self.open(&log)?;
         skip_to(&mut reader, begin.place.offset)?;
+        let mut pieces = new_pieces(reader);
         // Some searches in the window may not have run.
         self.window.clear();
         let filter = self.shared.filter(self.channel);
@@ -215,14 +209,13 @@ impl RelayLogReader<'_> {
             excluded_tables: HashSet::new(),
             plans: HashMap::new(),
             batcher: TouchBatcher::new(BATCH_SIZE),
-            opener: None,
             log: begin.place.log,
         };
+        let mut walk = EventWalk::default();
         loop {
-            let turn = match reader.next_piece(CHUNK_SIZE, LARGE_PAYLOAD_SIZE)? {
-                ReadOutcome::Some(LogPiece::Chunk(chunk)) => course.read_chunk(&chunk)?,
-                ReadOutcome::Some(LogPiece::LargePayload(payload)) => course.read_large_payload(payload)?,
-                ReadOutcome::End(end) => course.end_of_log(end, &mut way, &mut reader)?,
+            let turn = match pieces.next_piece()? {
+                ReadOutcome::Some(piece) => course.read_piece(piece, &mut walk)?,
+                ReadOutcome::End(end) => course.end_of_log(end, &mut way, &mut pieces)?,
             };
             if turn != ReaderAction::Continue {
                 return Ok(turn);
@@ -314,45 +307,59 @@ impl RelayLogReader<'_> {
 }
 
 impl RelayLogPass<'_, '_> {
-    fn read_chunk(&mut self, chunk: &EventChunk) -> Result<ReaderAction, WarmError> {
-        let (shared, channel) = (self.reader.shared, self.reader.channel);
-        if shared.is_passed(channel, self.position(chunk.end())) {
-            return Ok(ReaderAction::Restart);
+    fn read_piece(&mut self, piece: WalkPiece, walk: &mut EventWalk) -> Result<ReaderAction, WarmError> {
+        let (turn, end) = match piece {
+            WalkPiece::Chunk(chunk) => {
+                let end = self.position(chunk.end());
+                if self.reader.shared.is_passed(self.reader.channel, end) {
+                    return Ok(ReaderAction::Restart);
+                }
+                (self.read_steps(walk.start(WalkSource::Chunk(&chunk)), 0)?, end)
+            }
+            WalkPiece::PayloadPart(part) => {
+                let timestamp = part.head.header.timestamp;
+                return self.read_steps(walk.start(WalkSource::Part(&part)), timestamp);
+            }
+            WalkPiece::PayloadStart(_) => return Ok(ReaderAction::Continue),
+            WalkPiece::PayloadEnd { head, end } => {
+                end?;
+                (ReaderAction::Continue, self.position(head.end()))
+            }
+        };
+        if turn == ReaderAction::Continue {
+            self.flush(end);
         }
-        for event in chunk.iter() {
-            let place = self.position(event.end());
-            let at = EventScope { place, timestamp: event.raw.header().timestamp, format: chunk.format() };
+        Ok(turn)
+    }
+
+    /// Reads events. `timestamp` is that of the payload's event, if they start inside a payload.
+    fn read_steps(
+        &mut self,
+        mut steps: WalkSteps<'_, '_>,
+        mut timestamp: u32,
+    ) -> Result<ReaderAction, WarmError> {
+        while let Some(step) = steps.next() {
+            let event = match step {
+                WalkStep::Event(event) => event,
+                WalkStep::PayloadEnd(PayloadEndStep { offset, result, .. }) => {
+                    let failed = result.map_err(|failure| match failure {
+                        PayloadFailure::Event(error) => WarmEventError::from(error),
+                        PayloadFailure::Payload(error) => WarmEventError::from(error),
+                    });
+                    failed.map_err(|fault| self.to_error(fault, offset))?;
+                    continue;
+                }
+                WalkStep::LargePayload(_) => continue,
+            };
+            if event.inner.is_none() {
+                timestamp = event.raw.header().timestamp;
+            }
+            let at = EventScope { place: self.position(event.end), timestamp, format: event.format };
             let turn = self.read_event(&event.raw, at).map_err(|fault| self.to_error(fault, event.offset))?;
             if turn != ReaderAction::Continue {
                 return Ok(turn);
             }
         }
-        self.flush(self.position(chunk.end()));
-        Ok(ReaderAction::Continue)
-    }
-
-    fn read_large_payload(&mut self, payload: LargePayload<'_>) -> Result<ReaderAction, WarmError> {
-        let (offset, place) = (payload.offset(), self.position(payload.end()));
-        let timestamp = payload.header().timestamp;
-        let format = payload.format().inside_payload();
-        let at = EventScope { place, timestamp, format: &format };
-        let mut opener = self.opener.take().unwrap_or_default();
-        let mut events = payload.open(&mut opener)?;
-        let mut bytes = Vec::new();
-        while events.next_chunk(CHUNK_SIZE, &mut bytes)? > 0 {
-            let mut rest = bytes.as_slice();
-            while let Some((raw, behind)) = RawEvent::split_first(rest, EventChecksum::Absent) {
-                let turn = self.read_event(&raw, at).map_err(|fault| self.to_error(fault, offset))?;
-                if turn != ReaderAction::Continue {
-                    return Ok(turn);
-                }
-                rest = behind;
-            }
-            bytes.clear();
-        }
-        events.finish()?;
-        self.opener = Some(opener);
-        self.flush(place);
         Ok(ReaderAction::Continue)
     }
 
@@ -360,10 +367,10 @@ impl RelayLogPass<'_, '_> {
         &mut self,
         end: EndOfLog,
         way: &mut LogSequence,
-        reader: &mut LogReader,
+        pieces: &mut PieceReader,
     ) -> Result<ReaderAction, WarmError> {
-        self.flush(self.position(reader.position()));
-        match way.after(end, reader)? {
+        self.flush(self.position(pieces.reader().position()));
+        match way.after(end, pieces.reader())? {
             LogEndAction::Wait => {
                 self.reader.shared.sleep(LOG_POLL_INTERVAL);
                 let is_overtaken =
@@ -376,7 +383,7 @@ impl RelayLogPass<'_, '_> {
             }
             LogEndAction::ReadAgain => Ok(ReaderAction::Continue),
             LogEndAction::NextLog(next) => {
-                *reader = self.reader.open(&next)?;
+                *pieces = new_pieces(self.reader.open(&next)?);
                 self.log = way.number(&next).unwrap_or(self.log.next());
                 Ok(ReaderAction::Continue)
             }
@@ -385,20 +392,12 @@ impl RelayLogPass<'_, '_> {
 
     fn read_event(&mut self, raw: &RawEvent<'_>, at: EventScope<'_>) -> Result<ReaderAction, WarmEventError> {
         let mut plain = Vec::new();
-        let is_compressed = raw.event_type().decompressed().is_some();
-        let raw = match is_compressed {
-            true => {
-                raw.decompress_mariadb(at.format, EVENT_SIZE_MAX, &mut plain)?;
-                RawEvent::new(&plain, EventChecksum::Absent)?
-            }
-            false => *raw,
-        };
+        let raw = raw.plain(at.format, EVENT_SIZE_MAX, &mut plain)?;
         if !is_of_interest(raw.event_type()) {
             return Ok(ReaderAction::Continue);
         }
         match raw.decode(at.format)? {
             Event::TableMap(map) => self.take_table_map(&map)?,
-            Event::TransactionPayload(payload) => return self.read_payload(&payload, at),
             Event::Query(query) => return self.take_statement(&raw, &query, at),
             Event::ExecuteLoadQuery(load) => return self.take_statement(&raw, &load.query, at),
             Event::Gtid(gtid) => return Ok(self.begin_transaction(gtid.gtid(), &raw, at)),
@@ -407,34 +406,6 @@ impl RelayLogPass<'_, '_> {
                 if let Some(rows) = event.rows() {
                     return self.take_rows(rows, at);
                 }
-            }
-        }
-        Ok(ReaderAction::Continue)
-    }
-
-    fn read_payload(
-        &mut self,
-        payload: &TransactionPayload<'_>,
-        at: EventScope<'_>,
-    ) -> Result<ReaderAction, WarmEventError> {
-        let mut opener = self.opener.take().unwrap_or_default();
-        let turn = self.read_payload_events(payload, at, &mut opener);
-        self.opener = Some(opener);
-        turn
-    }
-
-    fn read_payload_events(
-        &mut self,
-        payload: &TransactionPayload<'_>,
-        at: EventScope<'_>,
-        opener: &mut PayloadOpener,
-    ) -> Result<ReaderAction, WarmEventError> {
-        let format = at.format.inside_payload();
-        let mut events = opener.open(payload)?;
-        while let Some(raw) = events.next_event()? {
-            let turn = self.read_event(&raw, EventScope { format: &format, ..at })?;
-            if turn != ReaderAction::Continue {
-                return Ok(turn);
             }
         }
         Ok(ReaderAction::Continue)
@@ -673,7 +644,6 @@ fn is_of_interest(event_type: EventType) -> bool {
         || matches!(
             event_type,
             EventType::TableMap
-                | EventType::TransactionPayload
                 | EventType::Query
                 | EventType::ExecuteLoadQuery
                 | EventType::Gtid
@@ -690,6 +660,11 @@ fn is_row_statement(sql: &[u8]) -> bool {
 }
 
 const ROW_STATEMENT_VERBS: [&str; 5] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"];
+
+fn new_pieces(reader: LogReader) -> PieceReader {
+    let sizes = PieceSizes { chunk_size: CHUNK_SIZE, large_size: LARGE_PAYLOAD_SIZE };
+    PieceReader::new(reader, sizes, PayloadOpener::new())
+}
 
 /// Skips to the applier's position, after reading the log's head, which contains its format and encryption.
 fn skip_to(reader: &mut LogReader, offset: u64) -> Result<(), WarmError> {
