@@ -3,10 +3,13 @@
 use std::fmt;
 
 use binlog::{
-    Event, EventFormat, EventType, NextPosition, PayloadOpener, RawEvent, TrackError, TransactionTracker,
-    put_gtid_resized, put_inner,
+    Event, EventFormat, EventType, NextPosition, RawEvent, TrackError, TransactionTracker, put_gtid_resized,
+    put_inner,
 };
-use logs::{EndOfLog, LogEvent, LogKind, LogReader, ReadOutcome};
+use logs::{
+    EndOfLog, EventWalk, LogKind, LogReader, PayloadEndStep, PayloadFailure, ReadOutcome, WalkEvent,
+    WalkSource, WalkStep,
+};
 use sha2::{Digest, Sha256};
 
 use crate::error::{ErrorContext, RewriteError};
@@ -53,21 +56,21 @@ pub fn content_digest(reader: &mut LogReader) -> Result<ContentDigest, RewriteEr
 
 /// As [`content_digest()`], and also counts wrong positions and sizes.
 pub(crate) fn scan_log(reader: &mut LogReader) -> Result<LogScan, RewriteError> {
-    let mut sum =
-        DigestBuilder { events: 0, hasher: Sha256::new(), opener: PayloadOpener::new(), scratch: Vec::new() };
-    let (mut tracker, mut untrue) = (TransactionTracker::new(), 0);
+    let mut sum = DigestBuilder { events: 0, hasher: Sha256::new(), scratch: Vec::new() };
+    let (mut tracker, mut untrue, mut walk) = (TransactionTracker::new(), 0, EventWalk::default());
     let name = reader.name().to_owned();
     loop {
         match reader.next_chunk(CHUNK_SIZE)? {
             ReadOutcome::Some(chunk) => {
                 let kind = reader.kind();
-                for event in chunk.iter() {
-                    untrue += count_mismatches(&event, kind, chunk.format(), &mut tracker);
-                    sum.add_event(
-                        &event.raw,
-                        chunk.format(),
-                        ErrorContext { name: &name, offset: event.offset },
-                    )?;
+                let mut steps = walk.start(WalkSource::Chunk(&chunk));
+                while let Some(step) = steps.next() {
+                    if let WalkStep::Event(event) = &step
+                        && event.inner.is_none()
+                    {
+                        untrue += count_mismatches(event, kind, &mut tracker);
+                    }
+                    sum.add_step(&step, &name)?;
                 }
             }
             ReadOutcome::End(EndOfLog::Torn(torn)) => return Err(reader.torn_error(torn).into()),
@@ -79,14 +82,9 @@ pub(crate) fn scan_log(reader: &mut LogReader) -> Result<LogScan, RewriteError> 
     }
 }
 
-fn count_mismatches(
-    event: &LogEvent<'_>,
-    kind: LogKind,
-    format: &EventFormat,
-    tracker: &mut TransactionTracker,
-) -> u64 {
-    let is_displaced = kind == LogKind::Binary && event.raw.header().next_position != event.end() as u32;
-    let tracked = match tracker.track(event.offset, &event.raw, format) {
+fn count_mismatches(event: &WalkEvent<'_>, kind: LogKind, tracker: &mut TransactionTracker) -> u64 {
+    let is_displaced = kind == LogKind::Binary && event.raw.header().next_position != event.end as u32;
+    let tracked = match tracker.track(event.offset, &event.raw, event.format) {
         Ok(tracked) => Some(tracked),
         Err(TrackError::Fault(broken)) => Some(broken.tracked),
         // `sum.event` reports this error.
@@ -101,11 +99,32 @@ fn count_mismatches(
 struct DigestBuilder {
     events: u64,
     hasher: Sha256,
-    opener: PayloadOpener,
     scratch: Vec<u8>,
 }
 
 impl DigestBuilder {
+    fn add_step(&mut self, step: &WalkStep<'_>, name: &str) -> Result<(), RewriteError> {
+        match step {
+            WalkStep::Event(event) if event.inner.is_some() => {
+                self.events += 1;
+                self.hasher.update(event.raw.bytes());
+                Ok(())
+            }
+            WalkStep::Event(event) => {
+                self.add_event(&event.raw, event.format, ErrorContext { name, offset: event.offset })
+            }
+            WalkStep::PayloadEnd(PayloadEndStep { offset, result, .. }) => {
+                let at = ErrorContext { name, offset: *offset };
+                match result {
+                    Ok(_) => Ok(()),
+                    Err(PayloadFailure::Event(error)) => Err(at.decode_error(*error)),
+                    Err(PayloadFailure::Payload(error)) => Err(at.payload_error(*error)),
+                }
+            }
+            WalkStep::LargePayload(_) => Ok(()),
+        }
+    }
+
     fn add_event(
         &mut self,
         raw: &RawEvent<'_>,
@@ -114,7 +133,7 @@ impl DigestBuilder {
     ) -> Result<(), RewriteError> {
         raw.verify().map_err(|error| at.decode_error(error))?;
         if raw.event_type() == EventType::TransactionPayload {
-            return self.add_payload(raw, format, at);
+            return Ok(());
         }
         self.scratch.clear();
         match raw.event_type() {
@@ -145,25 +164,6 @@ impl DigestBuilder {
         let put = extended.write(raw.header().origin(), NextPosition::Fixed(0), format, &mut self.scratch);
         put.map_err(|error| at.corrupt_error(&error))?;
         self.scratch.truncate(self.scratch.len() - raw.checksum().size());
-        Ok(())
-    }
-
-    fn add_payload(
-        &mut self,
-        raw: &RawEvent<'_>,
-        format: &EventFormat,
-        at: ErrorContext<'_>,
-    ) -> Result<(), RewriteError> {
-        let Event::TransactionPayload(payload) =
-            raw.decode(format).map_err(|error| at.decode_error(error))?
-        else {
-            return Ok(());
-        };
-        let mut inner = self.opener.open(&payload).map_err(|error| at.payload_error(error))?;
-        while let Some(event) = inner.next_event().map_err(|error| at.payload_error(error))? {
-            self.events += 1;
-            self.hasher.update(event.bytes());
-        }
         Ok(())
     }
 }

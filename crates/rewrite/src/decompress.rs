@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use binlog::{
     EventChecksum, HEADER_SIZE, NextPosition, PayloadError, PayloadSummary, RawEvent, put_gtid_resized,
 };
-use logs::LogKind;
 use logs::ordered::PartSender;
+use logs::{LogKind, inner_events};
 
 use crate::error::{ErrorContext, RewriteError};
 use crate::feed::RewriteSegment;
@@ -124,11 +124,7 @@ impl RewriteWorker<'_> {
             }
         };
         if is_held {
-            let mut rest = self.inner.as_slice();
-            while let Some((event, behind)) = RawEvent::split_first(rest, EventChecksum::Absent) {
-                put(event)?;
-                rest = behind;
-            }
+            inner_events(&self.inner).try_for_each(put)?;
         } else {
             let mut inner = self.opener.open(&closed.body).map_err(|error| at.payload_error(error))?;
             while let Some(event) = inner.next_event().map_err(|error| at.payload_error(error))? {
