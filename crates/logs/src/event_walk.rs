@@ -21,7 +21,7 @@ pub struct WalkEvent<'a> {
     /// The event. Inside a payload, it has no checksum.
     pub raw: RawEvent<'a>,
     /// Format of the event.
-    pub format: &'a Arc<EventFormat>,
+    pub format: &'a EventFormat,
 }
 
 /// Place inside a payload.
@@ -78,7 +78,7 @@ pub enum WalkSource<'c> {
     /// Events of a log.
     Chunk(&'c EventChunk),
     /// A single event, and its format. It may come from a server.
-    Event(LogEvent<'c>, &'c Arc<EventFormat>),
+    Event(LogEvent<'c>, &'c EventFormat),
     /// Events of a large payload.
     Part(&'c PayloadPart),
 }
@@ -99,7 +99,7 @@ impl<'c> WalkSource<'c> {
         Some(WalkEvent { offset, end: event.end(), inner: None, raw, format: self.format() })
     }
 
-    const fn format(&self) -> &'c Arc<EventFormat> {
+    fn format(&self) -> &'c EventFormat {
         match self {
             Self::Chunk(chunk) => &chunk.format,
             Self::Event(_, format) => format,
@@ -115,7 +115,7 @@ pub struct EventWalk {
     opener: PayloadOpener,
     place: WalkPlace,
     /// Format of the log, and the format of events inside its payloads.
-    formats: Option<(Arc<EventFormat>, Arc<EventFormat>)>,
+    formats: Option<(EventFormat, EventFormat)>,
 }
 
 /// Place of a walk in its source.
@@ -259,9 +259,8 @@ impl EventWalk {
         if let Err(error) = self.opener.open(&payload) {
             return Some(Err(failed(PayloadFailure::Payload(error))));
         }
-        if self.formats.as_ref().is_none_or(|(format, _)| !Arc::ptr_eq(format, source.format())) {
-            let inside = Arc::new(source.format().inside_payload());
-            self.formats = Some((Arc::clone(source.format()), inside));
+        if self.formats.as_ref().is_none_or(|(format, _)| format != source.format()) {
+            self.formats = Some((source.format().clone(), source.format().inside_payload()));
         }
         let trailing = payload.rest.len();
         let end = event.raw.bytes().len() - event.raw.checksum().size() - trailing;

@@ -58,6 +58,6 @@ pub use crate::seek::seek;
 pub use crate::settings::{Envelope, QueryText, StatementPolicy, StreamSettings};
 pub use crate::snapshot_writer::SnapshotWriter;
 pub use crate::stream_gtid_state::{StreamGtidState, StreamGtids};
-pub use crate::stream_log::{StreamHooks, TransactionBoundary, apply_log_ddl, stream_log};
-pub use crate::streamer::{StreamEvent, StreamedPayload, Streamer};
+pub use crate::stream_log::{StreamHooks, TransactionBoundary, apply_log_ddl, new_stream_walk, stream_log};
+pub use crate::streamer::{StreamInput, Streamer};
 pub use crate::table_plan::UnnamedColumnPolicy;

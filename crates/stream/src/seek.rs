@@ -1,11 +1,11 @@
 //! Seeking to the position at which a run resumes.
 
-use binlog::{RawEvent, TransactionId, TransactionOutline, TransactionTracker};
+use binlog::{TransactionId, TransactionOutline, TransactionTracker};
 use logs::{EventChunk, LargePayload, LogPiece, LogReader, ReadOutcome, RewritePositions};
 
 use crate::error::StreamError;
 use crate::resume_token::ResumeToken;
-use crate::stream_log::{CHUNK_SIZE, LARGE_PAYLOAD_SIZE, empty_payload_event};
+use crate::stream_log::{CHUNK_SIZE, LARGE_PAYLOAD_SIZE};
 
 /// Seeks to the position at which a run resumes. The reader must be at the log's start. A rewritten log needs the list
 /// of its transactions' positions in the source's log.
@@ -90,7 +90,7 @@ fn read_to(reader: &mut LogReader, place: u64) -> Result<SeekOutcome, StreamErro
         (at, ended) = match reader.next_piece(CHUNK_SIZE, LARGE_PAYLOAD_SIZE)? {
             ReadOutcome::End(_) => return Ok(SeekOutcome::EndsBefore(reader.position())),
             ReadOutcome::Some(LogPiece::LargePayload(payload)) => {
-                (payload.end(), last_ended_large(&mut tracker, &payload))
+                (payload.head().end(), last_ended_large(&mut tracker, &payload))
             }
             ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
                 let count = chunk.iter().take_while(|event| event.end() <= place).count();
@@ -127,8 +127,6 @@ fn last_ended_large(
     tracker: &mut TransactionTracker,
     payload: &LargePayload<'_>,
 ) -> Option<TransactionOutline> {
-    let format = payload.format();
-    let bytes = empty_payload_event(payload, format).ok()?;
-    let raw = RawEvent::new(&bytes, format.checksum.for_events()).ok()?;
-    tracker.track(payload.offset(), &raw, format).ok()?.ended
+    let head = payload.head();
+    tracker.track(head.offset, &head.stand_in().ok()?.as_raw(), &head.format).ok()?.ended
 }

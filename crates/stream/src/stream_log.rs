@@ -1,18 +1,18 @@
 //! Streaming of whole logs.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use binlog::events::TransactionPayload;
-use binlog::{Event as Body, EventFormat, EventType, NextPosition, PayloadOpener, RawEvent};
-use logs::{EndOfLog, EventChunk, LargePayload, LogPiece, LogReader, ReadOutcome};
+use binlog::{Event as Body, EventType, PayloadOpener};
+use logs::{
+    EndOfLog, EventWalk, LogReader, LogWalk, PieceReader, PieceSizes, ReadOutcome, WalkEvent, WalkStep,
+};
 
 use crate::ddl_schema::DdlSchema;
 use crate::error::StreamError;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
 use crate::statement_effect;
-use crate::streamer::{StreamEvent, Streamer};
+use crate::streamer::{StreamInput, Streamer};
 
 /// Bytes per read.
 pub(crate) const CHUNK_SIZE: usize = 1 << 20;
@@ -39,36 +39,65 @@ pub struct StreamHooks<'w> {
     pub on_boundary: &'w mut dyn FnMut(TransactionBoundary<'_>) -> Result<ControlFlow<()>, StreamError>,
 }
 
-/// Streams the changes of one log, from the reader's position on. Returns how the log ends, or `None` if a callback
-/// ended the run.
+/// Returns a walk over a log for [`stream_log`], from the reader's position on.
+pub fn new_stream_walk(reader: LogReader) -> LogWalk {
+    let sizes = PieceSizes { chunk_size: CHUNK_SIZE, large_size: LARGE_PAYLOAD_SIZE };
+    LogWalk::new(PieceReader::new(reader, sizes, PayloadOpener::new()), EventWalk::default())
+}
+
+/// Streams the changes of one log. Returns how the log ends, or `None` if a callback ended the run.
 ///
 /// # Errors
 ///
 /// If the log cannot be read, is corrupt, or contains changes that cannot be streamed, or if a callback fails.
 pub fn stream_log(
-    reader: &mut LogReader,
+    walk: &mut LogWalk,
     name: &mut String,
     streamer: &mut Streamer,
     output: &mut RecordSink,
     watch: &mut StreamHooks<'_>,
 ) -> Result<Option<EndOfLog>, StreamError> {
-    let mut opener = PayloadOpener::new();
     let mut next_name = None;
+    // The time is read once a chunk.
+    let (mut now_ns, mut read_to) = (0, None);
     loop {
-        let ended = match reader.next_piece(CHUNK_SIZE, LARGE_PAYLOAD_SIZE)? {
+        let position = walk.reader().position();
+        let step = match walk.next()? {
             ReadOutcome::End(end) => return Ok(Some(end)),
-            ReadOutcome::Some(LogPiece::Chunk(chunk)) => {
-                take_chunk(&chunk, (name, &mut next_name), streamer, output, watch)?
-            }
-            ReadOutcome::Some(LogPiece::LargePayload(payload)) => {
-                let end = payload.end();
-                let token = take_large_payload(payload, name, streamer, output, (&mut opener, watch.now_ns))?;
-                (watch.on_boundary)(TransactionBoundary { token: &token, end, output })?
-            }
+            ReadOutcome::Some(step) => step,
         };
-        if ended.is_break() {
+        if read_to != Some(position) {
+            (now_ns, read_to) = ((watch.now_ns)(), Some(position));
+        }
+        let end = match &step {
+            WalkStep::Event(event) => {
+                if event.inner.is_none() {
+                    follow_names(event, name, &mut next_name);
+                    event.raw.verify().map_err(|error| corrupt(name, event.offset, &error))?;
+                }
+                event.end
+            }
+            WalkStep::LargePayload(head) => head.end(),
+            WalkStep::PayloadEnd(ended) => ended.end,
+        };
+        if let Some(token) = streamer.take_step(&step, StreamInput { log: name, now_ns }, output)?
+            && (watch.on_boundary)(TransactionBoundary { token: &token, end, output })?.is_break()
+        {
             return Ok(None);
         }
+    }
+}
+
+/// Concatenated logs: the rotate event at the end of each names the next.
+fn follow_names(event: &WalkEvent<'_>, name: &mut String, next_name: &mut Option<String>) {
+    match event.raw.event_type() {
+        EventType::FormatDescription => *name = next_name.take().unwrap_or_else(|| name.clone()),
+        EventType::Rotate => {
+            if let Ok(Body::Rotate(rotate)) = event.raw.decode(event.format) {
+                *next_name = Some(String::from_utf8_lossy(rotate.file).into_owned());
+            }
+        }
+        _ => {}
     }
 }
 
@@ -98,84 +127,6 @@ pub fn apply_log_ddl(
     Ok(())
 }
 
-fn take_chunk(
-    chunk: &EventChunk,
-    (name, next_name): (&mut String, &mut Option<String>),
-    streamer: &mut Streamer,
-    output: &mut RecordSink,
-    watch: &mut StreamHooks<'_>,
-) -> Result<ControlFlow<()>, StreamError> {
-    let now_ns = (watch.now_ns)();
-    for event in chunk.iter() {
-        match event.raw.event_type() {
-            // Concatenated logs: the rotate event at the end of each names the next.
-            EventType::FormatDescription => *name = next_name.take().unwrap_or_else(|| name.clone()),
-            EventType::Rotate => {
-                if let Ok(Body::Rotate(rotate)) = event.raw.decode(chunk.format()) {
-                    *next_name = Some(String::from_utf8_lossy(rotate.file).into_owned());
-                }
-            }
-            _ => {}
-        }
-        let at =
-            StreamEvent { log: name, offset: event.offset, raw: event.raw, format: chunk.format(), now_ns };
-        verify(&at)?;
-        if let Some(token) = streamer.take(&at, output)?
-            && (watch.on_boundary)(TransactionBoundary { token: &token, end: event.end(), output })?
-                .is_break()
-        {
-            return Ok(ControlFlow::Break(()));
-        }
-    }
-    Ok(ControlFlow::Continue(()))
-}
-
-fn verify(event: &StreamEvent<'_>) -> Result<(), StreamError> {
-    event.raw.verify().map_err(|error| corrupt(event.log, event.offset, &error))
-}
-
 fn corrupt(log: &str, offset: u64, reason: &dyn std::fmt::Display) -> StreamError {
     StreamError::Corrupt { log: log.to_owned(), offset, reason: reason.to_string() }
-}
-
-/// Streams a transaction whose payload is too large for memory.
-fn take_large_payload(
-    payload: LargePayload<'_>,
-    name: &str,
-    streamer: &mut Streamer,
-    output: &mut RecordSink,
-    (opener, now_ns): (&mut PayloadOpener, &dyn Fn() -> u64),
-) -> Result<ResumeToken, StreamError> {
-    let (offset, end, format) = (payload.offset(), payload.end(), Arc::clone(payload.format()));
-    // The grammar tracker gets an event with an empty payload instead.
-    let stand_in = empty_payload_event(&payload, &format).map_err(|reason| corrupt(name, offset, &reason))?;
-    let raw = RawEvent::new(&stand_in, format.checksum.for_events())
-        .map_err(|error| corrupt(name, offset, &error))?;
-    let event = StreamEvent { log: name, offset, raw, format: &format, now_ns: now_ns() };
-    let large = streamer.begin_payload(&event, end, payload.fields().uncompressed_size)?;
-    let inner_format = format.inside_payload();
-    let (mut events, mut bytes) = (payload.open(opener)?, Vec::new());
-    while events.next_chunk(CHUNK_SIZE, &mut bytes)? > 0 {
-        let mut rest = bytes.as_slice();
-        while let Some((raw, behind)) = RawEvent::split_first(rest, binlog::EventChecksum::Absent) {
-            let inner = StreamEvent { raw, format: &inner_format, ..event };
-            streamer.take_inside(&inner, &large, output)?;
-            rest = behind;
-        }
-        bytes.clear();
-    }
-    events.finish()?.checksum.map_err(|error| corrupt(name, offset, &error))?;
-    streamer.end_payload(&event, &large, output)
-}
-
-/// Returns a payload event with the same header and an empty payload.
-pub(crate) fn empty_payload_event(
-    payload: &LargePayload<'_>,
-    format: &EventFormat,
-) -> Result<Vec<u8>, String> {
-    let (mut fields, mut bytes) = (Vec::new(), Vec::new());
-    let nothing = Body::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
-    let written = nothing.write(payload.header().origin(), NextPosition::Fixed(0), format, &mut bytes);
-    written.map_err(|error| error.to_string())?;
-    Ok(bytes)
 }

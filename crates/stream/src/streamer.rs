@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap, TransactionPayload};
+use binlog::events::{Query, Rows, RowsQuery, StatusVar, TableMap};
 use binlog::{
-    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, PayloadOpener, RawEvent, RowDecoder,
-    Table, TableRegistry, TrackError, TransactionId, TransactionOutline, TransactionTracker,
+    EVENT_SIZE_MAX, Event as Body, EventFormat, EventRole, EventType, RawEvent, RowDecoder, Table,
+    TableRegistry, TrackError, TransactionId, TransactionOutline, TransactionTracker,
+};
+use logs::{
+    EventWalk, LogEvent, PayloadEndStep, PayloadFailure, RewritePositions, WalkEvent, WalkSource, WalkStep,
 };
 use sql::{UnmatchedRules, classify_statement};
-use logs::RewritePositions;
 
 use crate::change::{ChangedRow, DdlRecord, DdlVerb, EventCoordinates, ResumePosition, TransactionMetadata};
 use crate::column_catalogue::{ColumnCatalogue, SchemaMismatch};
@@ -39,33 +41,29 @@ pub struct Streamer {
     known_tables: HashMap<u64, StreamTable>,
     writer: EnvelopeWriter,
     open: CurrentTransaction,
-    opener: Option<PayloadOpener>,
+    /// Walk into the payloads of single events.
+    walk: EventWalk,
+    payload: Option<OpenPayload>,
     /// Positions in the source's log, if the current log was rewritten.
     original_positions: Option<OriginalPositions>,
 }
 
-/// An event and its position.
+/// Source of an event, and the time.
 #[derive(Clone, Copy, Debug)]
-pub struct StreamEvent<'e> {
+pub struct StreamInput<'e> {
     /// Name of the log on its server.
     pub log: &'e str,
-    /// Start of the event, in bytes from the log's start.
-    pub offset: u64,
-    /// The event. Its checksum has been verified.
-    pub raw: RawEvent<'e>,
-    /// Format of the log, which decoding needs.
-    pub format: &'e EventFormat,
     /// Time at which the records are written, in nanoseconds since 1970.
     pub now_ns: u64,
 }
 
-/// A payload that is streamed because it is too large for memory.
+/// The payload being read.
 #[derive(Clone, Copy, Debug)]
-pub struct StreamedPayload {
-    /// Start of its event in the source's log.
+struct OpenPayload {
+    /// Position of its events in the source's log, if the source had a payload, too.
     position: u64,
-    /// End of its event in the log being read.
-    end: u64,
+    timestamp: u32,
+    server_id: u32,
 }
 
 /// The transaction being read.
@@ -133,7 +131,8 @@ impl Streamer {
             known_tables: HashMap::new(),
             writer,
             open: CurrentTransaction::default(),
-            opener: Some(PayloadOpener::new()),
+            walk: EventWalk::default(),
+            payload: None,
             original_positions: None,
         }
     }
@@ -170,7 +169,8 @@ impl Streamer {
         self.tracker.open()
     }
 
-    /// Takes the next event. After the last event of a transaction, returns the position to resume at.
+    /// Takes the next event, and the events in its payload. After the last event of a transaction, returns the position
+    /// to resume at. The event's checksum must have been verified.
     ///
     /// # Errors
     ///
@@ -178,12 +178,77 @@ impl Streamer {
     /// written.
     pub fn take(
         &mut self,
-        event: &StreamEvent<'_>,
+        event: LogEvent<'_>,
+        format: &EventFormat,
+        input: StreamInput<'_>,
         output: &mut RecordSink,
     ) -> Result<Option<ResumeToken>, StreamError> {
-        let at = self.coordinates(event)?;
-        let within = ContentContext { at, format: event.format };
+        let mut walk = std::mem::take(&mut self.walk);
+        let mut steps = walk.start(WalkSource::Event(event, format));
+        let mut token = None;
+        let taken = loop {
+            match steps.next().map(|step| self.take_step(&step, input, output)) {
+                Some(Ok(taken)) => token = taken.or(token),
+                Some(Err(error)) => break Err(error),
+                None => break Ok(token),
+            }
+        };
+        self.walk = walk;
+        taken
+    }
+
+    /// Takes the next step of a walk over a log. After the last event of a transaction, returns the position to resume
+    /// at. The checksums of events outside of payloads must have been verified.
+    ///
+    /// # Errors
+    ///
+    /// As [`Streamer::take`].
+    pub fn take_step(
+        &mut self,
+        step: &WalkStep<'_>,
+        input: StreamInput<'_>,
+        output: &mut RecordSink,
+    ) -> Result<Option<ResumeToken>, StreamError> {
+        match step {
+            WalkStep::Event(event) => match event.inner {
+                Some(_) => self.take_inside(event, input, output).map(|()| None),
+                None => self.take_event(event, input, output),
+            },
+            WalkStep::LargePayload(head) => {
+                let stand_in = head.stand_in().map_err(|error| StreamError::Corrupt {
+                    log: input.log.to_owned(),
+                    offset: head.offset,
+                    reason: error.to_string(),
+                })?;
+                let (offset, end, raw) = (head.offset, head.end(), stand_in.as_raw());
+                let event = WalkEvent { offset, end, inner: None, raw, format: &head.format };
+                let at = self.coordinates(&event, input)?;
+                self.track(&event).map_err(|reason| corrupt(&at, reason))?;
+                self.begin_payload(&event, head.fields.uncompressed_size, at.position);
+                Ok(None)
+            }
+            WalkStep::PayloadEnd(ended) => self.end_payload(ended, input, output).map(Some),
+        }
+    }
+
+    /// Takes an event that is not inside a payload.
+    fn take_event(
+        &mut self,
+        event: &WalkEvent<'_>,
+        input: StreamInput<'_>,
+        output: &mut RecordSink,
+    ) -> Result<Option<ResumeToken>, StreamError> {
+        let at = self.coordinates(event, input)?;
         let ended = self.track(event).map_err(|reason| corrupt(&at, reason))?;
+        if event.raw.event_type() == EventType::TransactionPayload {
+            let decoded = event.raw.decode(event.format).map_err(|error| corrupt(&at, error.to_string()))?;
+            if let Body::TransactionPayload(payload) = decoded {
+                self.begin_payload(event, payload.uncompressed_size, at.position);
+            }
+            // The transaction ends at the payload's end.
+            return Ok(None);
+        }
+        let within = ContentContext { at, format: event.format };
         self.take_content(&event.raw, within, output).map_err(|refusal| refusal.at(at.log, at.offset))?;
         let Some(outline) = ended else { return Ok(None) };
         let token = self.resume_token(&at, outline.end)?;
@@ -191,84 +256,70 @@ impl Streamer {
         Ok(Some(token))
     }
 
-    /// Starts a payload too large for memory, which claims to hold `uncompressed_size` bytes. Its events follow one by
-    /// one with [`Streamer::take_inside`]. `event` is a payload event whose payload may be empty.
-    ///
-    /// # Errors
-    ///
-    /// As [`Streamer::take`].
-    pub fn begin_payload(
-        &mut self,
-        event: &StreamEvent<'_>,
-        end: u64,
-        uncompressed_size: Option<u64>,
-    ) -> Result<StreamedPayload, StreamError> {
-        let at = self.coordinates(event)?;
-        self.track(event).map_err(|reason| corrupt(&at, reason))?;
+    /// Starts a payload, which claims to hold `uncompressed_size` bytes. Its event is at `position` in the source's log.
+    fn begin_payload(&mut self, event: &WalkEvent<'_>, uncompressed_size: Option<u64>, position: u64) {
+        let header = event.raw.header();
         let position = match &mut self.original_positions {
-            Some(origin) => origin.begin_payload((event.offset, end), uncompressed_size, event.format),
-            None => at.position,
+            Some(origin) => origin.begin_payload((event.offset, event.end), uncompressed_size, event.format),
+            None => position,
         };
-        Ok(StreamedPayload { position, end })
+        let (timestamp, server_id) = (header.timestamp, header.server_id);
+        self.payload = Some(OpenPayload { position, timestamp, server_id });
     }
 
     /// Takes an event of the current payload.
-    ///
-    /// # Errors
-    ///
-    /// As [`Streamer::take`].
-    pub fn take_inside(
+    fn take_inside(
         &mut self,
-        event: &StreamEvent<'_>,
-        large: &StreamedPayload,
+        event: &WalkEvent<'_>,
+        input: StreamInput<'_>,
         output: &mut RecordSink,
     ) -> Result<(), StreamError> {
-        let at = self.coordinates_in_payload(
-            &event.raw,
-            EventCoordinates { position: large.position, ..event_coordinates(event) },
-        );
-        self.take_content(&event.raw, ContentContext { at, format: event.format }, output)
-            .map_err(|refusal| refusal.at(at.log, at.offset))
+        let origin = self.original_positions.as_mut();
+        let position = origin.and_then(|origin| origin.next_in_payload(event.raw.bytes().len()));
+        let position = position.or(self.payload.map(|payload| payload.position));
+        let at = EventCoordinates {
+            position: position.unwrap_or(event.offset),
+            ..event_coordinates(event, input)
+        };
+        let within = ContentContext { at, format: event.format };
+        self.take_content(&event.raw, within, output).map_err(|refusal| refusal.at(at.log, at.offset))
     }
 
-    /// Ends the payload. Returns the position to resume at.
-    ///
-    /// # Errors
-    ///
-    /// If the output cannot be written.
-    pub fn end_payload(
+    /// Ends the current payload, and its transaction. Returns the position to resume at.
+    fn end_payload(
         &mut self,
-        event: &StreamEvent<'_>,
-        large: &StreamedPayload,
+        ended: &PayloadEndStep,
+        StreamInput { log, now_ns }: StreamInput<'_>,
         output: &mut RecordSink,
     ) -> Result<ResumeToken, StreamError> {
-        let at = EventCoordinates { position: large.position, ..event_coordinates(event) };
-        let token = self.resume_token(&at, large.end)?;
+        let PayloadEndStep { offset, end, result } = *ended;
+        let refused = |refusal: EventError| refusal.at(log, offset);
+        let found = result.map_err(|failure| match failure {
+            PayloadFailure::Event(error) => refused(error.into()),
+            PayloadFailure::Payload(error) => refused(error.into()),
+        })?;
+        found.checksum.map_err(|error| refused(error.into()))?;
+        let payload =
+            self.payload.take().unwrap_or(OpenPayload { position: offset, timestamp: 0, server_id: 0 });
+        let OpenPayload { position, timestamp, server_id } = payload;
+        let at = EventCoordinates { log, offset, position, timestamp, server_id, now_ns };
+        let token = self.resume_token(&at, end)?;
         self.end_transaction(&token, &at, output)?;
         Ok(token)
     }
 
-    fn coordinates<'e>(&mut self, event: &StreamEvent<'e>) -> Result<EventCoordinates<'e>, StreamError> {
-        let at = event_coordinates(event);
+    fn coordinates<'e>(
+        &mut self,
+        event: &WalkEvent<'_>,
+        input: StreamInput<'e>,
+    ) -> Result<EventCoordinates<'e>, StreamError> {
+        let at = event_coordinates(event, input);
         Ok(match &mut self.original_positions {
             Some(origin) => {
                 EventCoordinates { position: origin.begin_event(event.offset, &event.raw)?, ..at }
             }
             None => at,
         })
-    }
-
-    /// Returns the coordinates of an event in a payload, whose own coordinates are `payload`.
-    fn coordinates_in_payload<'e>(
-        &mut self,
-        raw: &RawEvent<'_>,
-        payload: EventCoordinates<'e>,
-    ) -> EventCoordinates<'e> {
-        let header = raw.header();
-        let position =
-            self.original_positions.as_mut().and_then(|origin| origin.next_in_payload(raw.bytes().len()));
-        let position = position.unwrap_or(payload.position);
-        EventCoordinates { timestamp: header.timestamp, server_id: header.server_id, position, ..payload }
     }
 
     /// Returns the position to resume at after the transaction, whose last event ends at `end`.
@@ -282,7 +333,7 @@ impl Streamer {
     }
 
     /// Tracks the log's grammar. Returns the transaction that ends with this event.
-    fn track(&mut self, event: &StreamEvent<'_>) -> Result<Option<TransactionOutline>, String> {
+    fn track(&mut self, event: &WalkEvent<'_>) -> Result<Option<TransactionOutline>, String> {
         let tracked = match self.tracker.track(event.offset, &event.raw, event.format) {
             Ok(tracked) => tracked,
             Err(TrackError::Decode(error)) => return Err(error.to_string()),
@@ -328,23 +379,13 @@ impl Streamer {
         output: &mut RecordSink,
     ) -> Result<(), EventError> {
         let mut plain = Vec::new();
-        let raw = match is_compressed(raw.event_type()) {
-            true => {
-                raw.decompress_mariadb(within.format, EVENT_SIZE_MAX, &mut plain)?;
-                RawEvent::new(&plain, raw.checksum())?
-            }
-            false => *raw,
-        };
+        let raw = raw.plain(within.format, EVENT_SIZE_MAX, &mut plain)?;
         match raw.decode(within.format)? {
             Body::TableMap(map) => self.take_table_map(&map, within)?,
             Body::WriteRows(rows) | Body::UpdateRows(rows) | Body::DeleteRows(rows) => {
                 self.take_rows(&rows, within, output)?;
             }
             Body::Query(query) => self.take_query(&query, &raw, within, output)?,
-            Body::TransactionPayload(payload) => {
-                let end = within.at.offset + raw.bytes().len() as u64;
-                self.take_payload(&payload, end, within, output)?
-            }
             Body::Xid(xid) => self.open.xid = Some(xid.xid),
             Body::RowsQuery(RowsQuery { sql, .. }) => self.take_rows_query(sql),
             Body::MariadbAnnotateRows(annotate) => self.take_rows_query(annotate.sql),
@@ -369,39 +410,6 @@ impl Streamer {
         if let EnvelopeWriter::Debezium(debezium) = &mut self.writer {
             debezium.begin(&mut output.bytes, &self.open.head, &within.at);
         }
-    }
-
-    fn take_payload(
-        &mut self,
-        payload: &TransactionPayload<'_>,
-        end: u64,
-        mut within: ContentContext<'_>,
-        output: &mut RecordSink,
-    ) -> Result<(), EventError> {
-        if let Some(origin) = &mut self.original_positions {
-            let at = (within.at.offset, end);
-            within.at.position = origin.begin_payload(at, payload.uncompressed_size, within.format);
-        }
-        let format = within.format.inside_payload();
-        let mut opener = self.opener.take().unwrap_or_default();
-        let told = self.take_payload_events(payload, (within, &format), &mut opener, output);
-        self.opener = Some(opener);
-        told
-    }
-
-    fn take_payload_events(
-        &mut self,
-        payload: &TransactionPayload<'_>,
-        (within, format): (ContentContext<'_>, &EventFormat),
-        opener: &mut PayloadOpener,
-        output: &mut RecordSink,
-    ) -> Result<(), EventError> {
-        let mut events = opener.open(payload)?;
-        while let Some(raw) = events.next_event()? {
-            let at = self.coordinates_in_payload(&raw, within.at);
-            self.take_content(&raw, ContentContext { at, format }, output)?;
-        }
-        Ok(())
     }
 
     fn take_query(
@@ -615,15 +623,15 @@ impl Streamer {
     }
 }
 
-fn event_coordinates<'e>(event: &StreamEvent<'e>) -> EventCoordinates<'e> {
+fn event_coordinates<'e>(event: &WalkEvent<'_>, input: StreamInput<'e>) -> EventCoordinates<'e> {
     let header = event.raw.header();
     EventCoordinates {
-        log: event.log,
+        log: input.log,
         offset: event.offset,
         position: event.offset,
         timestamp: header.timestamp,
         server_id: header.server_id,
-        now_ns: event.now_ns,
+        now_ns: input.now_ns,
     }
 }
 
@@ -683,9 +691,4 @@ fn ddl_xid(var: StatusVar<'_>) -> Option<u64> {
         StatusVar::DdlXid(xid) => Some(xid),
         _ => None,
     }
-}
-
-/// Returns whether this is one of MariaDB's compressed events.
-const fn is_compressed(event_type: EventType) -> bool {
-    event_type.decompressed().is_some()
 }

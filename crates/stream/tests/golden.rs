@@ -14,7 +14,7 @@ use logs::LogReader;
 use sql::ReplicationFilter;
 use stream::{
     Envelope, PipeSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy, StreamHooks,
-    StreamSettings, Streamer, UnnamedColumnPolicy, seek, stream_log,
+    StreamSettings, Streamer, UnnamedColumnPolicy, new_stream_walk, seek, stream_log,
 };
 
 #[derive(Clone, Default)]
@@ -59,7 +59,8 @@ fn stream_sample(sample: &str, envelope: Envelope, from: Option<&ResumeToken>) -
     };
     let mut watch = StreamHooks { now_ns: &|| 1_700_000_000_123_456_789, on_boundary: &mut boundary };
     let mut name = "binlog.000001".to_owned();
-    stream_log(&mut reader, &mut name, &mut streamer, &mut output, &mut watch).unwrap();
+    let mut walk = new_stream_walk(reader);
+    stream_log(&mut walk, &mut name, &mut streamer, &mut output, &mut watch).unwrap();
     output.finish().unwrap();
     (String::from_utf8(written.0.take()).unwrap(), tokens)
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use binlog::{EventFormat, EventType, MAGIC, RawEvent};
 use sql::UnmatchedRules;
-use logs::is_file_name;
+use logs::{LogEvent, is_file_name};
 use receive::{CANNOT_SEND, is_transient, start_after};
 use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
-use stream::{RecordSink, ResumeToken, StreamEvent, StreamGtidState, StreamGtids, StreamSettings, Streamer};
+use stream::{RecordSink, ResumeToken, StreamGtidState, StreamGtids, StreamInput, StreamSettings, Streamer};
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
 use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
@@ -245,7 +245,8 @@ fn process_event(
     {
         output.begin_log(&head);
     }
-    let taken = streamer.take(&StreamEvent { log, offset, raw, format, now_ns: now_ns() }, output);
+    let taken =
+        streamer.take(LogEvent { offset, raw }, format, StreamInput { log, now_ns: now_ns() }, output);
     warn_changed(&streamer.take_mismatches());
     taken.map_err(|error| match error {
         // The server of the catalogue may be unreachable for a while. Another attempt mends no other error of it.

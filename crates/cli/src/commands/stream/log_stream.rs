@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use logs::{EndOfLog, LogReader, RewritePositions};
 use stream::{
     DdlSchema, RecordSink, ResumeToken, StreamHooks, StreamSettings, Streamer, TransactionBoundary,
-    apply_log_ddl, seek, stream_log,
+    apply_log_ddl, new_stream_walk, seek, stream_log,
 };
 
 use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
@@ -139,13 +139,14 @@ fn each(
         streamer.begin_log(positions);
         let mut watch = StreamHooks { now_ns: &now_ns, on_boundary: &mut boundary };
         let mut name = name(place);
-        let ended = stream_log(&mut reader, &mut name, streamer, output, &mut watch);
+        let mut walk = new_stream_walk(reader);
+        let ended = stream_log(&mut walk, &mut name, streamer, output, &mut watch);
         warn_changed(&streamer.take_mismatches());
         let ended = ended.map_err(failed)?;
         match ended {
             None => return Ok(()),
             Some(EndOfLog::Torn(torn)) => {
-                return Err(CommandFailure::Failed(add_advice(reader.torn_error(torn))));
+                return Err(CommandFailure::Failed(add_advice(walk.reader().torn_error(torn))));
             }
             Some(_) => {}
         }
