@@ -225,7 +225,7 @@ pub(crate) struct ApplyPlanBuilder {
 
 impl ApplyPlanBuilder {
     /// Creates a builder for a transaction of this format. Row events beyond `held_max` bytes go to a temporary file.
-    pub(crate) fn new(format: &Arc<EventFormat>, held_max: usize) -> Self {
+    pub(crate) fn new(format: &EventFormat, held_max: usize) -> Self {
         Self {
             rows_size: 0,
             held: 0,
@@ -266,11 +266,8 @@ impl ApplyPlanBuilder {
 
     /// Adds the transaction's next event.
     pub(crate) fn take(&mut self, raw: &RawEvent<'_>, format: &EventFormat) -> Result<(), ApplyPlanError> {
-        if raw.event_type().decompressed().is_some() {
-            let mut plain = Vec::new();
-            raw.decompress_mariadb(format, event_size_max(self.held_max), &mut plain)?;
-            return self.take(&RawEvent::new(&plain, raw.checksum())?, format);
-        }
+        let mut plain = Vec::new();
+        let raw = &raw.plain(format, event_size_max(self.held_max), &mut plain)?;
         match raw.decode(format)? {
             // Unless the flag is set, the event stands for a BEGIN.
             Event::MariadbGtid(gtid) => self.has_begun = gtid.flags & MariadbGtidEvent::STANDALONE == 0,

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use binlog::PayloadOpener;
 use binlog::gtid::GtidSet;
 
 use crate::error::ReplayError;
@@ -82,12 +81,11 @@ impl LateTransactions {
     pub(crate) fn count(
         source: &mut TransactionSource,
         limit: u64,
-        opener: &mut PayloadOpener,
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Self {
         let mut late = Self::default();
         while go_on(source.bytes_read()).is_continue() {
-            match source.next_found(opener) {
+            match source.next_found() {
                 Ok(Some(found)) => late.transactions += u64::from(found.head().committed_us <= limit),
                 Ok(None) => break,
                 Err(error) => {

@@ -15,7 +15,7 @@ use crate::apply_plan::{ApplyPlan, ApplyPlanError};
 use crate::error::ReplayError;
 use crate::progress::AppliedState;
 use crate::source::first_needed::{first_needed, read_beginning};
-use crate::source::log_cursor::{GatheredTransaction, LogCursor, LogItem, PartialTransaction};
+use crate::source::log_cursor::{GatheredEvents, LogCursor, LogItem, PartialTransaction};
 use crate::source_transaction::{SourceTransaction, TransactionHead};
 
 /// A log to read.
@@ -183,7 +183,7 @@ impl TransactionSource {
     ///
     /// When a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
     pub fn next_unit(&mut self) -> Result<Option<SourceTransaction>, ReplayError> {
-        match self.next_found(&mut self.opener())? {
+        match self.next_found()? {
             None => Ok(None),
             Some(SizedTransaction::Held(unit)) => Ok(Some(unit)),
             Some(SizedTransaction::Large(large)) => Err(ReplayError::Refused(format!(
@@ -200,17 +200,14 @@ impl TransactionSource {
     ///
     /// When a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written, also
     /// when one was purged before it was read.
-    pub fn next_found(
-        &mut self,
-        opener: &mut PayloadOpener,
-    ) -> Result<Option<SizedTransaction>, ReplayError> {
+    pub fn next_found(&mut self) -> Result<Option<SizedTransaction>, ReplayError> {
         loop {
             if self.current.is_none() && !self.open_next()? {
                 return Ok(None);
             }
             let Some(current) = &mut self.current else { continue };
-            let before = current.reader.position();
-            let reached = match current.next_found(self.held_max, opener) {
+            let before = current.reader().position();
+            let reached = match current.next_found() {
                 // The part received so far comes again, from the server that replaced the source.
                 Err(ReplayError::Read(logs::LogError::Truncated { size, .. }))
                     if self.cursor.is_some() && current.forget_cut_transaction(size) =>
@@ -219,11 +216,11 @@ impl TransactionSource {
                 }
                 reached => reached?,
             };
-            self.writer = self.writer.or(current.writer);
-            if let Some(previous) = current.previous.take() {
+            self.writer = self.writer.or(current.writer());
+            if let Some(previous) = current.take_previous() {
                 self.previous = previous;
             }
-            self.bytes_read += current.reader.position().saturating_sub(before);
+            self.bytes_read += current.reader().position().saturating_sub(before);
             let whole = match reached {
                 LogItem::Whole(whole) => *whole,
                 LogItem::End(end) => match self.advance_log(end)? {
@@ -234,12 +231,12 @@ impl TransactionSource {
             let Some(current) = &mut self.current else { continue };
             let (number, log_number) = (self.number, self.log_number - 1);
             self.number += 1;
-            let origin = current.origin(&whole, log_number)?;
-            return Ok(Some(match whole {
-                GatheredTransaction::Held(transaction) => {
+            let origin = current.origin(&whole, log_number);
+            return Ok(Some(match whole.events {
+                GatheredEvents::Held(transaction) => {
                     SizedTransaction::Held(SourceTransaction { number, origin, transaction })
                 }
-                GatheredTransaction::Large(outline, work) => SizedTransaction::Large(OversizedTransaction {
+                GatheredEvents::Large(outline, work) => SizedTransaction::Large(OversizedTransaction {
                     head: TransactionHead::of(number, origin, &outline),
                     work,
                 }),
@@ -251,9 +248,9 @@ impl TransactionSource {
     fn advance_log(&mut self, end: EndOfLog) -> Result<ReadNext, ReplayError> {
         let Some(current) = &self.current else { return Ok(ReadNext::Now) };
         match (&mut self.cursor, end) {
-            (None, EndOfLog::Torn(torn)) => return Err(current.reader.torn_error(torn).into()),
+            (None, EndOfLog::Torn(torn)) => return Err(current.reader().torn_error(torn).into()),
             (None, _) => {}
-            (Some(cursor), end) => match cursor.reach_end(end, &current.reader)? {
+            (Some(cursor), end) => match cursor.reach_end(end, current.reader())? {
                 LogEndAction::Wait => return Ok(ReadNext::Later),
                 LogEndAction::ReadAgain => return Ok(ReadNext::Now),
                 LogEndAction::NextLog(next) => {
@@ -314,7 +311,8 @@ impl TransactionSource {
         }
         self.log_number += 1;
         let log_name = (log != ReplayLog::Stdin).then(|| log.name().into());
-        self.current = Some(LogCursor::new(reader, log_name, self.carried.take()));
+        let (opener, carried) = (self.opener(), self.carried.take());
+        self.current = Some(LogCursor::new(reader, opener, log_name, carried, self.held_max));
         Ok(true)
     }
 }

@@ -35,7 +35,7 @@ pub fn collect_tables(
 ) -> Result<BTreeSet<TablePair>, ReplayError> {
     let mut selector = TransactionSelector::new(selection, source.log_names())?;
     let (mut opener, mut pairs) = (source.opener(), BTreeSet::new());
-    while let Some(found) = source.next_found(&mut opener)? {
+    while let Some(found) = source.next_found()? {
         if seen(source.bytes_read()).is_break() {
             return Err(ReplayError::Interrupted);
         }

@@ -122,7 +122,7 @@ pub fn plan(
         if seen(source.bytes_read()).is_break() {
             return Err(ReplayError::Interrupted);
         }
-        let found = match source.next_found(&mut opener) {
+        let found = match source.next_found() {
             Ok(Some(found)) => found,
             Ok(None) => {
                 if let Err(error) = selector.finish().and_then(|()| skip.check_end()) {
@@ -155,7 +155,7 @@ pub fn plan(
             }
             SelectionChoice::Stop => {
                 if let Some(limit) = selector.stop_time() {
-                    planner.plan.late = Some(LateTransactions::count(source, limit, &mut opener, seen));
+                    planner.plan.late = Some(LateTransactions::count(source, limit, seen));
                 }
                 break;
             }

@@ -82,7 +82,7 @@ pub(super) fn read(
             SourceState::Later if queue.is_stopped() => return,
             SourceState::Later => thread::sleep(POLL_INTERVAL),
             SourceState::No => return,
-            SourceState::Behind(limit) => return count_late(source, limit, &mut opener, out),
+            SourceState::Behind(limit) => return count_late(source, limit, out),
         }
     }
 }
@@ -91,12 +91,7 @@ pub(super) fn read(
 const REPORT_BYTES: u64 = 64 << 20;
 
 /// Counts transactions after the stop that are not applied.
-fn count_late(
-    source: &mut TransactionSource,
-    limit: u64,
-    opener: &mut PayloadOpener,
-    out: &SyncSender<TransactionBatch>,
-) {
+fn count_late(source: &mut TransactionSource, limit: u64, out: &SyncSender<TransactionBatch>) {
     let mut told = source.bytes_read();
     let mut go_on = |bytes_read| {
         if bytes_read < told + REPORT_BYTES {
@@ -109,9 +104,8 @@ fn count_late(
             Err(_) => ControlFlow::Break(()),
         }
     };
-    let late = LateTransactions::count(source, limit, opener, &mut go_on);
-    let so_far =
-        ReadProgress { bytes_read: source.bytes_read(), late: Some(late), ..ReadProgress::default() };
+    let late = LateTransactions::count(source, limit, &mut go_on);
+    let so_far = ReadProgress { bytes_read: source.bytes_read(), late: Some(late), skipped: 0 };
     // If the receiver is gone, another thread failed first.
     let _ = out.send(TransactionBatch { so_far, ..TransactionBatch::default() });
 }
@@ -145,7 +139,7 @@ fn fill_batch(
 ) -> Result<SourceState, ReplayError> {
     let mut size = 0;
     while size < BATCH_SIZE {
-        let Some(found) = source.next_found(opener)? else {
+        let Some(found) = source.next_found()? else {
             if source.is_followed() {
                 return Ok(SourceState::Later);
             }

@@ -1,61 +1,42 @@
 //! The log that is read, and the transaction that is open in it.
 
 use std::fmt::{self, Display};
+use std::mem;
 use std::sync::Arc;
 
-use binlog::events::TransactionPayload;
 use binlog::gtid::GtidSet;
 use binlog::{
-    AssembleError, Event, EventChecksum, EventFormat, EventType, GrammarLoss, NextPosition, PayloadOpener,
-    RawEvent, Transaction, TransactionAssembler, TransactionId, TransactionOutline,
+    AssembleError, EventFormat, EventType, GrammarLoss, PayloadOpener, RawEvent, Transaction,
+    TransactionAssembler, TransactionId, TransactionOutline,
 };
-use logs::{EndOfLog, EventChunk, LargePayload, LogKind, LogPiece, LogReader, ReadOutcome};
+use logs::{
+    EndOfLog, EventWalk, LargePayloadHead, LogKind, LogReader, LogWalk, PayloadEndStep, PieceReader,
+    PieceSizes, ReadOutcome, WalkEvent, WalkStep,
+};
 
 use super::{STDIN, decode_previous_gtids};
 use crate::apply_plan::{ApplyPlan, ApplyPlanBuilder, ApplyPlanError};
 use crate::error::ReplayError;
 use crate::source_transaction::{TransactionOrigin, committed_us};
 
-/// The current log.
-#[derive(Debug)]
-pub(super) struct LogCursor {
-    pub(super) reader: LogReader,
-    assembler: Option<TransactionAssembler>,
-    chunk: Option<EventChunk>,
-    index: usize,
-    /// The open transaction, if it is too large for memory.
-    large: Option<OversizedTransactionBuilder>,
-    /// The open transaction, if it began in an earlier log.
-    carried: Option<TransactionId>,
-    /// The transaction that was cut off at the end of an earlier log and must now come again from its start, before any
-    /// other.
-    missed: Option<TransactionId>,
-    /// `true` if the transaction read last began in an earlier log.
-    began_before: bool,
-    log: Arc<str>,
-    is_stdin: bool,
-    /// `None` until the first transaction has been read: standard input has no name, and gets one from that
-    /// transaction.
-    log_name: Option<Arc<str>>,
-    /// Size to which the log was truncated: the start of the transaction that was open.
-    cut: Option<u64>,
-    /// Creation time of the log, in seconds since 1970.
-    begun: u32,
-    pub(super) previous: Option<GtidSet>,
-    pub(super) writer: Option<u32>,
-}
-
-/// A transaction that a replica received in parts: it continues in the next relay log, or comes there again as a whole.
-#[derive(Debug)]
-pub(super) struct PartialTransaction {
-    id: TransactionId,
-    goes_on: bool,
-    assembler: TransactionAssembler,
-    large: Option<OversizedTransactionBuilder>,
-}
-
 /// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;
+
+/// The current log: a walk over its events, and what they amount to.
+#[derive(Debug)]
+pub(super) struct LogCursor {
+    walk: LogWalk,
+    gatherer: TransactionGatherer,
+    log_name: LogName,
+}
+
+/// Name of a log on the source's server.
+#[derive(Debug)]
+enum LogName {
+    Known(Arc<str>),
+    /// Standard input has no name. Each of its logs gets one from its first transaction.
+    FromTransaction(Option<Arc<str>>),
+}
 
 /// Result of reading on in a log.
 pub(super) enum LogItem {
@@ -63,16 +44,361 @@ pub(super) enum LogItem {
     End(EndOfLog),
 }
 
-impl From<GatheredTransaction> for LogItem {
-    fn from(whole: GatheredTransaction) -> Self {
-        Self::Whole(Box::new(whole))
+/// A whole transaction.
+pub(super) struct GatheredTransaction {
+    pub(super) events: GatheredEvents,
+    /// `true` if it began in an earlier log.
+    began_before: bool,
+}
+
+/// The events of a whole transaction.
+pub(super) enum GatheredEvents {
+    Held(Transaction),
+    Large(Box<TransactionOutline>, Result<ApplyPlan, ApplyPlanError>),
+}
+
+/// A transaction that a replica received in parts.
+#[derive(Debug)]
+pub(super) struct PartialTransaction {
+    carried: CarriedTransaction,
+    assembler: TransactionAssembler,
+    state: GatherState,
+}
+
+/// Transaction that began in an earlier log.
+#[derive(Clone, Copy, Debug, Default)]
+enum CarriedTransaction {
+    /// None: the open transaction began in this log.
+    #[default]
+    None,
+    /// It continues in this log.
+    Continues(TransactionId),
+    /// It was cut off, and must now come again from its start, before any other.
+    Repeats(TransactionId),
+}
+
+impl LogCursor {
+    /// Starts to read a log. Standard input has no `log_name`. `before` is the transaction within which the log before it
+    /// ends. Transactions of more than `held_max` bytes are not held in memory.
+    pub(super) fn new(
+        reader: LogReader,
+        opener: PayloadOpener,
+        log_name: Option<Arc<str>>,
+        before: Option<PartialTransaction>,
+        held_max: usize,
+    ) -> Self {
+        let gatherer = TransactionGatherer::new(reader.name().into(), before, held_max);
+        let sizes = PieceSizes { chunk_size: CHUNK_SIZE, large_size: held_max };
+        Self {
+            walk: LogWalk::new(PieceReader::new(reader, sizes, opener), EventWalk::default()),
+            gatherer,
+            log_name: log_name.map_or(LogName::FromTransaction(None), LogName::Known),
+        }
+    }
+
+    pub(super) const fn reader(&self) -> &LogReader {
+        self.walk.reader()
+    }
+
+    /// Returns the `server_id` of the server that wrote the log, once its first event is read.
+    pub(super) const fn writer(&self) -> Option<u32> {
+        self.gatherer.writer
+    }
+
+    /// Takes the GTIDs in earlier logs, once after they are read.
+    pub(super) const fn take_previous(&mut self) -> Option<GtidSet> {
+        self.gatherer.previous.take()
+    }
+
+    /// Returns the position of a transaction that was read last.
+    pub(super) fn origin(&mut self, whole: &GatheredTransaction, log_number: usize) -> TransactionOrigin {
+        let outline = match &whole.events {
+            GatheredEvents::Held(transaction) => transaction.outline(),
+            GatheredEvents::Large(outline, _) => outline,
+        };
+        let log_name = match &mut self.log_name {
+            LogName::Known(name) => name,
+            LogName::FromTransaction(name) => name.get_or_insert_with(|| {
+                let (writer, committed) = (self.gatherer.writer.unwrap_or(0), committed_us(outline));
+                let begun = self.gatherer.begun;
+                format!("{STDIN} ({writer} {begun} {committed} {})", outline.end).into()
+            }),
+        };
+        let (log, log_name) = (Arc::clone(&self.gatherer.log), Arc::clone(log_name));
+        // The part in this log starts at the log's start.
+        let start = if whole.began_before { 0 } else { outline.position };
+        TransactionOrigin { log, log_name, log_number, start, end: outline.end }
+    }
+
+    /// Returns whether the log, which became shorter, was truncated at the start of the open transaction. Drops that
+    /// transaction then.
+    pub(super) fn forget_cut_transaction(&mut self, size: u64) -> bool {
+        self.gatherer.forget_cut_transaction(size)
+    }
+
+    /// Returns the log's next transaction, or the end of its present content.
+    pub(super) fn next_found(&mut self) -> Result<LogItem, ReplayError> {
+        loop {
+            let step = match self.walk.next()? {
+                ReadOutcome::Some(step) => step,
+                ReadOutcome::End(end) => return Ok(LogItem::End(end)),
+            };
+            let is_outer = matches!(&step, WalkStep::Event(event) if event.inner.is_none());
+            if let (WalkStep::Event(event), LogName::FromTransaction(name)) = (&step, &mut self.log_name)
+                && event.raw.event_type() == EventType::FormatDescription
+            {
+                // A new log starts, if several are concatenated.
+                *name = None;
+            }
+            let whole = self.gatherer.take(step)?;
+            if is_outer {
+                // A payload in memory is opened only if its transaction is applied.
+                self.walk.skip_payload();
+            }
+            if let Some(whole) = whole {
+                return Ok(LogItem::Whole(Box::new(whole)));
+            }
+        }
+    }
+
+    /// Ends this log. A transaction that is still open may continue in the next relay log: a replica whose connection
+    /// broke receives the rest later.
+    pub(super) fn finish(self, goes_on: bool) -> Result<Option<PartialTransaction>, ReplayError> {
+        let may_continue = goes_on && self.reader().kind() == LogKind::Relay;
+        self.gatherer.finish(may_continue)
     }
 }
 
-/// A whole transaction.
-pub(super) enum GatheredTransaction {
-    Held(Transaction),
-    Large(Box<TransactionOutline>, Result<ApplyPlan, ApplyPlanError>),
+/// Gathers the events of a log into whole transactions.
+#[derive(Debug)]
+struct TransactionGatherer {
+    log: Arc<str>,
+    held_max: usize,
+    /// Follows the grammar, and holds the events of the open transaction; `None` before the first event.
+    assembler: Option<TransactionAssembler>,
+    state: GatherState,
+    carried: CarriedTransaction,
+    /// Size to which the log was truncated: the start of the transaction that was open.
+    cut: Option<u64>,
+    /// Creation time of the log, in seconds since 1970.
+    begun: u32,
+    previous: Option<GtidSet>,
+    writer: Option<u32>,
+}
+
+/// Place of the open transaction's events.
+#[derive(Debug, Default)]
+enum GatherState {
+    /// The assembler holds them; or no transaction is open.
+    #[default]
+    Held,
+    /// They are too large for memory.
+    Large(OversizedTransactionBuilder),
+    /// They come out of a payload that is too large for memory, and that ends the transaction.
+    LargePayload(Box<TransactionOutline>, OversizedTransactionBuilder),
+}
+
+impl TransactionGatherer {
+    fn new(log: Arc<str>, before: Option<PartialTransaction>, held_max: usize) -> Self {
+        let (carried, assembler, state) = match before {
+            Some(before) => (before.carried, Some(before.assembler), before.state),
+            None => (CarriedTransaction::None, None, GatherState::Held),
+        };
+        Self { log, held_max, assembler, state, carried, cut: None, begun: 0, previous: None, writer: None }
+    }
+
+    /// Takes the next step of the walk. Returns the transaction that it ends.
+    fn take(&mut self, step: WalkStep<'_>) -> Result<Option<GatheredTransaction>, ReplayError> {
+        let events = match (mem::take(&mut self.state), step) {
+            (GatherState::Held, WalkStep::Event(event)) => self.hold(&event)?,
+            (GatherState::Large(large), WalkStep::Event(event)) => self.take_large(large, &event)?,
+            (GatherState::LargePayload(outline, mut large), WalkStep::Event(event)) => {
+                large.take(&event.raw, event.format);
+                self.state = GatherState::LargePayload(outline, large);
+                None
+            }
+            (GatherState::LargePayload(outline, large), WalkStep::PayloadEnd(ended)) => {
+                self.check_payload_end(&ended)?;
+                Some(large.finish(*outline))
+            }
+            (_, WalkStep::LargePayload(head)) => {
+                self.begin_large_payload(head)?;
+                None
+            }
+            // Payloads in memory are not opened here.
+            (state, WalkStep::PayloadEnd(_)) => {
+                self.state = state;
+                None
+            }
+        };
+        Ok(events.map(|events| {
+            let began_before = self.end_carried();
+            GatheredTransaction { events, began_before }
+        }))
+    }
+
+    /// Takes an event of a transaction that fits in memory, so far.
+    fn hold(&mut self, event: &WalkEvent<'_>) -> Result<Option<GatheredEvents>, ReplayError> {
+        self.check_event(event)?;
+        let assembler = assembler(&mut self.assembler, event.format);
+        let size = assembler.collected_size() + event.raw.bytes().len();
+        if size > self.held_max && assembler.open().is_some() {
+            let mut large = OversizedTransactionBuilder::new(event.format, self.held_max);
+            let (held, checksum) = (assembler.take_collected(), event.raw.checksum());
+            let mut rest = held.as_slice();
+            while let Some((raw, behind)) = RawEvent::split_first(rest, checksum) {
+                large.take(&raw, event.format);
+                rest = behind;
+            }
+            return self.push_large(large, event);
+        }
+        Ok(self.push(event)?.whole.map(GatheredEvents::Held))
+    }
+
+    /// Takes an event of a transaction that is too large for memory.
+    fn take_large(
+        &mut self,
+        large: OversizedTransactionBuilder,
+        event: &WalkEvent<'_>,
+    ) -> Result<Option<GatheredEvents>, ReplayError> {
+        self.check_event(event)?;
+        self.push_large(large, event)
+    }
+
+    fn push_large(
+        &mut self,
+        mut large: OversizedTransactionBuilder,
+        event: &WalkEvent<'_>,
+    ) -> Result<Option<GatheredEvents>, ReplayError> {
+        let open = assembler(&mut self.assembler, event.format).open().cloned();
+        let pushed = self.push(event)?;
+        if pushed.is_interrupted || pushed.whole.is_some() {
+            return Ok(pushed.whole.map(GatheredEvents::Held));
+        }
+        large.take(&event.raw, event.format);
+        match open {
+            Some(mut outline) if assembler(&mut self.assembler, event.format).open().is_none() => {
+                outline.end = event.end;
+                Ok(Some(large.finish(outline)))
+            }
+            _ => {
+                self.state = GatherState::Large(large);
+                Ok(None)
+            }
+        }
+    }
+
+    fn push(&mut self, event: &WalkEvent<'_>) -> Result<PushedEvent, ReplayError> {
+        let assembler = assembler(&mut self.assembler, event.format);
+        let mut pushed = PushedEvent { whole: None, is_interrupted: false };
+        match (assembler.push(event.offset, &event.raw, event.format), self.carried) {
+            (Ok(whole), _) => pushed.whole = whole,
+            // A source that is asked by GTIDs sends the whole transaction again.
+            (Err(AssembleError::Fault { fault, whole }), CarriedTransaction::Continues(id))
+                if fault.lost == GrammarLoss::Transaction =>
+            {
+                self.carried = CarriedTransaction::Repeats(id);
+                pushed = PushedEvent { whole: whole.map(|whole| *whole), is_interrupted: true };
+            }
+            (Err(error), _) => return Err(corrupt(&self.log, event.offset, &error)),
+        }
+        let now = pushed.whole.as_ref().map(Transaction::outline).or(assembler.open());
+        if let (CarriedTransaction::Repeats(id), Some(now)) = (self.carried, now) {
+            self.carried = CarriedTransaction::None;
+            if now.id != id {
+                let log = self.log.to_string();
+                return Err(ReplayError::TornTransaction { log, start: event.offset });
+            }
+        }
+        Ok(pushed)
+    }
+
+    /// Notes what the log's head says, and verifies the event.
+    fn check_event(&mut self, event: &WalkEvent<'_>) -> Result<(), ReplayError> {
+        let header = event.raw.header();
+        let corrupt = |error: &dyn Display| corrupt(&self.log, event.offset, error);
+        if header.event_type == EventType::FormatDescription {
+            self.writer.get_or_insert(header.server_id);
+            self.begun = header.timestamp;
+        }
+        if header.event_type == EventType::PreviousGtids {
+            let previous = decode_previous_gtids(&event.raw, event.format);
+            self.previous = Some(previous.map_err(|error| corrupt(&error))?);
+        }
+        event.raw.verify().map_err(|error| corrupt(&error))
+    }
+
+    /// Starts a transaction whose payload is too large for memory.
+    fn begin_large_payload(&mut self, head: &LargePayloadHead) -> Result<(), ReplayError> {
+        let corrupt = |error: &dyn Display| corrupt(&self.log, head.offset, error);
+        let stand_in = head.stand_in().map_err(|error| corrupt(&error))?;
+        let assembler = assembler(&mut self.assembler, &head.format);
+        let pushed = assembler.push(head.offset, &stand_in.as_raw(), &head.format);
+        let transaction = pushed.map_err(|error| corrupt(&error))?;
+        let transaction = transaction.ok_or_else(|| corrupt(&"the payload does not end a transaction"))?;
+        let mut outline = transaction.outline().clone();
+        outline.end = head.end();
+        let mut large = OversizedTransactionBuilder::new(&head.format, self.held_max);
+        for raw in transaction.events().filter(|raw| raw.event_type() != EventType::TransactionPayload) {
+            large.take(&raw, &head.format);
+        }
+        self.state = GatherState::LargePayload(Box::new(outline), large);
+        Ok(())
+    }
+
+    fn check_payload_end(&self, ended: &PayloadEndStep) -> Result<(), ReplayError> {
+        let checksum = ended.result.map_or(Ok(()), |end| end.checksum);
+        checksum.map_err(|error| corrupt(&self.log, ended.offset, &error))
+    }
+
+    /// Returns whether the transaction that ends began in an earlier log.
+    fn end_carried(&mut self) -> bool {
+        match self.carried {
+            CarriedTransaction::Continues(_) => {
+                self.carried = CarriedTransaction::None;
+                true
+            }
+            CarriedTransaction::None | CarriedTransaction::Repeats(_) => false,
+        }
+    }
+
+    fn forget_cut_transaction(&mut self, size: u64) -> bool {
+        let open = self.assembler.as_ref().and_then(|assembler| assembler.open());
+        if open.is_some_and(|open| open.position == size) {
+            (self.assembler, self.state, self.cut) = (None, GatherState::Held, Some(size));
+        }
+        self.cut == Some(size)
+    }
+
+    fn finish(self, may_continue: bool) -> Result<Option<PartialTransaction>, ReplayError> {
+        let Some(assembler) = self.assembler else { return Ok(None) };
+        let (carried, start) = match (assembler.open(), self.carried) {
+            (Some(open), CarriedTransaction::Repeats(_)) => (self.carried, open.position),
+            (Some(open), _) => (CarriedTransaction::Continues(open.id), open.position),
+            (None, CarriedTransaction::Repeats(_)) => (self.carried, 0),
+            (None, _) => return Ok(None),
+        };
+        match may_continue {
+            true => Ok(Some(PartialTransaction { carried, assembler, state: self.state })),
+            false => Err(ReplayError::TornTransaction { log: self.log.to_string(), start }),
+        }
+    }
+}
+
+/// Result of pushing an event to the assembler.
+struct PushedEvent {
+    /// Transaction that the event ends.
+    whole: Option<Transaction>,
+    /// `true` if the event interrupted the open transaction.
+    is_interrupted: bool,
+}
+
+/// Returns the assembler, which needs the format of the log's first event.
+fn assembler<'a>(
+    assembler: &'a mut Option<TransactionAssembler>,
+    format: &EventFormat,
+) -> &'a mut TransactionAssembler {
+    assembler.get_or_insert_with(|| TransactionAssembler::new(format.clone(), usize::MAX))
 }
 
 /// Apply plan of a transaction too large for memory, while it is read.
@@ -82,7 +408,7 @@ struct OversizedTransactionBuilder {
 }
 
 impl OversizedTransactionBuilder {
-    fn new(format: &Arc<EventFormat>, held_max: usize) -> Self {
+    fn new(format: &EventFormat, held_max: usize) -> Self {
         Self { builder: Ok(ApplyPlanBuilder::new(format, held_max)) }
     }
 
@@ -94,17 +420,9 @@ impl OversizedTransactionBuilder {
         }
     }
 
-    fn take_all(&mut self, bytes: &[u8], checksum: EventChecksum, format: &EventFormat) {
-        let mut rest = bytes;
-        while let Some((raw, behind)) = RawEvent::split_first(rest, checksum) {
-            self.take(&raw, format);
-            rest = behind;
-        }
-    }
-
-    fn finish(self, outline: TransactionOutline) -> GatheredTransaction {
+    fn finish(self, outline: TransactionOutline) -> GatheredEvents {
         let work = self.builder.and_then(|builder| builder.finish(outline.kind));
-        GatheredTransaction::Large(Box::new(outline), work)
+        GatheredEvents::Large(Box::new(outline), work)
     }
 }
 
@@ -112,207 +430,6 @@ impl fmt::Debug for OversizedTransactionBuilder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("OversizedTransactionBuilder").finish_non_exhaustive()
     }
-}
-
-impl LogCursor {
-    /// Starts to read a log. Standard input has no `log_name`. `before` is the transaction within which the log before it
-    /// ends.
-    pub(super) fn new(
-        reader: LogReader,
-        log_name: Option<Arc<str>>,
-        before: Option<PartialTransaction>,
-    ) -> Self {
-        let (mut carried, mut missed, mut assembler, mut large) = (None, None, None, None);
-        if let Some(before) = before {
-            let id = Some(before.id);
-            (carried, missed) = if before.goes_on { (id, None) } else { (None, id) };
-            (assembler, large) = (Some(before.assembler), before.large);
-        }
-        Self {
-            log: reader.name().into(),
-            reader,
-            assembler,
-            chunk: None,
-            index: 0,
-            large,
-            carried,
-            missed,
-            began_before: false,
-            is_stdin: log_name.is_none(),
-            log_name,
-            cut: None,
-            begun: 0,
-            previous: None,
-            writer: None,
-        }
-    }
-
-    pub(super) fn origin(&mut self, whole: &GatheredTransaction, log_number: usize) -> TransactionOrigin {
-        let outline = match whole {
-            GatheredTransaction::Held(transaction) => transaction.outline(),
-            GatheredTransaction::Large(outline, _) => outline,
-        };
-        let log_name = self.log_name.get_or_insert_with(|| {
-            let (writer, committed) = (self.writer.unwrap_or(0), committed_us(outline));
-            format!("{STDIN} ({writer} {} {committed} {})", self.begun, outline.end).into()
-        });
-        let (log, log_name) = (Arc::clone(&self.log), Arc::clone(log_name));
-        // The part in this log starts at the log's start.
-        let start = if self.began_before { 0 } else { outline.position };
-        TransactionOrigin { log, log_name, log_number, start, end: outline.end }
-    }
-
-    /// Returns whether the log, which became shorter, was truncated at the start of the open transaction. Drops that
-    /// transaction then.
-    pub(super) fn forget_cut_transaction(&mut self, size: u64) -> bool {
-        let open = self.assembler.as_ref().and_then(|assembler| assembler.open());
-        if open.is_some_and(|open| open.position == size) {
-            (self.assembler, self.large, self.cut) = (None, None, Some(size));
-        }
-        self.cut == Some(size)
-    }
-
-    /// Returns the log's next transaction, or the end of its present content.
-    pub(super) fn next_found(
-        &mut self,
-        held_max: usize,
-        opener: &mut PayloadOpener,
-    ) -> Result<LogItem, ReplayError> {
-        loop {
-            let Some(chunk) = &self.chunk else {
-                match self.reader.next_piece(CHUNK_SIZE, held_max)? {
-                    ReadOutcome::Some(LogPiece::Chunk(chunk)) => (self.chunk, self.index) = (Some(chunk), 0),
-                    ReadOutcome::Some(LogPiece::LargePayload(payload)) => {
-                        let log = &self.log;
-                        self.began_before = self.carried.take().is_some();
-                        let whole = read_large_payload(payload, &mut self.assembler, log, held_max, opener);
-                        return whole.map(LogItem::from);
-                    }
-                    ReadOutcome::End(end) => return Ok(LogItem::End(end)),
-                }
-                continue;
-            };
-            let Some(event) = chunk.get(self.index) else {
-                self.chunk = None;
-                continue;
-            };
-            self.index += 1;
-            if event.raw.event_type() == EventType::FormatDescription {
-                let header = event.raw.header();
-                self.writer.get_or_insert(header.server_id);
-                if self.is_stdin {
-                    // A new log starts, if several are concatenated.
-                    (self.log_name, self.begun) = (None, header.timestamp);
-                }
-            }
-            let corrupt = |error: &dyn Display| corrupt(&self.log, event.offset, error);
-            if event.raw.event_type() == EventType::PreviousGtids {
-                let previous = decode_previous_gtids(&event.raw, chunk.format());
-                self.previous = Some(previous.map_err(|error| corrupt(&error))?);
-            }
-            let format = chunk.format();
-            event.raw.verify().map_err(|error| corrupt(&error))?;
-            let assembler = self
-                .assembler
-                .get_or_insert_with(|| TransactionAssembler::new((**format).clone(), usize::MAX));
-            begin_large_if_needed(&mut self.large, assembler, &event.raw, format, held_max);
-            let open = if self.large.is_some() { assembler.open().cloned() } else { None };
-            let whole = match assembler.push(event.offset, &event.raw, format) {
-                // A source that is asked by GTIDs sends the whole transaction again.
-                Err(AssembleError::Fault { fault, whole })
-                    if fault.lost == GrammarLoss::Transaction && self.carried.is_some() =>
-                {
-                    (self.missed, self.large) = (self.carried.take(), None);
-                    whole.map(|whole| *whole)
-                }
-                pushed => pushed.map_err(|error| corrupt(&error))?,
-            };
-            let now = whole.as_ref().map(Transaction::outline).or(assembler.open()).map(|outline| outline.id);
-            if self.missed.is_some() && now.is_some() && self.missed.take() != now {
-                return Err(ReplayError::TornTransaction { log: self.log.to_string(), start: event.offset });
-            }
-            if let Some(transaction) = whole {
-                self.began_before = self.carried.take().is_some();
-                return Ok(GatheredTransaction::Held(transaction).into());
-            }
-            let Some(large) = &mut self.large else { continue };
-            large.take(&event.raw, format);
-            if assembler.open().is_none()
-                && let (Some(large), Some(mut outline)) = (self.large.take(), open)
-            {
-                outline.end = event.end();
-                self.began_before = self.carried.take().is_some();
-                return Ok(large.finish(outline).into());
-            }
-        }
-    }
-
-    /// Ends this log. A transaction that is still open may continue in the next relay log: a replica whose connection
-    /// broke receives the rest later.
-    pub(super) fn finish(self, goes_on: bool) -> Result<Option<PartialTransaction>, ReplayError> {
-        let Some(assembler) = self.assembler else { return Ok(None) };
-        let open = assembler.open().map(|open| (open.id, open.position));
-        let Some((id, start)) = open.or(self.missed.map(|id| (id, 0))) else { return Ok(None) };
-        match goes_on && self.reader.kind() == LogKind::Relay {
-            true => Ok(Some(PartialTransaction {
-                id,
-                goes_on: self.missed.is_none(),
-                assembler,
-                large: self.large,
-            })),
-            false => Err(ReplayError::TornTransaction { log: self.log.to_string(), start }),
-        }
-    }
-}
-
-/// Starts to handle the open transaction as too large for memory, if this event makes it so.
-fn begin_large_if_needed(
-    large: &mut Option<OversizedTransactionBuilder>,
-    assembler: &mut TransactionAssembler,
-    raw: &RawEvent<'_>,
-    format: &Arc<EventFormat>,
-    held_max: usize,
-) {
-    let is_larger = assembler.collected_size() + raw.bytes().len() > held_max;
-    if is_larger && large.is_none() && assembler.open().is_some() {
-        let large = large.insert(OversizedTransactionBuilder::new(format, held_max));
-        large.take_all(&assembler.take_collected(), raw.checksum(), format);
-    }
-}
-
-/// Reads a transaction whose payload is too large for memory.
-fn read_large_payload(
-    payload: LargePayload<'_>,
-    assembler: &mut Option<TransactionAssembler>,
-    log: &str,
-    held_max: usize,
-    opener: &mut PayloadOpener,
-) -> Result<GatheredTransaction, ReplayError> {
-    let (offset, end, format) = (payload.offset(), payload.end(), Arc::clone(payload.format()));
-    let corrupt = |error: &dyn Display| corrupt(log, offset, error);
-    let assembler = assembler.get_or_insert_with(|| TransactionAssembler::new((*format).clone(), usize::MAX));
-    // An empty payload in its place keeps the grammar in step.
-    let (mut fields, mut bytes) = (Vec::new(), Vec::new());
-    let nothing = Event::TransactionPayload(TransactionPayload::zstd(0, &[], &mut fields));
-    let written = nothing.write(payload.header().origin(), NextPosition::Fixed(0), &format, &mut bytes);
-    written.map_err(|error| corrupt(&error))?;
-    let raw = RawEvent::new(&bytes, format.checksum.for_events()).map_err(|error| corrupt(&error))?;
-    let pushed = assembler.push(offset, &raw, &format).map_err(|error| corrupt(&error))?;
-    let transaction = pushed.ok_or_else(|| corrupt(&"the payload does not end a transaction"))?;
-    let mut outline = transaction.outline().clone();
-    outline.end = end;
-    let mut large = OversizedTransactionBuilder::new(&format, held_max);
-    for raw in transaction.events().filter(|raw| raw.event_type() != EventType::TransactionPayload) {
-        large.take(&raw, &format);
-    }
-    let inner_format = format.inside_payload();
-    let (mut events, mut chunk) = (payload.open(opener)?, Vec::new());
-    while events.next_chunk(CHUNK_SIZE, &mut chunk)? > 0 {
-        large.take_all(&chunk, EventChecksum::Absent, &inner_format);
-        chunk.clear();
-    }
-    events.finish()?.checksum.map_err(|error| corrupt(&error))?;
-    Ok(large.finish(outline))
 }
 
 fn corrupt(log: &str, position: u64, reason: &dyn Display) -> ReplayError {
