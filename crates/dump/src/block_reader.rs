@@ -2,6 +2,9 @@
 //!
 //! Returns whole events without decoding them. The log need not start with a format description, positions may be
 //! anywhere, and each way in which a log can end has its own result.
+//!
+//! The walk of `logs` cannot be used here: it frames events by a known format, stops at damage, and reports it in our
+//! words. mysqlbinlog continues where it can, and its texts and exit codes must be the same.
 
 use std::io::{self, Read};
 use std::ops::Range;
