@@ -78,15 +78,6 @@ impl PieceEvents {
         };
         Self { origin, piece, context, inside }
     }
-
-    /// Returns its size in memory.
-    fn size(&self) -> usize {
-        match &self.piece {
-            WalkPiece::Chunk(chunk) => chunk.bytes().len(),
-            WalkPiece::PayloadPart(part) => part.bytes.len(),
-            WalkPiece::PayloadStart(_) | WalkPiece::PayloadEnd { .. } => 0,
-        }
-    }
 }
 
 /// Receives pieces and their sizes in memory.
@@ -166,9 +157,8 @@ fn give(
         _ => None,
     };
     if !matches!(piece, WalkPiece::PayloadStart(_)) {
-        let events = PieceEvents::new(origin, piece, &before);
-        let size = events.size();
-        take(PieceContent::Events(events), size)?;
+        let size = piece.memory_size();
+        take(PieceContent::Events(PieceEvents::new(origin, piece, &before)), size)?;
     }
     match (passed, head) {
         (Err(ContextError { offset: inner_offset, error }), Some(head)) => {

@@ -6,7 +6,7 @@ use binlog::{
     TransactionGrammar, TransactionId,
 };
 
-use crate::chunk::{EventChunk, LogEvent};
+use crate::chunk::EventChunk;
 use crate::large_payload::LargePayloadHead;
 use crate::piece_reader::WalkPiece;
 use crate::statement_table_maps::StatementTableMaps;
@@ -44,7 +44,7 @@ impl ChunkContext {
     pub fn after_chunk(mut self, chunk: &EventChunk) -> Result<Self, ContextError> {
         let known = (0..chunk.len())
             .rev()
-            .find(|index| chunk.get(*index).is_some_and(|event| starts_transaction(&event)));
+            .find(|index| chunk.get(*index).is_some_and(|event| starts_transaction(event.raw.event_type())));
         let from = match known {
             Some(index) => {
                 self = Self::default();
@@ -141,10 +141,10 @@ impl ContextTracker {
     }
 }
 
-/// Returns true if a transaction starts here, whatever precedes it.
-const fn starts_transaction(event: &LogEvent<'_>) -> bool {
+/// Returns true if an event of this type starts a transaction, whatever precedes it.
+pub(crate) const fn starts_transaction(event_type: EventType) -> bool {
     matches!(
-        event.raw.event_type(),
+        event_type,
         EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid
     )
 }

@@ -70,31 +70,6 @@ impl<'r> LargePayload<'r> {
         &self.progress.head
     }
 
-    /// Returns the event's header.
-    pub fn header(&self) -> &EventHeader {
-        &self.head().header
-    }
-
-    /// Returns the start of the event, in bytes from the start of its log.
-    pub fn offset(&self) -> u64 {
-        self.head().offset
-    }
-
-    /// Returns the start of the next event.
-    pub fn end(&self) -> u64 {
-        self.head().end()
-    }
-
-    /// Returns the fields in front of the payload.
-    pub fn fields(&self) -> &PayloadFields {
-        &self.head().fields
-    }
-
-    /// Returns the format of this event; for the events inside, see [`EventFormat::inside_payload`].
-    pub fn format(&self) -> &Arc<EventFormat> {
-        &self.head().format
-    }
-
     /// Returns a reader of the events inside.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 //! | task | item |
 //! |---|---|
 //! | read one log, event by event or in chunks for other threads | [`LogReader`] |
+//! | walk over a log event by event, into payloads of any size | [`LogWalk`] |
+//! | the same for parallel work: read pieces, find their context, walk over their events | [`PieceReader`], [`ContextTracker`], [`EventWalk`] |
 //! | find the logs of a directory or an index | [`Store`] |
 //! | follow a store that is being written to | [`StoreFollower`]; with the caller's own reader, [`StoreCursor`] |
 //! | write a source's logs, byte for byte | [`StoreWriter`]; to inspect the directory first, [`StoreFolder`] |

@@ -37,6 +37,17 @@ pub enum WalkPiece {
     },
 }
 
+impl WalkPiece {
+    /// Returns the approximate number of bytes that it holds in memory.
+    pub fn memory_size(&self) -> usize {
+        match self {
+            Self::Chunk(chunk) => chunk.bytes().len(),
+            Self::PayloadPart(part) => part.bytes.capacity(),
+            Self::PayloadStart(_) | Self::PayloadEnd { .. } => 0,
+        }
+    }
+}
+
 /// Some events of a large payload.
 #[derive(Debug)]
 pub struct PayloadPart {

@@ -490,11 +490,7 @@ impl<'w, 'p> LogFeeder<'w, 'p> {
     fn push_piece(&mut self, log_name: &Arc<str>, piece: WalkPiece) -> Result<(), ListError> {
         let context = self.contexts.context().clone();
         let passed = self.pass(log_name, &piece);
-        let size = match &piece {
-            WalkPiece::Chunk(chunk) => chunk.bytes().len(),
-            WalkPiece::PayloadPart(part) => part.bytes.capacity(),
-            WalkPiece::PayloadStart(_) | WalkPiece::PayloadEnd { .. } => 0,
-        };
+        let size = piece.memory_size();
         let content = WalkContent::Piece(piece);
         (self.push)(WalkItem { log_name: Arc::clone(log_name), context, content }, size)?;
         passed

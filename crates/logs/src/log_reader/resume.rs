@@ -7,6 +7,7 @@ use binlog::{
 };
 
 use super::{LogKind, LogReader};
+use crate::chunk_context::starts_transaction;
 use crate::error::LogError;
 use crate::log_input::ReadMode;
 
@@ -198,11 +199,4 @@ impl LogReader {
         self.tail.drain(..count);
         self.place.offset += count as u64;
     }
-}
-
-const fn starts_transaction(event_type: EventType) -> bool {
-    matches!(
-        event_type,
-        EventType::Gtid | EventType::AnonymousGtid | EventType::GtidTagged | EventType::MariadbGtid
-    )
 }
