@@ -124,8 +124,8 @@ fn ends_at(reader: &mut LogReader, wanted: u64) -> Result<Option<bool>, logs::Lo
                     return Ok(Some(event.end() == wanted));
                 }
             }
-            ReadOutcome::Some(LogPiece::LargePayload(payload)) if payload.end() >= wanted => {
-                return Ok(Some(payload.end() == wanted));
+            ReadOutcome::Some(LogPiece::LargePayload(payload)) if payload.head().end() >= wanted => {
+                return Ok(Some(payload.head().end() == wanted));
             }
             ReadOutcome::Some(LogPiece::LargePayload(_)) => {}
             ReadOutcome::End(_) => return Ok(None),

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
 use binlog::{DecodeError, EVENT_SIZE_MAX, Event, EventFormat, PayloadLimits, PayloadOpener, RawEvent};
-use logs::{EndOfLog, LogEndAction, LogReader, Store, StoreCursor, read_keyring};
+use logs::{EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, read_keyring};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError};
 use crate::error::ReplayError;
 use crate::progress::AppliedState;
 use crate::source::first_needed::{first_needed, read_beginning};
-use crate::source::log_cursor::{GatheredEvents, LogCursor, LogItem, PartialTransaction};
+use crate::source::log_cursor::{GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog};
 use crate::source_transaction::{SourceTransaction, TransactionHead};
 
 /// A log to read.
@@ -231,7 +231,7 @@ impl TransactionSource {
             let Some(current) = &mut self.current else { continue };
             let (number, log_number) = (self.number, self.log_number - 1);
             self.number += 1;
-            let origin = current.origin(&whole, log_number);
+            let origin = current.origin(&whole, log_number)?;
             return Ok(Some(match whole.events {
                 GatheredEvents::Held(transaction) => {
                     SizedTransaction::Held(SourceTransaction { number, origin, transaction })
@@ -310,9 +310,9 @@ impl TransactionSource {
             reader = reader.with_keyring(keyring);
         }
         self.log_number += 1;
-        let log_name = (log != ReplayLog::Stdin).then(|| log.name().into());
+        let source_log = (log != ReplayLog::Stdin).then(|| SourceLog { name: log.name().into(), positions });
         let (opener, carried) = (self.opener(), self.carried.take());
-        self.current = Some(LogCursor::new(reader, opener, log_name, carried, self.held_max));
+        self.current = Some(LogCursor::new(reader, opener, source_log, carried, self.held_max));
         Ok(true)
     }
 }

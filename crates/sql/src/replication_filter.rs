@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::statement::StatementKind;
+use crate::unmatched_rules::UnmatchedRules;
 use crate::wildcard_pattern::WildcardPattern;
 
 /// Selection of databases and tables, and their names on the target. The default selects all of them and keeps their
@@ -22,7 +23,7 @@ pub struct ReplicationFilter {
     /// Pairs of old and new name.
     rewrites: Vec<(Vec<u8>, Vec<u8>)>,
     /// The rules of `do_databases`, `do_tables` and `wild_do_tables`, in the order in which they were given.
-    selecting_rules: Vec<FilterRule>,
+    pub(crate) selecting_rules: Vec<FilterRule>,
 }
 
 /// Names `database.table`.

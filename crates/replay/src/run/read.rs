@@ -105,7 +105,8 @@ fn count_late(source: &mut TransactionSource, limit: u64, out: &SyncSender<Trans
         }
     };
     let late = LateTransactions::count(source, limit, &mut go_on);
-    let so_far = ReadProgress { bytes_read: source.bytes_read(), late: Some(late), skipped: 0 };
+    let so_far =
+        ReadProgress { bytes_read: source.bytes_read(), late: Some(late), ..ReadProgress::default() };
     // If the receiver is gone, another thread failed first.
     let _ = out.send(TransactionBatch { so_far, ..TransactionBatch::default() });
 }

@@ -11,7 +11,7 @@ use binlog::{
 };
 use logs::{
     EndOfLog, EventWalk, LargePayloadHead, LogKind, LogReader, LogWalk, PayloadEndStep, PieceReader,
-    PieceSizes, ReadOutcome, WalkEvent, WalkStep,
+    PieceSizes, ReadOutcome, RewritePositions, WalkEvent, WalkStep,
 };
 
 use super::{STDIN, decode_previous_gtids};
@@ -30,10 +30,19 @@ pub(super) struct LogCursor {
     log_name: LogName,
 }
 
+/// The source's log that a file contains.
+#[derive(Debug)]
+pub(super) struct SourceLog {
+    /// Its name on the source's server.
+    pub(super) name: Arc<str>,
+    /// Positions in it, if the file was rewritten.
+    pub(super) positions: Option<RewritePositions>,
+}
+
 /// Name of a log on the source's server.
 #[derive(Debug)]
 enum LogName {
-    Known(Arc<str>),
+    Known(SourceLog),
     /// Standard input has no name. Each of its logs gets one from its first transaction.
     FromTransaction(Option<Arc<str>>),
 }
@@ -78,12 +87,12 @@ enum CarriedTransaction {
 }
 
 impl LogCursor {
-    /// Starts to read a log. Standard input has no `log_name`. `before` is the transaction within which the log before it
+    /// Starts to read a log. Standard input has no `source_log`. `before` is the transaction within which the log before it
     /// ends. Transactions of more than `held_max` bytes are not held in memory.
     pub(super) fn new(
         reader: LogReader,
         opener: PayloadOpener,
-        log_name: Option<Arc<str>>,
+        source_log: Option<SourceLog>,
         before: Option<PartialTransaction>,
         held_max: usize,
     ) -> Self {
@@ -92,7 +101,7 @@ impl LogCursor {
         Self {
             walk: LogWalk::new(PieceReader::new(reader, sizes, opener), EventWalk::default()),
             gatherer,
-            log_name: log_name.map_or(LogName::FromTransaction(None), LogName::Known),
+            log_name: source_log.map_or(LogName::FromTransaction(None), LogName::Known),
         }
     }
 
@@ -111,13 +120,30 @@ impl LogCursor {
     }
 
     /// Returns the position of a transaction that was read last.
-    pub(super) fn origin(&mut self, whole: &GatheredTransaction, log_number: usize) -> TransactionOrigin {
+    ///
+    /// # Errors
+    ///
+    /// When the positions of a rewritten log cannot be read.
+    pub(super) fn origin(
+        &mut self,
+        whole: &GatheredTransaction,
+        log_number: usize,
+    ) -> Result<TransactionOrigin, ReplayError> {
         let outline = match &whole.events {
             GatheredEvents::Held(transaction) => transaction.outline(),
             GatheredEvents::Large(outline, _) => outline,
         };
+        // The part in this log starts at the log's start.
+        let file_range = if whole.began_before { 0 } else { outline.position }..outline.end;
+        let (mut start, mut end) = (file_range.start, file_range.end);
         let log_name = match &mut self.log_name {
-            LogName::Known(name) => name,
+            LogName::Known(SourceLog { name, positions }) => {
+                if let Some(positions) = positions {
+                    start = positions.original_start(file_range.start)?;
+                    end = positions.to_original(file_range.end);
+                }
+                name
+            }
             LogName::FromTransaction(name) => name.get_or_insert_with(|| {
                 let (writer, committed) = (self.gatherer.writer.unwrap_or(0), committed_us(outline));
                 let begun = self.gatherer.begun;
@@ -125,9 +151,7 @@ impl LogCursor {
             }),
         };
         let (log, log_name) = (Arc::clone(&self.gatherer.log), Arc::clone(log_name));
-        // The part in this log starts at the log's start.
-        let start = if whole.began_before { 0 } else { outline.position };
-        TransactionOrigin { log, log_name, log_number, start, end: outline.end }
+        Ok(TransactionOrigin { log, log_name, log_number, start, end, file_range })
     }
 
     /// Returns whether the log, which became shorter, was truncated at the start of the open transaction. Drops that

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use binlog::{EventFormat, EventType, MAGIC, RawEvent};
-use sql::UnmatchedRules;
 use logs::{LogEvent, is_file_name};
 use receive::{CANNOT_SEND, is_transient, start_after};
 use servers::{
     ConnectionError, GtidMode, LinkOptions, LiveSource, ServerAddress, ServerFacts, SqlConnection,
 };
+use sql::UnmatchedRules;
 use stream::{RecordSink, ResumeToken, StreamGtidState, StreamGtids, StreamInput, StreamSettings, Streamer};
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
