@@ -95,7 +95,15 @@ impl LogSurvey {
         let mut skip = AppliedCheck::new(applied.clone(), source.log_names());
         let (mut opener, mut taken, mut previous) = (source.opener(), 0, None);
         while taken < SURVEY_BYTES_MAX && source.bytes_read() < READ_BYTES_MAX {
-            let Ok(Some(found)) = source.next_found() else { break };
+            let found = match source.next_found() {
+                Ok(Some(found)) => found,
+                Ok(None) if source.is_followed() => break,
+                Ok(None) => {
+                    survey.another_log = skip.check_end().err().map(|error| error.to_string());
+                    break;
+                }
+                Err(_) => break,
+            };
             let head = found.head();
             if let Err(error) = skip.check_place(&head) {
                 survey.another_log = Some(error.to_string());
