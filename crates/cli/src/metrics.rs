@@ -1,9 +1,8 @@
-//! Metrics of long-running commands, in Prometheus' text format: over HTTP, and in a file.
+//! Metrics of long-running commands, published for Prometheus: over HTTP, and in a file.
 //!
 //! Each request has its own thread, so that a slow client blocks neither the work nor other requests.
 
 use std::collections::VecDeque;
-use std::fmt::{self, Display, Write as _};
 use std::fs;
 use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,12 +19,13 @@ use nix::fcntl::OFlag;
 
 use crate::exit::CommandFailure;
 use crate::global_args::GlobalArgs;
+use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
 use crate::screen;
 
 /// Options that publish metrics.
 #[derive(Args, Debug)]
 pub(crate) struct MetricsArgs {
-    /// Serve metrics in Prometheus' text format over HTTP at this address, for example 127.0.0.1:9104.
+    /// Serve metrics for Prometheus over HTTP at this address, for example 127.0.0.1:9104.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// Write metrics to this file every five seconds and at the end; the file is replaced as a whole.
@@ -47,9 +47,6 @@ const REQUEST_MAX: usize = 8 << 10;
 
 /// Interval at which the file is written. Monitors read it every ten seconds or less often.
 const FILE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Returns the current metrics as text, for each request.
-type MetricsRenderer = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Running publication of metrics. Dropping it writes the file for the last time.
 #[derive(Debug, Default)]
@@ -74,22 +71,22 @@ impl MetricsArgs {
     pub(crate) fn serve(
         &self,
         global: &GlobalArgs,
-        render: impl Fn() -> String + Send + Sync + 'static,
+        registry: MetricsRegistry,
     ) -> Result<MetricsService, CommandFailure> {
-        let render: MetricsRenderer = Arc::new(render);
+        let registry = Arc::new(registry);
         if let Some(address) = &self.metrics {
-            let bound = listen(address, Arc::clone(&render)).map_err(CommandFailure::NotStarted)?;
+            let bound = listen(address, Arc::clone(&registry)).map_err(CommandFailure::NotStarted)?;
             if !global.quiet {
                 screen::write_message(format_args!("metrics are at http://{bound}/metrics"));
             }
         }
         let Some(path) = self.metrics_file.clone() else { return Ok(MetricsService::default()) };
-        let written = write(&path, &render());
+        let written = write(&path, &registry.text(MetricsFormat::Classic));
         written
             .with_context(|| format!("could not write metrics to {}", path.display()))
             .map_err(CommandFailure::NotStarted)?;
         let (alive, is_alive) = channel();
-        let writer = thread::spawn(move || write_periodically(&path, &render, &is_alive));
+        let writer = thread::spawn(move || write_periodically(&path, &registry, &is_alive));
         Ok(MetricsService { file: Some((alive, writer)) })
     }
 }
@@ -104,11 +101,11 @@ impl Drop for MetricsService {
     }
 }
 
-fn write_periodically(path: &Path, render: &MetricsRenderer, is_alive: &Receiver<()>) {
+fn write_periodically(path: &Path, registry: &MetricsRegistry, is_alive: &Receiver<()>) {
     let mut has_failed = false;
     loop {
         let is_last = is_alive.recv_timeout(FILE_INTERVAL) != Err(RecvTimeoutError::Timeout);
-        if let Err(error) = write(path, &render())
+        if let Err(error) = write(path, &registry.text(MetricsFormat::Classic))
             && !has_failed
         {
             screen::write_message(format_args!("could not write metrics to {}: {error}", path.display()));
@@ -137,7 +134,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Starts a thread that answers requests at an address. Returns the address with its actual port.
-fn listen(address: &str, render: MetricsRenderer) -> Result<SocketAddr, anyhow::Error> {
+fn listen(address: &str, registry: Arc<MetricsRegistry>) -> Result<SocketAddr, anyhow::Error> {
     let listener = TcpListener::bind(address).map_err(|error| {
         anyhow!("could not serve metrics at {address}: {error}; expected HOST:PORT, such as 127.0.0.1:9104")
     })?;
@@ -147,7 +144,7 @@ fn listen(address: &str, render: MetricsRenderer) -> Result<SocketAddr, anyhow::
         for stream in listener.incoming() {
             match stream {
                 // A client without an answer asks again.
-                Ok(stream) => drop(requests.answer(stream, Arc::clone(&render))),
+                Ok(stream) => drop(requests.answer(stream, Arc::clone(&registry))),
                 Err(_) => thread::sleep(ACCEPT_BACKOFF),
             }
         }
@@ -161,7 +158,7 @@ struct OpenRequests(Mutex<VecDeque<Arc<TcpStream>>>);
 
 impl OpenRequests {
     /// Answers in a new thread, and closes the oldest connection if there are too many.
-    fn answer(self: &Arc<Self>, stream: TcpStream, render: MetricsRenderer) -> io::Result<()> {
+    fn answer(self: &Arc<Self>, stream: TcpStream, registry: Arc<MetricsRegistry>) -> io::Result<()> {
         let stream = Arc::new(stream);
         let mut open = self.open();
         open.push_back(Arc::clone(&stream));
@@ -174,7 +171,7 @@ impl OpenRequests {
         let answered = Arc::clone(&stream);
         let answering = thread::Builder::new().spawn(move || {
             let client = TimedStream { stream: &answered, end: Instant::now() + REQUEST_TIMEOUT };
-            let _ = answer(client, &render);
+            let _ = answer(client, &registry);
             requests.close(&answered);
         });
         if answering.is_err() {
@@ -223,7 +220,7 @@ impl io::Write for TimedStream<'_> {
     }
 }
 
-fn answer(mut stream: TimedStream<'_>, render: &MetricsRenderer) -> io::Result<()> {
+fn answer(mut stream: TimedStream<'_>, registry: &MetricsRegistry) -> io::Result<()> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_MAX {
@@ -232,117 +229,55 @@ fn answer(mut stream: TimedStream<'_>, render: &MetricsRenderer) -> io::Result<(
             size => request.extend_from_slice(&part[..size]),
         }
     }
-    let (status, body) = match parse_request(&request) {
-        HttpRequest::Metrics => ("200 OK", render()),
-        HttpRequest::Other => ("404 Not Found", "see /metrics\n".to_owned()),
-        HttpRequest::Nothing => ("405 Method Not Allowed", "only GET is supported\n".to_owned()),
+    let (status, content_type, body) = match parse_request(&request) {
+        HttpRequest::Metrics(format) => ("200 OK", format.content_type(), registry.text(format)),
+        HttpRequest::Other => ("404 Not Found", PLAIN_TEXT, "see /metrics\n".to_owned()),
+        HttpRequest::Nothing => ("405 Method Not Allowed", PLAIN_TEXT, "only GET is supported\n".to_owned()),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())
 }
 
+/// Content type of messages.
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
+/// Media type of OpenMetrics in the header `Accept` of Prometheus.
+const OPEN_METRICS: &str = "application/openmetrics-text";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HttpRequest {
-    Metrics,
+    /// The metrics, in the format that the client accepts.
+    Metrics(MetricsFormat),
     Other,
     Nothing,
 }
 
 fn parse_request(request: &[u8]) -> HttpRequest {
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|byte| *byte == b' ');
+    let request = String::from_utf8_lossy(request);
+    let mut lines = request.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
     match (words.next(), words.next()) {
-        (Some(b"GET"), Some(target)) => {
-            let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-            if matches!(path, b"/" | b"/metrics") { HttpRequest::Metrics } else { HttpRequest::Other }
-        }
+        (Some("GET"), Some(target)) => match target.split('?').next() {
+            Some("/" | "/metrics") => HttpRequest::Metrics(accepted_format(lines)),
+            _ => HttpRequest::Other,
+        },
         _ => HttpRequest::Nothing,
     }
 }
 
-/// Metrics in Prometheus' text format (version 0.0.4).
-#[derive(Debug, Default)]
-pub(crate) struct PrometheusText(String);
-
-/// Kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MetricKind {
-    /// Value that only grows until the command ends. By convention its name ends in `_total`.
-    Counter,
-    Gauge,
-}
-
-impl PrometheusText {
-    /// Returns the text with the metric that all commands have: the version of bintide.
-    pub(crate) fn new() -> Self {
-        let mut sheet = Self::default();
-        let version = [("version", env!("CARGO_PKG_VERSION"))];
-        sheet.put("bintide_build_info", "Version of bintide.", MetricKind::Gauge, &version, 1);
-        sheet
+/// Returns the format for a request with these headers. A client that does not ask for OpenMetrics may not read it.
+fn accepted_format<'h>(headers: impl Iterator<Item = &'h str>) -> MetricsFormat {
+    let mut accepts = headers
+        .filter_map(|header| header.split_once(':'))
+        .filter(|(name, _)| name.trim().eq_ignore_ascii_case("accept"));
+    match accepts.any(|(_, types)| types.to_ascii_lowercase().contains(OPEN_METRICS)) {
+        true => MetricsFormat::OpenMetrics,
+        false => MetricsFormat::Classic,
     }
-
-    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.put(name, help, MetricKind::Counter, &[], value);
-    }
-
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.put(name, help, MetricKind::Gauge, &[], value);
-    }
-
-    /// Adds a metric with labels. Their values may be any text.
-    pub(crate) fn put(
-        &mut self,
-        name: &str,
-        help: &str,
-        kind: MetricKind,
-        labels: &[(&str, &str)],
-        value: impl Display,
-    ) {
-        let labels: Vec<String> =
-            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        // Writing to a string does not fail.
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n");
-    }
-
-    /// Adds a metric with several values, each with its own labels; nothing if there are none.
-    pub(crate) fn family<const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        kind: MetricKind,
-        values: impl Iterator<Item = ([(&'static str, String); N], u64)>,
-    ) {
-        for (number, (labels, value)) in values.enumerate() {
-            if number == 0 {
-                let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-            }
-            let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(&value)));
-            let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
-        }
-    }
-
-    pub(crate) fn into_text(self) -> String {
-        self.0
-    }
-}
-
-impl fmt::Display for MetricKind {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-        })
-    }
-}
-
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -353,33 +288,21 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{
-        HttpRequest, MetricKind, PrometheusText, REQUEST_TIMEOUT, REQUESTS_MAX, listen, parse_request, write,
-    };
-
-    #[test]
-    fn the_format_is_prometheus() {
-        let mut sheet = PrometheusText::default();
-        sheet.counter("a_total", "Count.", 3);
-        sheet.put("b", "Distance.", MetricKind::Gauge, &[("log", "a\"b\\\n"), ("x", "y")], 1.5);
-        let wanted = "# HELP a_total Count.\n# TYPE a_total counter\na_total 3\n\
-                      # HELP b Distance.\n# TYPE b gauge\nb{log=\"a\\\"b\\\\\\n\",x=\"y\"} 1.5\n";
-        assert_eq!(sheet.into_text(), wanted);
-        let mut sheet = PrometheusText::default();
-        let values = [("x", 1), ("y\"", 2)].map(|(text, value)| ([("a", text.to_owned())], value));
-        sheet.family("c_total", "Both.", MetricKind::Counter, values.into_iter());
-        let wanted =
-            "# HELP c_total Both.\n# TYPE c_total counter\nc_total{a=\"x\"} 1\nc_total{a=\"y\\\"\"} 2\n";
-        assert_eq!(sheet.into_text(), wanted);
-    }
+    use super::{HttpRequest, REQUEST_TIMEOUT, REQUESTS_MAX, listen, parse_request, write};
+    use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
 
     #[test]
     fn requests() {
         let check =
             |request: &str, wanted| assert_eq!(parse_request(request.as_bytes()), wanted, "{request}");
-        check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", HttpRequest::Metrics);
-        check("GET / HTTP/1.0\r\n\r\n", HttpRequest::Metrics);
-        check("GET /metrics?x=1 HTTP/1.1\r\n\r\n", HttpRequest::Metrics);
+        let classic = HttpRequest::Metrics(MetricsFormat::Classic);
+        check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", classic);
+        check("GET / HTTP/1.0\r\n\r\n", classic);
+        check("GET /metrics?x=1 HTTP/1.1\r\n\r\n", classic);
+        check("GET /metrics HTTP/1.1\r\nAccept: text/plain;version=0.0.4;q=1,*/*;q=0.1\r\n\r\n", classic);
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4";
+        let open_metrics = HttpRequest::Metrics(MetricsFormat::OpenMetrics);
+        check(&format!("GET /metrics HTTP/1.1\r\nHost: x\r\naccept: {prometheus}\r\n\r\n"), open_metrics);
         check("GET /else HTTP/1.1\r\n\r\n", HttpRequest::Other);
         check("POST /metrics HTTP/1.1\r\n\r\n", HttpRequest::Nothing);
         check("", HttpRequest::Nothing);
@@ -388,7 +311,8 @@ mod tests {
 
     #[test]
     fn slow_clients_block_no_others_and_are_closed() {
-        let bound = listen("127.0.0.1:0", Arc::new(|| "text\n".to_owned())).unwrap();
+        let bound = listen("127.0.0.1:0", Arc::new(MetricsRegistry::new())).unwrap();
+        let text = MetricsRegistry::new().text(MetricsFormat::Classic);
         let began = Instant::now();
         let silent: Vec<_> = (0..3 * REQUESTS_MAX).map(|_| TcpStream::connect(bound).unwrap()).collect();
         for _ in 0..2 {
@@ -397,7 +321,7 @@ mod tests {
             let mut answer = String::new();
             stream.read_to_string(&mut answer).unwrap();
             assert!(
-                answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\ntext\n"),
+                answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(&format!("\r\n\r\n{text}")),
                 "{answer}"
             );
         }
@@ -410,7 +334,7 @@ mod tests {
             slow.write_all(b"G").is_err()
         });
         assert!(closed.is_some(), "an endless request is never closed");
-        assert!(listen(&bound.to_string(), Arc::new(String::new)).is_err());
+        assert!(listen(&bound.to_string(), Arc::new(MetricsRegistry::new())).is_err());
     }
 
     #[test]

@@ -19,6 +19,57 @@ pub struct CommitLag {
     pub max: Duration,
 }
 
+/// Lags of all transactions of a run, counted by size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitLagBuckets {
+    /// Number of lags up to each bound, and above the bound before it; the last number is of those above all bounds.
+    counts: [u64; BOUNDS_US.len() + 1],
+    sum: Duration,
+}
+
+/// Upper bounds of the buckets in microseconds: steps of two to three from a millisecond, the precision of sources
+/// with timestamps in microseconds on a local network, to a day.
+const BOUNDS_US: [u64; 18] = [
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    30_000_000,
+    60_000_000,
+    600_000_000,
+    3_600_000_000,
+    86_400_000_000,
+];
+
+impl CommitLagBuckets {
+    /// Returns each bucket's upper bound in seconds, and the number of lags between the bound before it and this one.
+    /// The last bound is infinite.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+        bounds.zip(self.counts)
+    }
+
+    /// Returns the sum of all lags.
+    pub const fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    fn add(&mut self, lag_us: u64) {
+        let bucket = BOUNDS_US.partition_point(|bound_us| *bound_us < lag_us);
+        self.counts[bucket] += 1;
+        self.sum = self.sum.saturating_add(Duration::from_micros(lag_us));
+    }
+}
+
 /// Measures lags as transactions are committed. All times are microseconds since 1970, and are passed in.
 pub(crate) struct LagTracker {
     /// The current half window, and the one before it.
@@ -27,6 +78,7 @@ pub(crate) struct LagTracker {
     rotates_at_us: u64,
     /// All lags since the target first caught up.
     following: Option<LagHistogram>,
+    all: CommitLagBuckets,
 }
 
 /// Length of half a window: "recent" covers the last 30 to 60 seconds.
@@ -34,7 +86,12 @@ const HALF_WINDOW_US: u64 = 30_000_000;
 
 impl LagTracker {
     pub(crate) const fn new() -> Self {
-        Self { recent: [LagHistogram::new(), LagHistogram::new()], rotates_at_us: 0, following: None }
+        Self {
+            recent: [LagHistogram::new(), LagHistogram::new()],
+            rotates_at_us: 0,
+            following: None,
+            all: CommitLagBuckets { counts: [0; BOUNDS_US.len() + 1], sum: Duration::ZERO },
+        }
     }
 
     /// Counts transactions that were committed on the source at these times, and on the target now.
@@ -42,6 +99,7 @@ impl LagTracker {
         self.rotate(now_us);
         for then_us in committed_us {
             let lag_us = now_us.saturating_sub(*then_us);
+            self.all.add(lag_us);
             for times in self.recent.first_mut().into_iter().chain(&mut self.following) {
                 times.add(lag_us);
             }
@@ -66,6 +124,11 @@ impl LagTracker {
     /// Returns the lag since the target first caught up.
     pub(crate) fn following(&self) -> CommitLag {
         self.following.as_ref().map(LagHistogram::lag).unwrap_or_default()
+    }
+
+    /// Returns the lags since the start.
+    pub(crate) const fn all(&self) -> CommitLagBuckets {
+        self.all
     }
 
     fn rotate(&mut self, now_us: u64) {
@@ -174,6 +237,17 @@ mod tests {
         assert_eq!(count(&[1], HALF_WINDOW_US + 1), 3);
         assert_eq!(count(&[1], 2 * HALF_WINDOW_US + 1), 2);
         assert_eq!(count(&[], 6 * HALF_WINDOW_US), 0);
+    }
+
+    #[test]
+    fn lags_are_counted_by_size() {
+        let mut lags = LagTracker::new();
+        lags.add(&[2_000_000, 1_999_000, 1_998_999], 2_000_000);
+        lags.add(&[0], 1_000_000_000_000);
+        let filled: Vec<(f64, u64)> = lags.all().buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(0.001, 2), (0.0025, 1), (f64::INFINITY, 1)]);
+        assert_eq!(lags.all().sum(), Duration::from_micros(1_000_000_002_001));
+        assert!(lags.all().buckets().is_sorted_by(|(one, _), (other, _)| one < other));
     }
 
     #[test]

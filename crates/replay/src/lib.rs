@@ -60,7 +60,7 @@ pub use crate::apply_plan::{
     TransactionShape, UserVariableValue,
 };
 pub use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
-pub use crate::lag::CommitLag;
+pub use crate::lag::{CommitLag, CommitLagBuckets};
 pub use crate::mysql::{ApplyAs, MysqlTarget, SqlApplyReason, TargetInspector};
 pub use crate::preflight::{PreflightCheck, PreflightFinding};
 pub use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, SourcePosition, StatementIntent};

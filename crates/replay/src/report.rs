@@ -3,7 +3,7 @@
 use binlog::gtid::GtidSet;
 use sql::FilterRule;
 
-use crate::lag::{CommitLag, LagTracker};
+use crate::lag::{CommitLag, CommitLagBuckets, LagTracker};
 use crate::progress::SourcePosition;
 use crate::selection::LateTransactions;
 
@@ -82,6 +82,8 @@ pub struct ReplayReport {
     pub unmatched: Vec<FilterRule>,
     /// Lag since the target first caught up. Only logs that are followed have one.
     pub lag: CommitLag,
+    /// Lags of all transactions that this run applied, by size.
+    pub commit_lags: CommitLagBuckets,
     /// All applied transactions, according to the progress saved on the target and to the target itself.
     pub applied: GtidSet,
 }

@@ -252,6 +252,7 @@ impl<'w> ReplayMonitor<'w> {
         tally: ApplyTotals,
     ) -> Result<(), ReplayError> {
         self.lags.add(&group.committed_us, at_us);
+        self.report.commit_lags = self.lags.all();
         self.report.transactions += group.transactions;
         self.report.groups += 1;
         let ApplyTotals { rows, retries, at_once } = tally;

@@ -1,9 +1,9 @@
 //! `bintide receive`: receives a server's logs as they are written, byte for byte.
 
 mod failure;
-mod metrics_text;
 mod notice_text;
 mod receive_display;
+mod receive_metrics;
 mod retention;
 mod stats_text;
 
@@ -19,15 +19,15 @@ use receive::{DiskFullPolicy, GtidState, LogReceiver, ReceiveOptions, StartPoint
 use servers::{LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
-use crate::commands::receive::metrics_text::metrics_text;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
-use crate::commands::receive::receive_display::now_s;
+use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures};
 pub(crate) use crate::commands::receive::retention::parse_retention;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
+use crate::metrics_registry::MetricsRegistry;
 use crate::value_parsers::parse_level;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -140,7 +140,10 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
         receiver.read_stored_gtids();
     }
     let (stats, served) = (receiver.stats(), receiver.stats());
-    let _served = command.metrics.serve(global, move || served.read(|stats| metrics_text(stats, now_s())))?;
+    let began = display.began();
+    let registry =
+        MetricsRegistry::new().with(RECEIVE_METRICS, move || ReceiveFigures::new(&served, began.elapsed()));
+    let _served = command.metrics.serve(global, registry)?;
     receiver.run(store)?;
     display.print(&stats, &command.folder, command.json)
 }

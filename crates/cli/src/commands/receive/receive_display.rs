@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use receive::{ReceiveNotice, ReceiveReporter, SharedReceiveStats};
 
 use crate::commands::receive::notice_text::notice_text;
+use crate::commands::receive::receive_metrics::{ReceiveFigures, now_s};
 use crate::commands::receive::stats_text;
 use crate::commands::stats;
 use crate::exit::{CommandResult, CommandVerdict};
@@ -60,6 +60,11 @@ impl ReceiveDisplay {
         }
     }
 
+    /// Returns the time of the start.
+    pub(super) const fn began(&self) -> Instant {
+        self.began
+    }
+
     /// Tells whether the display shows the GTIDs of stored transactions.
     pub(super) fn shows_gtids(&self) -> bool {
         matches!(self.lock_progress().screen, ProgressDisplay::Terminal(..))
@@ -70,7 +75,7 @@ impl ReceiveDisplay {
         self.lock_progress().screen.clear();
         let mut out = io::stdout().lock();
         if json {
-            let document = stats.read(|stats| stats_text::document(stats, self.began.elapsed()));
+            let document = stats_text::document(&ReceiveFigures::new(stats, self.began.elapsed()));
             serde_json::to_writer_pretty(&mut out, &document).map_err(io::Error::from)?;
             out.write_all(b"\n")?;
         } else {
@@ -120,9 +125,4 @@ impl ReceiveReporter for ReceiveDisplay {
             }
         }
     }
-}
-
-/// Returns the time in seconds since 1970.
-pub(super) fn now_s() -> i64 {
-    Timestamp::now().as_second()
 }

@@ -6,6 +6,8 @@ use binlog::gtid::GtidSet;
 use receive::{ReceiveStats, ReceivedGtids};
 use serde_json::{Value, json};
 
+use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures};
+use crate::metric_table;
 use crate::rates::RecentRates;
 use crate::units::{bytes, count, counted, duration};
 
@@ -85,29 +87,15 @@ pub(super) fn text(stats: &ReceiveStats, folder: &str) -> String {
 }
 
 /// Returns the result as a JSON document.
-pub(super) fn document(stats: &ReceiveStats, elapsed: Duration) -> Value {
-    json!({
-        "transactions": stats.transactions,
-        "events": stats.events,
-        "bytes": stats.bytes,
-        "network_bytes": stats.network_bytes,
-        "logs_compressed": stats.compressed_logs,
-        "compressed_from": stats.compressed_from,
-        "compressed_to": stats.compressed_to,
-        "logs_to_compress": stats.to_compress,
-        "compressions_failed": stats.failed_compressions,
-        "connections": stats.connections,
-        "logs_purged": stats.purged,
-        "syncs": stats.syncs,
-        "acknowledgements": stats.acknowledgements,
-        "semi_sync": stats.semi_sync.unwrap_or_default(),
-        "log": (!stats.log.is_empty()).then_some(&stats.log),
-        "position": (!stats.log.is_empty()).then_some(stats.position),
-        "stored_log": (!stats.stored_log.is_empty()).then_some(&stats.stored_log),
-        "stored_position": (!stats.stored_log.is_empty()).then_some(stats.stored_position),
-        "compression": stats.statistics.rows(),
-        "seconds": elapsed.as_secs_f64(),
-    })
+pub(super) fn document(figures: &ReceiveFigures) -> Value {
+    let stats = &figures.stats;
+    let mut document = metric_table::document(RECEIVE_METRICS, figures);
+    document.insert("log".to_owned(), (!stats.log.is_empty()).then_some(stats.log.as_str()).into());
+    let is_stored = !stats.stored_log.is_empty();
+    document.insert("stored_log".to_owned(), is_stored.then_some(stats.stored_log.as_str()).into());
+    document.insert("stored_position".to_owned(), is_stored.then_some(stats.stored_position).into());
+    document.insert("compression".to_owned(), json!(stats.statistics.rows()));
+    document.into()
 }
 
 /// Returns a few lines with GTIDs for people, one per server; none without GTIDs.
@@ -143,7 +131,7 @@ mod tests {
 
     use logs::{LogReader, ReadOutcome};
 
-    use super::{LINE_START, document, line, shortened_lines, terminal_text, text};
+    use super::{LINE_START, ReceiveFigures, document, line, shortened_lines, terminal_text, text};
     use crate::rates::RecentRates;
     use receive::ReceiveStats;
 
@@ -231,7 +219,17 @@ mod tests {
             "0 transactions, 0 B received; /backup ends at b-1.000001:815\n"
         );
         assert_eq!(text(&ReceiveStats::default(), "/backup"), "0 transactions, 0 B received\n");
-        assert_eq!(document(&figures, Duration::ZERO)["position"], 4711);
+        let figures = ReceiveFigures { stats: figures, ..ReceiveFigures::default() };
+        let found = document(&figures);
+        assert_eq!((&found["log"], &found["position"]), (&"b.000003".into(), &4711.into()));
+        let mut keys: Vec<&String> = found.as_object().unwrap().keys().collect();
+        keys.sort();
+        let wanted = "acknowledgements bytes compressed_from compressed_to compression compressions_failed connections \
+                      events log logs_compressed logs_purged logs_to_compress network_bytes position seconds \
+                      semi_sync stored_log stored_position syncs transactions";
+        assert_eq!(keys, wanted.split_whitespace().collect::<Vec<_>>());
+        let none = document(&ReceiveFigures::default());
+        assert!(none["log"].is_null() && none["position"].is_null(), "{none}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use replay::{CommitLag, ReplayObserver, ReplayStatus};
 
 use crate::commands::replay::progress_line::ProgressLine;
-use crate::commands::replay::replay_stats::SharedReplayStats;
+use crate::commands::replay::replay_metrics::SharedReplayFigures;
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::progress::{self, ProgressDisplay};
@@ -22,7 +22,7 @@ pub(super) struct ReplayProgressMonitor {
     lag: CommitLag,
     /// Time of the next update of the lag.
     lag_due: Duration,
-    stats: SharedReplayStats,
+    stats: SharedReplayFigures,
     screen: ProgressDisplay,
     /// Time of the next update of the display.
     due: Duration,
@@ -38,7 +38,7 @@ const LAG_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ReplayProgressMonitor {
     /// Returns the display of a replay of logs with this total size, if known. Also updates the shared statistics.
-    pub(super) fn new(global: &GlobalArgs, bytes_total: Option<u64>, stats: SharedReplayStats) -> Self {
+    pub(super) fn new(global: &GlobalArgs, bytes_total: Option<u64>, stats: SharedReplayFigures) -> Self {
         let screen = ProgressDisplay::new(global, TERMINAL_INTERVAL);
         let due = screen.first_delay();
         Self {
@@ -92,7 +92,7 @@ impl ReplayObserver for ReplayProgressMonitor {
             self.lag_due = elapsed + LAG_INTERVAL;
             self.lag = status.lag(now_us());
         }
-        self.stats.set(status, self.lag);
+        self.stats.set(status);
         if elapsed >= self.due {
             self.due = elapsed + self.screen.interval();
             self.show(status);

@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use replay::{CommitLag, LateTransactions, ReplayReport};
 use serde_json::{Value, json};
 
+use crate::commands::replay::replay_metrics::{REPLAY_METRICS, ReplayFigures};
 use crate::commands::replay::verification::TargetVerification;
 use crate::commands::replay::warming::WarmingOutcome;
 use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
+use crate::metric_table;
 use crate::screen;
 use crate::units;
 
@@ -58,39 +60,22 @@ pub(super) fn print(done: &ReplayOutcome, json: bool, global: &GlobalArgs) -> Co
 
 fn document(done: &ReplayOutcome) -> Value {
     let report = &done.report;
-    json!({
-        "transactions": report.transactions,
-        "skipped": report.skipped,
-        "groups": report.groups,
-        "rows": report.rows,
-        "retries": report.retries,
-        "at_once": report.at_once,
-        "bytes": report.bytes_read,
-        "seconds": done.elapsed.as_secs_f64(),
-        "last_committed": report.committed_us.and_then(timestamp).map(|time| time.to_string()),
-        "interrupted": report.is_interrupted,
-        "lag": lag_document(report.lag),
-        "late": report.late.as_ref().map(late_document),
-        "undecided": report.undecided,
-        "applied": report.applied.to_string(),
-        "remarks": done.remarks,
-        "warm": done.warmed.as_ref().map(WarmingOutcome::document),
-        "verify": done.verified.as_ref().map(TargetVerification::document),
-    })
-}
-
-/// Returns the lag as a document; `None` if no logs were followed.
-fn lag_document(lag: CommitLag) -> Option<Value> {
-    let CommitLag { transactions, p50, p99, max, .. } = lag;
-    let seconds = |time: Duration| time.as_secs_f64();
-    (transactions > 0).then(|| {
-        json!({
-            "transactions": transactions,
-            "p50_seconds": seconds(p50),
-            "p99_seconds": seconds(p99),
-            "max_seconds": seconds(max),
-        })
-    })
+    let mut document =
+        metric_table::document(REPLAY_METRICS, &ReplayFigures::of_report(report, done.elapsed));
+    let last_committed = report.committed_us.and_then(timestamp).map(|time| time.to_string());
+    for (key, value) in [
+        ("last_committed", last_committed.into()),
+        ("interrupted", report.is_interrupted.into()),
+        ("late", report.late.as_ref().map(late_document).into()),
+        ("undecided", report.undecided.clone().into()),
+        ("applied", report.applied.to_string().into()),
+        ("remarks", done.remarks.clone().into()),
+        ("warm", done.warmed.as_ref().map(WarmingOutcome::document).into()),
+        ("verify", done.verified.as_ref().map(TargetVerification::document).into()),
+    ] {
+        document.insert(key.to_owned(), value);
+    }
+    document.into()
 }
 
 /// Returns, as a document, the transactions after the stop position that were committed before the stop time.

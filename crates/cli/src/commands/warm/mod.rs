@@ -2,6 +2,7 @@
 
 mod monitor;
 mod status_text;
+mod warm_metrics;
 
 use std::io;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use warm::{FixedPace, NonReplicaPolicy, SearchConnections, WarmPace, WarmSetting
 
 pub(crate) use crate::commands::warm::monitor::SharedWarmStatus;
 pub(crate) use crate::commands::warm::status_text::{document, sentence};
+pub(crate) use crate::commands::warm::warm_metrics::WARM_METRICS;
 
 use crate::commands::warm::monitor::WarmProgressMonitor;
 use crate::connection_args::ConnectionArgs;
@@ -21,6 +23,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args;
 use crate::metrics::MetricsArgs;
+use crate::metrics_registry::MetricsRegistry;
 use crate::value_parsers::parse_number;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -94,7 +97,8 @@ pub(crate) fn run(command: &WarmArgs, global: &GlobalArgs) -> CommandResult {
     let settings = command.settings(global)?;
     let stats = SharedWarmStatus::default();
     let shown = stats.clone();
-    let served = command.metrics.serve(global, move || shown.metrics_text())?;
+    let registry = MetricsRegistry::new().with(WARM_METRICS, move || shown.get());
+    let served = command.metrics.serve(global, registry)?;
     let mut watch = WarmProgressMonitor::new(global, stats);
     let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;
     drop(served);

@@ -43,9 +43,9 @@ const TERMINAL_INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Durati
 const LINE_INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
 
 impl SharedWarmStatus {
-    /// Returns the metrics as text.
-    pub(crate) fn metrics_text(&self) -> String {
-        status_text::metrics_text(&self.status())
+    /// Returns a copy of the status.
+    pub(crate) fn get(&self) -> WarmStatus {
+        self.status().clone()
     }
 
     /// Returns a part of a replay's progress line; `None` before warming has begun.

@@ -1,11 +1,12 @@
-//! Status of warming: as a line, as a text, as a document, and as metrics.
+//! Status of warming: as a line, as a text, and as a document.
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use warm::{BusyResource, ChannelStatus, DiskWaits, WarmEndReason, WarmReport, WarmState, WarmStatus};
 
-use crate::metrics::{MetricKind, PrometheusText};
+use crate::commands::warm::warm_metrics::{CHANGES, STATEMENTS, StateName, WARM_METRICS, lag_s, most_behind};
+use crate::metric_table;
 use crate::screen::{ReportStyle, table_lines};
 use crate::units::{count, counted, duration, share};
 
@@ -84,61 +85,13 @@ const fn state_text(state: WarmState) -> Option<&'static str> {
     }
 }
 
-/// States of the controller: name for programs, and a description with the reason.
-const STATES: [(WarmState, &str, &str); 8] = [
-    (WarmState::Unmeasured, "unmeasured", "page reads are not measured: keeps its initial distance"),
-    (WarmState::Fixed, "fixed", "keeps the configured pace, or has no applier to stay ahead of"),
-    (WarmState::Ahead, "ahead", "increases the distance while that helps"),
-    (
-        WarmState::TooFar,
-        "too far",
-        "reduces the distance: prefetched pages were evicted before the applier needed them",
-    ),
-    (
-        WarmState::BackingOff(BusyResource::Server),
-        "server busy",
-        "uses fewer connections: the server runs many other statements",
-    ),
-    (
-        WarmState::BackingOff(BusyResource::Disks),
-        "disks busy",
-        "uses fewer connections: the applier's own reads take too long",
-    ),
-    (WarmState::Sampling, "sampling", "makes one search in 16: almost all pages are in memory"),
-    (WarmState::NoGain, "no gain", "stopped: the applier would hardly have waited for the pages"),
-];
-
-fn state_name_and_reason(state: WarmState) -> (&'static str, &'static str) {
-    let found = STATES.iter().find(|(other, ..)| *other == state);
-    let (_, name, why) = found.expect("ours: each way has a name");
-    (name, why)
-}
-
 /// Returns the result as text.
 pub(super) fn text(report: &WarmReport, style: ReportStyle) -> String {
     let status = &report.status;
-    let counts = &status.counts;
-    let changes = [
-        ("row changes ahead of the applier", count(counts.rows)),
-        ("of these, in tables that cannot be searched", count(counts.rows_unsearchable)),
-        ("events excluded by filters", count(counts.filtered)),
-        ("logged statements searched for", count(counts.statements)),
-        ("logged statements discarded", count(counts.discarded)),
-        ("searches for pages", count(counts.touches)),
-        ("of these, repeated searches not made", count(counts.repeated)),
-    ];
-    let statements = [
-        ("skipped, because pages are in memory", count(counts.skipped)),
-        ("pushed", count(counts.pushed)),
-        ("popped", count(counts.popped)),
-        ("old", count(counts.expired)),
-        ("executed", count(counts.executed)),
-        ("errors", count(counts.errors)),
-        ("restarts at the applier's position", count(counts.jumps)),
-    ];
+    let figures = |section| pairs(style, metric_table::text_lines(WARM_METRICS, section, status));
     style.sections(&[
-        ("Changes", pairs(style, changes)),
-        ("Statements", pairs(style, statements)),
+        (CHANGES, figures(CHANGES)),
+        (STATEMENTS, figures(STATEMENTS)),
         ("Pages read from disk", pairs(style, reads(status))),
         ("Replica", pairs(style, ends(report))),
         ("Errors of the server", refusals(status, style)),
@@ -171,7 +124,7 @@ fn ends(report: &WarmReport) -> Vec<(String, String)> {
     }
     rows.push(("duration".to_owned(), duration(report.status.elapsed)));
     for (state, time) in report.status.times.iter().filter(|(state, _)| **state != WarmState::Fixed) {
-        rows.push((format!("of this {}", state_name_and_reason(*state).0), duration(*time)));
+        rows.push((format!("of this {}", StateName::of(*state).name), duration(*time)));
     }
     if report.end_reason == WarmEndReason::NoGain {
         let reason = "no gain: the applier would hardly have waited for the pages";
@@ -243,186 +196,54 @@ pub(crate) fn sentence(report: &WarmReport) -> String {
 /// Returns the result as a JSON document.
 pub(crate) fn document(report: &WarmReport) -> Value {
     let WarmReport { status, end_reason: why } = report;
-    let WarmStatus { counts, reads, .. } = status;
-    let waits = |waits: Option<DiskWaits>| {
-        waits.map(|waits| json!({ "pages": waits.pages, "seconds": waits.time.as_secs_f64() }))
-    };
-    let channels = status.channels.iter().map(|channel| {
-        json!({
-            "name": channel.name,
-            "log": channel.log,
-            "position": channel.applier.map(|place| place.offset),
-            "applying": channel.is_applying,
-            "events_ahead": channel.events_ahead,
-            "touches_ahead": channel.touches_ahead,
-            "lag_seconds": channel.lag_s,
-            "lag_average_seconds": channel.lag_average_s,
-        })
-    });
+    let mut document = metric_table::document(WARM_METRICS, status);
+    let counts = &status.counts;
+    let left = counts.skip_reasons.iter().map(|(left, times)| (left.word().to_owned(), (*times).into()));
     let refusals = counts
         .refusals
         .iter()
         .map(|(code, (times, message))| json!({ "code": code, "times": times, "message": message }));
-    let left = counts.skip_reasons.iter().map(|(left, times)| (left.word().to_owned(), (*times).into()));
+    let stopped = match why {
+        WarmEndReason::Interrupted => "interrupted",
+        WarmEndReason::NoGain => "no gain",
+    };
+    for (key, value) in [
+        ("discarded_for", left.collect::<Map<_, _>>().into()),
+        ("refusals", refusals.collect()),
+        ("channels", status.channels.iter().map(channel_document).collect()),
+        ("stopped", stopped.into()),
+    ] {
+        document.insert(key.to_owned(), value);
+    }
+    if let Some(Value::Object(controller)) = document.get_mut("controller") {
+        add_state(controller, status);
+    }
+    document.into()
+}
+
+fn channel_document(channel: &ChannelStatus) -> Value {
     json!({
-        "events": counts.events,
-        "rows": counts.rows,
-        "rows_left": counts.rows_unsearchable,
-        "filtered": counts.filtered,
-        "statements": counts.statements,
-        "discarded": counts.discarded,
-        "discarded_for": left.collect::<serde_json::Map<_, Value>>(),
-        "touches": counts.touches,
-        "repeated": counts.repeated,
-        "skipped": counts.skipped,
-        "pushed": counts.pushed,
-        "popped": counts.popped,
-        "old": counts.expired,
-        "executed": counts.executed,
-        "errors": counts.errors,
-        "jumps": counts.jumps,
-        "refusals": refusals.collect::<Vec<_>>(),
-        "pages_read": { "all": reads.all, "warm": waits(reads.ours), "applier": waits(reads.applier) },
-        "saved_seconds": status.saved_time().map(|saved| saved.as_secs_f64()),
-        "channels": channels.collect::<Vec<_>>(),
-        "controller": controller(status),
-        "seconds": status.elapsed.as_secs_f64(),
-        "stopped": match why {
-            WarmEndReason::Interrupted => "interrupted",
-            WarmEndReason::NoGain => "no gain",
-        },
+        "name": channel.name,
+        "log": channel.log,
+        "position": channel.applier.map(|place| place.offset),
+        "applying": channel.is_applying,
+        "events_ahead": channel.events_ahead,
+        "touches_ahead": channel.touches_ahead,
+        "lag_seconds": channel.lag_s,
+        "lag_average_seconds": channel.lag_average_s,
     })
 }
 
-/// Returns the state of the controller, with the reason.
-fn controller(status: &WarmStatus) -> Value {
-    let (state, why) = state_name_and_reason(status.state);
-    let seconds = status.times.iter().map(|(state, time)| {
-        let (name, _) = state_name_and_reason(*state);
-        (name.replace(' ', "_"), time.as_secs_f64().into())
-    });
-    json!({
-        "state": state,
-        "why": why,
-        "touches_ahead_max": distance(status),
-        "connections": status.workers,
-        "touches_per_second": status.rate.touches,
-        "passed_per_second": status.rate.passed,
-        "seconds": seconds.collect::<serde_json::Map<_, Value>>(),
-    })
-}
-
-/// Returns the metrics as text.
-pub(super) fn metrics_text(status: &WarmStatus) -> String {
-    let mut metrics = PrometheusText::new();
-    put_counters(&mut metrics, status);
-    put_search_gauges(&mut metrics, status);
-    put_state_gauges(&mut metrics, status);
-    metrics.into_text()
-}
-
-fn put_counters(metrics: &mut PrometheusText, status: &WarmStatus) {
-    let WarmStatus { counts, reads, .. } = status;
-    let mut counter = |name, help, value| metrics.counter(name, help, value);
-    counter("bintide_warm_rows_total", "Row changes found ahead of the applier.", counts.rows);
-    counter(
-        "bintide_warm_rows_left_total",
-        "Row changes found in tables that cannot be searched.",
-        counts.rows_unsearchable,
-    );
-    let help = "Row events and statements excluded by the applier's filters.";
-    counter("bintide_warm_filtered_total", help, counts.filtered);
-    let help = "Logged statements whose rows are searched for.";
-    counter("bintide_warm_statements_total", help, counts.statements);
-    counter("bintide_warm_discarded_total", "Logged statements discarded.", counts.discarded);
-    counter("bintide_warm_touches_total", "Searches for pages.", counts.touches);
-    counter(
-        "bintide_warm_repeated_total",
-        "Searches not made because they were made shortly before.",
-        counts.repeated,
-    );
-    counter(
-        "bintide_warm_skipped_total",
-        "Statements skipped because almost all pages were in memory.",
-        counts.skipped,
-    );
-    counter("bintide_warm_pushed_total", "Statements with searches queued.", counts.pushed);
-    counter("bintide_warm_popped_total", "Statements taken from the queue by a connection.", counts.popped);
-    counter(
-        "bintide_warm_old_total",
-        "Statements not run because the applier had passed them.",
-        counts.expired,
-    );
-    counter("bintide_warm_executed_total", "Statements run.", counts.executed);
-    counter("bintide_warm_errors_total", "Statements that failed.", counts.errors);
-    counter("bintide_warm_jumps_total", "Restarts of reading at the applier's position.", counts.jumps);
-    counter("bintide_warm_pages_read_all_total", "Pages that the replica read from disk.", reads.all);
-    if let Some(ours) = reads.ours {
-        counter("bintide_warm_pages_read_total", "Pages read from disk by searches.", ours.pages);
-    }
-    if let Some(applier) = reads.applier {
-        let help = "Pages read from disk by the applier.";
-        counter("bintide_warm_applier_pages_read_total", help, applier.pages);
-    }
-}
-
-fn put_search_gauges(metrics: &mut PrometheusText, status: &WarmStatus) {
-    let ahead = |of: fn(&ChannelStatus) -> u64| status.channels.iter().map(of).sum::<u64>();
-    let help = "Events ahead of the applier whose pages were searched for.";
-    metrics.gauge("bintide_warm_events_ahead", help, ahead(|channel| channel.events_ahead));
-    let help = "Searches ahead of the applier.";
-    metrics.gauge("bintide_warm_touches_ahead", help, ahead(|channel| channel.touches_ahead));
-    if let Some(distance) = distance(status) {
-        metrics.gauge(
-            "bintide_warm_touches_ahead_max",
-            "Maximum number of searches ahead of the applier.",
-            distance,
-        );
-    }
-    metrics.gauge("bintide_warm_connections", "Connections that search.", status.workers);
-    let help = "Searches per second.";
-    metrics.gauge("bintide_warm_touches_per_second", help, status.rate.touches.round());
-    let help = "Searches per second that the applier passes.";
-    metrics.gauge("bintide_warm_passed_per_second", help, status.rate.passed.round());
-}
-
-fn put_state_gauges(metrics: &mut PrometheusText, status: &WarmStatus) {
-    let (state, why) = state_name_and_reason(status.state);
-    let labels = [("state", state), ("why", why)];
-    metrics.put(
-        "bintide_warm_state",
-        "State of the controller, with the reason.",
-        MetricKind::Gauge,
-        &labels,
-        1,
-    );
-    metrics.gauge(
-        "bintide_warm_connected",
-        "1 if the replica responds, otherwise 0.",
-        u8::from(!status.is_lost),
-    );
-    let is_applying = status.channels.iter().all(|channel| channel.is_applying);
-    metrics.gauge("bintide_warm_applying", "1 if the applier runs, otherwise 0.", u8::from(is_applying));
-    if let Some(lag) = lag_s(status) {
-        metrics.gauge("bintide_warm_lag_seconds", "Lag that the replica reports.", lag);
-    }
-    if let Some(saved) = status.saved_time() {
-        let help = "Approximate time that the applier would have waited for pages.";
-        metrics.gauge("bintide_warm_saved_seconds", help, saved.as_secs_f64());
-    }
-}
-
-/// Returns the maximum distance; `None` without a controller.
-fn distance(status: &WarmStatus) -> Option<u64> {
-    (status.distance < u64::MAX).then_some(status.distance)
-}
-
-fn most_behind(status: &WarmStatus) -> Option<&ChannelStatus> {
-    status.channels.iter().max_by_key(|channel| channel.lag_s)
-}
-
-fn lag_s(status: &WarmStatus) -> Option<u64> {
-    most_behind(status).and_then(|channel| channel.lag_s)
+/// Adds the state of the controller, its reason, and the time in each state.
+fn add_state(controller: &mut Map<String, Value>, status: &WarmStatus) {
+    let StateName { name, why } = StateName::of(status.state);
+    let seconds = status
+        .times
+        .iter()
+        .map(|(state, time)| (StateName::of(*state).name.replace(' ', "_"), time.as_secs_f64().into()));
+    controller.insert("state".to_owned(), name.into());
+    controller.insert("why".to_owned(), why.into());
+    controller.insert("seconds".to_owned(), seconds.collect::<Map<_, _>>().into());
 }
 
 #[cfg(test)]
@@ -434,7 +255,9 @@ mod tests {
         WarmReport, WarmState, WarmStatus,
     };
 
-    use super::{document, line, line_of_replay, metrics_text, text};
+    use super::{document, line, line_of_replay, text};
+    use crate::commands::warm::warm_metrics::WARM_METRICS;
+    use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
     use crate::screen::ReportStyle;
 
     fn status() -> WarmStatus {
@@ -458,6 +281,11 @@ mod tests {
             distance: 4000,
             ..WarmStatus::default()
         }
+    }
+
+    fn metrics_text(status: &WarmStatus) -> String {
+        let status = status.clone();
+        MetricsRegistry::new().with(WARM_METRICS, move || status.clone()).text(MetricsFormat::Classic)
     }
 
     #[test]
@@ -486,6 +314,12 @@ mod tests {
         );
         assert!(text.contains("the account SELECT") && text.contains("not measured"), "{text}");
         let document = document(&report);
+        let reads = serde_json::json!({
+            "all": 4500,
+            "warm": { "pages": 4000, "seconds": 4.0 },
+            "applier": { "pages": 200, "seconds": 0.2 },
+        });
+        assert_eq!(document["pages_read"], reads);
         let controller = &document["controller"];
         assert_eq!(
             (&controller["state"], &controller["touches_ahead_max"]),

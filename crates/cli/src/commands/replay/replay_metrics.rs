@@ -1,0 +1,267 @@
+//! Metrics of a replay.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use replay::{CommitLag, CommitLagBuckets, ReplayReport, ReplayStatus, SourcePosition};
+
+use crate::commands::warm::{SharedWarmStatus, WARM_METRICS};
+use crate::metric_table::{HistogramValue, MetricRow, MetricValue};
+use crate::metrics_registry::MetricsRegistry;
+
+/// Latest figures of a replay and of its warming, shared between threads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedReplayFigures {
+    figures: Arc<Mutex<ReplayFigures>>,
+    ahead: Option<SharedWarmStatus>,
+}
+
+/// Figures of a replay at a moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReplayFigures {
+    transactions: u64,
+    skipped: u64,
+    groups: u64,
+    rows: u64,
+    retries: u64,
+    at_once: u64,
+    bytes_read: u64,
+    place: Option<SourcePosition>,
+    committed_us: Option<u64>,
+    commit_lags: CommitLagBuckets,
+    /// Lag while the target follows; known at the end.
+    following_lag: CommitLag,
+    workers: u64,
+    workers_busy: u64,
+    group_transactions: u64,
+    is_caught_up: bool,
+    /// The moment, in microseconds since 1970.
+    now_us: u64,
+    /// Time since the start; known at the end.
+    elapsed: Duration,
+}
+
+/// Row of the table.
+type ReplayMetric = MetricRow<ReplayFigures>;
+
+/// All figures, for Prometheus and JSON.
+pub(super) const REPLAY_METRICS: &[ReplayMetric] = &[
+    ReplayMetric::counter("bintide_replay_transactions_total", "Source transactions applied.", |figures| {
+        figures.transactions.into()
+    })
+    .json("transactions"),
+    ReplayMetric::counter(
+        "bintide_replay_skipped_total",
+        "Source transactions skipped: applied before, or not selected.",
+        |figures| figures.skipped.into(),
+    )
+    .json("skipped"),
+    ReplayMetric::counter(
+        "bintide_replay_commits_total",
+        "Commits on the target; with --commit-order grouped, of groups.",
+        |figures| figures.groups.into(),
+    )
+    .json("groups"),
+    ReplayMetric::counter(
+        "bintide_replay_rows_total",
+        "Row changes applied to the target; merged changes count as one.",
+        |figures| figures.rows.into(),
+    )
+    .json("rows"),
+    ReplayMetric::counter(
+        "bintide_replay_retries_total",
+        "Commits that were rolled back and retried.",
+        |figures| figures.retries.into(),
+    )
+    .json("retries"),
+    ReplayMetric::counter("bintide_replay_log_bytes_total", "Bytes of logs read.", |figures| {
+        figures.bytes_read.into()
+    })
+    .json("bytes"),
+    ReplayMetric::gauge("bintide_replay_workers", "Sessions that apply transactions.", |figures| {
+        figures.workers.into()
+    }),
+    ReplayMetric::gauge(
+        "bintide_replay_workers_busy",
+        "Sessions that are applying or committing.",
+        |figures| figures.workers_busy.into(),
+    ),
+    ReplayMetric::gauge(
+        "bintide_replay_commit_transactions",
+        "Source transactions in the last commit.",
+        |figures| figures.group_transactions.into(),
+    ),
+    ReplayMetric::gauge(
+        "bintide_replay_caught_up",
+        "1 if all transactions of the followed logs are applied, otherwise 0.",
+        |figures| figures.is_caught_up.into(),
+    ),
+    ReplayMetric::gauge(
+        "bintide_replay_lag_seconds",
+        "Time since the source's commit of the last applied transaction; 0 if all are applied.",
+        |figures| figures.lag().into(),
+    ),
+    ReplayMetric::gauge(
+        "bintide_replay_last_committed_timestamp_seconds",
+        "Time of the source's commit of the last applied transaction, in seconds since 1970.",
+        |figures| figures.committed_us.map(Duration::from_micros).into(),
+    ),
+    ReplayMetric::histogram(
+        "bintide_replay_commit_lag_seconds",
+        "Time from the source's commit of a transaction to the target's.",
+        |figures| {
+            let (sum, buckets) = (figures.commit_lags.sum(), figures.commit_lags.buckets());
+            MetricValue::Histogram(HistogramValue { sum: sum.as_secs_f64(), buckets: buckets.collect() })
+        },
+    ),
+    ReplayMetric::gauge(
+        "bintide_replay_position_bytes",
+        "End position of the last applied transaction in its log.",
+        |figures| figures.place.as_ref().map(|place| place.position).into(),
+    )
+    .labels(|figures| figures.place.iter().map(|place| ("log", place.log.clone())).collect()),
+    ReplayMetric::json_only("at_once", |figures| figures.at_once.into()),
+    ReplayMetric::json_only("seconds", |figures| figures.elapsed.into()),
+    ReplayMetric::json_only("lag.transactions", |figures| {
+        figures.followed().map(|lag| lag.transactions).into()
+    }),
+    ReplayMetric::json_only("lag.p50_seconds", |figures| figures.followed().map(|lag| lag.p50).into()),
+    ReplayMetric::json_only("lag.p99_seconds", |figures| figures.followed().map(|lag| lag.p99).into()),
+    ReplayMetric::json_only("lag.max_seconds", |figures| figures.followed().map(|lag| lag.max).into()),
+];
+
+impl SharedReplayFigures {
+    /// Returns empty figures, with those of warming.
+    pub(super) fn new(ahead: Option<SharedWarmStatus>) -> Self {
+        Self { figures: Arc::default(), ahead }
+    }
+
+    /// Returns the metrics, with those of warming.
+    pub(super) fn registry(&self) -> MetricsRegistry {
+        let shared = self.clone();
+        let registry = MetricsRegistry::new().with(REPLAY_METRICS, move || {
+            let now_us = u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default();
+            ReplayFigures { now_us, ..shared.figures().clone() }
+        });
+        match self.ahead.clone() {
+            Some(ahead) => registry.with(WARM_METRICS, move || ahead.get()),
+            None => registry,
+        }
+    }
+
+    /// Returns a line about warming.
+    pub(super) fn warming_line(&self) -> Option<String> {
+        self.ahead.as_ref()?.line_of_replay()
+    }
+
+    /// Sets the current status.
+    pub(super) fn set(&self, status: &ReplayStatus<'_>) {
+        let mut figures = self.figures();
+        figures.workers = status.workers;
+        figures.workers_busy = status.workers_busy;
+        figures.group_transactions = status.group_transactions;
+        figures.is_caught_up = status.is_caught_up;
+        figures.set_report(status.report);
+    }
+
+    /// Sets the final figures.
+    pub(super) fn set_final(&self, report: &ReplayReport) {
+        let mut figures = self.figures();
+        figures.workers_busy = 0;
+        figures.set_report(report);
+    }
+
+    fn figures(&self) -> MutexGuard<'_, ReplayFigures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReplayFigures {
+    /// Returns the figures of a finished replay, which took this time.
+    pub(super) fn of_report(report: &ReplayReport, elapsed: Duration) -> Self {
+        let mut figures = Self { elapsed, ..Self::default() };
+        figures.set_report(report);
+        figures
+    }
+
+    fn set_report(&mut self, report: &ReplayReport) {
+        let ReplayReport { transactions, skipped, groups, rows, retries, at_once, bytes_read, .. } = *report;
+        (self.transactions, self.skipped, self.groups) = (transactions, skipped, groups);
+        (self.rows, self.retries) = (rows, retries);
+        (self.at_once, self.bytes_read) = (at_once, bytes_read);
+        self.committed_us = report.committed_us;
+        self.commit_lags = report.commit_lags;
+        self.following_lag = report.lag;
+        if self.place != report.place {
+            self.place.clone_from(&report.place);
+        }
+    }
+
+    fn lag(&self) -> Option<Duration> {
+        let lag_us =
+            |committed_us| if self.is_caught_up { 0 } else { self.now_us.saturating_sub(committed_us) };
+        self.committed_us.map(|committed_us| Duration::from_micros(lag_us(committed_us)))
+    }
+
+    /// Returns the lag while the target followed; `None` if no logs were followed.
+    fn followed(&self) -> Option<CommitLag> {
+        (self.following_lag.transactions > 0).then_some(self.following_lag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replay::{ReplayReport, ReplayStatus, SourcePosition};
+
+    use super::{REPLAY_METRICS, ReplayFigures, SharedReplayFigures};
+    use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
+
+    #[test]
+    fn metrics_show_the_last_status() {
+        let stats = SharedReplayFigures::default();
+        let text = || {
+            let figures = ReplayFigures { now_us: 5_500_000, ..stats.figures().clone() };
+            MetricsRegistry::new().with(REPLAY_METRICS, move || figures.clone()).text(MetricsFormat::Classic)
+        };
+        let line = |wanted: &str| {
+            let text = text();
+            assert!(text.lines().any(|line| line == wanted), "{wanted}: {text}");
+        };
+        line("bintide_replay_transactions_total 0");
+        line("bintide_replay_commit_lag_seconds_count 0");
+        assert!(!text().contains("position") && !text().contains("replay_lag"));
+        let mut report =
+            ReplayReport { transactions: 7, groups: 2, rows: 30, retries: 1, ..ReplayReport::default() };
+        report.committed_us = Some(2_000_000);
+        report.place = Some(SourcePosition { log: "binlog.000007".into(), position: 4711 });
+        let mut status = ReplayStatus::new(&report, (8, 3), 5);
+        stats.set(&status);
+        line("bintide_replay_transactions_total 7");
+        line("bintide_replay_commits_total 2");
+        line("bintide_replay_rows_total 30");
+        line("bintide_replay_retries_total 1");
+        line("bintide_replay_workers 8");
+        line("bintide_replay_workers_busy 3");
+        line("bintide_replay_commit_transactions 5");
+        line("bintide_replay_lag_seconds 3.5");
+        line("bintide_replay_last_committed_timestamp_seconds 2.0");
+        line("bintide_replay_position_bytes{log=\"binlog.000007\"} 4711");
+        status.is_caught_up = true;
+        stats.set(&status);
+        line("bintide_replay_lag_seconds 0.0");
+        line("bintide_replay_caught_up 1");
+        stats.set_final(&report);
+        line("bintide_replay_workers_busy 0");
+    }
+
+    #[test]
+    fn warming_adds_its_metrics() {
+        let text =
+            SharedReplayFigures::new(Some(Default::default())).registry().text(MetricsFormat::OpenMetrics);
+        for name in ["bintide_build_info", "bintide_replay_rows", "bintide_warm_rows"] {
+            assert_eq!(text.matches(&format!("# TYPE {name} ")).count(), 1, "{name}: {text}");
+        }
+        assert!(text.ends_with("\n# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
+    }
+}
