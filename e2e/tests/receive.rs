@@ -18,6 +18,7 @@ use e2e::received::{same_logs, same_logs_encrypted, write_keyring};
 use logs::{LogReader, ReadOutcome};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{CutMode, Launch, Proxy, SeededRandom, TestServer, seed_from_env};
 
@@ -366,6 +367,36 @@ fn it_follows_a_server_that_is_started_again() -> Result<()> {
     ensure!(stderr(&ran).contains(lost) && stderr(&ran).contains(&back), "{}", stderr(&ran));
     ensure!(String::from_utf8_lossy(&ran.stdout).contains("received"), "{ran:?}");
     same_logs(&server, folder.path())
+}
+
+/// The messages of a run that loses its server and finds it again, as a collector of logs reads them.
+#[test]
+fn messages_have_levels_in_json() -> Result<()> {
+    let mut server = Launch::mysql().start()?;
+    let folder = TempDir::new()?;
+    server.sql(TABLE)?;
+    let options = ["--log-format", "json", "--metrics", "127.0.0.1:0"];
+    let child = receive(server.port(), folder.path(), &options)?.spawn()?;
+    wait_for(|| same_logs(&server, folder.path()))?;
+    server.stop()?;
+    server.start_again(&[])?;
+    server.sql("insert into d.t (b) values ('after')")?;
+    wait_for(|| same_logs(&server, folder.path()))?;
+    let ran = interrupt(child)?;
+    let said = stderr(&ran);
+    let messages: Vec<Value> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    for (level, wanted) in [("info", "metrics are at"), ("warn", "retrying in"), ("info", "connected to")] {
+        let is_it = |message: &Value| {
+            message["level"] == level && message["message"].as_str().is_some_and(|text| text.contains(wanted))
+        };
+        ensure!(messages.iter().any(is_it), "{level} {wanted}: {said}");
+    }
+    // The same run for people, with only what is wrong.
+    let (port, levels) =
+        (server.port(), ["--log-level", "warn", "--stop-at-end", "--metrics", "127.0.0.1:0"]);
+    let quieter = receive(port, folder.path(), &levels)?.output()?;
+    ensure!(quieter.status.success() && quieter.stderr.is_empty(), "{quieter:?}");
+    Ok(())
 }
 
 /// Cut to the byte, in each way that a network can be, it connects again.

@@ -20,12 +20,12 @@ use servers::{
     ConnectionOptions, OPTION_GROUPS, OptionOrigin, OptionSources, PasswordOption, PasswordPrompt,
     PasswordSource, ServerAddress,
 };
+use tracing::warn;
 
 use crate::exit::CommandFailure;
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::option_file_messages::OptionFileMessages;
-use crate::screen;
 
 /// One connection option.
 struct OptionSpec {
@@ -589,10 +589,10 @@ pub(crate) fn remark_on_open_password(global: &GlobalArgs) {
         return;
     }
     REMARK.call_once(|| {
-        screen::write_message(format_args!(
+        warn!(
             "warning: other users of this machine may see a password on the command line; use --password-file, \
              --password-command, --defaults-file or --login-path"
-        ));
+        );
     });
 }
 

@@ -13,8 +13,10 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use tracing::error;
+
 use crate::interrupt::EXIT_INTERRUPTED;
-use crate::{interrupt, panics, screen};
+use crate::{interrupt, messages, panics};
 
 /// Result of a command.
 pub(crate) type CommandResult = Result<CommandVerdict, CommandFailure>;
@@ -88,7 +90,8 @@ pub(crate) fn report(outcome: CommandResult) -> ExitCode {
         return ExitCode::from(EXIT_FAILED);
     }
     if let Some(line) = line {
-        screen::write_message(line);
+        messages::install_default();
+        error!("{line}");
     }
     ExitCode::from(code)
 }

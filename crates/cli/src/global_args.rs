@@ -1,9 +1,11 @@
 //! Options of all commands.
 
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::messages::{self, MessageFormat, MessageSeverity};
 use crate::screen::ColorWhen;
 
 /// Options of all commands.
@@ -19,4 +21,23 @@ pub(crate) struct GlobalArgs {
     /// Print only errors on standard error: no progress, no warnings.
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
+    /// Format of messages on standard error, and lines instead of a progress bar [default: the message only, or
+    /// journald if systemd connects standard error to the journal]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    log_format: Option<MessageFormat>,
+    /// Print messages of this level and above on standard error. --quiet prints only errors.
+    #[arg(long, global = true, value_enum, value_name = "LEVEL", default_value_t = MessageSeverity::Info)]
+    log_level: MessageSeverity,
+}
+
+impl GlobalArgs {
+    /// Starts to write messages as the options say.
+    pub(crate) fn install_messages(&self) {
+        messages::install(self.log_format, if self.quiet { MessageSeverity::Error } else { self.log_level });
+    }
+
+    /// Tells whether to show progress bars: on a terminal, unless a format of messages is given.
+    pub(crate) fn shows_bars(&self) -> bool {
+        !self.quiet && self.log_format.is_none() && io::stderr().is_terminal()
+    }
 }

@@ -12,10 +12,10 @@ use binlog::encryption::Keyring;
 use binlog::{DecodeError, DecodeReason, EVENT_SIZE_MAX};
 use clap::Args;
 use logs::{LogReader, Store, read_keyring};
+use tracing::warn;
 
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::global_args::GlobalArgs;
-use crate::screen;
 
 /// Options that name the logs to read.
 #[derive(Args, Clone, Debug)]
@@ -133,14 +133,14 @@ impl InputLogs {
         };
         let again = self.places.iter().filter(|place| identity(place).is_some_and(|one| !seen.insert(one)));
         for place in again.filter(|_| !global.quiet) {
-            screen::write_message(format_args!("{place} is given more than once: it is {counted} again"));
+            warn!("{place} is given more than once: it is {counted} again");
         }
     }
 
     /// Warns of logs that the index does not list; they are not read.
     fn warn_unlisted(&self, global: &GlobalArgs) {
         for log in self.unlisted.iter().filter(|_| !global.quiet) {
-            screen::write_message(format_args!("{}", Store::unlisted_log_warning(log)));
+            warn!("{}", Store::unlisted_log_warning(log));
         }
     }
 
@@ -246,7 +246,7 @@ fn find(
     }
     let store = Store::open(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
     if let Some(line) = store.ignored_path().filter(|_| !global.quiet) {
-        screen::write_message(format_args!("{line}"));
+        warn!("{line}");
     }
     unlisted.extend(store.unlisted_logs().map_err(|error| CommandFailure::NotStarted(add_advice(error)))?);
     // Index files list logs as `./binlog.000001`.

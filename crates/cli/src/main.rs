@@ -9,6 +9,7 @@ mod exit;
 mod global_args;
 mod interrupt;
 mod log_args;
+mod messages;
 mod metric_table;
 mod metrics;
 mod metrics_registry;
@@ -37,7 +38,10 @@ fn main() -> ExitCode {
     panics::install();
     let args = password_masking::read_arguments();
     exit::report(panics::catch(|| match commands::dump::detect(&args) {
-        Some(dump) => commands::dump::run(dump, &args::command()),
+        Some(dump) => {
+            messages::install_default();
+            commands::dump::run(dump, &args::command())
+        }
         None => run(args),
     }))
 }
@@ -67,9 +71,8 @@ fn run(args: Vec<OsString>) -> CommandResult {
     let command = command.color(screen::color_of_help(&args));
     let mut matches = command.try_get_matches_from(&args)?;
     let cli = Cli::from_arg_matches_mut(&mut matches)?;
-    if !cli.global.quiet {
-        settings::warn_unknown(&unknown);
-    }
+    cli.global.install_messages();
+    settings::warn_unknown(&unknown);
     interrupt::install()?;
     args::run(cli)
 }

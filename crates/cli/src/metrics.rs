@@ -16,11 +16,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use nix::fcntl::OFlag;
+use tracing::{error, info};
 
 use crate::exit::CommandFailure;
-use crate::global_args::GlobalArgs;
 use crate::metrics_registry::{MetricsFormat, MetricsRegistry};
-use crate::screen;
 
 /// Options that publish metrics.
 #[derive(Args, Debug)]
@@ -68,17 +67,11 @@ impl MetricsArgs {
     }
 
     /// Starts publishing metrics. Prints the address on standard error, because port 0 means any free port.
-    pub(crate) fn serve(
-        &self,
-        global: &GlobalArgs,
-        registry: MetricsRegistry,
-    ) -> Result<MetricsService, CommandFailure> {
+    pub(crate) fn serve(&self, registry: MetricsRegistry) -> Result<MetricsService, CommandFailure> {
         let registry = Arc::new(registry);
         if let Some(address) = &self.metrics {
             let bound = listen(address, Arc::clone(&registry)).map_err(CommandFailure::NotStarted)?;
-            if !global.quiet {
-                screen::write_message(format_args!("metrics are at http://{bound}/metrics"));
-            }
+            info!("metrics are at http://{bound}/metrics");
         }
         let Some(path) = self.metrics_file.clone() else { return Ok(MetricsService::default()) };
         let written = write(&path, &registry.text(MetricsFormat::Classic));
@@ -108,7 +101,7 @@ fn write_periodically(path: &Path, registry: &MetricsRegistry, is_alive: &Receiv
         if let Err(error) = write(path, &registry.text(MetricsFormat::Classic))
             && !has_failed
         {
-            screen::write_message(format_args!("could not write metrics to {}: {error}", path.display()));
+            error!("could not write metrics to {}: {error}", path.display());
             has_failed = true;
         }
         if is_last {

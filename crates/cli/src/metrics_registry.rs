@@ -180,26 +180,26 @@ mod tests {
     use super::{MetricsFormat, MetricsRegistry};
     use crate::metric_table::{HistogramValue, LabelledCount, MetricRow, MetricValue};
 
-    type TestMetric = MetricRow<Option<u64>>;
+    type EncodedMetric = MetricRow<Option<u64>>;
 
-    const ROWS: &[TestMetric] = &[
-        TestMetric::counter("x_rows_total", "Rows.", |state| state.unwrap_or_default().into()),
-        TestMetric::counter("x_sent_bytes_total", "Bytes.", |_| 5.into()),
-        TestMetric::gauge("x_lag_seconds", "Lag.", |state| (*state).into()),
-        TestMetric::gauge("x_rows_per_second", "Rate.", |_| 2.5.into()),
-        TestMetric::gauge("x_position_bytes", "Position.", |_| 4.into())
+    const ROWS: &[EncodedMetric] = &[
+        EncodedMetric::counter("x_rows_total", "Rows.", |state| state.unwrap_or_default().into()),
+        EncodedMetric::counter("x_sent_bytes_total", "Bytes.", |_| 5.into()),
+        EncodedMetric::gauge("x_lag_seconds", "Lag.", |state| (*state).into()),
+        EncodedMetric::gauge("x_rows_per_second", "Rate.", |_| 2.5.into()),
+        EncodedMetric::gauge("x_position_bytes", "Position.", |_| 4.into())
             .labels(|_| vec![("log", "a\"b\\\n".to_owned()), ("y", "z".to_owned())]),
-        TestMetric::counter("x_kinds_total", "By kind.", |state| {
+        EncodedMetric::counter("x_kinds_total", "By kind.", |state| {
             let kinds = state.iter().flat_map(|count| [("A", *count), ("B", 1)]);
             let family =
                 kinds.map(|(kind, count)| LabelledCount { labels: vec![("kind", kind.to_owned())], count });
             MetricValue::Family(family.collect())
         }),
-        TestMetric::histogram("x_wait_seconds", "Waits.", |_| {
+        EncodedMetric::histogram("x_wait_seconds", "Waits.", |_| {
             let buckets = vec![(0.5, 2), (1.0, 0), (f64::INFINITY, 1)];
             MetricValue::Histogram(HistogramValue { sum: 3.5, buckets })
         }),
-        TestMetric::json_only("y", |_| 1.into()),
+        EncodedMetric::json_only("y", |_| 1.into()),
     ];
 
     fn text(format: MetricsFormat, state: Option<u64>) -> String {

@@ -5,7 +5,7 @@ use std::io;
 
 use option_files::{Diagnostics, FileIgnoreReason, FileOrigin};
 
-use crate::screen;
+use tracing::warn;
 
 /// Prints warnings about option files, and collects errors for the command's last line.
 ///
@@ -52,13 +52,13 @@ impl Diagnostics for OptionFileMessages {
             FileOrigin::Named => self.errors.push(unusable_file(file, reason)),
             FileOrigin::Default => {
                 let reason = reason_text(reason);
-                screen::write_message(format_args!("[Warning] {file} is ignored: {reason}."))
+                warn!("[Warning] {file} is ignored: {reason}.")
             }
         }
     }
 
     fn warning(&mut self, text: &[&[u8]]) {
-        screen::write_message(format_args!("[Warning] {}.", message_text(text)));
+        warn!("[Warning] {}.", message_text(text));
     }
 
     fn error(&mut self, text: &[&[u8]]) {

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::anyhow;
+use tracing::error;
 
 use crate::exit::{CommandFailure, CommandResult};
-use crate::{interrupt, screen};
+use crate::{interrupt, messages};
 
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
@@ -21,7 +22,8 @@ pub(crate) fn install() {
         if HAS_PANICKED.swap(true, Ordering::Relaxed) {
             return;
         }
-        screen::write_message(panic_message(panic));
+        messages::install_default();
+        error!("{}", panic_message(panic));
         if env::var_os("RUST_BACKTRACE").is_some() {
             with_backtrace(panic);
         }

@@ -1,6 +1,5 @@
 //! Progress on standard error: a bar on a terminal, for work that takes more than a second.
 
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -25,7 +24,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 impl ProgressDisplay {
     /// Returns a display on standard error, unless `--quiet` is given. A terminal is updated at this interval.
     pub(crate) fn new(global: &GlobalArgs, terminal_period: Duration) -> Self {
-        match (global.quiet, io::stderr().is_terminal()) {
+        match (global.quiet, global.shows_bars()) {
             (true, _) => Self::Hidden,
             (false, true) => Self::Terminal(None, terminal_period),
             (false, false) => Self::Lines,
@@ -84,8 +83,7 @@ enum BarState {
 impl ByteProgress {
     /// Returns a bar for work over this number of bytes; `None` if the number is not known.
     pub(crate) fn new(global: &GlobalArgs, bytes_total: Option<u64>) -> Self {
-        let shown = !global.quiet && io::stderr().is_terminal();
-        let bar = if shown { BarState::Waiting } else { BarState::Off };
+        let bar = if global.shows_bars() { BarState::Waiting } else { BarState::Off };
         Self { started: Instant::now(), bytes_total, bar }
     }
 

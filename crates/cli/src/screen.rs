@@ -130,11 +130,6 @@ pub(crate) fn table_lines(table: &Table) -> String {
     lines.collect()
 }
 
-/// Writes `bintide: ` and a text to standard error, as one line of printable characters.
-pub(crate) fn write_message(text: impl Display) {
-    write_line(format_args!("bintide: {text}"));
-}
-
 /// Writes a text to standard error, as one line of printable characters.
 pub(crate) fn write_line(text: impl Display) {
     // One write, so that lines of several threads do not mix. A closed standard error is ignored.

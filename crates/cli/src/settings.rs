@@ -16,10 +16,10 @@ use clap::{Arg, ArgAction, Command, Id};
 use dump::mysqlbinlog::{OptionPreset, presettable_options};
 use option_files::{FileIgnoreReason, is_writable_by_all, nearest_name};
 use toml::{Table, Value};
+use tracing::warn;
 
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::option_file_messages::unusable_file;
-use crate::screen;
 
 /// Contents of a settings file, and its path.
 #[derive(Debug, Default)]
@@ -119,10 +119,10 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<UnknownVariable> {
 /// Warns of unknown variables.
 pub(crate) fn warn_unknown(unknown: &[UnknownVariable]) {
     for UnknownVariable { name, nearest } in unknown {
-        screen::write_message(format_args!(
+        warn!(
             "ignored {name}: no command has an option of this name{}; see Settings in `bintide --help`",
             suggestion(nearest.as_deref())
-        ));
+        );
     }
 }
 

@@ -17,7 +17,7 @@ mod token;
 
 /// Calls, macros and attributes whose literals are messages.
 const MAKERS: &[&str] =
-    &["error", "anyhow", "bail", "ensure", "context", "with_context", "eprintln", "remark"];
+    &["error", "warn", "info", "anyhow", "bail", "ensure", "context", "with_context", "eprintln", "remark"];
 
 /// Calls and macros whose literals only programmers see.
 const INTERNAL: &[&str] = &[

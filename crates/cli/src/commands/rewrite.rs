@@ -18,6 +18,7 @@ use rewrite::{
     OldFormatPolicy, OutputEncryption, ResourcePlan, RewriteAction, RewriteProgress, RewriteTally, WriteMode,
     is_same_file, rewrite_file,
 };
+use tracing::{error, warn};
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
@@ -208,10 +209,10 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
                     print(&all, common, global)?;
                 }
                 if number < count {
-                    screen::write_message(format_args!(
+                    error!(
                         "{} not processed, because of the following error",
                         units::counted(count - number, "log")
-                    ));
+                    );
                 }
                 return Err(failure);
             }
@@ -244,7 +245,7 @@ fn plan(
         return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --level")));
     }
     if (plan.workers < wanted || plan.memory_needed > memory) && !global.quiet {
-        screen::write_message(format_args!("{need}; --memory limits memory and threads"));
+        warn!("{need}; --memory limits memory and threads");
     }
     Ok(plan)
 }
@@ -432,18 +433,18 @@ impl RewriteRun<'_> {
         let stays = self.action == RewriteAction::Decompress && self.is_mariadb(place)?;
         let stays = stays.then_some("is a MariaDB log: its compressed events stay compressed");
         for remark in remark.into_iter().chain(stays).filter(|_| !self.is_quiet) {
-            screen::write_message(format_args!("{} {remark}", target.display()));
+            warn!("{} {remark}", target.display());
         }
         Ok(())
     }
 
     fn remark_on_newest(&self, end: &RewriteEnd, path: &Path) {
         if let (RewriteEnd::NewestReceived, false) = (end, self.is_quiet) {
-            screen::write_message(format_args!(
+            warn!(
                 "{} is the newest log of a directory of bintide receive, which resumes at its end: it is left alone; \
                  to rewrite it, write to another directory with --output",
                 path.display()
-            ));
+            );
         }
     }
 
@@ -457,9 +458,9 @@ impl RewriteRun<'_> {
         let Some(format) = self.read_format(place)? else { return Ok(()) };
         let version = String::from_utf8_lossy(&format.server_version);
         if format.flavour == Flavour::MySql && is_before_marks(&version) {
-            screen::write_message(format_args!(
+            warn!(
                 "{place} has no transaction that can be compressed: MySQL {version} wrote it, and {NO_MARKS}"
-            ));
+            );
         }
         Ok(())
     }

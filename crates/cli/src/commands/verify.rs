@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use inspect::verify::{self, LogOrder, LogVerdict, VerifyInput, VerifyReport, VerifyVerdict};
 use serde_json::json;
+use tracing::error;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
@@ -47,7 +48,7 @@ pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
     let found = command.inputs.find_logs(global)?;
     let verdicts = verify_logs(&found, global)?;
     for unreadable in &verdicts.unreadable {
-        screen::write_message(&unreadable.cause);
+        error!("{}", &unreadable.cause);
     }
     found.warn_duplicates(global, "verified");
     let mut out = io::stdout().lock();

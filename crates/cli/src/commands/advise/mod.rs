@@ -18,6 +18,7 @@ use clap::Args;
 use inspect::advise::{self, AdviseReport, AdviseSettings, LogSource, MeasureExtent, MeasurementPlan};
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use tracing::warn;
 
 use crate::commands::advise::server::ServerReadings;
 use crate::commands::advise::server_args::AdviseServerArgs;
@@ -226,7 +227,7 @@ fn plan(
         return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --levels")));
     }
     if (plan.workers < wanted || plan.memory_needed > most) && !global.quiet {
-        screen::write_message(format_args!("{need}; --memory limits memory and threads"));
+        warn!("{need}; --memory limits memory and threads");
     }
     Ok(plan)
 }

@@ -143,7 +143,7 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     let began = display.began();
     let registry =
         MetricsRegistry::new().with(RECEIVE_METRICS, move || ReceiveFigures::new(&served, began.elapsed()));
-    let _served = command.metrics.serve(global, registry)?;
+    let _served = command.metrics.serve(registry)?;
     receiver.run(store)?;
     display.print(&stats, &command.folder, command.json)
 }

@@ -5,12 +5,29 @@ use std::error::Error;
 use receive::{ReceiveError, ReceiveNotice, StartPoint};
 
 use crate::commands::receive::failure::advice;
+use crate::messages::MessageSeverity;
 use crate::units::{bytes, counted, duration};
 
 /// Warning for a source without semi-synchronous replication.
 const NO_SEMI_SYNC_WARNING: &str = "the source does not use semi-synchronous replication, so no acknowledgements are sent: \
     load its plugin semisync_source.so (semisync_master.so before MySQL 8.0.26), set rpl_semi_sync_source_enabled = \
     ON, and run the command again";
+
+/// Returns the level of a notice: a warning if something was lost, waits, or is not done as asked.
+pub(super) const fn notice_level(notice: &ReceiveNotice<'_>) -> MessageSeverity {
+    match notice {
+        ReceiveNotice::Reconnected { .. }
+        | ReceiveNotice::SourceReplaced { .. }
+        | ReceiveNotice::DiskFree
+        | ReceiveNotice::IncompleteEventRemoved { .. } => MessageSeverity::Info,
+        ReceiveNotice::StartPointIgnored { .. }
+        | ReceiveNotice::Retry { .. }
+        | ReceiveNotice::SemiSyncUnavailable
+        | ReceiveNotice::DiskFull { .. }
+        | ReceiveNotice::KeyringWait { .. }
+        | ReceiveNotice::CompressionFailed { .. } => MessageSeverity::Warn,
+    }
+}
 
 /// Returns the message of a notice.
 pub(super) fn notice_text(notice: &ReceiveNotice<'_>) -> String {

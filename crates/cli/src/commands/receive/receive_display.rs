@@ -6,8 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use receive::{ReceiveNotice, ReceiveReporter, SharedReceiveStats};
+use tracing::{debug, info};
 
-use crate::commands::receive::notice_text::notice_text;
+use crate::commands::receive::notice_text::{notice_level, notice_text};
 use crate::commands::receive::receive_metrics::{ReceiveFigures, now_s};
 use crate::commands::receive::stats_text;
 use crate::commands::stats;
@@ -23,8 +24,6 @@ const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
 /// Display of a run that receives logs.
 pub(crate) struct ReceiveDisplay {
     began: Instant,
-    /// Set to hide messages.
-    quiet: bool,
     /// Style of the printed result.
     style: ReportStyle,
     progress: Mutex<ShownProgress>,
@@ -54,7 +53,6 @@ impl ReceiveDisplay {
         let due = screen.first_delay();
         Self {
             began: Instant::now(),
-            quiet: global.quiet,
             style: ReportStyle::new(global.color.on_stdout()),
             progress: Mutex::new(ShownProgress { screen, due, bytes: None, rates: RecentRates::default() }),
         }
@@ -94,9 +92,7 @@ impl ReceiveDisplay {
 
 impl ReceiveReporter for ReceiveDisplay {
     fn notice(&self, notice: &ReceiveNotice<'_>) {
-        if !self.quiet {
-            screen::write_message(notice_text(notice));
-        }
+        notice_level(notice).write(notice_text(notice));
     }
 
     fn progress(&self, stats: &SharedReceiveStats) {
@@ -118,8 +114,8 @@ impl ReceiveReporter for ReceiveDisplay {
         shown.due = elapsed + shown.screen.interval();
         match &mut shown.screen {
             ProgressDisplay::Hidden => {}
-            ProgressDisplay::Lines if is_new => screen::write_message(text),
-            ProgressDisplay::Lines => {}
+            ProgressDisplay::Lines if is_new => info!("{text}"),
+            ProgressDisplay::Lines => debug!("{text}"),
             ProgressDisplay::Terminal(bar, _) => {
                 bar.get_or_insert_with(progress::spinner_line).set_message(visible_lines(&text))
             }

@@ -6,13 +6,12 @@ use replay::{
     AppliedState, LogSurvey, PreflightCheck, PreflightFinding, ReplayLog, ReplayOptions, TargetInspector,
     TransactionSource,
 };
+use tracing::{error, warn};
 
 use crate::commands::replay::status;
 use crate::commands::replay::target::TargetAddress;
 use crate::exit::{CommandFailure, ErrorAdvice};
-use crate::global_args::GlobalArgs;
 use crate::log_args::{InputLogs, InputPlace, add_advice};
-use crate::screen;
 
 /// Options that allow a replay in spite of failed checks.
 #[derive(Args, Debug)]
@@ -55,7 +54,6 @@ pub(super) fn check(
     options: &ReplayOptions,
     is_logged: bool,
     allow: &AllowArgs,
-    global: &GlobalArgs,
 ) -> Result<Option<u32>, CommandFailure> {
     let begun = |error: replay::ReplayError| CommandFailure::NotStarted(error.into());
     let survey_for = |applied: &AppliedState| match logs {
@@ -81,8 +79,8 @@ pub(super) fn check(
     findings.extend(PreflightFinding::commit_order(&survey, options.order));
     let (allowed, refused): (Vec<PreflightFinding>, Vec<PreflightFinding>) =
         findings.into_iter().partition(|finding| allow.allows(finding.check));
-    for finding in allowed.iter().filter(|_| !global.quiet) {
-        screen::write_message(format_args!("allowed: {}: {}", finding.check.name(), finding.found));
+    for finding in &allowed {
+        warn!("allowed: {}: {}", finding.check.name(), finding.found);
     }
     if !refused.is_empty() {
         return Err(CommandFailure::NotStarted(obstacles_error(&refused)));
@@ -97,7 +95,7 @@ pub(super) fn check(
 fn obstacles_error(refused: &[PreflightFinding]) -> anyhow::Error {
     let Some((last, others)) = refused.split_last() else { return anyhow!("no check failed") };
     for finding in others {
-        screen::write_message(finding);
+        error!("{finding}");
     }
     anyhow!("{last}").context(ErrorAdvice("nothing was changed"))
 }

@@ -190,11 +190,11 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
         Some(store) => Some(follow(store.clone())?),
         None => checks::logs_to_survey(&logs).map(source),
     };
-    let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.places, command, &options, global);
+    let ahead = || ReplayWarming::new(&named, followed.as_ref(), &found.places, command, &options);
     let ahead = command.warm.then(ahead).transpose()?;
-    let writer = checks::check(&named, to_look_at, &options, command.how.log, &command.allow, global)?;
+    let writer = checks::check(&named, to_look_at, &options, command.how.log, &command.allow)?;
     let stats = SharedReplayFigures::new(ahead.as_ref().map(ReplayWarming::stats));
-    let served = command.metrics.serve(global, stats.registry())?;
+    let served = command.metrics.serve(stats.registry())?;
     let mut target = target::open(named)?;
     target.set_source(writer)?;
     if command.how.log {
@@ -241,7 +241,7 @@ fn finish(
         }
         Err(failure) => Some(failure),
     };
-    let outcome = outcome::print(&done, json, global)?;
+    let outcome = outcome::print(&done, json)?;
     failure.map_or(Ok(outcome), Err)
 }
 

@@ -10,8 +10,8 @@ use crate::commands::replay::progress_line::ProgressLine;
 use crate::commands::replay::replay_metrics::SharedReplayFigures;
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
+use crate::messages::MessageSeverity;
 use crate::progress::{self, ProgressDisplay};
-use crate::screen;
 use crate::units;
 
 /// Display of a replay's progress, on a terminal or as lines.
@@ -65,14 +65,14 @@ impl ReplayProgressMonitor {
         let line = [Some(line), ahead].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let bytes = status.report.bytes_read;
         let idle_at = status.is_caught_up.then_some(status.report.transactions);
-        if matches!(self.screen, ProgressDisplay::Lines) && idle_at.is_some() && idle_at == self.idle_at {
-            return; // A line with "caught up" is shown only once.
-        }
+        let is_repeated = idle_at.is_some() && idle_at == self.idle_at;
         self.idle_at = idle_at;
         match &mut self.screen {
             ProgressDisplay::Hidden => {}
+            // A line with "caught up" is shown only once.
             ProgressDisplay::Lines => {
-                screen::write_message(format_args!("{}; {line}", bytes_read_text(bytes, self.bytes_total)))
+                let level = if is_repeated { MessageSeverity::Debug } else { MessageSeverity::Info };
+                level.write(format_args!("{}; {line}", bytes_read_text(bytes, self.bytes_total)))
             }
             ProgressDisplay::Terminal(bar, _) => {
                 let total = self.bytes_total;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use replay::{CommitLag, LateTransactions, ReplayReport};
 use serde_json::{Value, json};
+use tracing::warn;
 
 use crate::commands::replay::replay_metrics::{REPLAY_METRICS, ReplayFigures};
 use crate::commands::replay::verification::TargetVerification;
 use crate::commands::replay::warming::WarmingOutcome;
 use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandResult, CommandVerdict};
-use crate::global_args::GlobalArgs;
 use crate::metric_table;
 use crate::screen;
 use crate::units;
@@ -30,7 +30,7 @@ pub(super) struct ReplayOutcome {
 }
 
 /// Prints the result, as text or as one JSON document.
-pub(super) fn print(done: &ReplayOutcome, json: bool, global: &GlobalArgs) -> CommandResult {
+pub(super) fn print(done: &ReplayOutcome, json: bool) -> CommandResult {
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &document(done)).map_err(io::Error::from)?;
@@ -39,20 +39,20 @@ pub(super) fn print(done: &ReplayOutcome, json: bool, global: &GlobalArgs) -> Co
         screen::print(&text(done), &mut out)?;
     }
     let late = done.report.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some());
-    if let (Some(late), false) = (late, global.quiet) {
-        screen::write_message(format_args!("{}", late_line(late)));
+    if let Some(late) = late {
+        warn!("{}", late_line(late));
     }
-    for xid in done.report.undecided.iter().filter(|_| !global.quiet) {
-        screen::write_message(format_args!(
+    for xid in &done.report.undecided {
+        warn!(
             "not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll it back"
-        ));
+        );
     }
     if !global.quiet {
         warn_unmatched(&done.report.unmatched, "the logs");
     }
     let besides = done.verified.as_ref().and_then(TargetVerification::remark);
-    for remark in done.remarks.iter().chain(&besides).filter(|_| !global.quiet) {
-        screen::write_message(remark);
+    for remark in done.remarks.iter().chain(&besides) {
+        warn!("{remark}");
     }
     let is_equal = done.verified.as_ref().is_none_or(TargetVerification::is_equal);
     Ok(if is_equal { CommandVerdict::Success } else { CommandVerdict::FaultsFound })

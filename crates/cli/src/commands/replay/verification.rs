@@ -8,6 +8,7 @@ use replay::compare::{self, ComparisonMethod, TablePair, TableVerdict, TargetCom
 use replay::{ReplayLog, ReplayOptions, ReplayReport, TransactionSource};
 use serde_json::{Value, json};
 use servers::{ServerAddress, SqlConnection};
+use tracing::info;
 
 use crate::commands::replay::target::{TargetAddress, TargetArgs};
 use crate::connection_args::{ConnectionArgs, VerifyServer};
@@ -15,7 +16,7 @@ use crate::exit::CommandFailure;
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::progress::ByteProgress;
-use crate::screen::{self, visible};
+use crate::screen::visible;
 use crate::units;
 
 /// Options that name the server to compare with.
@@ -90,10 +91,7 @@ impl TargetVerification {
         });
         drop(progress);
         let pairs = pairs.map_err(failed)?;
-        if !global.quiet {
-            let tables = units::counted(pairs.len() as u64, "table");
-            screen::write_message(format_args!("comparing {tables} with {server}"));
-        }
+        info!("comparing {} with {server}", units::counted(pairs.len() as u64, "table"));
         let mut comparison = TargetComparison::open(&server, comparison_target(&target)?).map_err(failed)?;
         let mut tables = Vec::new();
         for pair in pairs {

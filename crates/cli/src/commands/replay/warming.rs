@@ -7,6 +7,7 @@ use anyhow::anyhow;
 use logs::Store;
 use replay::{ReplayObserver, ReplayOptions, ReplayReport, ReplayStatus, TransactionSource};
 use serde_json::Value;
+use tracing::warn;
 use warm::{AppliedLogs, ExternalApplier, ExternalApplierSettings, SearchConnections, WarmEndReason};
 
 use crate::commands::replay::ReplayArgs;
@@ -14,15 +15,12 @@ use crate::commands::replay::monitor::ReplayProgressMonitor;
 use crate::commands::replay::target::{OpenTarget, TargetAddress};
 use crate::commands::warm::{SharedWarmStatus, document, sentence};
 use crate::exit::CommandFailure;
-use crate::global_args::GlobalArgs;
 use crate::log_args::InputPlace;
-use crate::screen;
 
 /// Warming for a replay.
 pub(super) struct ReplayWarming {
     settings: ExternalApplierSettings,
     stats: SharedWarmStatus,
-    is_quiet: bool,
 }
 
 /// Result of warming.
@@ -53,7 +51,6 @@ impl ReplayWarming {
         places: &[InputPlace],
         command: &ReplayArgs,
         options: &ReplayOptions,
-        global: &GlobalArgs,
     ) -> Result<Self, CommandFailure> {
         let address = named.server("--warm")?.clone();
         let file = |place: &InputPlace| match place {
@@ -77,7 +74,7 @@ impl ReplayWarming {
             threads: SearchConnections::MEASURED,
             sessions,
         };
-        Ok(Self { settings, stats: SharedWarmStatus::default(), is_quiet: global.quiet })
+        Ok(Self { settings, stats: SharedWarmStatus::default() })
     }
 
     /// Returns the status of warming, shared with its thread.
@@ -88,14 +85,13 @@ impl ReplayWarming {
     /// Reports why warming has stopped while the replay continues.
     fn remark(&self, warmed: &Result<warm::WarmReport, warm::WarmError>) {
         let remark = match warmed {
-            _ if self.is_quiet => return,
             Ok(report) if report.end_reason == WarmEndReason::NoGain => {
                 "--warm has stopped: no gain".to_owned()
             }
             Ok(_) => return,
             Err(error) => format!("--warm has stopped: {error}"),
         };
-        screen::write_message(remark);
+        warn!("{remark}");
     }
 
     /// Replays the logs, and warms ahead of the replay until it ends.

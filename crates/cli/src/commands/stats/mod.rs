@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use inspect::stats::{self, CompressionRow, StatsReport, StatsSettings};
 use jiff::tz::TimeZone;
+use tracing::error;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
@@ -88,10 +89,7 @@ pub(crate) fn run(command: &StatsArgs, global: &GlobalArgs) -> CommandResult {
 fn verdict(report: &StatsReport) -> CommandVerdict {
     let mut verdict = CommandVerdict::Success;
     for log in report.logs.iter().filter(|log| log.events == 0) {
-        screen::write_message(format_args!(
-            "{} has no events: the file is empty or torn at its start",
-            log.name
-        ));
+        error!("{} has no events: the file is empty or torn at its start", log.name);
         verdict = CommandVerdict::FaultsFound;
     }
     verdict

@@ -1,9 +1,9 @@
 //! Sources of column names that a log does not have: a server, or the log's own definitions.
 
-use crate::screen;
 use servers::{ConnectionError, ServerAddress, SqlConnection};
 use sql::quote;
 use stream::{ColumnCatalogue, ColumnSchema, DdlSchema, SchemaMismatch, Streamer, TableSchema};
+use tracing::warn;
 
 /// Source of column names that the log does not have.
 #[derive(Clone, Debug)]
@@ -36,10 +36,10 @@ fn catalogue(address: ServerAddress) -> ColumnCatalogue {
 /// Warns of tables that were redefined after rows to which the later definition was applied.
 pub(super) fn warn_changed(changed: &[SchemaMismatch]) {
     for SchemaMismatch { table, log, offset } in changed {
-        screen::write_message(format_args!(
+        warn!(
             "warning: the definition of {table} changed at {offset} of {log}, before the server was queried: \
              records of earlier rows have the later column names; use --schema=ddl for the names in the log"
-        ));
+        );
     }
 }
 

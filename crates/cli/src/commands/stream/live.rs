@@ -14,6 +14,7 @@ use servers::{
 };
 use sql::UnmatchedRules;
 use stream::{RecordSink, ResumeToken, StreamGtidState, StreamGtids, StreamInput, StreamSettings, Streamer};
+use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
 use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
@@ -22,7 +23,6 @@ use crate::commands::stream::{snapshot, stdout_reader};
 use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
 use crate::interrupt;
-use crate::screen;
 use crate::units::duration;
 
 /// Minimum and maximum pause before another attempt to reach a lost source.
@@ -43,8 +43,6 @@ pub(super) struct LiveStream {
     pub(super) address: ServerAddress,
     pub(super) server_id: u32,
     pub(super) end: ReplicaEnd,
-    /// Set to hide messages about lost connections.
-    pub(super) quiet: bool,
     /// Set if records are written to standard output.
     pub(super) is_piped: bool,
     /// Set if the present rows of all tables are written first.
@@ -81,7 +79,7 @@ pub(super) fn follow(
         if live.is_piped { stdout_reader::cancel_when_gone() } else { interrupt::cancel_on_interrupt() };
     let is_resumed = resume.token.is_some();
     if live.snapshot && !is_resumed {
-        match snapshot::take(&live.address, settings, (&mut output, live.quiet), &mut live.schema) {
+        match snapshot::take(&live.address, settings, &mut output, &mut live.schema) {
             Ok(Some(taken)) => (resume, is_begun) = (taken, true),
             Ok(None) => return finished(Ok(()), output),
             Err(failure) => return finished(Err(failure), output),
@@ -97,8 +95,8 @@ pub(super) fn follow(
         pause = if before == resume.token { (pause * 2).min(BACKOFF_MAX) } else { BACKOFF_MIN };
         match ended {
             Err(StreamDisconnect::Lost(error)) if is_begun => {
-                if !live.quiet && !is_over(live) {
-                    screen::write_message(format_args!("{error}; retrying in {}", duration(pause)));
+                if !is_over(live) {
+                    warn!("{error}; retrying in {}", duration(pause));
                 }
                 if let Err(error) = output.rewind() {
                     return finished(Err(failed(error.into())), output);

@@ -182,7 +182,6 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         address: command.server.source(global)?,
         server_id: command.server.server_id()?,
         end: if command.server.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never },
-        quiet: global.quiet,
         schema,
         snapshot: command.server.snapshot,
         is_piped: command.goes_on.out.is_none(),

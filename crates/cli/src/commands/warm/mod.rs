@@ -98,7 +98,7 @@ pub(crate) fn run(command: &WarmArgs, global: &GlobalArgs) -> CommandResult {
     let stats = SharedWarmStatus::default();
     let shown = stats.clone();
     let registry = MetricsRegistry::new().with(WARM_METRICS, move || shown.get());
-    let served = command.metrics.serve(global, registry)?;
+    let served = command.metrics.serve(registry)?;
     let mut watch = WarmProgressMonitor::new(global, stats);
     let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;
     drop(served);

@@ -1,11 +1,12 @@
 //! Progress of warming; stops it when it is interrupted.
 
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use tracing::info;
 use warm::{WarmObserver, WarmReport, WarmStatus};
 
 use crate::commands::warm::{add_advice, status_text};
@@ -66,7 +67,7 @@ impl SharedWarmStatus {
 
 impl WarmProgressMonitor {
     pub(super) fn new(global: &GlobalArgs, stats: SharedWarmStatus) -> Self {
-        let (screen, (due, _)) = match (global.quiet, io::stderr().is_terminal()) {
+        let (screen, (due, _)) = match (global.quiet, global.shows_bars()) {
             (true, _) => (WarmDisplay::Hidden, (Duration::MAX, Duration::MAX)),
             (false, true) => (WarmDisplay::Terminal(None), TERMINAL_INTERVALS),
             (false, false) => (WarmDisplay::Lines, LINE_INTERVALS),
@@ -109,7 +110,7 @@ impl WarmProgressMonitor {
             WarmDisplay::Hidden => {}
             WarmDisplay::Lines => {
                 self.due = status.elapsed + LINE_INTERVALS.1;
-                screen::write_message(line);
+                info!("{line}");
             }
             WarmDisplay::Terminal(bar) => {
                 self.due = status.elapsed + TERMINAL_INTERVALS.1;

@@ -11,6 +11,7 @@ use stream::{
     DdlSchema, RecordSink, ResumePosition, ResumeToken, SnapshotWriter, StreamGtidState, StreamGtids,
     StreamSettings, TableSchema,
 };
+use tracing::{info, warn};
 
 use crate::commands::stream::catalogue::{ColumnNameSource, cell_text, facts};
 use crate::commands::stream::live::{self, ResumePoint};
@@ -21,7 +22,6 @@ use crate::commands::stream::snapshot::snapshot_point::{
 use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, ErrorAdvice};
 use crate::interrupt;
-use crate::screen;
 use crate::units::counted;
 
 /// Selected table.
@@ -72,22 +72,20 @@ const RUN_AGAIN_ADVICE: &str = "run the command again: it starts the snapshot ov
 pub(super) fn take(
     address: &ServerAddress,
     settings: &StreamSettings,
-    (output, quiet): (&mut RecordSink, bool),
+    output: &mut RecordSink,
     schema: &mut ColumnNameSource,
 ) -> Result<Option<ResumePoint>, CommandFailure> {
     let mut connection =
         SqlConnection::open(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let begun = begin(&mut connection, settings);
     let (gtid_state, point, tables) = begun.map_err(CommandFailure::NotStarted)?;
-    if !quiet {
-        say(&point, &tables);
-        let mut unmatched = settings.filter.unmatched_rules();
-        for table in &tables {
-            let [database, name] = table.listed.names.each_ref().map(|name| name.as_bytes());
-            unmatched.note_table(database, name);
-        }
-        warn_unmatched(&unmatched.into_rules(), "the snapshot");
+    say(&point, &tables);
+    let mut unmatched = settings.filter.unmatched_rules();
+    for table in &tables {
+        let [database, name] = table.listed.names.each_ref().map(|name| name.as_bytes());
+        unmatched.note_table(database, name);
     }
+    warn_unmatched(&unmatched.into_rules(), "the snapshot");
     let place = ResumePosition { log: point.log, position: point.position };
     let token = ResumeToken { place, gtid: None };
     let mut snapshot = SnapshotWriter::new(settings, token.clone(), point.taken_s);
@@ -175,12 +173,12 @@ fn say(point: &SnapshotPoint, tables: &[SnapshotSourceTable]) {
         SnapshotLock::ReadLock => "writers were locked briefly",
     };
     let tables = counted(tables.len() as u64, "table");
-    screen::write_message(format_args!("snapshot of {tables} at {log}:{position} ({held})"));
+    info!("snapshot of {tables} at {log}:{position} ({held})");
     if point.prepared == PreparedTransactions::Unknown {
-        screen::write_message(format_args!(
+        warn!(
             "warning: the account may not list prepared XA transactions, whose rows would be missing: grant it \
              XA_RECOVER_ADMIN"
-        ));
+        );
     }
 }
 
