@@ -15,7 +15,6 @@ use logs::{LogReader, Store, read_keyring};
 use tracing::warn;
 
 use crate::exit::{CommandFailure, ErrorAdvice};
-use crate::global_args::GlobalArgs;
 
 /// Options that name the logs to read.
 #[derive(Args, Clone, Debug)]
@@ -57,7 +56,7 @@ pub(crate) enum InputPlace {
 
 impl LogArgs {
     /// Finds all logs, so that a missing one is reported before the work starts.
-    pub(crate) fn find_logs(&self, global: &GlobalArgs) -> Result<InputLogs, CommandFailure> {
+    pub(crate) fn find_logs(&self) -> Result<InputLogs, CommandFailure> {
         let (mut places, mut unlisted, mut indexed) = (Vec::new(), Vec::new(), Vec::new());
         let mut listed_after = BTreeSet::new();
         for path in &self.logs {
@@ -65,7 +64,7 @@ impl LogArgs {
                 places.push(InputPlace::Stdin);
                 continue;
             }
-            let (logs, index) = find(path, &mut unlisted, global)?;
+            let (logs, index) = find(path, &mut unlisted)?;
             if let Some(index) = index {
                 indexed.extend(logs.iter().map(|log| (log.clone(), index.clone())));
             }
@@ -125,31 +124,31 @@ impl InputLogs {
     }
 
     /// Warns of logs that were given more than once; `counted` says what happens to them again.
-    pub(crate) fn warn_duplicates(&self, global: &GlobalArgs, counted: &str) {
+    pub(crate) fn warn_duplicates(&self, counted: &str) {
         let mut seen = HashSet::new();
         let identity = |place: &&InputPlace| match place {
             InputPlace::File(path) => fs::metadata(path).ok().map(|data| (data.dev(), data.ino())),
             InputPlace::Stdin => None,
         };
         let again = self.places.iter().filter(|place| identity(place).is_some_and(|one| !seen.insert(one)));
-        for place in again.filter(|_| !global.quiet) {
+        for place in again {
             warn!("{place} is given more than once: it is {counted} again");
         }
     }
 
     /// Warns of logs that the index does not list; they are not read.
-    fn warn_unlisted(&self, global: &GlobalArgs) {
-        for log in self.unlisted.iter().filter(|_| !global.quiet) {
+    fn warn_unlisted(&self) {
+        for log in &self.unlisted {
             warn!("{}", Store::unlisted_log_warning(log));
         }
     }
 
     /// Refuses indexes that list missing files, and warns of logs that they do not list.
-    pub(crate) fn check_indexes(&self, global: &GlobalArgs) -> Result<(), CommandFailure> {
+    pub(crate) fn check_indexes(&self) -> Result<(), CommandFailure> {
         match self.indexed.iter().find_map(|(log, _)| self.missing_log_error(log)) {
             Some(error) => Err(CommandFailure::NotStarted(error.into())),
             None => {
-                self.warn_unlisted(global);
+                self.warn_unlisted();
                 Ok(())
             }
         }
@@ -234,18 +233,14 @@ pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) 
 }
 
 /// Returns the logs that a path names, and the index that lists them, if there is one.
-fn find(
-    path: &Path,
-    unlisted: &mut Vec<PathBuf>,
-    global: &GlobalArgs,
-) -> Result<(Vec<PathBuf>, Option<PathBuf>), CommandFailure> {
+fn find(path: &Path, unlisted: &mut Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<PathBuf>), CommandFailure> {
     let metadata = fs::metadata(path).with_context(|| format!("could not open {}", path.display()));
     let is_index = path.extension().is_some_and(|extension| extension == "index");
     if !metadata.map_err(CommandFailure::NotStarted)?.is_dir() && !is_index {
         return Ok((vec![path.to_owned()], None));
     }
     let store = Store::open(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))?;
-    if let Some(line) = store.ignored_path().filter(|_| !global.quiet) {
+    if let Some(line) = store.ignored_path() {
         warn!("{line}");
     }
     unlisted.extend(store.unlisted_logs().map_err(|error| CommandFailure::NotStarted(add_advice(error)))?);

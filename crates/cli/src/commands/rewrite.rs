@@ -176,9 +176,9 @@ const MEMORY_DEFAULT: u64 = 300_000_000;
 
 fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &GlobalArgs) -> CommandResult {
     common.temporary.limit();
-    let found = inputs.find_logs(global)?;
+    let found = inputs.find_logs()?;
     let files = files(&found)?;
-    let plan = plan(action, &files, common, global)?;
+    let plan = plan(action, &files, common)?;
     if let Some(output) = common.output.as_ref().filter(|_| !common.dry_run) {
         let made =
             std::fs::create_dir_all(output).with_context(|| format!("could not create {}", output.display()));
@@ -187,7 +187,7 @@ fn run(action: RewriteAction, inputs: &LogArgs, common: &RewriteArgs, global: &G
     let targets = targets(&files, common)?;
     refuse_running(&files, &targets, common)?;
     let newest = newest_received(&files, &targets)?;
-    let job = RewriteRun { action, plan, common, found: &found, newest, is_quiet: global.quiet };
+    let job = RewriteRun { action, plan, common, found: &found, newest };
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let (mut bytes_done, mut all) = (0, Vec::new());
     let count = files.len() as u64;
@@ -228,7 +228,6 @@ fn plan(
     action: RewriteAction,
     files: &[(&InputPlace, &PathBuf)],
     common: &RewriteArgs,
-    global: &GlobalArgs,
 ) -> Result<ResourcePlan, CommandFailure> {
     let sizes = files.iter().filter_map(|(_, path)| std::fs::metadata(path).ok());
     let size_max = sizes.map(|data| data.len()).max().unwrap_or_default();
@@ -244,7 +243,7 @@ fn plan(
     if plan.memory_needed > memory && common.memory.is_some() {
         return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --level")));
     }
-    if (plan.workers < wanted || plan.memory_needed > memory) && !global.quiet {
+    if plan.workers < wanted || plan.memory_needed > memory {
         warn!("{need}; --memory limits memory and threads");
     }
     Ok(plan)
@@ -349,7 +348,6 @@ struct RewriteRun<'j> {
     common: &'j RewriteArgs,
     found: &'j InputLogs,
     newest: NewestReceivedLogs,
-    is_quiet: bool,
 }
 
 #[cfg(unix)]
@@ -432,14 +430,14 @@ impl RewriteRun<'_> {
         };
         let stays = self.action == RewriteAction::Decompress && self.is_mariadb(place)?;
         let stays = stays.then_some("is a MariaDB log: its compressed events stay compressed");
-        for remark in remark.into_iter().chain(stays).filter(|_| !self.is_quiet) {
+        for remark in remark.into_iter().chain(stays) {
             warn!("{} {remark}", target.display());
         }
         Ok(())
     }
 
     fn remark_on_newest(&self, end: &RewriteEnd, path: &Path) {
-        if let (RewriteEnd::NewestReceived, false) = (end, self.is_quiet) {
+        if let RewriteEnd::NewestReceived = end {
             warn!(
                 "{} is the newest log of a directory of bintide receive, which resumes at its end: it is left alone; \
                  to rewrite it, write to another directory with --output",
@@ -452,7 +450,7 @@ impl RewriteRun<'_> {
     fn remark_on_old_server(&self, place: &InputPlace, done: &FileReport) -> Result<(), CommandFailure> {
         let tally = &done.report.tally;
         let is_compression = matches!(self.action, RewriteAction::Compress(_));
-        if !is_compression || tally.compressed > 0 || tally.transactions == 0 || self.is_quiet {
+        if !is_compression || tally.compressed > 0 || tally.transactions == 0 {
             return Ok(());
         }
         let Some(format) = self.read_format(place)? else { return Ok(()) };

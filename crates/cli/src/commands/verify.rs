@@ -45,12 +45,12 @@ pub(crate) struct VerifyArgs {
 
 /// Verifies the logs, then prints the report.
 pub(crate) fn run(command: &VerifyArgs, global: &GlobalArgs) -> CommandResult {
-    let found = command.inputs.find_logs(global)?;
+    let found = command.inputs.find_logs()?;
     let verdicts = verify_logs(&found, global)?;
     for unreadable in &verdicts.unreadable {
         error!("{}", &unreadable.cause);
     }
-    found.warn_duplicates(global, "verified");
+    found.warn_duplicates("verified");
     let mut out = io::stdout().lock();
     match command.json {
         true => print_json(&verdicts, &mut out)?,

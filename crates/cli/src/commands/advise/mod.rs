@@ -177,7 +177,7 @@ fn measure(
     names: LogNaming,
     global: &GlobalArgs,
 ) -> Result<AdviseReport, CommandFailure> {
-    let found = inputs.find_logs(global)?;
+    let found = inputs.find_logs()?;
     let sources = sources(&found, names)?;
     let mut levels = Vec::new();
     for level in &command.levels {
@@ -195,7 +195,7 @@ fn measure(
         }
     };
     let wanted = command.jobs.unwrap_or(cores);
-    let plan = plan(&levels, wanted, &sources, command.memory, global)?;
+    let plan = plan(&levels, wanted, &sources, command.memory)?;
     let MeasurementPlan { workers, sizes, .. } = plan;
     let settings = AdviseSettings { levels, extent, seed: command.seed, workers, sizes };
     let mut progress = ByteProgress::new(global, found.bytes_total);
@@ -216,7 +216,6 @@ fn plan(
     wanted: NonZeroUsize,
     sources: &[LogSource<'_>],
     memory: Option<u64>,
-    global: &GlobalArgs,
 ) -> Result<MeasurementPlan, CommandFailure> {
     let size_max = sources.iter().map(|source| source.bytes).max().unwrap_or_default();
     let most = memory.unwrap_or(MEMORY_DEFAULT);
@@ -226,7 +225,7 @@ fn plan(
     if plan.memory_needed > most && memory.is_some() {
         return Err(CommandFailure::NotStarted(anyhow!("{need}: increase --memory, or lower --levels")));
     }
-    if (plan.workers < wanted || plan.memory_needed > most) && !global.quiet {
+    if plan.workers < wanted || plan.memory_needed > most {
         warn!("{need}; --memory limits memory and threads");
     }
     Ok(plan)

@@ -148,9 +148,9 @@ pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
 
 fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
-    let found = command.inputs.find_logs(global)?;
+    let found = command.inputs.find_logs()?;
     let lifetime = if command.follow { LogLifetime::Followed } else { LogLifetime::Fixed };
-    checks::check_logs(&found, lifetime, global)?;
+    checks::check_logs(&found, lifetime)?;
     let named = command.to.named(global)?;
     if let (Some(store), false) = (&followed, command.filters.renames()) {
         source_args::refuse_own_directory(store, &named)?;

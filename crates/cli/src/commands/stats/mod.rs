@@ -96,8 +96,8 @@ fn verdict(report: &StatsReport) -> CommandVerdict {
 }
 
 fn collect(command: &StatsArgs, global: &GlobalArgs) -> Result<StatsReport, CommandFailure> {
-    let found = command.inputs.find_logs(global)?;
-    found.warn_duplicates(global, "counted");
+    let found = command.inputs.find_logs()?;
+    found.warn_duplicates("counted");
     let mut progress = ByteProgress::new(global, found.bytes_total);
     let readers = found.places.iter().map(|place| found.open(place));
     let mut watch = |bytes_done| {

@@ -169,8 +169,8 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         if !matches!(schema, ColumnNameSource::Server(_)) {
             command.server.connection.refuse_beside_logs()?;
         }
-        let found = command.inputs.find_logs(global)?;
-        found.warn_duplicates(global, "read");
+        let found = command.inputs.find_logs()?;
+        found.warn_duplicates("read");
         let (mut output, resume) = command.goes_on.open_output(settings.envelope)?;
         let schema = load_definitions(schema, &mut output)?;
         return log_stream::write_records(&found, (settings, schema), (output, resume.token), global);
