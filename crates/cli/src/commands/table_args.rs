@@ -2,9 +2,9 @@
 
 use clap::Args;
 use sql::{FilterRule, ReplicationFilter};
+use tracing::warn;
 
 use crate::exit::CommandFailure;
-use crate::screen;
 
 /// Database of the table `progress`, in which replay saves its progress.
 const PROGRESS_DATABASE: &str = "bintide";

@@ -111,13 +111,9 @@ pub(super) enum LogLifetime {
 
 /// Checks that indexes list all logs, and that all logs can be read: that they exist, and that the user may read them
 /// and has their keys. Damaged logs are applied up to the damage.
-pub(super) fn check_logs(
-    found: &InputLogs,
-    lifetime: LogLifetime,
-    global: &GlobalArgs,
-) -> Result<(), CommandFailure> {
+pub(super) fn check_logs(found: &InputLogs, lifetime: LogLifetime) -> Result<(), CommandFailure> {
     if lifetime == LogLifetime::Fixed {
-        found.check_indexes(global)?;
+        found.check_indexes()?;
     }
     for place in found.places.iter().filter(|place| matches!(place, InputPlace::File(_))) {
         let Err(error) = found.open(place).and_then(|mut reader| reader.next_event().map(drop)) else {

@@ -47,9 +47,7 @@ pub(super) fn print(done: &ReplayOutcome, json: bool) -> CommandResult {
             "not applied: the XA transaction {xid} is prepared, but the logs neither commit it nor roll it back"
         );
     }
-    if !global.quiet {
-        warn_unmatched(&done.report.unmatched, "the logs");
-    }
+    warn_unmatched(&done.report.unmatched, "the logs");
     let besides = done.verified.as_ref().and_then(TargetVerification::remark);
     for remark in done.remarks.iter().chain(&besides) {
         warn!("{remark}");

@@ -112,7 +112,7 @@ pub(super) fn follow(
             Err(StreamDisconnect::Failed(failure)) => return finished(Err(failure), output),
             Ok(()) => {
                 // A snapshot has warned already. Rules may have matched in an earlier run, or match in the rest.
-                if !live.quiet && !live.snapshot && !is_resumed && !is_over(live) {
+                if !live.snapshot && !is_resumed && !is_over(live) {
                     warn_unmatched(&std::mem::take(&mut live.unmatched).into_rules(), "the logs");
                 }
                 return finished(Ok(()), output);
