@@ -1,10 +1,11 @@
-//! MySQL's SQL as binary logs need it: the words of statements, the tables that they name, quoting, and a replica's
-//! `replicate-*` rules.
+//! MySQL's SQL as binary logs need it: tokens, the tables that statements name, definitions of tables, quoting, and a
+//! replica's `replicate-*` rules.
 //!
 //! | task | item |
 //! |---|---|
 //! | split SQL into tokens, which together are the text | [`lexer`] |
 //! | read the words of a statement | [`SqlWords`] |
+//! | parse definitions of tables and databases, and their changes | [`ddl`] |
 //! | find the tables that a statement changes | [`classify_statement`] |
 //! | select databases and tables | [`ReplicationFilter`] |
 //! | find the rules that matched nothing | [`UnmatchedRules`] |

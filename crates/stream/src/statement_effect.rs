@@ -2,7 +2,8 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{Charset, Collation, EventFormat, Flavour};
-use sql::{ReplicationFilter, StatementKind, classify_statement, first_word};
+use sql::ddl::DdlStatement;
+use sql::{ReplicationFilter, SqlWords, StatementKind, classify_statement, first_word};
 
 use crate::change::DdlVerb;
 use crate::ddl_schema::{DdlContext, DdlSchema, SchemaChanges};
@@ -23,7 +24,7 @@ const ROW_VERBS: [&str; 6] = ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "
 
 impl StatementEffect {
     /// Classifies a statement; `Other` if the filter excludes it.
-    pub(crate) fn of(query: &Query<'_>, filter: &ReplicationFilter) -> Self {
+    pub(crate) fn of(query: &Query<'_>, flavour: Flavour, filter: &ReplicationFilter) -> Self {
         let default = query.database;
         let first = first_word(query.sql);
         let kind = classify_statement(query.sql);
@@ -33,7 +34,7 @@ impl StatementEffect {
         if ROW_VERBS.contains(&first.as_str()) {
             return Self::Rows;
         }
-        match (ddl_verb(&first, query.sql), kind) {
+        match (ddl_verb(&first, query, flavour), kind) {
             (Some(verb), StatementKind::Database) => Self::of_database(verb, query),
             (Some(verb), StatementKind::Tables(tables)) => match tables.first() {
                 Some(named) => {
@@ -56,22 +57,29 @@ impl StatementEffect {
 
 /// Returns the action of a DDL statement that starts with `first`. `None` for views, triggers and statements of other
 /// kinds.
-fn ddl_verb(first: &str, sql: &[u8]) -> Option<DdlVerb> {
-    let text = String::from_utf8_lossy(&sql[..sql.len().min(200)]).to_ascii_uppercase();
-    let is_other = ["TRIGGER", "VIEW"].iter().any(|thing| {
-        let before = text.split('(').next().unwrap_or_default();
-        before.split_whitespace().take(8).any(|word| word == *thing)
-    });
-    match first {
-        "CREATE" | "ALTER" | "DROP" if is_other => None,
-        "CREATE" if text.contains("INDEX") && !text.contains("TABLE") => Some(DdlVerb::Alter),
-        "DROP" if text.contains("INDEX") && !text.contains("TABLE") => Some(DdlVerb::Alter),
-        "CREATE" => Some(DdlVerb::Create),
-        "ALTER" | "RENAME" => Some(DdlVerb::Alter),
-        "DROP" => Some(DdlVerb::Drop),
-        "TRUNCATE" => Some(DdlVerb::Truncate),
-        _ => None,
+fn ddl_verb(first: &str, query: &Query<'_>, flavour: Flavour) -> Option<DdlVerb> {
+    let by_first_word = match first {
+        "CREATE" => DdlVerb::Create,
+        "ALTER" | "RENAME" => DdlVerb::Alter,
+        "DROP" => DdlVerb::Drop,
+        "TRUNCATE" => DdlVerb::Truncate,
+        _ => return None,
+    };
+    let words = SqlWords::parse(&statement_text(query, flavour), sql_mode_of(query));
+    match words.map_or(DdlStatement::Unknown, |words| DdlStatement::parse(&words)) {
+        DdlStatement::CreateIndex { .. } | DdlStatement::DropIndex { .. } => Some(DdlVerb::Alter),
+        DdlStatement::Other => None,
+        _ => Some(by_first_word),
     }
+}
+
+/// Returns the bits of `sql_mode` that the statement was run with.
+fn sql_mode_of(query: &Query<'_>) -> u64 {
+    let mode = query.status.iter().flatten().find_map(|var| match var {
+        StatusVar::SqlMode(bits) => Some(bits),
+        _ => None,
+    });
+    mode.unwrap_or(0)
 }
 
 /// Applies a DDL statement to the definitions; returns the changes.
@@ -83,10 +91,9 @@ pub(crate) fn apply_ddl(
     if !["CREATE", "ALTER", "DROP", "RENAME"].contains(&first_word(query.sql).as_str()) {
         return SchemaChanges::default();
     }
-    let (mut sql_mode, mut server, mut has_xid) = (0, None, false);
+    let (mut server, mut has_xid) = (None, false);
     for var in query.status.iter().flatten() {
         match var {
-            StatusVar::SqlMode(bits) => sql_mode = bits,
             StatusVar::DdlXid(_) => has_xid = true,
             StatusVar::Charset { server: collation, .. } => {
                 server = Collation::new(collation, format.flavour);
@@ -97,6 +104,7 @@ pub(crate) fn apply_ddl(
     let database = String::from_utf8_lossy(query.database);
     let charset = server.map(|collation| collation.charset().name());
     let may_be_idle = !has_xid && logs_ddl_xids(format);
+    let sql_mode = sql_mode_of(query);
     let ambient = DdlContext { database: &database, sql_mode, charset, may_have_no_effect: may_be_idle };
     definitions.apply_statement(&statement_text(query, format.flavour), ambient)
 }
@@ -116,4 +124,44 @@ pub(crate) fn statement_text(query: &Query<'_>, flavour: Flavour) -> String {
     });
     let charset = client.map_or(Charset::Utf8mb4, |collation| collation.charset());
     charset.decode_lossy(query.sql).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::Flavour;
+    use binlog::events::{Query, StatusVars};
+    use sql::{ReplicationFilter, first_word};
+
+    use super::{StatementEffect, ddl_verb};
+    use crate::change::DdlVerb;
+
+    fn query(sql: &str) -> Query<'_> {
+        let (status, database) = (StatusVars { bytes: &[] }, b"d");
+        Query { thread_id: 1, exec_time: 0, error_code: 0, status, database, sql: sql.as_bytes() }
+    }
+
+    #[test]
+    fn verbs() {
+        let check = |sql: &str, wanted: Option<DdlVerb>| {
+            let query = query(sql);
+            assert_eq!(ddl_verb(&first_word(query.sql), &query, Flavour::MySql), wanted, "{sql}");
+        };
+        check("create table t (a int, index (a))", Some(DdlVerb::Create));
+        check("create temporary table t (a int)", Some(DdlVerb::Create));
+        check("create unique index i on t (a)", Some(DdlVerb::Alter));
+        check("drop index i on t", Some(DdlVerb::Alter));
+        check("create database my_index", Some(DdlVerb::Create));
+        check("drop table `view`", Some(DdlVerb::Drop));
+        check("rename table a to b", Some(DdlVerb::Alter));
+        check("-- it's\n# b\ntruncate t", Some(DdlVerb::Truncate));
+        check("create or replace definer = u@h view t as select 1", None);
+        check("alter user u account lock", None);
+        let effect =
+            StatementEffect::of(&query("# b\ndrop table t"), Flavour::MySql, &ReplicationFilter::default());
+        let table = Some("t".to_owned());
+        assert_eq!(
+            effect,
+            StatementEffect::Definition { verb: DdlVerb::Drop, database: "d".to_owned(), table }
+        );
+    }
 }

@@ -441,7 +441,7 @@ impl Streamer {
         if !self.unmatched_rules.is_empty() {
             self.unmatched_rules.note_statement(&classify_statement(query.sql), query.database);
         }
-        match StatementEffect::of(query, &self.settings.filter) {
+        match StatementEffect::of(query, within.format.flavour, &self.settings.filter) {
             StatementEffect::Other => Ok(()),
             StatementEffect::Rows => self.take_statement_change(query.sql, &within),
             StatementEffect::Definition { verb, database, table } => {

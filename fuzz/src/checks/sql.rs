@@ -1,6 +1,7 @@
 //! SQL: tokens that together are the text, and statements of any form.
 
 use binlog::Event;
+use sql::ddl::DdlStatement;
 use sql::lexer::{SqlLexer, SqlTokenKind, digits_of, name_of, string_of};
 use sql::{SqlWords, classify_statement, find_start_transaction, first_word};
 
@@ -49,5 +50,7 @@ pub(super) fn check(bytes: &[u8]) {
     assert_eq!(end, sql.len());
     let _ = (classify_statement(sql), first_word(sql));
     assert!(find_start_transaction(sql).is_none_or(|clause| sql.get(clause).is_some()));
-    let _ = SqlWords::parse(&String::from_utf8_lossy(sql), sql_mode);
+    if let Some(words) = SqlWords::parse(&String::from_utf8_lossy(sql), sql_mode) {
+        let _ = DdlStatement::parse(&words);
+    }
 }

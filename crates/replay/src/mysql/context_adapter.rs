@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use binlog::{Charset, Collation, Flavour};
 use servers::{ResultRow, ServerFacts, SqlConnection, version_numbers};
 use sql::SqlWords;
+use sql::ddl::DdlStatement;
 
 use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
@@ -294,7 +295,9 @@ impl ContextAdapter {
             self.may_round_times.store(true, Ordering::Relaxed);
         }
         let Some([_, _, server]) = context.charset else { return Ok(()) };
-        if self.target_collation_id(server, source).is_some() || !takes_server_collation(&statement.sql) {
+        if self.target_collation_id(server, source).is_some()
+            || !takes_server_collation(&statement.sql, context.sql_mode.unwrap_or(0))
+        {
             return Ok(());
         }
         let name = |id: u16, flavour| {
@@ -369,11 +372,10 @@ fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
 }
 
 /// Returns true if a statement creates a database with the server's default collation.
-fn takes_server_collation(sql: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(sql).to_ascii_lowercase();
-    let mut words = text.split_whitespace();
-    let is_made = words.next() == Some("create") && matches!(words.next(), Some("database" | "schema"));
-    is_made && !["character set", "charset", "collate"].iter().any(|said| text.contains(said))
+fn takes_server_collation(sql: &[u8], sql_mode: u64) -> bool {
+    let words = SqlWords::parse(&String::from_utf8_lossy(sql), sql_mode);
+    let statement = words.map(|words| DdlStatement::parse(&words));
+    matches!(statement, Some(DdlStatement::CreateDatabase { charset: None, .. }))
 }
 
 #[cfg(test)]
@@ -502,11 +504,14 @@ mod tests {
 
     #[test]
     fn database_creations_are_recognised() {
-        let check = |sql: &str, wanted| assert_eq!(takes_server_collation(sql.as_bytes()), wanted, "{sql}");
+        let check =
+            |sql: &str, wanted| assert_eq!(takes_server_collation(sql.as_bytes(), 0), wanted, "{sql}");
         check("CREATE DATABASE d", true);
         check("create  schema if not exists d", true);
         check("CREATE DATABASE d CHARACTER SET latin1", false);
         check("CREATE DATABASE d COLLATE latin1_bin", false);
         check("CREATE TABLE d (a INT)", false);
+        check("CREATE DATABASE d CHAR SET latin1", false);
+        check("/* a */ CREATE DATABASE `collate charset`", true);
     }
 }

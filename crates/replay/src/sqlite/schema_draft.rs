@@ -100,3 +100,86 @@ fn key_parts(table: &CatalogueTable, parts: &[KeyColumn]) -> Option<Vec<KeyPart>
 fn table_name(name: &QualifiedName) -> TargetTableName {
     TargetTableName { database: name.0.as_bytes().into(), table: name.1.as_bytes().into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::SchemaDraft;
+    use crate::apply_plan::SourceStatement;
+    use crate::sqlite::mysql_type::MysqlType;
+
+    fn statement(sql: &str) -> SourceStatement {
+        SourceStatement {
+            sql: sql.as_bytes().to_vec(),
+            database: b"d".to_vec(),
+            default_database: Vec::new(),
+            timestamp: (0, None),
+            thread_id: None,
+            context: std::sync::Arc::default(),
+            variables: Vec::new(),
+            load: None,
+            error_code: 0,
+        }
+    }
+
+    /// Checks columns, with the character sets of text, and keys of the table `d.t` after these statements.
+    fn check(statements: &[&str], wanted: &str) {
+        let mut draft = SchemaDraft::new().unwrap();
+        for sql in statements {
+            draft.execute(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
+        }
+        let (_, table) = draft.catalogue.find(&("d".to_owned(), "t".to_owned())).unwrap();
+        let column = |column: &crate::sqlite::catalogue_table::CatalogueColumn| match &column.kind {
+            MysqlType::Text { charset } => {
+                format!("{} {}", column.name, charset.as_deref().unwrap_or("?"))
+            }
+            MysqlType::Bytes { .. } => format!("{} bytes", column.name),
+            _ => column.name.clone(),
+        };
+        let columns: Vec<String> = table.columns.iter().map(column).collect();
+        let keys: Vec<&str> = table.keys.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(format!("{}; {}", columns.join(", "), keys.join(" ")), wanted, "{statements:?}");
+    }
+
+    /// Forms that only the parser of streams knew.
+    #[test]
+    fn definitions_are_changed() {
+        check(
+            &[
+                "create table t (a text, b int) collate latin1_bin",
+                "alter online table if exists t add column if not exists (b int, c text, key k (c(3)))",
+                "alter table t modify column if exists a text after c, drop column if exists q",
+                "alter table t default char set 'koi8r', add e text, drop index if exists q",
+            ],
+            "b, c latin1, a latin1, e koi8r; k",
+        );
+        check(
+            &["create table t (a text, b char(3) ascii)", "alter table t convert to char set koi8r"],
+            "a koi8r, b koi8r; ",
+        );
+        check(
+            &["create table t (a text, b int)", "alter table t convert to character set binary"],
+            "a bytes, b; ",
+        );
+        check(&["create table t (a int)", "create unique index if not exists i on t (a)"], "a; i");
+        check(&["-- it's\n# a\ncreate table u (a int)", "rename table if exists u nowait to t"], "a; ");
+    }
+
+    #[test]
+    fn unknown_changes_are_refused() {
+        let refused = |sql: &str, wanted: &str| {
+            let mut draft = SchemaDraft::new().unwrap();
+            draft.execute(&statement("create table t (a int)")).unwrap();
+            let failure = draft.execute(&statement(sql)).unwrap_err();
+            assert!(format!("{failure:?}").contains(wanted), "{sql}: {failure:?}");
+        };
+        refused("alter table t frobnicate", "cannot translate this statement for SQLite: ALTER TABLE T …");
+        refused("alter table t add system versioning", "cannot translate this statement for SQLite");
+        refused("alter table t add b unknowntype", "cannot translate this statement for SQLite");
+        refused(
+            "create table u (a unknowntype)",
+            "cannot translate this statement for SQLite: CREATE TABLE U …",
+        );
+        refused("alter table t drop b", "ALTER TABLE d.t changes a column that does not exist");
+        refused("create table u select 1", "the log contains CREATE TABLE … SELECT as a statement");
+    }
+}

@@ -688,7 +688,24 @@ mod tests {
             &["create table if not exists t (z int)"],
             "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, `c` text, PRIMARY KEY (`a`));",
         );
+        // Forms that only the parser of the SQLite target knew.
+        check_all(
+            &["drop index `PRIMARY` on t", "alter table t add (d int storage default, primary key (b))"],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, `c` text, `d` int, PRIMARY KEY (`b`));",
+        );
+        check_all(
+            &["alter table t add e int references p (q) on delete set default, drop key `primary`"],
+            "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` int, `c` text, `e` int);",
+        );
+        check_all(
+            &[
+                "create table u (a int default 5 column_format default, vector key (a)) /* e */",
+                "drop table t",
+            ],
+            "CREATE TABLE `d`.`u` (`a` int DEFAULT '5');",
+        );
         // Cannot be applied: the table is unknown from there on.
+        check_all(&["alter table t frobnicate"], "");
         check_all(&["alter table t drop column nobody"], "");
     }
 }
