@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
 use sql::SqlWords;
-use sql::ddl::{ColumnDefinition, ColumnPosition, ExistenceCheck, TableChange, TableElement, TableOptions};
+use sql::ddl::{ColumnPosition, DdlColumn, ExistenceCheck, TableChange, TableElement, TableOptions};
 use sql::quote::quote_ansi_name;
 
 use crate::apply_plan::SourceStatement;
@@ -203,7 +203,7 @@ impl TableAlteration {
     /// Inserts a column at its position; `there` if none is given. Returns the keys that its definition creates.
     fn insert_defined(
         &mut self,
-        definition: &ColumnDefinition,
+        definition: &DdlColumn,
         source: Option<usize>,
         there: usize,
         position: &ColumnPosition,

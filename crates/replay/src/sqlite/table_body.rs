@@ -1,8 +1,8 @@
 //! Columns and keys of a definition, as the catalogue has them.
 
 use sql::ddl::{
-    ColumnDefinition, ColumnKey, ForeignKeyAction, ForeignKeyDefinition, KeyDefinition, KeyKind,
-    KeyPartDefinition, TableDefinition, TableElement,
+    ColumnKey, DdlColumn, ForeignKeyAction, ForeignKeyDefinition, KeyDefinition, KeyKind, KeyPartDefinition,
+    TableDefinition, TableElement,
 };
 
 use crate::sqlite::catalogue_table::{
@@ -96,7 +96,7 @@ impl TableBody {
     }
 
     /// Returns a column, and adds the keys that its definition creates. Returns `None` if its type is unknown.
-    pub(super) fn column(&mut self, definition: &ColumnDefinition) -> Option<CatalogueColumn> {
+    pub(super) fn column(&mut self, definition: &DdlColumn) -> Option<CatalogueColumn> {
         let kind = MysqlType::of_definition(&definition.column_type, definition.charset.as_deref())?;
         let name = definition.name.clone();
         let default = match &definition.default {

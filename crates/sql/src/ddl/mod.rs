@@ -3,13 +3,11 @@
 //! A part that the parser does not understand is no error: it becomes an explicit `Unknown` or `Other`, with its first
 //! words, and its user decides.
 
-mod column_definition;
+mod ddl_column;
 mod table_change;
 mod table_definition;
 
-pub use crate::ddl::column_definition::{
-    ColumnDefinition, ColumnKey, ColumnTypeDefinition, DefaultClause, TypeArgument,
-};
+pub use crate::ddl::ddl_column::{ColumnKey, ColumnTypeDefinition, DdlColumn, DefaultClause, TypeArgument};
 pub use crate::ddl::table_change::{ColumnPosition, ExistenceCheck, TableChange};
 pub use crate::ddl::table_definition::{
     ForeignKeyAction, ForeignKeyDefinition, KeyDefinition, KeyKind, KeyPartDefinition, TableDefinition,

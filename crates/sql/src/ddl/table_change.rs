@@ -1,7 +1,7 @@
 //! Changes of ALTER TABLE.
 
 use crate::ddl::NamedTable;
-use crate::ddl::column_definition::{ColumnDefinition, DefaultClause};
+use crate::ddl::ddl_column::{DdlColumn, DefaultClause};
 use crate::ddl::table_definition::{TableElement, TableOptions, parse_options, take_charset};
 use crate::sql_words::SqlWords;
 
@@ -22,7 +22,7 @@ pub enum TableChange {
         /// Name before.
         old: String,
         /// New definition.
-        definition: Box<ColumnDefinition>,
+        definition: Box<DdlColumn>,
         /// New position.
         position: ColumnPosition,
     },
@@ -271,7 +271,7 @@ fn parse_drop(words: &mut SqlWords) -> Option<TableChange> {
 }
 
 fn parse_replacement(words: &mut SqlWords, old: String) -> Option<TableChange> {
-    let definition = ColumnDefinition::parse(words)?.into();
+    let definition = DdlColumn::parse(words)?.into();
     Some(TableChange::ReplaceColumn { old, definition, position: ColumnPosition::parse(words)? })
 }
 

@@ -1,7 +1,7 @@
 //! Columns, keys and options of a table definition.
 
 use crate::ddl::NamedTable;
-use crate::ddl::column_definition::ColumnDefinition;
+use crate::ddl::ddl_column::DdlColumn;
 use crate::sql_words::{SqlWord, SqlWords};
 
 /// Definition of a table.
@@ -17,7 +17,7 @@ pub struct TableDefinition {
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableElement {
     /// A column.
-    Column(Box<ColumnDefinition>),
+    Column(Box<DdlColumn>),
     /// The primary key.
     PrimaryKey(Vec<KeyPartDefinition>),
     /// Another key.
@@ -145,7 +145,7 @@ impl TableElement {
         let start = words.keywords_ahead(3);
         let parsed = match words.is_any_next(&NON_COLUMN_WORDS) {
             true => parse_non_column(words),
-            false => ColumnDefinition::parse(words).map(|column| Self::Column(column.into())),
+            false => DdlColumn::parse(words).map(|column| Self::Column(column.into())),
         };
         parsed.unwrap_or(Self::Unknown(start))
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use binlog::{Collation, Flavour};
 use sql::SqlWords;
-use sql::ddl::{ColumnDefinition, ColumnTypeDefinition, DefaultClause, TypeArgument};
+use sql::ddl::{ColumnTypeDefinition, DdlColumn, DefaultClause, TypeArgument};
 use sql::quote::{quote_name, quote_text};
 
 use crate::column_catalogue::{ColumnDdl, ColumnSchema, TableSchema};
@@ -55,7 +55,7 @@ const CHARSETS: [(&str, u16); 41] = [
 ];
 
 /// Returns the column of a definition. `table_charset` is the default of its table.
-pub(super) fn column_of(definition: &ColumnDefinition, table_charset: Option<&str>) -> ColumnSchema {
+pub(super) fn column_of(definition: &DdlColumn, table_charset: Option<&str>) -> ColumnSchema {
     let column_type = &definition.column_type;
     let mut column = ColumnSchema {
         name: definition.name.clone(),

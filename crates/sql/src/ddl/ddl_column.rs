@@ -5,7 +5,7 @@ use crate::sql_words::{SqlWord, SqlWords};
 
 /// Definition of a column.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ColumnDefinition {
+pub struct DdlColumn {
     /// Name of the column.
     pub name: String,
     /// Its type.
@@ -172,7 +172,7 @@ impl ColumnTypeDefinition {
     }
 }
 
-impl ColumnDefinition {
+impl DdlColumn {
     /// Parses a column. Leaves the position clause. Returns `None` if the type cannot be parsed.
     pub(super) fn parse(words: &mut SqlWords) -> Option<Self> {
         let name = words.take_name()?;
