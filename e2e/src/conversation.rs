@@ -1,6 +1,5 @@
 //! Conversations of a replica with real servers, recorded byte by byte: `crates/wire/tests/conversations`.
 
-use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -110,7 +109,8 @@ impl Recorded {
         let bytes = self.packets.output().to_vec();
         self.packets.mark_sent(bytes.len());
         self.stream.write_all(&bytes)?;
-        self.note("client", &bytes)
+        note(&mut self.text, "client", &bytes);
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Vec<u8>> {
@@ -119,19 +119,16 @@ impl Recorded {
             let count = self.stream.read(&mut bytes)?;
             ensure!(count > 0, "the server closed the connection");
             self.packets.receive(&bytes[..count]);
-            self.note("server", &bytes[..count])?;
+            note(&mut self.text, "server", &bytes[..count]);
         }
         Ok(self.packets.next()?.context("a packet was waited for")?.to_vec())
     }
+}
 
-    fn note(&mut self, who: &str, bytes: &[u8]) -> Result<()> {
-        for line in bytes.chunks(LINE_SIZE) {
-            write!(self.text, "{who} ")?;
-            for byte in line {
-                write!(self.text, "{byte:02x}")?;
-            }
-            self.text.push('\n');
-        }
-        Ok(())
+/// Appends what one side said, in lines.
+pub fn note(text: &mut String, who: &str, bytes: &[u8]) {
+    for line in bytes.chunks(LINE_SIZE) {
+        let digits: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.push_str(&format!("{who} {digits}\n"));
     }
 }

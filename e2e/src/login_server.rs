@@ -7,12 +7,14 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use crate::conversation;
+use anyhow::{Context, Result, bail};
 use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use testkit::{PackageHome, TestPackage};
 use wire::{
     Capabilities, ClientCommand, ColumnDefinition, EofPacket, HandshakeOptions, OkPacket, PacketCodec,
     PasswordDigest, PasswordKey, PasswordPlugin, ResponseWriter, ResultValue, RowEncoding, ServerError,
@@ -40,6 +42,29 @@ pub struct LoginServerOptions {
     pub password_key: Option<Arc<PasswordKey>>,
 }
 
+/// The password of the usual accounts.
+pub const PASSWORD: &str = "secret";
+
+impl LoginServerOptions {
+    /// Accounts `caching` and `native` with the same password, and `empty` without one; and a key, always the same.
+    ///
+    /// # Errors
+    ///
+    /// When the key cannot be made.
+    pub fn usual(version: &str, plugin: PasswordPlugin) -> Result<Self> {
+        let caching = StoredPassword::caching_sha2(PASSWORD.as_bytes(), [1; 32])?;
+        let native = StoredPassword::native(PASSWORD.as_bytes());
+        let empty = StoredPassword::empty(plugin);
+        let accounts = [("caching", caching), ("native", native), ("empty", empty)];
+        Ok(Self {
+            version: version.to_owned(),
+            plugin,
+            accounts: accounts.map(|(name, password)| (name.to_owned(), password)).into(),
+            password_key: Some(Arc::new(PasswordKey::generate([3; 32])?)),
+        })
+    }
+}
+
 /// A client that has logged in, or was refused.
 #[derive(Clone, Debug)]
 pub struct LoginRecord {
@@ -47,6 +72,8 @@ pub struct LoginRecord {
     pub outcome: Result<ServerSession, u16>,
     /// The commands that it has sent, as far as they are SQL or for a log.
     pub commands: Vec<String>,
+    /// What both sides have said without TLS, in the lines of [`conversation::note`].
+    pub transcript: String,
 }
 
 /// A server that lets in the clients of its accounts, until it is dropped.
@@ -190,6 +217,7 @@ impl Write for BufferedStream {
 struct LoginClient {
     stream: ClientStream,
     packets: PacketCodec,
+    transcript: String,
 }
 
 impl LoginClient {
@@ -198,7 +226,10 @@ impl LoginClient {
         let output = self.packets.output();
         let size = output.len();
         match &mut self.stream {
-            ClientStream::Plain(stream) => stream.write_all(output)?,
+            ClientStream::Plain(stream) => {
+                conversation::note(&mut self.transcript, "server", output);
+                stream.write_all(output)?;
+            }
             ClientStream::Tls(stream) => {
                 stream.write_all(output)?;
                 stream.flush()?;
@@ -212,7 +243,11 @@ impl LoginClient {
         self.flush()?;
         let room = self.packets.read_buffer();
         let count = match &mut self.stream {
-            ClientStream::Plain(stream) => stream.read(room)?,
+            ClientStream::Plain(stream) => {
+                let count = stream.read(room)?;
+                conversation::note(&mut self.transcript, "client", &room[..count]);
+                count
+            }
             ClientStream::Tls(stream) => stream.read(room)?,
         };
         match count {
@@ -229,7 +264,7 @@ impl LoginClient {
         let connection = ServerConnection::new(Arc::clone(tls)).map_err(io::Error::other)?;
         let stream = BufferedStream { received: Cursor::new(received), stream };
         let stream = ClientStream::Tls(Box::new(StreamOwned::new(connection, stream)));
-        Ok(Self { stream, packets: self.packets })
+        Ok(Self { stream, packets: self.packets, transcript: self.transcript })
     }
 }
 
@@ -237,14 +272,22 @@ fn serve(stream: TcpStream, shared: &LoginShared) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     lock(&shared.streams).push(stream.try_clone()?);
-    let client = LoginClient { stream: ClientStream::Plain(stream), packets: PacketCodec::new(0) };
+    let client = LoginClient {
+        stream: ClientStream::Plain(stream),
+        packets: PacketCodec::new(0),
+        transcript: String::new(),
+    };
     let Some((mut client, outcome)) = log_in(client, shared)? else { return Ok(()) };
     let mut served = ServedClient { version: &shared.options.version, statement: None, commands: Vec::new() };
     let result = match &outcome {
         Ok(session) => answer(&mut client, session.capabilities, &mut served),
         Err(_) => client.flush(),
     };
-    lock(&shared.records).push(LoginRecord { outcome, commands: served.commands });
+    lock(&shared.records).push(LoginRecord {
+        outcome,
+        commands: served.commands,
+        transcript: client.transcript,
+    });
     result
 }
 
@@ -404,4 +447,82 @@ fn row(response: &mut ResponseWriter<'_>, name: &str, value: ResultValue<'_>, en
     let mut rows = response.rows(&[column], encoding);
     rows.values(&[value]);
     rows.end(ServerStatus::AUTOCOMMIT);
+}
+
+/// A client whose conversation with a login server is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptClient {
+    /// The file of the conversation.
+    pub file: &'static str,
+    /// The package of the program.
+    pub package: TestPackage,
+    /// The program.
+    pub program: &'static str,
+    /// Its account.
+    pub user: &'static str,
+    /// Its arguments, besides address and account.
+    pub arguments: &'static [&'static str],
+}
+
+/// The clients whose conversations are kept: `crates/wire/tests/conversations/clients`.
+pub const KEPT_CLIENTS: [KeptClient; 5] = [
+    KeptClient {
+        file: "mysql-9.7.txt",
+        package: TestPackage::Mysql,
+        program: "mysql",
+        user: "caching",
+        arguments: &["--ssl-mode=DISABLED", "--get-server-public-key", "-e", "SELECT 1"],
+    },
+    KeptClient {
+        file: "mysqlbinlog-9.7.txt",
+        package: TestPackage::Mysql,
+        program: "mysqlbinlog",
+        user: "caching",
+        arguments: &["--ssl-mode=DISABLED", "--get-server-public-key", "-R", "binlog.000001"],
+    },
+    KeptClient {
+        file: "mysql-8.0.33.txt",
+        package: TestPackage::Mysql8_0,
+        program: "mysql",
+        user: "native",
+        arguments: &["--ssl-mode=DISABLED", "-e", "SELECT 1"],
+    },
+    KeptClient {
+        file: "mysql-5.5.34.txt",
+        package: TestPackage::Mysql5_5,
+        program: "mysql",
+        user: "native",
+        arguments: &["-e", "SELECT 1"],
+    },
+    KeptClient {
+        file: "mariadb-10.11.txt",
+        package: TestPackage::MariaDb,
+        program: "mariadb",
+        user: "native",
+        arguments: &["--skip-ssl", "-e", "SELECT 1"],
+    },
+];
+
+impl KeptClient {
+    /// Has the conversation with a new server.
+    ///
+    /// # Errors
+    ///
+    /// When the client or the server does not start, or the client is not let in.
+    pub fn record(&self) -> Result<LoginRecord> {
+        let server = LoginServer::start(LoginServerOptions::usual("9.7.4", PasswordPlugin::CachingSha2)?)?;
+        let mut command = PackageHome::find(self.package)?.command(self.program)?;
+        command.args(["--no-defaults", "--host=127.0.0.1"]).arg(format!("--port={}", server.port()));
+        command.arg(format!("--user={}", self.user)).args(self.arguments).env("MYSQL_PWD", PASSWORD);
+        let output = command.output()?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match server.take_records().pop() {
+                Some(record) if record.outcome.is_ok() => return Ok(record),
+                Some(_) => bail!("{}", String::from_utf8_lossy(&output.stderr)),
+                None if Instant::now() > deadline => bail!("{} has not logged in", self.program),
+                None => thread::sleep(POLL_INTERVAL),
+            }
+        }
+    }
 }

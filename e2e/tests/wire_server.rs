@@ -8,27 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::login_server::{LoginRecord, LoginServer, LoginServerOptions};
+use e2e::login_server::{LoginRecord, LoginServer, LoginServerOptions, PASSWORD};
 use servers::{
     CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
 };
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 use wire::{CleartextPolicy, PacketCompression, PasswordKey, PasswordPlugin, ServerSession, StoredPassword};
 
-const PASSWORD: &str = "secret";
-
-/// Accounts `caching` and `native` with the same password, and `empty` without one.
 fn server(version: &str, plugin: PasswordPlugin) -> Result<LoginServer> {
-    let caching = StoredPassword::caching_sha2(PASSWORD.as_bytes(), [1; 32])?;
-    let native = StoredPassword::native(PASSWORD.as_bytes());
-    let empty = StoredPassword::empty(plugin);
-    let accounts = [("caching", caching), ("native", native), ("empty", empty)];
-    LoginServer::start(LoginServerOptions {
-        version: version.to_owned(),
-        plugin,
-        accounts: accounts.map(|(name, password)| (name.to_owned(), password)).into(),
-        password_key: Some(Arc::new(PasswordKey::generate([3; 32])?)),
-    })
+    LoginServer::start(LoginServerOptions::usual(version, plugin)?)
 }
 
 /// A client program, and its options.

@@ -1,14 +1,16 @@
-//! Conversations with real servers, recorded by `cargo run -p bintide-e2e --example conversations`. For the same
-//! input, the client must send the same bytes. Decoded server packets must encode to the same bytes.
+//! Conversations with real servers and clients, recorded by `cargo run -p bintide-e2e --example conversations`. For
+//! the same input, our side must send the same bytes. Decoded server packets must encode to the same bytes.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wire::{
     Capabilities, CleartextPolicy, ClientCommand, ClientHandshake, ClientOptions, CommandResponse,
-    FormatOrigin, HandshakeStep, LoginRequest, PacketCodec, PositionGaps, ReplicaConversation, ReplicaEnd,
-    ReplicaOptions, ReplicaStart, ReplicaStep, SemiSync, ServerGreeting, ServerKeySource, SourceEvent,
-    StreamReader, TlsMode, Transport,
+    ConnectionAttributes, FormatOrigin, HandshakeOptions, HandshakeStep, LoginRequest, PacketCodec,
+    PasswordKey, PasswordPlugin, PositionGaps, ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart,
+    ReplicaStep, SemiSync, ServerGreeting, ServerHandshake, ServerKeySource, ServerSession, ServerStep,
+    SourceEvent, StoredPassword, StreamReader, TlsMode, Transport,
 };
 
 /// Returns the options of `e2e::conversation`.
@@ -183,4 +185,100 @@ fn mariadb() {
     let second = "Format_desc Gtid_list Binlog_checkpoint Gtid Query Xid";
     let text = include_str!("conversations/mariadb-10.11.txt");
     play(text, "mysql_native_password", 6, &format!("{first} {second}"));
+}
+
+/// Plays a client's recorded bytes to our server, which must send the recorded bytes up to the login. Returns the
+/// client's attributes and commands.
+fn serve(text: &'static str) -> (ConnectionAttributes, Vec<String>) {
+    let options = HandshakeOptions {
+        server_version: "9.7.4".to_owned(),
+        connection_id: 1,
+        capabilities: ServerHandshake::CAPABILITIES,
+        plugin: PasswordPlugin::CachingSha2,
+        transport: Transport::Network,
+        client_host: "localhost".to_owned(),
+        password_key: Some(Arc::new(PasswordKey::generate([3; 32]).unwrap())),
+        packet_limit: 1 << 24,
+        seed: [7; 32],
+    };
+    let mut packets = PacketCodec::new(0);
+    let mut handshake = Some(ServerHandshake::begin(options, &mut packets));
+    let (mut session, mut commands) = (None, Vec::new());
+    for (who, bytes) in turns(text) {
+        if who == "server" {
+            // The answers to commands are those of another program.
+            assert!(session.is_some() && packets.output().is_empty() || packets.output() == bytes);
+            packets.mark_sent(packets.output().len());
+            continue;
+        }
+        if let Some(session) = &session {
+            commands.extend(read_commands(&mut packets, session, &bytes));
+            continue;
+        }
+        packets.receive(&bytes);
+        let mut server = handshake.take().unwrap();
+        let mut step = server.advance(&mut packets);
+        if let ServerStep::FindAccount(login) = &step {
+            let password = match login.user.as_slice() {
+                b"native" => StoredPassword::native(b"secret"),
+                _ => StoredPassword::caching_sha2(b"secret", [1; 32]).unwrap(),
+            };
+            step = server.authenticate(&password, None, &mut packets);
+        }
+        match step {
+            ServerStep::Receive => handshake = Some(server),
+            ServerStep::Authenticated(_) => session = Some(server.accept(&mut packets)),
+            step => panic!("{step:?}"),
+        }
+    }
+    (session.unwrap().login.attributes, commands)
+}
+
+fn read_commands(packets: &mut PacketCodec, session: &ServerSession, bytes: &[u8]) -> Vec<String> {
+    let mut commands = Vec::new();
+    packets.begin_command();
+    packets.receive(bytes);
+    while let Some(payload) = packets.next().unwrap() {
+        commands.push(match ClientCommand::decode_with(payload, session.capabilities).unwrap() {
+            ClientCommand::Query { sql } => String::from_utf8_lossy(sql).into_owned(),
+            ClientCommand::BinlogDump(dump) => {
+                format!("dump {} {} {:?}", String::from_utf8_lossy(dump.file), dump.position, dump.flags)
+            }
+            command => format!("{command:?}"),
+        });
+        packets.begin_command();
+    }
+    commands
+}
+
+/// The bytes were recorded with `e2e::login_server`, which has the same seed, key and accounts.
+#[test]
+fn clients() {
+    let check = |text, version: Option<&str>, wanted: &[&str]| {
+        let (attributes, commands) = serve(text);
+        let found = attributes.get("_client_version").map(String::from_utf8_lossy);
+        assert_eq!(
+            (found.as_deref(), commands),
+            (version, wanted.iter().map(|one| (*one).to_owned()).collect())
+        );
+    };
+    let checksum = "SET @master_binlog_checksum = 'NONE', @source_binlog_checksum = 'NONE'";
+    let comment = "select @@version_comment limit 1";
+    check(
+        include_str!("conversations/clients/mysql-9.7.txt"),
+        Some("9.7.4"),
+        &[comment, "select $$", "SELECT 1", "Quit"],
+    );
+    check(
+        include_str!("conversations/clients/mysql-8.0.33.txt"),
+        Some("8.0.33"),
+        &[comment, "SELECT 1", "Quit"],
+    );
+    check(include_str!("conversations/clients/mysql-5.5.34.txt"), None, &[comment, "SELECT 1", "Quit"]);
+    check(include_str!("conversations/clients/mariadb-10.11.txt"), Some("3.3.19"), &["SELECT 1", "Quit"]);
+    check(
+        include_str!("conversations/clients/mysqlbinlog-9.7.txt"),
+        Some("9.7.4"),
+        &["SELECT VERSION()", checksum, "dump binlog.000001 4 DumpFlags(1)", "Quit"],
+    );
 }
