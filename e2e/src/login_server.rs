@@ -1,5 +1,5 @@
 //! A server to log in to: the server's side of `wire` on blocking sockets, with TLS. It answers every query with one
-//! row, and refuses to send a log.
+//! row, and sends a log if it has one.
 
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Write};
@@ -16,9 +16,10 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use testkit::{PackageHome, TestPackage};
 use wire::{
-    Capabilities, ClientCommand, ColumnDefinition, EofPacket, HandshakeOptions, OkPacket, PacketCodec,
-    PasswordDigest, PasswordKey, PasswordPlugin, ResponseWriter, ResultValue, RowEncoding, ServerError,
-    ServerHandshake, ServerSession, ServerStatement, ServerStatus, ServerStep, StoredPassword, Transport,
+    AckRequest, Capabilities, ClientCommand, ColumnDefinition, EofPacket, EventPacket, HandshakeOptions,
+    OkPacket, PacketCodec, PasswordDigest, PasswordKey, PasswordPlugin, ResponseWriter, ResultValue,
+    RowEncoding, SemiSync, SemiSyncAck, ServerError, ServerHandshake, ServerSession, ServerStatement,
+    ServerStatus, ServerStep, StoredPassword, Transport,
 };
 
 /// Seed of all connections: conversations with it can be recorded.
@@ -26,6 +27,8 @@ pub const SEED: [u8; 32] = [7; 32];
 
 /// Interval at which the thread that accepts looks whether all is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Number of the event type.
+const FORMAT_DESCRIPTION: u8 = 15;
 /// Bytes of a packet from a client at most.
 const PACKET_SIZE_MAX: usize = 64 << 20;
 
@@ -40,6 +43,8 @@ pub struct LoginServerOptions {
     pub accounts: HashMap<String, StoredPassword>,
     /// The key for clients without TLS.
     pub password_key: Option<Arc<PasswordKey>>,
+    /// The events of its log; without any, it refuses to send one.
+    pub log: Vec<Vec<u8>>,
 }
 
 /// The password of the usual accounts.
@@ -61,6 +66,7 @@ impl LoginServerOptions {
             plugin,
             accounts: accounts.map(|(name, password)| (name.to_owned(), password)).into(),
             password_key: Some(Arc::new(PasswordKey::generate([3; 32])?)),
+            log: Vec::new(),
         })
     }
 }
@@ -278,7 +284,13 @@ fn serve(stream: TcpStream, shared: &LoginShared) -> io::Result<()> {
         transcript: String::new(),
     };
     let Some((mut client, outcome)) = log_in(client, shared)? else { return Ok(()) };
-    let mut served = ServedClient { version: &shared.options.version, statement: None, commands: Vec::new() };
+    let mut served = ServedClient {
+        version: &shared.options.version,
+        log: &shared.options.log,
+        semi_sync: SemiSync::Off,
+        statement: None,
+        commands: Vec::new(),
+    };
     let result = match &outcome {
         Ok(session) => answer(&mut client, session.capabilities, &mut served),
         Err(_) => client.flush(),
@@ -342,6 +354,8 @@ fn log_in(mut client: LoginClient, shared: &LoginShared) -> io::Result<Option<(L
 /// What the server knows of a client that has logged in.
 struct ServedClient<'a> {
     version: &'a str,
+    log: &'a [Vec<u8>],
+    semi_sync: SemiSync,
     statement: Option<ServerStatement>,
     commands: Vec<String>,
 }
@@ -368,6 +382,10 @@ fn answer(
         let mut response = ResponseWriter::new(&mut client.packets, capabilities);
         match command {
             Ok(ClientCommand::Quit) => return Ok(()),
+            Ok(ClientCommand::BinlogDump(dump)) if !served.log.is_empty() => {
+                served.commands.push(format!("dump {}", String::from_utf8_lossy(dump.file)));
+                return send_log(client, capabilities, served);
+            }
             Ok(command) => respond(&command, &mut response, served),
             Err(error) => response.error(&ServerError::from_wire(&error)),
         }
@@ -379,6 +397,9 @@ fn respond(command: &ClientCommand<'_>, response: &mut ResponseWriter<'_>, serve
     match command {
         ClientCommand::Query { sql } => {
             let sql = String::from_utf8_lossy(sql).into_owned();
+            if sql.starts_with("SET @rpl_semi_sync") {
+                served.semi_sync = SemiSync::On;
+            }
             query(&sql, response, served.version);
             served.commands.push(sql);
         }
@@ -409,6 +430,39 @@ fn respond(command: &ClientCommand<'_>, response: &mut ResponseWriter<'_>, serve
             no_log(response);
         }
         _ => response.error(&ServerError::unknown_command()),
+    }
+}
+
+/// Sends the log, and waits until the client goes. With semi-synchronous replication, each event is to be acknowledged.
+fn send_log(
+    client: &mut LoginClient,
+    capabilities: Capabilities,
+    served: &mut ServedClient<'_>,
+) -> io::Result<()> {
+    client.packets.ignore_sequence();
+    for event in served.log {
+        // Replicas do not acknowledge what is not of the file.
+        let is_of_file = event[..4] != [0; 4] && event[4] != FORMAT_DESCRIPTION;
+        let acknowledge = match served.semi_sync {
+            SemiSync::On if is_of_file => AckRequest::Wanted,
+            SemiSync::On | SemiSync::Off => AckRequest::No,
+        };
+        let packet = EventPacket { acknowledge, event };
+        ResponseWriter::new(&mut client.packets, capabilities).event(&packet, served.semi_sync);
+        if acknowledge == AckRequest::Wanted {
+            while !client.packets.is_ready().map_err(io::Error::other)? {
+                client.receive()?;
+            }
+            let payload = client.packets.next().map_err(io::Error::other)?.unwrap_or_default();
+            let ack = SemiSyncAck::decode(payload).map_err(io::Error::other)?;
+            served.commands.push(format!("ack {} {}", String::from_utf8_lossy(ack.file), ack.position));
+        }
+    }
+    loop {
+        match client.receive() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            other => other?,
+        }
     }
 }
 

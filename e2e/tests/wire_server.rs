@@ -8,6 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use binlog::events::Rotate;
+use binlog::{Event, EventFlags, EventOrigin, Framer, FramerOutput, MAGIC, NextPosition};
 use e2e::login_server::{LoginRecord, LoginServer, LoginServerOptions, PASSWORD};
 use servers::{
     CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
@@ -308,6 +310,69 @@ fn replicas_log_in() -> Result<()> {
     Ok(())
 }
 
+/// The events of a server's first log, behind the Rotate event that a source makes up.
+fn first_log(source: &TestServer) -> Result<Vec<Vec<u8>>> {
+    source.sql(
+        "create database d; create table d.t (a int primary key); insert into d.t values (1), (2);
+         insert into d.t values (3); flush binary logs",
+    )?;
+    let bytes = std::fs::read(&source.binlogs()?[0])?;
+    let (mut framer, mut rest) = (Framer::new(), &bytes[MAGIC.len()..]);
+    let mut events: Vec<Vec<u8>> = Vec::new();
+    while let FramerOutput::Event(raw) = framer.next(rest)? {
+        events.push(raw.bytes().to_vec());
+        rest = &rest[raw.bytes().len()..];
+    }
+    let mut rotate = Vec::new();
+    let origin = EventOrigin { timestamp: 0, server_id: 1, flags: EventFlags::ARTIFICIAL };
+    let format = framer.format().context("a log has a format description")?;
+    Event::Rotate(Rotate { position: 4, file: b"binlog.000001" }).write(
+        origin,
+        NextPosition::Fixed(0),
+        format,
+        &mut rotate,
+    )?;
+    events.insert(0, rotate);
+    Ok(events)
+}
+
+/// A real replica takes our numbers of packets, and acknowledges each event.
+#[test]
+fn a_replica_acknowledges() -> Result<()> {
+    let log = first_log(&Launch::mysql().option("--server-id=1").start()?)?;
+    for compression in ["uncompressed", "zlib", "zstd"] {
+        let options = LoginServerOptions::usual("9.7.4", PasswordPlugin::CachingSha2)?;
+        let server = LoginServer::start(LoginServerOptions { log: log.clone(), ..options })?;
+        let replica = Launch::mysql()
+            .options(["--server-id=5", "--plugin-load-add=semisync_replica.so"])
+            .option("--rpl-semi-sync-replica-enabled=ON")
+            .start()?;
+        replica.sql(&format!(
+            "change replication source to source_host='127.0.0.1', source_port={}, source_user='caching', \
+             source_password='{PASSWORD}', source_log_file='binlog.000001', source_log_pos=4, \
+             source_ssl=1, source_compression_algorithms='{compression}'; start replica",
+            server.port()
+        ))?;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let count = || replica.sql("select count(*) from d.t");
+        while count().map_or(true, |count| count.trim() != "3") {
+            let errors = replica
+                .sql("select last_error_message from performance_schema.replication_connection_status")?;
+            ensure!(Instant::now() < deadline && errors.trim().is_empty(), "{compression}: {errors}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        replica.sql("stop replica")?;
+        let record = one_record(&server)?;
+        let acks = record.commands.iter().filter(|command| command.starts_with("ack binlog.000001 ")).count();
+        // All but the Rotate event that is made up and the format description.
+        ensure!(acks + 2 >= log.len() - 1, "{compression}: {acks} of {}", log.len());
+        let session = record.outcome.map_err(|code| anyhow::anyhow!("{code}"))?;
+        ensure!(session.compression.is_some() == (compression != "uncompressed"), "{compression}");
+        ensure!(attribute(&session, "_client_role") == "binary_log_listener");
+    }
+    Ok(())
+}
+
 fn address(port: u16, user: &str, mode: SslMode) -> ServerAddress {
     ServerAddress {
         user: user.to_owned(),
@@ -344,6 +409,7 @@ fn hashes_are_exchanged_with_servers() -> Result<()> {
         plugin: PasswordPlugin::CachingSha2,
         accounts: HashMap::from([("theirs".to_owned(), theirs)]),
         password_key: Some(Arc::new(PasswordKey::from_pem(&key)?)),
+        log: Vec::new(),
     })?;
     for mode in [SslMode::Required, SslMode::Disabled] {
         server.forget();
