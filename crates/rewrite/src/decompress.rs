@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use binlog::{
     EventChecksum, HEADER_SIZE, NextPosition, PayloadError, PayloadSummary, RawEvent, put_gtid_resized,
 };
-use logs::ordered::PartSender;
 use logs::{LogKind, inner_events};
 
 use crate::error::{ErrorContext, RewriteError};
 use crate::feed::RewriteSegment;
 use crate::work::{
-    CompressedTransaction, OutputPart, PART_SIZE, RewriteWorker, compressed_transaction, relay_position,
+    CompressedTransaction, OutputPart, PART_SIZE, PartSink, RewriteWorker, compressed_transaction,
+    relay_position,
 };
 
 /// Result of decompressing a payload to its end.
@@ -36,7 +36,7 @@ impl RewriteWorker<'_> {
         &mut self,
         segment: &RewriteSegment,
         kind: LogKind,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<bool, RewriteError> {
         let Some(closed) = compressed_transaction(self.shared.name, segment)? else { return Ok(false) };
         let reserved = match closed.body.uncompressed_size {
@@ -59,7 +59,7 @@ impl RewriteWorker<'_> {
         closed: &CompressedTransaction<'_>,
         reserved: Vec<u8>,
         kind: LogKind,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<PayloadSummary, RewriteError> {
         let at = ErrorContext { name: self.shared.name, offset: closed.payload.offset };
         let (checksum, next) = (closed.payload.raw.checksum(), relay_position(kind, &closed.payload.raw));
@@ -105,7 +105,7 @@ impl RewriteWorker<'_> {
         &mut self,
         closed: &CompressedTransaction<'_>,
         kind: LogKind,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<PayloadSummary, RewriteError> {
         let at = ErrorContext { name: self.shared.name, offset: closed.payload.offset };
         let (checksum, next) = (closed.payload.raw.checksum(), relay_position(kind, &closed.payload.raw));

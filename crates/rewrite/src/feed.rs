@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use binlog::{CompressionRefusal, EventFormat, Flavour, TransactionOutline};
-use logs::ordered::ItemSender;
 use logs::{
     CutError, EndOfLog, EventChunk, LogKind, LogReader, ReadOutcome, SegmentContent, TransactionCutter,
     WholeTransaction,
@@ -70,43 +69,40 @@ pub(crate) enum PassReason {
     AlreadyPlain,
 }
 
+/// Takes a unit, and the bytes that it counts as in the queue.
+pub(crate) type TakeUnit<'g> = &'g mut dyn FnMut(RewriteUnit, usize) -> Result<(), RewriteError>;
+
 /// Reads the log to its end and pushes its units to the workers.
 pub(crate) fn feed_units(
     reader: &mut LogReader,
     action: RewriteAction,
     sizes: &RewriteLimits,
-    line: &ItemSender<'_, RewriteUnit>,
+    give: TakeUnit<'_>,
 ) -> Result<EndOfLog, RewriteError> {
     let mut units = UnitBuilder::new(action, sizes.clone(), reader.name().to_owned());
     let mut cutter = TransactionCutter::new(sizes.large);
     loop {
         match reader.next_chunk(sizes.unit)? {
             ReadOutcome::Some(chunk) => {
-                if chunk.log_number() > 0 {
-                    let at = ErrorContext { name: reader.name(), offset: chunk.offset() };
-                    return Err(at.corrupt_error(
-                        &"a second log starts here in the same file: split the file into two",
-                    ));
-                }
-                units.kind = reader.kind();
-                units.check_format(&chunk)?;
+                units.check_chunk(&chunk, reader.kind())?;
                 cutter
-                    .cut_chunk(&chunk, &mut |segment| units.take(segment, line))
+                    .cut_chunk(&chunk, &mut |segment| units.take(segment, give))
                     .map_err(|stop| stop.into_error(reader.name()))?;
             }
             ReadOutcome::End(EndOfLog::Torn(torn)) => return Err(reader.torn_error(torn).into()),
             ReadOutcome::End(end) => {
                 cutter
-                    .finish(&mut |segment| units.take(segment, line))
+                    .finish(&mut |segment| units.take(segment, give))
                     .map_err(|stop| stop.into_error(reader.name()))?;
-                units.flush(line)?;
+                units.flush(give)?;
                 return Ok(end);
             }
         }
     }
 }
 
-struct UnitBuilder {
+/// Collects the events of a log in units.
+pub(crate) struct UnitBuilder {
     action: RewriteAction,
     sizes: RewriteLimits,
     name: String,
@@ -119,13 +115,13 @@ struct UnitBuilder {
 }
 
 /// Error of cutting the log. The log's name is added later.
-enum FeedError {
+pub(crate) enum FeedError {
     Cut(CutError),
     Other(RewriteError),
 }
 
 impl FeedError {
-    fn into_error(self, name: &str) -> RewriteError {
+    pub(crate) fn into_error(self, name: &str) -> RewriteError {
         match self {
             Self::Cut(cut) => ErrorContext { name, offset: cut.offset }.decode_error(cut.error),
             Self::Other(error) => error,
@@ -146,7 +142,7 @@ impl From<RewriteError> for FeedError {
 }
 
 impl UnitBuilder {
-    fn new(action: RewriteAction, sizes: RewriteLimits, name: String) -> Self {
+    pub(crate) fn new(action: RewriteAction, sizes: RewriteLimits, name: String) -> Self {
         let kind = LogKind::Binary;
         Self {
             action,
@@ -160,15 +156,30 @@ impl UnitBuilder {
         }
     }
 
-    /// Checks that the log can contain compressed transactions.
-    fn check_format(&mut self, chunk: &EventChunk) -> Result<(), RewriteError> {
-        let format = chunk.format();
+    /// Checks that the chunk belongs to the first log of its file, and its format.
+    pub(crate) fn check_chunk(&mut self, chunk: &EventChunk, kind: LogKind) -> Result<(), RewriteError> {
+        if chunk.log_number() > 0 {
+            let at = ErrorContext { name: &self.name, offset: chunk.offset() };
+            return Err(
+                at.corrupt_error(&"a second log starts here in the same file: split the file into two")
+            );
+        }
+        self.kind = kind;
+        self.check_format(chunk.format(), chunk.offset())
+    }
+
+    /// Checks that a log of this format, whose description starts at `offset`, can contain compressed transactions.
+    pub(crate) fn check_format(
+        &mut self,
+        format: &Arc<EventFormat>,
+        offset: u64,
+    ) -> Result<(), RewriteError> {
         if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format)) {
             return Ok(());
         }
         // A format description is always the first event of its chunk.
         self.format = Some(Arc::clone(format));
-        self.formats_at.push(chunk.offset());
+        self.formats_at.push(offset);
         let RewriteAction::Compress(how) = self.action else { return Ok(()) };
         let (name, server) =
             (self.name.clone(), String::from_utf8_lossy(&format.server_version).into_owned());
@@ -181,21 +192,17 @@ impl UnitBuilder {
         }
     }
 
-    fn take(
-        &mut self,
-        segment: logs::LogSegment,
-        line: &ItemSender<'_, RewriteUnit>,
-    ) -> Result<(), FeedError> {
+    pub(crate) fn take(&mut self, segment: logs::LogSegment, give: TakeUnit<'_>) -> Result<(), FeedError> {
         match segment.content {
-            SegmentContent::Between => self.push(SegmentAction::NoTransaction, segment.parts, line)?,
+            SegmentContent::Between => self.push(SegmentAction::NoTransaction, segment.parts, give)?,
             SegmentContent::LargeBetween(outline) => {
-                self.push_large(SegmentAction::NoTransaction, &outline, 0, line)?
+                self.push_large(SegmentAction::NoTransaction, &outline, 0, give)?
             }
             SegmentContent::Transaction(whole) => {
                 let fate = self.action_for(&whole);
                 match whole.is_large {
-                    true => self.push_large(fate, &whole.outline, whole.inner_size, line)?,
-                    false => self.push(fate, segment.parts, line)?,
+                    true => self.push_large(fate, &whole.outline, whole.inner_size, give)?,
+                    false => self.push(fate, segment.parts, give)?,
                 }
             }
         }
@@ -221,35 +228,35 @@ impl UnitBuilder {
         fate: SegmentAction,
         outline: &TransactionOutline,
         inner_size: u64,
-        line: &ItemSender<'_, RewriteUnit>,
+        give: TakeUnit<'_>,
     ) -> Result<(), RewriteError> {
-        self.flush(line)?;
+        self.flush(give)?;
         let (start, end) = (outline.position, outline.end);
         let format_at = self.formats_at.iter().rfind(|at| **at <= start).copied().unwrap_or_default();
         let work = UnitContent::Large(LargeTransaction { action: fate, format_at, start, end, inner_size });
-        Ok(line.push(RewriteUnit { kind: self.kind, content: work }, LARGE_UNIT_COST)?)
+        give(RewriteUnit { kind: self.kind, content: work }, LARGE_UNIT_COST)
     }
 
     fn push(
         &mut self,
         fate: SegmentAction,
         parts: Vec<EventChunk>,
-        line: &ItemSender<'_, RewriteUnit>,
+        give: TakeUnit<'_>,
     ) -> Result<(), RewriteError> {
         self.segments_size += parts.iter().map(|part| part.bytes().len()).sum::<usize>();
         self.segments.push(RewriteSegment { action: fate, parts });
         match self.segments_size < self.sizes.unit {
             true => Ok(()),
-            false => self.flush(line),
+            false => self.flush(give),
         }
     }
 
-    fn flush(&mut self, line: &ItemSender<'_, RewriteUnit>) -> Result<(), RewriteError> {
+    pub(crate) fn flush(&mut self, give: TakeUnit<'_>) -> Result<(), RewriteError> {
         if self.segments.is_empty() {
             return Ok(());
         }
         let work = UnitContent::Small(std::mem::take(&mut self.segments));
         let size = std::mem::take(&mut self.segments_size);
-        Ok(line.push(RewriteUnit { kind: self.kind, content: work }, size)?)
+        give(RewriteUnit { kind: self.kind, content: work }, size)
     }
 }

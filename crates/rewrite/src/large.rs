@@ -3,13 +3,12 @@
 use binlog::{
     CompressError, EventFormat, EventHeader, EventType, PayloadWriter, RawEventBuf, events, put_inner,
 };
-use logs::ordered::PartSender;
 use logs::{LogEvent, LogKind, LogReader, read_events_within};
 
 use crate::error::{ErrorContext, RewriteError};
 use crate::feed::LargeTransaction;
 use crate::spool::PayloadSpool;
-use crate::work::{OutputPart, PART_SIZE, RewriteShared, relay_position};
+use crate::work::{OutputPart, PART_SIZE, PartSink, RewriteShared, relay_position};
 
 /// A payload that is compressed piece by piece.
 pub(crate) struct PayloadFile {
@@ -59,7 +58,7 @@ impl SpooledPayload {
         &mut self,
         fields: &[u8],
         size: u32,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<(), RewriteError> {
         let gtid = self.gtid.as_raw();
         let origin = events::TransactionPayload::origin(&gtid);
@@ -77,7 +76,7 @@ impl SpooledPayload {
         sender.push(OutputPart::Head { bytes, size, next: self.next, checksum: gtid.checksum() }, cost)?;
         loop {
             match self.payload.next(PART_SIZE)? {
-                piece if piece.is_empty() => return Ok(sender.push(OutputPart::Tail, 0)?),
+                piece if piece.is_empty() => return sender.push(OutputPart::Tail, 0),
                 piece => {
                     let cost = piece.len();
                     sender.push(OutputPart::Body(piece), cost)?;

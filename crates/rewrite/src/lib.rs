@@ -2,7 +2,8 @@
 //!
 //! [`rewrite_file`] rewrites a file, in place or to another file. The old file stays until the new one is complete.
 //! [`rewrite`] reads one log and writes another with the same transactions: servers read the same from both. Workers
-//! process whole transactions in parallel, the results are written in order, and memory is bounded.
+//! process whole transactions in parallel, the results are written in order, and memory is bounded. A [`LogRenderer`]
+//! does the same step by step in the caller's thread, for a log that still grows.
 //!
 //! ```text
 //! LogReader ─▶ feed: units of whole transactions ─▶ work: new bytes, positions open ─▶ place: positions, checksums
@@ -19,6 +20,7 @@ mod feed;
 mod file;
 mod large;
 mod log_assembler;
+mod log_renderer;
 mod output;
 mod resource_plan;
 mod spare_buffers;
@@ -40,6 +42,7 @@ pub use crate::error::RewriteError;
 pub use crate::file::{
     ContentCheck, FileJob, FileOutcome, FileReport, OutputEncryption, WriteMode, is_same_file, rewrite_file,
 };
+pub use crate::log_renderer::{LogRenderer, RenderOpener, RenderStep};
 pub use crate::output::RewriteOutput;
 pub use crate::resource_plan::ResourcePlan;
 pub use crate::staged_file::{NumberedFile, StagedFile, SyncedFile};
@@ -49,6 +52,7 @@ use crate::feed::feed_units;
 use crate::log_assembler::LogAssembler;
 use crate::spare_buffers::SpareBuffers;
 use crate::work::{RewriteShared, RewriteWorker};
+use crate::writer_pool::WriterPool;
 
 /// Action on the transactions of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,12 +161,13 @@ pub fn rewrite<W: RewriteOutput>(
     let spare = SpareBuffers::default();
     let mut assembler = LogAssembler::new(out, name.clone(), &spare)?;
     let mut end = logs::EndOfLog::Open { in_use: false };
-    let shared = RewriteShared::new(action, open, &name, sizes, &spare);
+    let writers = WriterPool::new(action);
+    let shared = RewriteShared { action, open, name: &name, sizes, writers: &writers, spare: &spare };
     let mut is_interrupted = false;
     run_ordered(
         bounds,
         |line| {
-            end = feed_units(&mut reader, action, sizes, line)?;
+            end = feed_units(&mut reader, action, sizes, &mut |unit, size| Ok(line.push(unit, size)?))?;
             Ok(())
         },
         || RewriteWorker::new(&shared),

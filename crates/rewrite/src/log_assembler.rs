@@ -47,6 +47,12 @@ impl<'s, W: RewriteOutput> LogAssembler<'s, W> {
         })
     }
 
+    /// Continues a log at `position`. Parts are written without a buffer.
+    pub(crate) fn resume(out: W, name: String, spare: &'s SpareBuffers, position: u64) -> Self {
+        let out = BufWriter::with_capacity(0, out);
+        Self { spare, out, name, position, tally: RewriteTally::default(), pieces: None, reserved: 0 }
+    }
+
     pub(crate) fn take(
         &mut self,
         part: OutputPart,

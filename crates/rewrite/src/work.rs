@@ -41,6 +41,18 @@ pub(crate) enum OutputPart {
     GtidFinal { bytes: Vec<u8>, placed: Option<EventChecksum> },
 }
 
+/// Takes the output of a worker, in order.
+pub(crate) trait PartSink {
+    /// Takes one part of this size in bytes.
+    fn push(&self, part: OutputPart, size: usize) -> Result<(), RewriteError>;
+}
+
+impl PartSink for PartSender<'_, OutputPart> {
+    fn push(&self, part: OutputPart, size: usize) -> Result<(), RewriteError> {
+        Ok(PartSender::push(self, part, size)?)
+    }
+}
+
 /// Opens the log again.
 pub(crate) type LogOpener<'o> = &'o (dyn Fn() -> Result<LogReader, logs::LogError> + Sync);
 
@@ -53,20 +65,8 @@ pub(crate) struct RewriteShared<'o> {
     pub(crate) open: LogOpener<'o>,
     pub(crate) name: &'o str,
     pub(crate) sizes: &'o RewriteLimits,
-    pub(crate) writers: WriterPool,
-    spare: &'o SpareBuffers,
-}
-
-impl<'o> RewriteShared<'o> {
-    pub(crate) fn new(
-        action: RewriteAction,
-        open: LogOpener<'o>,
-        name: &'o str,
-        sizes: &'o RewriteLimits,
-        spare: &'o SpareBuffers,
-    ) -> Self {
-        Self { action, open, name, sizes, writers: WriterPool::new(action), spare }
-    }
+    pub(crate) writers: &'o WriterPool,
+    pub(crate) spare: &'o SpareBuffers,
 }
 
 /// State of one worker thread.
@@ -77,6 +77,19 @@ pub(crate) struct RewriteWorker<'o> {
     pub(crate) opener: PayloadOpener,
     pub(crate) inner: Vec<u8>,
     pub(crate) batch: EventBatch<'o>,
+}
+
+/// Contexts and buffers of a worker, which the next one can reuse.
+#[derive(Debug)]
+pub(crate) struct WorkerBuffers {
+    opener: PayloadOpener,
+    inner: Vec<u8>,
+}
+
+impl WorkerBuffers {
+    pub(crate) fn new() -> Self {
+        Self { opener: PayloadOpener::new(), inner: Vec::new() }
+    }
 }
 
 /// Output that is not pushed yet.
@@ -90,14 +103,23 @@ pub(crate) struct EventBatch<'o> {
 
 impl<'o> RewriteWorker<'o> {
     pub(crate) fn new(shared: &'o RewriteShared<'o>) -> Self {
-        let (opener, batch) = (PayloadOpener::new(), EventBatch::new(shared.spare));
-        Self { shared, writer: None, opener, inner: Vec::new(), batch }
+        Self::with_buffers(shared, WorkerBuffers::new())
+    }
+
+    pub(crate) fn with_buffers(shared: &'o RewriteShared<'o>, buffers: WorkerBuffers) -> Self {
+        let WorkerBuffers { opener, inner } = buffers;
+        Self { shared, writer: None, opener, inner, batch: EventBatch::new(shared.spare) }
+    }
+
+    pub(crate) fn into_buffers(self) -> WorkerBuffers {
+        self.shared.spare.put_back(self.batch.bytes);
+        WorkerBuffers { opener: self.opener, inner: self.inner }
     }
 
     pub(crate) fn rewrite_unit(
         &mut self,
         unit: RewriteUnit,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<(), RewriteError> {
         match unit.content {
             UnitContent::Small(segments) => {
@@ -110,7 +132,7 @@ impl<'o> RewriteWorker<'o> {
         self.flush(sender)
     }
 
-    fn flush(&mut self, sender: &PartSender<'_, OutputPart>) -> Result<(), RewriteError> {
+    fn flush(&mut self, sender: &dyn PartSink) -> Result<(), RewriteError> {
         self.writer = None;
         self.batch.flush(sender)
     }
@@ -119,7 +141,7 @@ impl<'o> RewriteWorker<'o> {
         &mut self,
         segment: &RewriteSegment,
         kind: LogKind,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<(), RewriteError> {
         let size = segment.parts.iter().map(|part| part.bytes().len() as u64).sum::<u64>();
         self.batch.tally.bytes_before += size;
@@ -224,7 +246,7 @@ impl<'o> RewriteWorker<'o> {
         segment: &RewriteSegment,
         how: CompressSettings,
         kind: LogKind,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<bool, RewriteError> {
         let Some(CompressedTransaction { gtid, payload, body, format }) =
             compressed_transaction(self.shared.name, segment)?
@@ -320,7 +342,7 @@ impl<'o> RewriteWorker<'o> {
         &mut self,
         large: &LargeTransaction,
         kind: LogKind,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<(), RewriteError> {
         let size = large.end - large.start;
         self.batch.tally.bytes_before += size;
@@ -353,7 +375,7 @@ impl<'o> RewriteWorker<'o> {
         large: &LargeTransaction,
         how: CompressSettings,
         kind: LogKind,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<bool, RewriteError> {
         let alone = self.shared.writers.acquire_exclusive();
         let started = Instant::now();
@@ -378,7 +400,7 @@ impl<'o> RewriteWorker<'o> {
         mut spooled: SpooledPayload,
         how: CompressSettings,
         before: u64,
-        sender: &PartSender<'_, OutputPart>,
+        sender: &dyn PartSink,
     ) -> Result<bool, RewriteError> {
         let mut fields = Vec::new();
         let payload_size = spooled.payload.size();
@@ -469,10 +491,10 @@ impl<'o> EventBatch<'o> {
         Ok(())
     }
 
-    pub(crate) fn flush(&mut self, sender: &PartSender<'_, OutputPart>) -> Result<(), RewriteError> {
+    pub(crate) fn flush(&mut self, sender: &dyn PartSink) -> Result<(), RewriteError> {
         let Self { bytes, placed, moved, tally, .. } = std::mem::replace(self, Self::new(self.spare));
         let cost = bytes.len() + placed.len() * size_of::<PositionFixup>();
-        Ok(sender.push(OutputPart::Events { bytes, placed, moved, tally: Box::new(tally) }, cost)?)
+        sender.push(OutputPart::Events { bytes, placed, moved, tally: Box::new(tally) }, cost)
     }
 }
 

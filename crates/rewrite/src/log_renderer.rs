@@ -1,0 +1,233 @@
+//! Rewrites a log step by step, from any transaction on, also while the log grows.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use binlog::MAGIC;
+use logs::{EndOfLog, EventChunk, LogKind, LogReader, ReadOutcome, TransactionCutter};
+
+use crate::error::RewriteError;
+use crate::feed::{RewriteUnit, UnitBuilder};
+use crate::log_assembler::LogAssembler;
+use crate::output::RewriteOutput;
+use crate::spare_buffers::SpareBuffers;
+use crate::tally::TransactionMove;
+use crate::work::{OutputPart, PartSink, RewriteShared, RewriteWorker, WorkerBuffers};
+use crate::writer_pool::WriterPool;
+use crate::{MoveObserver, RewriteAction, RewriteLimits};
+
+/// Opens a log. It is called again for each transaction that is too large for memory.
+pub type RenderOpener = Box<dyn Fn() -> Result<LogReader, logs::LogError> + Send + Sync>;
+
+/// Rewrites one log in the caller's thread, step by step, as [`rewrite`](crate::rewrite) does in several threads.
+///
+/// The log may still grow: only whole transactions are rewritten, and what is written never changes. The bytes do not
+/// depend on the steps in which the log grew, nor on the transaction at which the work started. They do depend on
+/// [`RewriteLimits::large`] and [`RewriteLimits::large_threads`], and on the version of the zstd library.
+pub struct LogRenderer {
+    action: RewriteAction,
+    limits: RewriteLimits,
+    open: RenderOpener,
+    reader: LogReader,
+    units: UnitBuilder,
+    cutter: TransactionCutter,
+    writers: WriterPool,
+    spare: SpareBuffers,
+    buffers: Option<WorkerBuffers>,
+    /// End of the written log.
+    position: u64,
+}
+
+/// Result of one step of a [`LogRenderer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenderStep {
+    /// Events were read. Their whole transactions have been written, possibly none.
+    Advanced,
+    /// The log has no more whole events, at least for now.
+    End(EndOfLog),
+}
+
+impl fmt::Debug for LogRenderer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("LogRenderer")
+            .field("action", &self.action)
+            .field("log", &self.reader.name())
+            .field("place", &self.place())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LogRenderer {
+    /// Creates a renderer of the log that `open` opens, from its first event on.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be opened.
+    pub fn new(
+        action: RewriteAction,
+        limits: RewriteLimits,
+        open: RenderOpener,
+    ) -> Result<Self, RewriteError> {
+        let reader = open()?;
+        Ok(Self {
+            action,
+            units: UnitBuilder::new(action, limits.clone(), reader.name().to_owned()),
+            cutter: TransactionCutter::new(limits.large),
+            limits,
+            open,
+            reader,
+            writers: WriterPool::new(action),
+            spare: SpareBuffers::default(),
+            buffers: None,
+            position: MAGIC.len() as u64,
+        })
+    }
+
+    /// Continues at a place that [`LogRenderer::place`] returned for the same log, the same action and the same limits.
+    /// Call it before the first step.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read, or ends before the place.
+    pub fn start_at(&mut self, place: TransactionMove) -> Result<(), RewriteError> {
+        if place.before <= MAGIC.len() as u64 {
+            return Ok(());
+        }
+        let offset = match self.reader.next_event()? {
+            ReadOutcome::Some(event) => event.offset,
+            ReadOutcome::End(_) => {
+                return Err(RewriteError::Changed { name: self.reader.name().to_owned() });
+            }
+        };
+        if let Some(format) = self.reader.format() {
+            self.units.check_format(format, offset)?;
+        }
+        if place.before < self.reader.position() {
+            return Err(RewriteError::Changed { name: self.reader.name().to_owned() });
+        }
+        self.reader.skip_to(place.before)?;
+        self.position = place.after;
+        Ok(())
+    }
+
+    /// Returns the place up to which the log is written, at the start of a transaction or between transactions.
+    pub fn place(&self) -> TransactionMove {
+        let before = self.cutter.open_outline().map_or(self.reader.position(), |open| open.position);
+        TransactionMove { before, after: self.position }
+    }
+
+    /// Returns the reader of the log.
+    pub const fn reader(&self) -> &LogReader {
+        &self.reader
+    }
+
+    /// Reads the next events and writes the transactions that are now whole, without the log's magic. `progress` gets
+    /// the start of each transaction, before its bytes are written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`rewrite`](crate::rewrite), except that a torn or unfinished end is none. The renderer is unusable
+    /// after an error.
+    pub fn render_next(
+        &mut self,
+        out: &mut dyn RewriteOutput,
+        progress: &mut dyn MoveObserver,
+    ) -> Result<RenderStep, RewriteError> {
+        let chunk = match self.reader.next_chunk(self.limits.unit)? {
+            ReadOutcome::Some(chunk) => chunk,
+            ReadOutcome::End(end) => return Ok(RenderStep::End(end)),
+        };
+        let units = self.cut_chunk(&chunk)?;
+        self.write_units(units, out, progress)?;
+        Ok(RenderStep::Advanced)
+    }
+
+    /// Writes the events of a transaction that the log does not finish: the log has ended, and never grows again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LogRenderer::render_next`].
+    pub fn finish(
+        &mut self,
+        out: &mut dyn RewriteOutput,
+        progress: &mut dyn MoveObserver,
+    ) -> Result<(), RewriteError> {
+        let mut units = Vec::new();
+        let mut give = |unit, _| {
+            units.push(unit);
+            Ok(())
+        };
+        let built = &mut self.units;
+        self.cutter
+            .finish(&mut |segment| built.take(segment, &mut give))
+            .and_then(|()| Ok(built.flush(&mut give)?))
+            .map_err(|stop| stop.into_error(self.reader.name()))?;
+        self.write_units(units, out, progress)
+    }
+
+    fn cut_chunk(&mut self, chunk: &EventChunk) -> Result<Vec<RewriteUnit>, RewriteError> {
+        self.units.check_chunk(chunk, self.reader.kind())?;
+        let mut units = Vec::new();
+        let mut give = |unit, _| {
+            units.push(unit);
+            Ok(())
+        };
+        let built = &mut self.units;
+        self.cutter
+            .cut_chunk(chunk, &mut |segment| built.take(segment, &mut give))
+            .and_then(|()| Ok(built.flush(&mut give)?))
+            .map_err(|stop| stop.into_error(self.reader.name()))?;
+        Ok(units)
+    }
+
+    fn write_units(
+        &mut self,
+        units: Vec<RewriteUnit>,
+        out: &mut dyn RewriteOutput,
+        progress: &mut dyn MoveObserver,
+    ) -> Result<(), RewriteError> {
+        let name = self.reader.name();
+        let shared = RewriteShared {
+            action: self.action,
+            open: &*self.open,
+            name,
+            sizes: &self.limits,
+            writers: &self.writers,
+            spare: &self.spare,
+        };
+        let assembler = LogAssembler::resume(out, name.to_owned(), &self.spare, self.position);
+        let sink = AssemblerSink(RefCell::new(AssemblerState { assembler, progress }));
+        let buffers = self.buffers.take().unwrap_or_else(WorkerBuffers::new);
+        let mut worker = RewriteWorker::with_buffers(&shared, buffers);
+        for unit in units {
+            worker.rewrite_unit(unit, &sink)?;
+        }
+        let buffers = worker.into_buffers();
+        let position = sink.0.into_inner().assembler.finish()?.bytes_after;
+        (self.buffers, self.position) = (Some(buffers), position);
+        Ok(())
+    }
+
+    /// Returns whether the log is a binary log, as far as it has been read.
+    pub const fn kind(&self) -> LogKind {
+        self.reader.kind()
+    }
+}
+
+/// Passes a worker's output directly to the assembler.
+struct AssemblerSink<'s, 'o, 'p>(RefCell<AssemblerState<'s, 'o, 'p>>);
+
+struct AssemblerState<'s, 'o, 'p> {
+    assembler: LogAssembler<'s, &'o mut dyn RewriteOutput>,
+    progress: &'p mut dyn MoveObserver,
+}
+
+impl PartSink for AssemblerSink<'_, '_, '_> {
+    fn push(&self, part: OutputPart, _: usize) -> Result<(), RewriteError> {
+        let AssemblerState { assembler, progress } = &mut *self.0.borrow_mut();
+        match assembler.take(part, *progress)?.is_break() {
+            true => Err(RewriteError::Stopped),
+            false => Ok(()),
+        }
+    }
+}
