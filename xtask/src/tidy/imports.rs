@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -30,6 +30,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         ],
     ),
     ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
+    ("bintide-relay", &["bintide-binlog", "bintide-logs", "bintide-rewrite", "bintide-wire"]),
     ("bintide-stream", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
     ("bintide-testkit", &[]),

@@ -1,0 +1,151 @@
+//! Errors that end a dump, as a server reports them.
+
+use binlog::gtid::GtidSet;
+use logs::LogError;
+use wire::ServerError;
+
+use crate::error::RelayError;
+
+/// Error that ends a dump, with the number and the words of a server.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct DumpError {
+    message: String,
+    /// Error of the relay, for its own log.
+    #[source]
+    cause: Option<Box<RelayError>>,
+}
+
+/// `ER_SOURCE_FATAL_ERROR_READING_BINLOG`: a replica that gets it does not connect again.
+const FATAL_READ_ERROR: u16 = 1236;
+/// Longest message of a server, in bytes.
+const MESSAGE_SIZE_MAX: usize = 512;
+
+// The messages are MySQL's own (sql/rpl_binlog_sender.cc, sql/binlog.cc, share/messages_to_clients.txt).
+const FIRST_LOG: &str = "Could not find first log file name in binary log index file";
+const FIRST_LOG_OF_GTIDS: &str = "Could not find first log file name in binary log index file while looking for the \
+    oldest binary log that contains any GTID that is not in the given gtid set";
+const NEXT_LOG: &str = "could not find next log";
+const POSITION_BELOW_4: &str = "Client requested source to start replication from position < 4";
+const POSITION_PAST_END: &str = "Client requested source to start replication from position > file size";
+const INVALID_EVENT: &str = "bogus data in log event";
+const TORN_EVENT: &str = "binlog truncated in the middle of event; consider out of disk space on source";
+const EVENT_TOO_LARGE: &str =
+    "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source";
+const READ_ERROR: &str = "I/O error reading log event";
+const MORE_GTIDS: &str = "Replica has more GTIDs than the source has, using the source's SERVER_UUID. This may \
+    indicate that the the last binary log file was truncated or lost, e.g., after a power failure when sync_binlog != \
+    1. The source may have rolled back transactions that were already replicated to the replica. Replicate any \
+    transactions that source has rolled back from replica to source, and/or commit empty transactions on source to \
+    account for transactions that have been committed on source but are not included in GTID_EXECUTED.";
+const PURGED_GTIDS: &str = "Cannot replicate because the source purged required binary logs. Replicate the missing \
+    transactions from elsewhere, or provision a new replica from backup. Consider increasing the source's binary log \
+    expiration period. ";
+const GTIDS_TOO_LONG: &str = "The GTID sets and the missing purged transactions are too long to print in this message. \
+    For more information, please see the source's error log or the manual for GTID_SUBTRACT";
+
+impl DumpError {
+    /// Returns the error as a client gets it.
+    pub fn to_server_error(&self) -> ServerError {
+        ServerError { code: FATAL_READ_ERROR, state: "HY000".to_owned(), message: self.message.clone() }
+    }
+
+    /// Returns the error of the relay behind it, for the relay's own log.
+    pub fn cause(&self) -> Option<&RelayError> {
+        self.cause.as_deref()
+    }
+
+    pub(crate) fn unknown_first_log() -> Self {
+        FIRST_LOG.into()
+    }
+
+    pub(crate) fn no_log_with_gtids() -> Self {
+        FIRST_LOG_OF_GTIDS.into()
+    }
+
+    pub(crate) fn position_below_4() -> Self {
+        POSITION_BELOW_4.into()
+    }
+
+    pub(crate) fn more_gtids() -> Self {
+        MORE_GTIDS.into()
+    }
+
+    pub(crate) fn event_too_large() -> Self {
+        EVENT_TOO_LARGE.into()
+    }
+
+    /// The first log's earlier transactions are missing.
+    pub(crate) fn purged(sent: &GtidSet, missing: &GtidSet) -> Self {
+        let sets = format!(
+            "The GTID set sent by the replica is '{sent}', and the missing transactions are '{missing}'"
+        );
+        let is_short = PURGED_GTIDS.len() + sets.len() <= MESSAGE_SIZE_MAX;
+        let sets = if is_short { sets.as_str() } else { GTIDS_TOO_LONG };
+        Self { message: format!("{PURGED_GTIDS}{sets}"), cause: None }
+    }
+
+    /// An anonymous transaction cannot be sent to a replica that asks by GTID.
+    pub(crate) fn anonymous(log: &str, position: u64) -> Self {
+        let message = format!(
+            "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file {log}, position {position}."
+        );
+        Self { message, cause: None }
+    }
+
+    /// A start that cannot be found.
+    pub(crate) fn start(cause: RelayError) -> Self {
+        let message = match &cause {
+            RelayError::PastEnd { .. } => POSITION_PAST_END,
+            RelayError::UnknownLog { .. } => FIRST_LOG,
+            other => read_error_text(other),
+        };
+        Self { message: message.to_owned(), cause: Some(Box::new(cause)) }
+    }
+
+    /// An error while logs are sent.
+    pub(crate) fn reading(cause: RelayError) -> Self {
+        let message = read_error_text(&cause).to_owned();
+        Self { message, cause: Some(Box::new(cause)) }
+    }
+
+    /// Adds the places of the dump, as a server does.
+    #[must_use]
+    pub(crate) fn with_places(mut self, places: &DumpPlaces<'_>) -> Self {
+        let DumpPlaces { first_log, first_position, log, last_position } = places;
+        self.message.push_str(&format!(
+            "; the first event '{first_log}' at {first_position}, the last event read from '{log}' at \
+             {last_position}, the last byte read from '{log}' at {last_position}."
+        ));
+        self
+    }
+}
+
+/// Places of a dump, for errors.
+pub(crate) struct DumpPlaces<'a> {
+    pub(crate) first_log: &'a str,
+    pub(crate) first_position: u64,
+    pub(crate) log: &'a str,
+    pub(crate) last_position: u64,
+}
+
+impl From<&str> for DumpError {
+    fn from(message: &str) -> Self {
+        Self { message: message.to_owned(), cause: None }
+    }
+}
+
+fn read_error_text(error: &RelayError) -> &'static str {
+    match error {
+        RelayError::UnknownLog { .. }
+        | RelayError::Read(
+            LogError::Purged { .. } | LogError::MissingLog { .. } | LogError::Removed { .. },
+        ) => NEXT_LOG,
+        RelayError::Read(LogError::Torn { .. }) => TORN_EVENT,
+        RelayError::NotAnEvent { .. }
+        | RelayError::Event { .. }
+        | RelayError::Read(LogError::Corrupt { .. } | LogError::Payload { .. })
+        | RelayError::Render(rewrite::RewriteError::Corrupt { .. }) => INVALID_EVENT,
+        _ => READ_ERROR,
+    }
+}

@@ -1,0 +1,436 @@
+//! Session of one dump: decides what is sent to a client, without I/O.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use binlog::events::{Heartbeat, HeartbeatV2, Rotate};
+use binlog::gtid::GtidSet;
+use binlog::{
+    ChecksumAlgorithm, Event, EventChecksum, EventFlags, EventFormat, EventOrigin, EventType, Flavour,
+    Framer, FramerOutput, MAGIC, NextPosition, RawEvent, TransactionId, move_event,
+};
+
+use crate::dump_error::{DumpError, DumpPlaces};
+use crate::dump_piece::{DumpPiece, EventBytes};
+use crate::dump_start::{DumpMode, DumpStart};
+use crate::error::RelayError;
+use crate::form_chunk::{EventSlice, FormChunk};
+use crate::served_checksum::{ChecksumShift, ServedChecksum};
+
+/// What a client has asked for before its dump, and the limits of the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DumpOptions {
+    /// `server_id` in artificial events: the source's.
+    pub server_id: u32,
+    /// Checksums that the client gets: by `@source_binlog_checksum` or `@master_binlog_checksum`; without either, none.
+    pub checksum: ServedChecksum,
+    /// Time without events after which a heartbeat is sent: `@source_heartbeat_period`; `None` for no heartbeats.
+    pub heartbeat_period: Option<Duration>,
+    /// Kind of heartbeats: by a flag of the command.
+    pub heartbeat_version: HeartbeatVersion,
+    /// Behaviour at the end of the last log.
+    pub end: DumpEndPolicy,
+    /// Largest size of an event, in bytes; larger ones end the dump with an error. Servers send up to 1 GiB.
+    pub event_size_max: u32,
+}
+
+/// Kind of heartbeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeartbeatVersion {
+    /// With a 32-bit position.
+    V1,
+    /// With a 64-bit position: since 8.0.26.
+    V2,
+}
+
+/// Behaviour at the end of the last log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpEndPolicy {
+    /// Waits for more.
+    Wait,
+    /// Ends the dump.
+    Eof,
+}
+
+/// Result of [`DumpSession::take_pending`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpWait {
+    /// Wait for more, until this time at most.
+    Wait {
+        /// Time of the next heartbeat; `None` without heartbeats.
+        until: Option<Instant>,
+    },
+    /// The dump ends.
+    End,
+}
+
+/// Session of one dump: takes the events of a form, and decides what the client gets.
+#[derive(Debug)]
+pub struct DumpSession {
+    options: DumpOptions,
+    mode: DumpMode,
+    first_log: Arc<str>,
+    first_position: u64,
+    has_first_transaction: bool,
+    phase: DumpPhase,
+    log: Arc<str>,
+    /// Position of the next event, as the client sees it.
+    position: u64,
+    /// Algorithm of the events that are sent.
+    checksum: ChecksumAlgorithm,
+    shift: ChecksumShift,
+    /// True within a transaction that the client has.
+    is_skipping: bool,
+    /// End of the last skipped event, which the client does not know yet.
+    skipped_end: Option<u64>,
+    last_sent: Instant,
+    /// Checksum so far of a large event to which one is added.
+    hasher: Option<crc32fast::Hasher>,
+}
+
+/// Part of the dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DumpPhase {
+    /// Nothing has been sent.
+    Start,
+    /// The format description of the first log is sent, and its events are next.
+    Events,
+}
+
+impl DumpSession {
+    /// Creates the session of a dump from this start.
+    pub fn new(start: &DumpStart, mode: DumpMode, options: DumpOptions, now: Instant) -> Self {
+        Self {
+            options,
+            mode,
+            first_log: Arc::clone(&start.log),
+            first_position: start.position,
+            has_first_transaction: start.has_first_transaction,
+            phase: DumpPhase::Start,
+            log: Arc::clone(&start.log),
+            position: start.position,
+            checksum: ChecksumAlgorithm::Off,
+            shift: ChecksumShift::Unchanged,
+            is_skipping: false,
+            skipped_end: None,
+            last_sent: now,
+            hasher: None,
+        }
+    }
+
+    /// Returns the name of the log that is being sent.
+    pub const fn log(&self) -> &Arc<str> {
+        &self.log
+    }
+
+    /// Returns the position of the next event, as the client sees it.
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Takes the first chunk of a log for its format description only: the dump starts later in the log.
+    ///
+    /// # Errors
+    ///
+    /// Error 1236 if the chunk has no format description.
+    pub fn take_format(
+        &mut self,
+        chunk: &Arc<FormChunk>,
+        first: usize,
+        now: Instant,
+        out: &mut Vec<DumpPiece>,
+    ) -> Result<(), DumpError> {
+        self.begin(chunk, now, out);
+        match chunk.slices().get(first).filter(|slice| slice.event_type == EventType::FormatDescription) {
+            Some(slice) => {
+                self.send_format(chunk, *slice, now, out);
+                Ok(())
+            }
+            None => Err(self.fail("Could not find format_description_event in binlog file".into())),
+        }
+    }
+
+    /// Takes the events of a chunk, from this slice on.
+    ///
+    /// # Errors
+    ///
+    /// Error 1236: an event is too large, or an anonymous transaction cannot be sent by GTID.
+    pub fn take_events(
+        &mut self,
+        chunk: &Arc<FormChunk>,
+        first: usize,
+        now: Instant,
+        out: &mut Vec<DumpPiece>,
+    ) -> Result<(), DumpError> {
+        self.begin(chunk, now, out);
+        for (index, slice) in chunk.slices().iter().enumerate().skip(first) {
+            if slice.event_type == EventType::FormatDescription {
+                self.send_format(chunk, *slice, now, out);
+                continue;
+            }
+            if slice.is_first() {
+                self.begin_event(chunk, index)?;
+            }
+            let end = self.position + u64::from(self.shift.size(slice.event_size));
+            match self.is_skipping {
+                true if slice.is_last() => self.skip_event(end, now, out),
+                true => {}
+                false => {
+                    if let Some(skipped_end) = self.skipped_end.take() {
+                        self.send_heartbeat(skipped_end, now, out);
+                    }
+                    self.send_slice(chunk, *slice, end, out);
+                    self.last_sent = now;
+                }
+            }
+            if slice.is_last() {
+                self.position = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the end of a log: the next events are those of `next`, from its start on.
+    pub fn take_next_log(&mut self, next: Arc<str>, now: Instant, out: &mut Vec<DumpPiece>) {
+        (self.log, self.position) = (next, MAGIC.len() as u64);
+        (self.is_skipping, self.skipped_end) = (false, None);
+        self.send_rotate(now, out);
+    }
+
+    /// Takes the information that no more events are available yet.
+    pub fn take_pending(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> DumpWait {
+        if let Some(end) = self.skipped_end.take() {
+            self.send_heartbeat(end, now, out);
+        }
+        if self.options.end == DumpEndPolicy::Eof {
+            return DumpWait::End;
+        }
+        let Some(period) = self.options.heartbeat_period else { return DumpWait::Wait { until: None } };
+        if now.saturating_duration_since(self.last_sent) >= period && self.phase == DumpPhase::Events {
+            self.send_heartbeat(self.position, now, out);
+        }
+        DumpWait::Wait { until: self.last_sent.checked_add(period) }
+    }
+
+    /// Converts an error of reading the form into the one that the client gets.
+    pub fn reading_error(&self, error: RelayError) -> DumpError {
+        self.fail(DumpError::reading(error))
+    }
+
+    /// Sends the artificial Rotate event in front of the first log.
+    fn begin(&mut self, chunk: &FormChunk, now: Instant, out: &mut Vec<DumpPiece>) {
+        if self.phase == DumpPhase::Events {
+            return;
+        }
+        self.phase = DumpPhase::Events;
+        let stored = chunk.format().checksum;
+        // Until the format description, the client expects what it asked for.
+        self.checksum = match self.options.checksum {
+            ServedChecksum::Stored => stored,
+            ServedChecksum::None => ChecksumAlgorithm::Off,
+            ServedChecksum::Crc32 => ChecksumAlgorithm::Crc32,
+        };
+        self.send_rotate(now, out);
+    }
+
+    /// Sends a format description. In front of events from the middle of a log, it has no position of its own.
+    fn send_format(
+        &mut self,
+        chunk: &Arc<FormChunk>,
+        slice: EventSlice,
+        now: Instant,
+        out: &mut Vec<DumpPiece>,
+    ) {
+        let stored = chunk.format().checksum;
+        self.shift = self.options.checksum.shift(stored);
+        self.checksum = self.shift.algorithm(stored);
+        let is_first_log = chunk.log() == &self.first_log && self.log == self.first_log;
+        let is_repeated = is_first_log && self.first_position > MAGIC.len() as u64;
+        let end = self.position + u64::from(slice.event_size);
+        let change = FormatChange {
+            next_position: if is_repeated { 0 } else { end as u32 },
+            clears_created: is_repeated || is_first_log && self.has_first_transaction,
+            algorithm: self.checksum,
+        };
+        let event = change.apply(&chunk.bytes()[slice.range()], chunk.format());
+        let mut piece = DumpPiece::artificial(event);
+        if !is_repeated {
+            (self.position, piece.end) = (end, end);
+        }
+        out.push(piece);
+        self.last_sent = now;
+    }
+
+    /// Decides whether the event is sent.
+    fn begin_event(&mut self, chunk: &FormChunk, index: usize) -> Result<(), DumpError> {
+        let slice = chunk.slices()[index];
+        if slice.event_size > self.options.event_size_max {
+            return Err(self.fail(DumpError::event_too_large()));
+        }
+        let DumpMode::Gtids(set) = &self.mode else { return Ok(()) };
+        let is_skipped = match slice.event_type {
+            EventType::Gtid | EventType::GtidTagged => has_transaction(set, chunk.transaction_at(index)),
+            EventType::AnonymousGtid => {
+                return Err(self.fail(DumpError::anonymous(&self.log, self.position)));
+            }
+            EventType::Rotate => false,
+            _ => self.is_skipping,
+        };
+        self.is_skipping = is_skipped;
+        Ok(())
+    }
+
+    /// Skips an event that ends at `end`. The client is told from time to time how far it is.
+    fn skip_event(&mut self, end: u64, now: Instant, out: &mut Vec<DumpPiece>) {
+        self.skipped_end = Some(end);
+        let waited = now.saturating_duration_since(self.last_sent);
+        if self.options.heartbeat_period.is_some_and(|period| waited >= period) {
+            self.skipped_end = None;
+            self.send_heartbeat(end, now, out);
+        }
+    }
+
+    fn send_rotate(&mut self, now: Instant, out: &mut Vec<DumpPiece>) {
+        let rotate = Event::Rotate(Rotate { position: self.position, file: self.log.as_bytes() });
+        self.send_artificial(&rotate, EventFlags::ARTIFICIAL, 0, out);
+        self.last_sent = now;
+    }
+
+    fn send_heartbeat(&mut self, position: u64, now: Instant, out: &mut Vec<DumpPiece>) {
+        let file = self.log.as_bytes();
+        let fields;
+        let heartbeat = match self.options.heartbeat_version {
+            HeartbeatVersion::V1 => Event::Heartbeat(Heartbeat { file }),
+            HeartbeatVersion::V2 => {
+                fields = HeartbeatV2::encode_fields(file, position);
+                Event::HeartbeatV2(HeartbeatV2 { fields: &fields, file, position })
+            }
+        };
+        // Servers also keep only the low 32 bits.
+        self.send_artificial(&heartbeat, EventFlags(0), position as u32, out);
+        self.last_sent = now;
+    }
+
+    fn send_artificial(&self, event: &Event<'_>, flags: EventFlags, next: u32, out: &mut Vec<DumpPiece>) {
+        let format = EventFormat {
+            server_version: Vec::new(),
+            post_header_sizes: Vec::new(),
+            checksum: self.checksum,
+            flavour: Flavour::MySql,
+        };
+        let origin = EventOrigin { timestamp: 0, server_id: self.options.server_id, flags };
+        let mut bytes = Vec::new();
+        match event.write(origin, NextPosition::Fixed(next), &format, &mut bytes) {
+            Ok(()) => out.push(DumpPiece::artificial(bytes)),
+            Err(error) => unreachable!("ours: a log's name fits in an event: {error}"),
+        }
+    }
+
+    /// Sends an event, or a piece of one, with the checksum that the client gets.
+    fn send_slice(&mut self, chunk: &Arc<FormChunk>, slice: EventSlice, end: u64, out: &mut Vec<DumpPiece>) {
+        let event_size = self.shift.size(slice.event_size);
+        let ends_transaction = slice.ends_transaction;
+        let piece = |bytes, skipped| DumpPiece { bytes, skipped, event_size, end, ends_transaction };
+        let mut range = slice.range();
+        match self.shift {
+            ChecksumShift::Unchanged => {}
+            ChecksumShift::Removed | ChecksumShift::Added if slice.is_whole() => {
+                let bytes = self.convert(&chunk.bytes()[range], chunk.format());
+                return out.push(piece(EventBytes::Owned(bytes), 0));
+            }
+            ChecksumShift::Removed => {
+                let kept = event_size.saturating_sub(slice.skipped) as usize;
+                range.end = range.end.min(range.start + kept);
+            }
+            ChecksumShift::Added => {}
+        }
+        if range.is_empty() {
+            return;
+        }
+        let is_changed = slice.is_first() && self.shift != ChecksumShift::Unchanged;
+        let size = range.len() as u32;
+        let bytes = match is_changed {
+            true => {
+                let mut bytes = chunk.bytes()[range].to_vec();
+                bytes[9..13].copy_from_slice(&event_size.to_le_bytes());
+                bytes[13..17].copy_from_slice(&(end as u32).to_le_bytes());
+                EventBytes::Owned(bytes)
+            }
+            false => EventBytes::Shared { chunk: Arc::clone(chunk), range },
+        };
+        if self.shift == ChecksumShift::Added {
+            self.hasher.get_or_insert_default().update(bytes.as_slice());
+        }
+        out.push(piece(bytes, slice.skipped));
+        if slice.is_last()
+            && let Some(hasher) = self.hasher.take()
+        {
+            let sum = hasher.finalize().to_le_bytes().to_vec();
+            out.push(piece(EventBytes::Owned(sum), slice.skipped + size));
+        }
+    }
+
+    /// Returns a whole event at the present position, with the checksum that the client gets.
+    fn convert(&self, event: &[u8], stored: &EventFormat) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(event.len() + 4);
+        let raw = match RawEvent::new(event, stored.checksum.for_events()) {
+            Ok(raw) => raw,
+            Err(error) => unreachable!("checked when its chunk was made: {error}"),
+        };
+        let next = match raw.header().next_position {
+            0 => NextPosition::Fixed(0),
+            _ => NextPosition::FromStart(self.position),
+        };
+        match raw.rewrite(raw.header().origin(), next, self.checksum.for_events(), &mut bytes) {
+            Ok(()) => bytes,
+            Err(error) => unreachable!("ours: an event of one chunk has room for a checksum: {error}"),
+        }
+    }
+
+    fn fail(&self, error: DumpError) -> DumpError {
+        error.with_places(&DumpPlaces {
+            first_log: &self.first_log,
+            first_position: self.first_position,
+            log: &self.log,
+            last_position: self.position,
+        })
+    }
+}
+
+/// Returns whether the client has the transaction.
+fn has_transaction(set: &GtidSet, id: Option<TransactionId>) -> bool {
+    matches!(id, Some(TransactionId::Gtid(gtid)) if set.contains(gtid))
+}
+
+/// Changes of a format description before it is sent.
+struct FormatChange {
+    next_position: u32,
+    /// True if the replica must keep its temporary tables.
+    clears_created: bool,
+    /// Algorithm of the events that follow.
+    algorithm: ChecksumAlgorithm,
+}
+
+/// Offset of the creation time in a format description: behind header, format version and server version.
+const CREATED_OFFSET: usize = 19 + 2 + 50;
+
+impl FormatChange {
+    fn apply(&self, event: &[u8], format: &EventFormat) -> Vec<u8> {
+        let mut bytes = event.to_vec();
+        if self.clears_created
+            && let Some(created) = bytes.get_mut(CREATED_OFFSET..CREATED_OFFSET + 4)
+        {
+            created.fill(0);
+        }
+        let checksum = match Framer::new().next(event) {
+            Ok(FramerOutput::Event(raw)) => raw.checksum(),
+            _ => EventChecksum::Absent,
+        };
+        if checksum == EventChecksum::Crc32 && format.checksum != ChecksumAlgorithm::Undefined {
+            let place = bytes.len() - checksum.size() - 1;
+            bytes[place] = u8::from(self.algorithm == ChecksumAlgorithm::Crc32);
+        }
+        move_event(&mut bytes, checksum, NextPosition::Fixed(self.next_position));
+        bytes
+    }
+}

@@ -1,0 +1,150 @@
+//! Start of a dump: the log and the event, as a server finds them.
+
+use std::sync::Arc;
+
+use binlog::gtid::GtidSet;
+use binlog::{DecodeError, MAGIC};
+use uuid::Uuid;
+use wire::{BinlogDump, BinlogDumpGtid, DumpFlags};
+
+use crate::dump_error::DumpError;
+use crate::form_source::{FormSource, FormStart};
+use crate::served_checksum::ServedChecksum;
+
+/// Request of a client for a dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DumpRequest {
+    /// Name of the log; empty to let the relay find it.
+    pub file: Vec<u8>,
+    /// Position of the first event, as the client sees positions.
+    pub position: u64,
+    /// Way in which the client asks.
+    pub mode: DumpMode,
+    /// See [`DumpFlags`].
+    pub flags: DumpFlags,
+    /// `server_id` of the client.
+    pub server_id: u32,
+}
+
+/// Way in which a client asks for a dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DumpMode {
+    /// By file and position.
+    Position,
+    /// By the transactions that it already has.
+    Gtids(GtidSet),
+}
+
+/// Start of a dump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DumpStart {
+    /// Name of the log.
+    pub log: Arc<str>,
+    /// First event to send, behind the format description.
+    pub event: FormStart,
+    /// Position of that event, as the client sees it.
+    pub position: u64,
+    /// True if the replica must not drop its temporary tables: it already has the log's first transaction.
+    pub has_first_transaction: bool,
+}
+
+/// Transactions of the relay's source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SourceGtids<'a> {
+    /// `server_uuid` of the source; `None` if it is unknown.
+    pub server_uuid: Option<Uuid>,
+    /// All transactions in the store and purged from it; `None` if they are unknown. A replica may not have more of the
+    /// source's own transactions.
+    pub executed: Option<&'a GtidSet>,
+}
+
+impl DumpRequest {
+    /// Creates the request of a `COM_BINLOG_DUMP`.
+    pub fn from_position(dump: &BinlogDump<'_>) -> Self {
+        let BinlogDump { position, flags, server_id, file } = *dump;
+        let mode = DumpMode::Position;
+        Self { file: file.to_vec(), position: position.into(), mode, flags, server_id }
+    }
+
+    /// Creates the request of a `COM_BINLOG_DUMP_GTID`.
+    ///
+    /// # Errors
+    ///
+    /// If the GTID set cannot be decoded.
+    pub fn from_gtids(dump: &BinlogDumpGtid<'_>) -> Result<Self, DecodeError> {
+        let BinlogDumpGtid { flags, server_id, file, position, gtids } = *dump;
+        let mode = DumpMode::Gtids(GtidSet::decode(gtids)?);
+        Ok(Self { file: file.to_vec(), position, mode, flags, server_id })
+    }
+
+    /// Returns whether the dump ends at the end of the last log. Old clients ask for this by `server_id` 0.
+    pub const fn is_non_blocking(&self) -> bool {
+        self.server_id == 0 || self.flags.contains(DumpFlags::NON_BLOCK)
+    }
+}
+
+/// Finds the start of a dump, as a server does. `checksum` are the checksums that the client gets.
+///
+/// # Errors
+///
+/// Error 1236 with the server's words.
+pub fn find_start(
+    source: &FormSource,
+    request: &DumpRequest,
+    checksum: ServedChecksum,
+    gtids: SourceGtids<'_>,
+) -> Result<DumpStart, DumpError> {
+    let names = source.store().log_names().map_err(DumpError::start)?;
+    let mut has_first_transaction = false;
+    let log = match &request.mode {
+        _ if !request.file.is_empty() => names
+            .iter()
+            .find(|name| name.as_bytes() == request.file)
+            .ok_or_else(DumpError::unknown_first_log)?,
+        DumpMode::Position => names.first().ok_or_else(DumpError::unknown_first_log)?,
+        DumpMode::Gtids(set) => {
+            check_has_no_more(set, gtids)?;
+            let log = find_log(source, &names, set)?;
+            let head = source.store().head(log).map_err(DumpError::start)?;
+            let first = head.and_then(|head| head.first_gtid);
+            has_first_transaction = first.is_some_and(|first| set.contains(first));
+            log
+        }
+    };
+    if request.position < MAGIC.len() as u64 {
+        return Err(DumpError::position_below_4());
+    }
+    let event = source.locate(log, request.position, checksum).map_err(DumpError::start)?;
+    Ok(DumpStart { log: Arc::clone(log), event, position: request.position, has_first_transaction })
+}
+
+/// Returns the newest log in front of which the replica has all transactions.
+fn find_log<'n>(
+    source: &FormSource,
+    names: &'n [Arc<str>],
+    set: &GtidSet,
+) -> Result<&'n Arc<str>, DumpError> {
+    let mut oldest = None;
+    for name in names.iter().rev() {
+        let head = source.store().head(name).map_err(DumpError::start)?;
+        let Some(previous) = head.and_then(|head| head.previous_gtids.clone()) else { continue };
+        if previous.is_subset(set) {
+            return Ok(name);
+        }
+        oldest = Some(previous);
+    }
+    match oldest {
+        Some(previous) => Err(DumpError::purged(set, &previous.difference(set))),
+        None => Err(DumpError::no_log_with_gtids()),
+    }
+}
+
+/// Checks that a replica has no transaction of the source that the source does not have.
+fn check_has_no_more(set: &GtidSet, gtids: SourceGtids<'_>) -> Result<(), DumpError> {
+    let (Some(uuid), Some(executed)) = (gtids.server_uuid, gtids.executed) else { return Ok(()) };
+    let surplus = set.difference(executed);
+    match surplus.iter().any(|(tsid, _)| tsid.uuid == uuid) {
+        true => Err(DumpError::more_gtids()),
+        false => Ok(()),
+    }
+}

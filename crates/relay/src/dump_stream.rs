@@ -1,0 +1,86 @@
+//! A dump and its place in a form.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::dump_error::DumpError;
+use crate::dump_piece::DumpPiece;
+use crate::dump_session::{DumpOptions, DumpSession, DumpWait};
+use crate::dump_start::{DumpMode, DumpStart};
+use crate::form_reader::{FormReader, ReaderStep};
+use crate::form_source::{FormSource, FormStart};
+
+/// One dump to one client: a [`FormReader`] and a [`DumpSession`].
+#[derive(Debug)]
+pub struct DumpStream {
+    reader: FormReader,
+    session: DumpSession,
+    /// Event to continue at, behind the format description.
+    start: Option<FormStart>,
+}
+
+/// Result of [`DumpStream::next`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpStep {
+    /// There may be more to send.
+    More,
+    /// Everything available is sent: call again when the store has grown, and at this time.
+    Wait {
+        /// Time of the next heartbeat; `None` without heartbeats.
+        until: Option<Instant>,
+    },
+    /// The dump ends: send an EOF packet.
+    End,
+}
+
+impl DumpStream {
+    /// Creates the dump of a form from a start that [`find_start`](crate::find_start) found.
+    pub fn new(
+        source: Arc<FormSource>,
+        start: &DumpStart,
+        mode: DumpMode,
+        options: DumpOptions,
+        now: Instant,
+    ) -> Self {
+        let reader = FormReader::new(source, Arc::clone(&start.log));
+        let session = DumpSession::new(start, mode, options, now);
+        let is_at_start = start.event == FormStart::LOG_START;
+        Self { reader, session, start: (!is_at_start).then_some(start.event) }
+    }
+
+    /// Returns the session, which knows what was sent.
+    pub const fn session(&self) -> &DumpSession {
+        &self.session
+    }
+
+    /// Appends the next packets to `out`: those of at most one chunk.
+    ///
+    /// # Errors
+    ///
+    /// Error 1236 with the server's words: it ends the dump.
+    pub fn next(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> Result<DumpStep, DumpError> {
+        let step = self.reader.read_next().map_err(|error| self.session.reading_error(error))?;
+        match step {
+            ReaderStep::Events { chunk, first } => {
+                match self.start.take() {
+                    // The dump starts later in the log: only the format description of its first chunk is sent.
+                    Some(start) => {
+                        self.session.take_format(&chunk, first, now, out)?;
+                        let (source, log) = (Arc::clone(self.reader.source()), Arc::clone(chunk.log()));
+                        self.reader = FormReader::start_at(source, log, start);
+                    }
+                    None => self.session.take_events(&chunk, first, now, out)?,
+                }
+                Ok(DumpStep::More)
+            }
+            ReaderStep::NextLog(next) => {
+                self.session.take_next_log(next, now, out);
+                Ok(DumpStep::More)
+            }
+            ReaderStep::Pending => Ok(match self.session.take_pending(now, out) {
+                DumpWait::Wait { until } => DumpStep::Wait { until },
+                DumpWait::End => DumpStep::End,
+            }),
+        }
+    }
+}

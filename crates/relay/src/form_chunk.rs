@@ -1,0 +1,419 @@
+//! Chunks of a log in a form: events or a piece of one event, with marks.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use binlog::{
+    EventChecksum, EventFlags, EventFormat, EventType, HEADER_SIZE, RawEvent, TrackError, TransactionId,
+    TransactionTracker,
+};
+use logs::EventChunk;
+use rewrite::TransactionMove;
+
+use crate::error::RelayError;
+use crate::form::LogForm;
+use crate::form_index::FormPosition;
+
+/// Largest size of a chunk with whole events, in bytes. Larger events are split into pieces of this size.
+pub const CHUNK_SIZE_MAX: usize = 256 << 10;
+
+/// Consecutive bytes of one log in a form, shared by all clients that read them.
+#[derive(Debug)]
+pub struct FormChunk {
+    log: Arc<str>,
+    offset: u64,
+    bytes: ChunkBytes,
+    slices: Vec<EventSlice>,
+    transactions: Vec<TransactionMark>,
+    format: Arc<EventFormat>,
+    /// Number of events in front of the chunk, without the format description.
+    events_before: u64,
+    /// Stamp of the log's format description.
+    stamp: u32,
+}
+
+/// Bytes of a chunk.
+#[derive(Debug)]
+enum ChunkBytes {
+    /// As they were read from the stored log.
+    Stored(EventChunk),
+    /// Rendered or changed.
+    Rendered(Vec<u8>),
+}
+
+/// Event in a chunk, or a piece of an event that is larger than a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventSlice {
+    start: u32,
+    end: u32,
+    /// Number of the event's bytes in front of the slice, in earlier chunks.
+    pub skipped: u32,
+    /// Size of the whole event in bytes.
+    pub event_size: u32,
+    /// Type of the event.
+    pub event_type: EventType,
+    /// True if the event is the first of a transaction.
+    pub starts_transaction: bool,
+    /// True if the event is the last of a transaction.
+    pub ends_transaction: bool,
+}
+
+/// Start of a transaction in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionMark {
+    /// Index of its first event in the chunk.
+    pub slice: usize,
+    /// Identifier of the transaction.
+    pub id: TransactionId,
+}
+
+impl EventSlice {
+    /// Returns the position of the slice's bytes in its chunk.
+    pub const fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// Returns whether the slice is a whole event.
+    pub const fn is_whole(&self) -> bool {
+        self.end - self.start == self.event_size
+    }
+
+    /// Returns whether the slice has the event's first byte.
+    pub const fn is_first(&self) -> bool {
+        self.skipped == 0
+    }
+
+    /// Returns whether the slice has the event's last byte.
+    pub const fn is_last(&self) -> bool {
+        self.skipped + (self.end - self.start) == self.event_size
+    }
+}
+
+impl FormChunk {
+    /// Returns the name of the log.
+    pub fn log(&self) -> &Arc<str> {
+        &self.log
+    }
+
+    /// Returns the position of the first byte in the log's form.
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Returns the position behind the last byte.
+    pub fn end(&self) -> u64 {
+        self.offset + self.bytes().len() as u64
+    }
+
+    /// Returns the bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            ChunkBytes::Stored(chunk) => chunk.bytes(),
+            ChunkBytes::Rendered(bytes) => bytes,
+        }
+    }
+
+    /// Returns the events in order, or the only piece of an event.
+    pub fn slices(&self) -> &[EventSlice] {
+        &self.slices
+    }
+
+    /// Returns the transactions that start in the chunk.
+    pub fn transactions(&self) -> &[TransactionMark] {
+        &self.transactions
+    }
+
+    /// Returns the identifier of the transaction that starts with this slice.
+    pub fn transaction_at(&self, slice: usize) -> Option<TransactionId> {
+        let index = self.transactions.binary_search_by_key(&slice, |mark| mark.slice).ok()?;
+        Some(self.transactions[index].id)
+    }
+
+    /// Returns the format of the events.
+    pub fn format(&self) -> &Arc<EventFormat> {
+        &self.format
+    }
+
+    /// Returns the stamp of the log's format description: another log of the same name has another one.
+    pub(crate) const fn stamp(&self) -> u32 {
+        self.stamp
+    }
+
+    /// Returns the number of events in front of this slice in the log, without the format description.
+    pub fn events_before(&self, slice: usize) -> u64 {
+        let here = self.slices[..slice].iter().filter(|slice| slice.is_last() && slice.is_counted());
+        self.events_before + here.count() as u64
+    }
+
+    /// Returns the index of the slice that starts at a position of the log's form.
+    pub fn slice_at(&self, position: u64) -> Option<usize> {
+        let start = u32::try_from(position.checked_sub(self.offset)?).ok()?;
+        self.slices.binary_search_by_key(&start, |slice| slice.start).ok()
+    }
+
+    /// Returns the memory of the chunk, in bytes.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.bytes().len()
+            + self.slices.capacity() * size_of::<EventSlice>()
+            + self.transactions.capacity() * size_of::<TransactionMark>()
+    }
+}
+
+impl EventSlice {
+    /// Returns whether the event counts in [`FormChunk::events_before`].
+    pub(crate) fn is_counted(&self) -> bool {
+        self.event_type != EventType::FormatDescription
+    }
+}
+
+/// Makes chunks of a log's events in order, and finds its transactions.
+#[derive(Debug)]
+pub(crate) struct ChunkMarker {
+    log: Arc<str>,
+    stamp: u32,
+    tracker: TransactionTracker,
+    /// Position, and number of events in front of it.
+    position: u64,
+    events: u64,
+    /// True if positions in the form are those in the stored log.
+    is_as_stored: bool,
+    /// Moves of transactions whose new bytes are not marked yet.
+    pub(crate) moves: VecDeque<TransactionMove>,
+    /// Starts of transactions that were marked since they were taken.
+    starts: Vec<FormPosition>,
+    /// Rest of a large event.
+    large: Option<LargeEvent>,
+}
+
+/// Event that is being split into pieces.
+#[derive(Clone, Copy, Debug)]
+struct LargeEvent {
+    /// The slice before.
+    last: EventSlice,
+    /// True if the whole event ends a transaction.
+    ends_transaction: bool,
+}
+
+impl ChunkMarker {
+    pub(crate) fn new(log: Arc<str>, stamp: u32, at: FormPosition, form: LogForm) -> Self {
+        Self {
+            log,
+            stamp,
+            is_as_stored: form == LogForm::AsIs,
+            tracker: TransactionTracker::new(),
+            position: at.rendered,
+            events: at.events,
+            moves: VecDeque::new(),
+            starts: Vec::new(),
+            large: None,
+        }
+    }
+
+    /// Returns the position of the next chunk in the form.
+    pub(crate) const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns the number of events in front of it, without the format description.
+    pub(crate) const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Returns whether a transaction has started but not ended.
+    pub(crate) const fn is_in_transaction(&self) -> bool {
+        self.tracker.open().is_some() || self.large.is_some()
+    }
+
+    /// Returns the size of the rest of an event whose first pieces were marked.
+    pub(crate) fn large_rest(&self) -> Option<usize> {
+        let LargeEvent { last, .. } = self.large?;
+        Some((last.event_size - last.skipped - (last.end - last.start)) as usize)
+    }
+
+    /// Takes the starts of the transactions marked so far.
+    pub(crate) fn take_starts(&mut self) -> Vec<FormPosition> {
+        std::mem::take(&mut self.starts)
+    }
+
+    /// Makes a chunk of whole stored events, which are not changed.
+    pub(crate) fn mark_stored(&mut self, chunk: EventChunk) -> Result<FormChunk, RelayError> {
+        let is_format =
+            chunk.get(0).is_some_and(|first| first.raw.event_type() == EventType::FormatDescription);
+        // The buffer of a small chunk has the size of a large one, and would stay in memory.
+        if is_format || chunk.bytes().len() < CHUNK_SIZE_MAX / 2 {
+            let format = Arc::clone(chunk.format());
+            return self.mark_rendered(chunk.bytes().to_vec(), &format);
+        }
+        let mut marks = self.begin_marks();
+        for event in chunk.iter() {
+            self.mark(&event.raw, chunk.format(), &mut marks)?;
+        }
+        let format = Arc::clone(chunk.format());
+        Ok(self.chunk(ChunkBytes::Stored(chunk), marks, format))
+    }
+
+    /// Makes a chunk of whole events.
+    pub(crate) fn mark_rendered(
+        &mut self,
+        mut bytes: Vec<u8>,
+        format: &Arc<EventFormat>,
+    ) -> Result<FormChunk, RelayError> {
+        clear_in_use(&mut bytes);
+        let mut marks = self.begin_marks();
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            // A format description has a checksum of its own, which the tracker does not read.
+            let checksum = format.checksum.for_events();
+            let (raw, behind) = split_event(rest, checksum)
+                .map_err(|error| self.event_error(self.position + marks.size as u64, error))?;
+            self.mark(&raw, format, &mut marks)?;
+            rest = behind;
+        }
+        Ok(self.chunk(ChunkBytes::Rendered(bytes), marks, Arc::clone(format)))
+    }
+
+    /// Makes a chunk of the first piece of an event of `size` bytes.
+    pub(crate) fn mark_large(
+        &mut self,
+        piece: Vec<u8>,
+        size: u32,
+        format: &Arc<EventFormat>,
+    ) -> Result<FormChunk, RelayError> {
+        // Its role follows from its first bytes: a statement of this size is no BEGIN or COMMIT.
+        let mut head = piece.clone();
+        head[9..13].copy_from_slice(&(piece.len() as u32).to_le_bytes());
+        let mut marks = self.begin_marks();
+        let raw = RawEvent::new(&head, EventChecksum::Absent)
+            .map_err(|error| self.event_error(self.position, error))?;
+        self.mark(&raw, format, &mut marks)?;
+        let Some(slice) = marks.slices.last_mut() else { unreachable!("ours: an event was marked") };
+        let ends_transaction = std::mem::take(&mut slice.ends_transaction);
+        slice.event_size = size;
+        self.large = Some(LargeEvent { last: *slice, ends_transaction });
+        Ok(self.chunk(ChunkBytes::Rendered(piece), marks, Arc::clone(format)))
+    }
+
+    /// Makes a chunk of the next piece of a large event.
+    pub(crate) fn mark_piece(&mut self, piece: Vec<u8>, format: &Arc<EventFormat>) -> FormChunk {
+        let Some(LargeEvent { last, ends_transaction }) = self.large else {
+            unreachable!("ours: a large event is open")
+        };
+        let (start, end) = (0, piece.len() as u32);
+        let mut slice = EventSlice {
+            start,
+            end,
+            skipped: last.skipped + (last.end - last.start),
+            starts_transaction: false,
+            ..last
+        };
+        self.large = Some(LargeEvent { last: slice, ends_transaction });
+        let mut marks = self.begin_marks();
+        if slice.is_last() {
+            slice.ends_transaction = ends_transaction;
+            self.large = None;
+        }
+        marks.slices.push(slice);
+        self.chunk(ChunkBytes::Rendered(piece), marks, Arc::clone(format))
+    }
+
+    fn begin_marks(&self) -> ChunkMarks {
+        ChunkMarks {
+            size: 0,
+            slices: Vec::new(),
+            transactions: Vec::new(),
+            events_before: self.events - u64::from(self.large.is_some()),
+        }
+    }
+
+    fn mark(
+        &mut self,
+        raw: &RawEvent<'_>,
+        format: &EventFormat,
+        marks: &mut ChunkMarks,
+    ) -> Result<(), RelayError> {
+        let position = self.position + marks.size as u64;
+        let tracked = match self.tracker.track(position, raw, format) {
+            Ok(tracked) => tracked,
+            Err(TrackError::Fault(broken)) => broken.tracked,
+            Err(TrackError::Decode(error)) => return Err(self.event_error(position, error)),
+        };
+        let place = tracked.step.transaction;
+        if place.is_first() {
+            let outline = tracked.ended.as_ref().or(self.tracker.open());
+            let id = outline.map_or(TransactionId::Unsaid, |outline| outline.id);
+            marks.transactions.push(TransactionMark { slice: marks.slices.len(), id });
+            self.record_start(position);
+        }
+        let (start, size) = (marks.size as u32, raw.bytes().len() as u32);
+        marks.size += size as usize;
+        let slice = EventSlice {
+            start,
+            end: start + size,
+            skipped: 0,
+            event_size: size,
+            event_type: raw.event_type(),
+            starts_transaction: place.is_first(),
+            ends_transaction: place.is_last(),
+        };
+        self.events += u64::from(slice.is_counted());
+        marks.slices.push(slice);
+        Ok(())
+    }
+
+    /// Records the start of a transaction, if its position in the stored log is known.
+    fn record_start(&mut self, rendered: u64) {
+        while self.moves.front().is_some_and(|moved| moved.after < rendered) {
+            self.moves.pop_front();
+        }
+        let original = match self.is_as_stored {
+            true => Some(rendered),
+            false => self.moves.front().filter(|moved| moved.after == rendered).map(|moved| moved.before),
+        };
+        self.starts.extend(original.map(|original| FormPosition { original, rendered, events: self.events }));
+    }
+
+    fn chunk(&mut self, bytes: ChunkBytes, marks: ChunkMarks, format: Arc<EventFormat>) -> FormChunk {
+        let ChunkMarks { slices, transactions, events_before, .. } = marks;
+        let (log, offset, stamp) = (Arc::clone(&self.log), self.position, self.stamp);
+        let chunk = FormChunk { log, offset, bytes, slices, transactions, format, events_before, stamp };
+        self.position = chunk.end();
+        chunk
+    }
+
+    fn event_error(&self, position: u64, error: binlog::DecodeError) -> RelayError {
+        RelayError::Event { name: self.log.to_string(), position, error }
+    }
+}
+
+/// Marks of the chunk that is being made.
+struct ChunkMarks {
+    /// Bytes marked so far.
+    size: usize,
+    slices: Vec<EventSlice>,
+    transactions: Vec<TransactionMark>,
+    events_before: u64,
+}
+
+/// Returns the size of the event at the start of `bytes`, as its header states it.
+pub(crate) fn event_size(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.first_chunk::<HEADER_SIZE>()?;
+    Some(u32::from_le_bytes([head[9], head[10], head[11], head[12]]) as usize)
+}
+
+/// Splits the first event from bytes that should be whole events.
+fn split_event(bytes: &[u8], checksum: EventChecksum) -> Result<(RawEvent<'_>, &[u8]), binlog::DecodeError> {
+    let size = event_size(bytes).unwrap_or(HEADER_SIZE).clamp(HEADER_SIZE, bytes.len().max(HEADER_SIZE));
+    let (event, rest) = bytes.split_at_checked(size).unwrap_or((bytes, &[]));
+    Ok((RawEvent::new(event, checksum)?, rest))
+}
+
+/// Clears the in-use flag of a format description at the start of `bytes`. The checksum does not cover the flag.
+fn clear_in_use(bytes: &mut [u8]) {
+    if let Some(head) = bytes.first_chunk_mut::<HEADER_SIZE>()
+        && head[4] == EventType::FormatDescription.code()
+    {
+        head[17] &= !(EventFlags::IN_USE.0 as u8);
+    }
+}

@@ -1,0 +1,84 @@
+//! Place of one client in a form.
+
+use std::sync::Arc;
+
+use crate::error::RelayError;
+use crate::form_chunk::FormChunk;
+use crate::form_source::{FormRead, FormSource, FormStart};
+
+/// Place of one client in a form. It has no buffers: a thousand of them cost next to nothing.
+#[derive(Clone, Debug)]
+pub struct FormReader {
+    source: Arc<FormSource>,
+    log: Arc<str>,
+    position: u64,
+    /// Stamp of the log's format description, once a chunk was read.
+    stamp: Option<u32>,
+}
+
+/// Result of [`FormReader::read_next`].
+#[derive(Clone, Debug)]
+pub enum ReaderStep {
+    /// Events, from this slice of the chunk on.
+    Events {
+        /// Chunk with the events.
+        chunk: Arc<FormChunk>,
+        /// Index of the first slice to use.
+        first: usize,
+    },
+    /// The log has ended. The events that follow are in this one, from its start on.
+    NextLog(Arc<str>),
+    /// No more is available yet.
+    Pending,
+}
+
+impl FormReader {
+    /// Starts at the first event of a log.
+    pub const fn new(source: Arc<FormSource>, log: Arc<str>) -> Self {
+        Self { source, log, position: FormStart::LOG_START.position, stamp: None }
+    }
+
+    /// Starts at an event that [`FormSource::locate`] found.
+    pub const fn start_at(source: Arc<FormSource>, log: Arc<str>, start: FormStart) -> Self {
+        Self { source, log, position: start.position, stamp: None }
+    }
+
+    /// Returns the name of the log that is read.
+    pub const fn log(&self) -> &Arc<str> {
+        &self.log
+    }
+
+    /// Returns the position of the next event in the log's form.
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns the form that is read.
+    pub const fn source(&self) -> &Arc<FormSource> {
+        &self.source
+    }
+
+    /// Returns the next events. Never waits for the store to grow.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FormSource::read`].
+    pub fn read_next(&mut self) -> Result<ReaderStep, RelayError> {
+        match self.source.read(&self.log, self.position)? {
+            FormRead::Chunk(chunk) => {
+                let changed = || RelayError::Changed { name: self.log.to_string() };
+                if *self.stamp.get_or_insert(chunk.stamp()) != chunk.stamp() {
+                    return Err(changed());
+                }
+                let first = chunk.slice_at(self.position).ok_or_else(changed)?;
+                self.position = chunk.end();
+                Ok(ReaderStep::Events { chunk, first })
+            }
+            FormRead::NextLog(next) => {
+                *self = Self::new(Arc::clone(&self.source), Arc::clone(&next));
+                Ok(ReaderStep::NextLog(next))
+            }
+            FormRead::Pending => Ok(ReaderStep::Pending),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Reads one log from a place on, and makes chunks of it in a form.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use binlog::{EventFormat, Flavour};
+use logs::{EndOfLog, EventChunk, LogEndAction, LogKind, LogReader, ReadOutcome, StoreCursor};
+use rewrite::{LogRenderer, RenderStep, RewriteAction, RewriteLimits, TransactionMove};
+
+use crate::error::RelayError;
+use crate::form::LogForm;
+use crate::form_chunk::{CHUNK_SIZE_MAX, ChunkMarker, FormChunk, event_size};
+use crate::form_index::FormPosition;
+use crate::relay_store::{LogFileId, RelayStore, log_name};
+use crate::render_buffer::RenderBuffer;
+
+/// Largest transaction that is rendered in memory. The frames of compressed forms depend on it: it must stay the same.
+const LARGE_TRANSACTION_SIZE: u64 = 16 << 20;
+
+/// Bytes read at once for rendering.
+const UNIT_SIZE: usize = 256 << 10;
+
+/// Reads one log from a place on, and makes chunks of it in a form.
+pub(crate) struct FormRenderer {
+    log: Arc<str>,
+    file: LogFileId,
+    cursor: StoreCursor,
+    marker: ChunkMarker,
+    input: RendererInput,
+    /// Log after this one, once this one is read completely.
+    next_log: Option<PathBuf>,
+}
+
+/// Place in a log's file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilePlace {
+    pub(crate) file: LogFileId,
+    pub(crate) at: FormPosition,
+}
+
+/// Source of the bytes.
+enum RendererInput {
+    /// The log's own events.
+    Stored { reader: LogReader, large: Option<StoredEvent> },
+    /// Rewritten events.
+    Rewritten { renderer: Box<LogRenderer>, buffer: RenderBuffer, window: Vec<u8> },
+}
+
+impl RendererInput {
+    fn reader(&self) -> &LogReader {
+        match self {
+            Self::Stored { reader, .. } => reader,
+            Self::Rewritten { renderer, .. } => renderer.reader(),
+        }
+    }
+}
+
+/// Large event of which pieces are taken.
+struct StoredEvent {
+    chunk: EventChunk,
+    taken: usize,
+}
+
+/// Result of [`FormRenderer::next`].
+pub(crate) enum RenderOutcome {
+    /// The next chunk.
+    Chunk(FormChunk),
+    /// No more is available yet.
+    Wait,
+    /// The log has ended; this one is next.
+    NextLog(Arc<str>),
+}
+
+impl FormRenderer {
+    /// Starts at a place of a log; returns `None` if the log's format description is not written yet. Temporary files
+    /// go to `folder`.
+    pub(crate) fn new(
+        store: &RelayStore,
+        log: &Arc<str>,
+        form: LogForm,
+        place: FilePlace,
+        folder: &Path,
+    ) -> Result<Option<Self>, RelayError> {
+        let FilePlace { file, at } = place;
+        let Some(head) = store.head(log)? else { return Ok(None) };
+        let cursor = StoreCursor::new(store.list(), store.path(log)?);
+        let marker = ChunkMarker::new(Arc::clone(log), head.stamp, at, form);
+        let input = match form.action() {
+            None => Self::open_stored(store, log, at)?,
+            // Nothing in such a log is compressed as a transaction: decompressing changes nothing.
+            Some(_) if !can_compress(&head.format) => {
+                Self::open_rewritten(store, log, RewriteAction::Decompress, at, folder)?
+            }
+            Some(action) => Self::open_rewritten(store, log, action, at, folder)?,
+        };
+        // Replaced meanwhile: the place is one in another file.
+        if store.identity(log)? != file {
+            return Err(RelayError::Changed { name: log.to_string() });
+        }
+        Ok(Some(Self { log: Arc::clone(log), file, cursor, marker, input, next_log: None }))
+    }
+
+    fn open_stored(
+        store: &RelayStore,
+        log: &Arc<str>,
+        at: FormPosition,
+    ) -> Result<RendererInput, RelayError> {
+        let mut reader = store.open_log(log)?;
+        if at.original > FormPosition::START.original {
+            let is_read = matches!(reader.next_event()?, ReadOutcome::Some(_));
+            if !is_read || at.original < reader.position() {
+                return Err(RelayError::Changed { name: log.to_string() });
+            }
+            reader.skip_to(at.original)?;
+        }
+        Ok(RendererInput::Stored { reader, large: None })
+    }
+
+    fn open_rewritten(
+        store: &RelayStore,
+        log: &Arc<str>,
+        action: RewriteAction,
+        at: FormPosition,
+        folder: &Path,
+    ) -> Result<RendererInput, RelayError> {
+        let limits = RewriteLimits {
+            unit: UNIT_SIZE,
+            large: LARGE_TRANSACTION_SIZE,
+            large_threads: 0,
+            folder: folder.to_owned(),
+        };
+        let mut renderer = LogRenderer::new(action, limits, Box::new(store.opener(log)?))?;
+        renderer.start_at(TransactionMove { before: at.original, after: at.rendered })?;
+        let buffer = RenderBuffer::new(at.rendered, folder.to_owned());
+        Ok(RendererInput::Rewritten { renderer: Box::new(renderer), buffer, window: Vec::new() })
+    }
+
+    /// Returns the name of the log.
+    pub(crate) fn log(&self) -> &Arc<str> {
+        &self.log
+    }
+
+    /// Returns the identity of the file that is read.
+    pub(crate) const fn file(&self) -> LogFileId {
+        self.file
+    }
+
+    /// Returns the position of the next chunk in the form.
+    pub(crate) const fn position(&self) -> u64 {
+        self.marker.position()
+    }
+
+    /// Returns the starts of transactions in the chunks since the last call.
+    pub(crate) fn take_starts(&mut self) -> Vec<FormPosition> {
+        self.marker.take_starts()
+    }
+
+    /// Returns the place behind the last chunk, if it is between transactions.
+    pub(crate) fn boundary(&self) -> Option<FormPosition> {
+        let (rendered, events) = (self.marker.position(), self.marker.events());
+        match &self.input {
+            _ if self.marker.is_in_transaction() => None,
+            RendererInput::Stored { .. } => Some(FormPosition { original: rendered, rendered, events }),
+            RendererInput::Rewritten { renderer, buffer, window } => {
+                let place = renderer.place();
+                let is_drained = buffer.is_empty() && window.is_empty() && place.after == rendered;
+                is_drained.then_some(FormPosition { original: place.before, rendered, events })
+            }
+        }
+    }
+
+    /// Makes the next chunk.
+    pub(crate) fn next(&mut self) -> Result<RenderOutcome, RelayError> {
+        loop {
+            if let Some(chunk) = self.next_ready()? {
+                return Ok(RenderOutcome::Chunk(chunk));
+            }
+            if let Some(next) = &self.next_log {
+                let unknown = || RelayError::UnknownLog { name: next.display().to_string() };
+                return Ok(RenderOutcome::NextLog(log_name(next).ok_or_else(unknown)?));
+            }
+            let end = match self.advance()? {
+                RendererAdvance::Chunk(chunk) => return Ok(RenderOutcome::Chunk(chunk)),
+                RendererAdvance::Rendered => continue,
+                RendererAdvance::End(end) => end,
+            };
+            let action = self.cursor.reach_end(end, self.input.reader())?;
+            match action {
+                LogEndAction::Wait => return Ok(RenderOutcome::Wait),
+                LogEndAction::ReadAgain => {}
+                LogEndAction::NextLog(next) => {
+                    self.finish()?;
+                    self.next_log = Some(next);
+                }
+            }
+        }
+    }
+
+    /// Makes a chunk of bytes that are already read.
+    fn next_ready(&mut self) -> Result<Option<FormChunk>, RelayError> {
+        let Self { marker, input, .. } = self;
+        match input {
+            RendererInput::Stored { large, .. } => Ok(next_stored_piece(large, marker)),
+            RendererInput::Rewritten { renderer, buffer, window } => {
+                let Some(format) = renderer.reader().format().cloned() else { return Ok(None) };
+                let size = marker.large_rest().unwrap_or(CHUNK_SIZE_MAX).min(CHUNK_SIZE_MAX);
+                buffer.take(size, window).map_err(|cause| read_back_error(&self.log, cause))?;
+                cut_window(window, &format, marker)
+            }
+        }
+    }
+
+    /// Reads more of the log.
+    fn advance(&mut self) -> Result<RendererAdvance, RelayError> {
+        let Self { marker, input, log, .. } = self;
+        match input {
+            RendererInput::Stored { reader, large } => {
+                let chunk = match reader.next_chunk(CHUNK_SIZE_MAX)? {
+                    ReadOutcome::Some(chunk) => chunk,
+                    ReadOutcome::End(end) => return Ok(RendererAdvance::End(end)),
+                };
+                check_kind(log, reader.kind())?;
+                if chunk.bytes().len() <= CHUNK_SIZE_MAX {
+                    return Ok(RendererAdvance::Chunk(marker.mark_stored(chunk)?));
+                }
+                let (piece, size) = (chunk.bytes()[..CHUNK_SIZE_MAX].to_vec(), chunk.bytes().len() as u32);
+                let first = marker.mark_large(piece, size, chunk.format())?;
+                *large = Some(StoredEvent { chunk, taken: CHUNK_SIZE_MAX });
+                Ok(RendererAdvance::Chunk(first))
+            }
+            RendererInput::Rewritten { renderer, buffer, .. } => {
+                let step = renderer.render_next(buffer, &mut collect_moves(&mut marker.moves))?;
+                check_kind(log, renderer.kind())?;
+                Ok(match step {
+                    RenderStep::Advanced => RendererAdvance::Rendered,
+                    RenderStep::End(end) => RendererAdvance::End(end),
+                })
+            }
+        }
+    }
+
+    /// Renders what the log leaves unfinished.
+    fn finish(&mut self) -> Result<(), RelayError> {
+        match &mut self.input {
+            RendererInput::Stored { .. } => Ok(()),
+            RendererInput::Rewritten { renderer, buffer, .. } => {
+                Ok(renderer.finish(buffer, &mut collect_moves(&mut self.marker.moves))?)
+            }
+        }
+    }
+}
+
+/// Result of reading more of a log.
+enum RendererAdvance {
+    Chunk(FormChunk),
+    /// The buffer may have more bytes.
+    Rendered,
+    End(EndOfLog),
+}
+
+fn collect_moves(
+    moves: &mut VecDeque<TransactionMove>,
+) -> impl FnMut(TransactionMove) -> ControlFlow<()> + '_ {
+    |moved| {
+        moves.push_back(moved);
+        ControlFlow::Continue(())
+    }
+}
+
+fn next_stored_piece(large: &mut Option<StoredEvent>, marker: &mut ChunkMarker) -> Option<FormChunk> {
+    let StoredEvent { chunk, taken } = large.as_mut()?;
+    let end = chunk.bytes().len().min(*taken + CHUNK_SIZE_MAX);
+    let piece = marker.mark_piece(chunk.bytes()[*taken..end].to_vec(), chunk.format());
+    *taken = end;
+    if *taken == chunk.bytes().len() {
+        *large = None;
+    }
+    Some(piece)
+}
+
+/// Makes a chunk of the whole events, or of the piece of an event, at the start of the window.
+fn cut_window(
+    window: &mut Vec<u8>,
+    format: &Arc<EventFormat>,
+    marker: &mut ChunkMarker,
+) -> Result<Option<FormChunk>, RelayError> {
+    if window.is_empty() {
+        return Ok(None);
+    }
+    if marker.large_rest().is_some() {
+        return Ok(Some(marker.mark_piece(std::mem::take(window), format)));
+    }
+    let mut end = 0;
+    while let Some(size) = event_size(&window[end..]) {
+        if size > window.len() - end {
+            break;
+        }
+        end += size.max(1);
+    }
+    if end == 0 {
+        let size = event_size(window).unwrap_or_default() as u32;
+        return Ok(Some(marker.mark_large(std::mem::take(window), size, format)?));
+    }
+    let rest = window.split_off(end);
+    let chunk = marker.mark_rendered(std::mem::replace(window, rest), format)?;
+    Ok(Some(chunk))
+}
+
+/// Returns whether logs of this format can have compressed transactions.
+fn can_compress(format: &EventFormat) -> bool {
+    format.flavour == Flavour::MySql && format.knows_payloads()
+}
+
+fn check_kind(log: &Arc<str>, kind: LogKind) -> Result<(), RelayError> {
+    match kind {
+        LogKind::Binary => Ok(()),
+        LogKind::Relay => Err(RelayError::RelayLog { name: log.to_string() }),
+    }
+}
+
+fn read_back_error(log: &str, cause: io::Error) -> RelayError {
+    RelayError::Index { verb: "read back a temporary file for", path: log.to_owned(), cause }
+}

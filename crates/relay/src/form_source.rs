@@ -1,0 +1,497 @@
+//! One form of a store, shared by all clients that read it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use binlog::ChecksumAlgorithm;
+
+use crate::chunk_cache::ChunkCache;
+use crate::error::RelayError;
+use crate::form::LogForm;
+use crate::form_chunk::FormChunk;
+use crate::form_index::{FormIndex, FormPosition, index_path};
+use crate::form_renderer::{FilePlace, FormRenderer, RenderOutcome};
+use crate::relay_store::{LogFileId, RelayStore, lock};
+use crate::served_checksum::ServedChecksum;
+
+/// One form of a store, shared by all clients that read it.
+///
+/// A chunk is rendered by the first client that asks for it, and kept in memory within a limit. Clients at the same
+/// place share it: they wait while one of them renders. The chunks of a client that is slower than the others may be
+/// dropped; they are rendered again from the nearest index entry. No client waits for a slower one: no lock is held while
+/// a chunk is rendered or sent.
+pub struct FormSource {
+    form: LogForm,
+    store: Arc<RelayStore>,
+    folder: PathBuf,
+    shared: Mutex<FormSourceState>,
+    /// Signalled when a chunk has been rendered.
+    rendered: Condvar,
+}
+
+/// Result of [`FormSource::read`].
+#[derive(Clone, Debug)]
+pub enum FormRead {
+    /// Chunk that contains the position.
+    Chunk(Arc<FormChunk>),
+    /// The log ends at the position, and this log is next.
+    NextLog(Arc<str>),
+    /// No more is available yet: ask again after [`FormSource::note_growth`].
+    Pending,
+}
+
+/// Start of an event in a log's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormStart {
+    /// Position in the form, in bytes, with checksums as they are stored.
+    pub position: u64,
+    /// Number of events in front of it, without the format description.
+    pub events_before: u64,
+}
+
+impl FormStart {
+    /// First event of every log.
+    pub const LOG_START: Self = Self { position: FormPosition::START.rendered, events_before: 0 };
+}
+
+/// Memory and temporary files of a [`FormSource`].
+#[derive(Clone, Debug)]
+pub struct SourceLimits {
+    /// Directory for the indexes of forms, and for transactions too large for memory. It must be the relay's own.
+    pub folder: PathBuf,
+    /// Memory for recent chunks, in bytes.
+    pub cache_bytes: usize,
+}
+
+struct FormSourceState {
+    cache: ChunkCache,
+    logs: HashMap<Arc<str>, LogState>,
+    /// Renderers that are not in use, the last used one at the end.
+    idle: Vec<FormRenderer>,
+    /// Places that are being rendered.
+    busy: HashSet<(Arc<str>, u64)>,
+    /// Number of times that the store may have grown.
+    growth: u64,
+    /// First error of saving an index since it was asked for.
+    index_error: Option<RelayError>,
+}
+
+/// State of one log.
+struct LogState {
+    /// File that the rest refers to.
+    file: LogFileId,
+    index: FormIndex,
+    /// End of the index when it was saved last.
+    saved: u64,
+    end: Option<LogSuccession>,
+    /// Position at which no more was available, and the growth at that time.
+    dry: Option<(u64, u64)>,
+}
+
+/// End of a log that no longer grows.
+#[derive(Clone)]
+struct LogSuccession {
+    position: u64,
+    next: Arc<str>,
+}
+
+/// Largest number of idle renderers. Each has buffers and a file.
+const IDLE_MAX: usize = 4;
+
+/// Bytes of a stored log after which its index is saved again.
+const SAVE_STRIDE: u64 = 64 << 20;
+
+impl FormSource {
+    /// Creates a source of a store in a form.
+    pub fn new(store: Arc<RelayStore>, form: LogForm, limits: SourceLimits) -> Self {
+        let shared = FormSourceState {
+            cache: ChunkCache::new(limits.cache_bytes),
+            logs: HashMap::new(),
+            idle: Vec::new(),
+            busy: HashSet::new(),
+            growth: 0,
+            index_error: None,
+        };
+        Self { form, store, folder: limits.folder, shared: Mutex::new(shared), rendered: Condvar::new() }
+    }
+
+    /// Returns the form.
+    pub const fn form(&self) -> LogForm {
+        self.form
+    }
+
+    /// Returns the store.
+    pub const fn store(&self) -> &Arc<RelayStore> {
+        &self.store
+    }
+
+    /// Returns the memory of the chunks that are kept, in bytes.
+    pub fn cached_bytes(&self) -> usize {
+        self.lock().cache.bytes()
+    }
+
+    /// Says that the store may have grown. Until then, reading at its end takes no system call.
+    pub fn note_growth(&self) {
+        self.lock().growth += 1;
+    }
+
+    /// Returns the chunk that contains a position of a log. The position must be the end of another chunk, or come from
+    /// [`FormSource::locate`].
+    ///
+    /// Waits while another thread renders the same place.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read or rendered, or is not in the store.
+    pub fn read(&self, log: &Arc<str>, position: u64) -> Result<FormRead, RelayError> {
+        let place = (Arc::clone(log), position);
+        let mut shared = self.lock();
+        loop {
+            if let Some(read) = shared.available(log, position) {
+                return Ok(read);
+            }
+            if !shared.busy.contains(&place) {
+                break;
+            }
+            shared = self.rendered.wait(shared).unwrap_or_else(PoisonError::into_inner);
+        }
+        shared.busy.insert(place.clone());
+        let growth = shared.growth;
+        let idle = shared.idle.iter().position(|idle| idle.log() == log && idle.position() == position);
+        let idle = idle.map(|index| shared.idle.remove(index));
+        drop(shared);
+        let _claim = RenderClaim { source: self, place };
+        let opened = match idle {
+            Some(renderer) => Some(renderer),
+            None => self.open_renderer(log, |entry| entry.rendered <= position)?,
+        };
+        let Some(mut renderer) = opened else { return Ok(FormRead::Pending) };
+        loop {
+            let found = match self.render(&mut renderer, growth)? {
+                FormRead::Chunk(chunk) if chunk.end() <= position => None,
+                FormRead::Chunk(chunk) if chunk.offset() > position => {
+                    return Err(RelayError::Changed { name: log.to_string() });
+                }
+                FormRead::Chunk(chunk) => Some(FormRead::Chunk(chunk)),
+                _ if renderer.position() < position => {
+                    return Err(self.past_end(log, renderer.position(), position));
+                }
+                read => Some(read),
+            };
+            if let Some(read) = found {
+                self.put_back(renderer, &read);
+                return Ok(read);
+            }
+        }
+    }
+
+    /// Finds an event of a log by the position of its start, as a client with these checksums sees it. The end of the
+    /// log is such a position, too.
+    ///
+    /// # Errors
+    ///
+    /// [`RelayError::NotAnEvent`] and [`RelayError::PastEnd`]; those of [`FormSource::read`].
+    pub fn locate(
+        &self,
+        log: &Arc<str>,
+        position: u64,
+        checksum: ServedChecksum,
+    ) -> Result<FormStart, RelayError> {
+        let stored = self.store.head(log)?.map_or(ChecksumAlgorithm::Undefined, |head| head.format.checksum);
+        let shift = checksum.shift(stored);
+        let seen = |rendered, events| shift.served(rendered, events);
+        let entry = self.index_entry(log, |entry| seen(entry.rendered, entry.events) <= position)?.at;
+        let mut place = FormStart { position: entry.rendered, events_before: entry.events };
+        let mut before = seen(place.position, place.events_before);
+        loop {
+            let FormRead::Chunk(chunk) = self.read(log, place.position)? else {
+                let end = seen(place.position, place.events_before);
+                return match position {
+                    _ if position == end => Ok(place),
+                    _ if position > end => Err(self.past_end(log, end, position)),
+                    _ => Err(self.not_an_event(log, before, position)),
+                };
+            };
+            let first = chunk.slice_at(place.position).unwrap_or_default();
+            for slice in &chunk.slices()[first..] {
+                if slice.is_first() {
+                    let start = seen(place.position, place.events_before);
+                    if start == position {
+                        return Ok(place);
+                    }
+                    if start > position {
+                        return Err(self.not_an_event(log, before, position));
+                    }
+                    before = start;
+                }
+                place.position += slice.range().len() as u64;
+                place.events_before += u64::from(slice.is_last() && slice.is_counted());
+            }
+        }
+    }
+
+    /// Returns the size of a log in the form, up to its last whole transaction, in bytes. Renders what is not indexed
+    /// yet: that can take long.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FormSource::read`].
+    pub fn form_size(&self, log: &Arc<str>) -> Result<u64, RelayError> {
+        let mut position = self.index_entry(log, |_| true)?.at.rendered;
+        while let FormRead::Chunk(chunk) = self.read(log, position)? {
+            position = chunk.end();
+        }
+        Ok(position)
+    }
+
+    /// Returns the size of the part of a log's form that is indexed, and whether it is the whole log.
+    ///
+    /// # Errors
+    ///
+    /// If the log is not in the store or cannot be read.
+    pub fn indexed_size(&self, log: &Arc<str>) -> Result<IndexedSize, RelayError> {
+        let end = self.index_entry(log, |_| true)?.at.rendered;
+        let shared = self.lock();
+        let whole = shared.logs.get(log).and_then(|state| state.end.as_ref());
+        Ok(IndexedSize { bytes: whole.map_or(end, |end| end.position), is_whole: whole.is_some() })
+    }
+
+    /// Translates the start of a transaction in the stored log to its position in the form. Returns the last start of a
+    /// transaction at or before `original`, or the start of the log.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FormSource::read`].
+    pub fn from_original(&self, log: &Arc<str>, original: u64) -> Result<FormPosition, RelayError> {
+        self.last_start(log, &|place| place.original <= original)
+    }
+
+    /// Translates the start of a transaction in the form to its position in the stored log. Returns the last start of a
+    /// transaction at or before `rendered`, or the start of the log.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FormSource::read`].
+    pub fn to_original(&self, log: &Arc<str>, rendered: u64) -> Result<FormPosition, RelayError> {
+        self.last_start(log, &|place| place.rendered <= rendered)
+    }
+
+    /// Saves all indexes.
+    ///
+    /// # Errors
+    ///
+    /// If an index cannot be written.
+    pub fn save_indexes(&self) -> Result<(), RelayError> {
+        let logs: Vec<Arc<str>> = self.lock().logs.keys().cloned().collect();
+        logs.iter().try_for_each(|log| self.save_index(log))
+    }
+
+    /// Returns the first error of saving an index since the last call. Serving goes on without: after a restart, more is
+    /// rendered again.
+    pub fn take_index_error(&self) -> Option<RelayError> {
+        self.lock().index_error.take()
+    }
+
+    /// Drops what belongs to logs that the store no longer has, also their saved indexes.
+    ///
+    /// # Errors
+    ///
+    /// If the list of logs cannot be read.
+    pub fn forget_purged(&self) -> Result<(), RelayError> {
+        let kept = self.store.forget_purged()?;
+        let mut shared = self.lock();
+        for log in shared.forget(|log| !kept.contains(log)) {
+            // A file that stays does no harm: it is checked before it is used.
+            let _ = std::fs::remove_file(index_path(&self.folder, self.form, &log));
+        }
+        Ok(())
+    }
+
+    fn last_start(
+        &self,
+        log: &Arc<str>,
+        is_before: &dyn Fn(&FormPosition) -> bool,
+    ) -> Result<FormPosition, RelayError> {
+        let mut last = self.index_entry(log, is_before)?.at;
+        let Some(mut renderer) = self.open_renderer(log, is_before)? else { return Ok(last) };
+        loop {
+            let outcome = renderer.next()?;
+            for start in renderer.take_starts() {
+                match is_before(&start) {
+                    true => last = start,
+                    false => return Ok(last),
+                }
+            }
+            if !matches!(outcome, RenderOutcome::Chunk(_)) {
+                return Ok(renderer.boundary().filter(is_before).unwrap_or(last));
+            }
+        }
+    }
+
+    /// Renders one chunk, and makes it available to all.
+    fn render(&self, renderer: &mut FormRenderer, growth: u64) -> Result<FormRead, RelayError> {
+        let outcome = renderer.next()?;
+        let (starts, boundary) = (renderer.take_starts(), renderer.boundary());
+        let log = Arc::clone(renderer.log());
+        let mut shared = self.lock();
+        let FormSourceState { cache, logs, .. } = &mut *shared;
+        // If the file was replaced meanwhile, the others read the new one.
+        let state = logs.get_mut(&log).filter(|state| state.file == renderer.file());
+        let mut is_due = false;
+        if let Some(state) = &state {
+            is_due = state.index.end().original >= state.saved + SAVE_STRIDE;
+        }
+        let read = match outcome {
+            RenderOutcome::Chunk(chunk) => FormRead::Chunk(Arc::new(chunk)),
+            RenderOutcome::Wait => FormRead::Pending,
+            RenderOutcome::NextLog(next) => FormRead::NextLog(next),
+        };
+        if let Some(state) = state {
+            starts.into_iter().for_each(|start| state.index.record(start));
+            boundary.into_iter().for_each(|boundary| state.index.advance(boundary));
+            match &read {
+                FormRead::Chunk(chunk) => cache.insert(Arc::clone(chunk)),
+                FormRead::Pending => state.dry = Some((renderer.position(), growth)),
+                FormRead::NextLog(next) => {
+                    is_due = true;
+                    state.end = Some(LogSuccession { position: renderer.position(), next: Arc::clone(next) });
+                }
+            }
+        }
+        drop(shared);
+        if is_due && let Err(error) = self.save_index(&log) {
+            // Serving goes on without it.
+            self.lock().index_error.get_or_insert(error);
+        }
+        Ok(read)
+    }
+
+    fn put_back(&self, renderer: FormRenderer, read: &FormRead) {
+        if matches!(read, FormRead::NextLog(_)) {
+            return;
+        }
+        let mut shared = self.lock();
+        if shared.logs.get(renderer.log()).is_none_or(|state| state.file != renderer.file()) {
+            return;
+        }
+        if shared.idle.len() == IDLE_MAX {
+            shared.idle.remove(0);
+        }
+        shared.idle.push(renderer);
+    }
+
+    fn open_renderer(
+        &self,
+        log: &Arc<str>,
+        is_before: impl Fn(&FormPosition) -> bool,
+    ) -> Result<Option<FormRenderer>, RelayError> {
+        let open = || {
+            let place = self.index_entry(log, &is_before)?;
+            FormRenderer::new(&self.store, log, self.form, place, &self.folder)
+        };
+        match open() {
+            // The file was replaced at that moment: the index of the new one is another.
+            Err(RelayError::Changed { .. }) => open(),
+            opened => opened,
+        }
+    }
+
+    /// Returns the last entry of a log's index for which `is_before` is true.
+    fn index_entry(
+        &self,
+        log: &Arc<str>,
+        is_before: impl Fn(&FormPosition) -> bool,
+    ) -> Result<FilePlace, RelayError> {
+        let file = self.store.identity(log)?;
+        if let Some(state) = self.lock().logs.get(log).filter(|state| state.file == file) {
+            return Ok(FilePlace { file, at: state.index.last_where(is_before) });
+        }
+        let path = index_path(&self.folder, self.form, log);
+        let open = self.store.opener(log)?;
+        let index = FormIndex::load(&path, self.form, &open)?.unwrap_or_default();
+        let mut shared = self.lock();
+        if shared.logs.get(log).is_none_or(|state| state.file != file) {
+            shared.forget(|other| other == log);
+            let saved = index.end().original;
+            let state = LogState { file, index, saved, end: None, dry: None };
+            shared.logs.insert(Arc::clone(log), state);
+        }
+        let at = shared.logs.get(log).map_or(FormPosition::START, |state| state.index.last_where(is_before));
+        Ok(FilePlace { file, at })
+    }
+
+    fn save_index(&self, log: &Arc<str>) -> Result<(), RelayError> {
+        let mut shared = self.lock();
+        let Some(state) = shared.logs.get_mut(log) else { return Ok(()) };
+        let index = state.index.clone();
+        if index.end().original <= state.saved {
+            return Ok(());
+        }
+        state.saved = index.end().original;
+        drop(shared);
+        index.save(&index_path(&self.folder, self.form, log), self.form, &self.store.opener(log)?)
+    }
+
+    fn past_end(&self, log: &Arc<str>, size: u64, position: u64) -> RelayError {
+        RelayError::PastEnd { name: log.to_string(), form: self.form.to_string(), size, position }
+    }
+
+    fn not_an_event(&self, log: &Arc<str>, before: u64, position: u64) -> RelayError {
+        RelayError::NotAnEvent { name: log.to_string(), form: self.form.to_string(), before, position }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FormSourceState> {
+        lock(&self.shared)
+    }
+}
+
+/// Indexed part of a log's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexedSize {
+    /// Size of the part, in bytes.
+    pub bytes: u64,
+    /// True if it is the whole log, which no longer grows.
+    pub is_whole: bool,
+}
+
+impl FormSourceState {
+    /// Drops all that is known of some logs. Returns their names.
+    fn forget(&mut self, is_gone: impl Fn(&Arc<str>) -> bool) -> Vec<Arc<str>> {
+        self.cache.retain(|log| !is_gone(log));
+        self.idle.retain(|renderer| !is_gone(renderer.log()));
+        self.logs.extract_if(|log, _| is_gone(log)).map(|(log, _)| log).collect()
+    }
+
+    /// Returns what needs no rendering.
+    fn available(&mut self, log: &Arc<str>, position: u64) -> Option<FormRead> {
+        if let Some(chunk) = self.cache.get(log, position) {
+            return Some(FormRead::Chunk(chunk));
+        }
+        let state = self.logs.get(log)?;
+        match (&state.end, state.dry) {
+            (Some(end), _) if end.position == position => Some(FormRead::NextLog(Arc::clone(&end.next))),
+            (_, Some((dry, growth))) if dry == position && growth == self.growth => Some(FormRead::Pending),
+            _ => None,
+        }
+    }
+}
+
+/// Place that is being rendered. The drop, also by an error or a panic, wakes the threads that wait for it.
+struct RenderClaim<'s> {
+    source: &'s FormSource,
+    place: (Arc<str>, u64),
+}
+
+impl Drop for RenderClaim<'_> {
+    fn drop(&mut self) {
+        self.source.lock().busy.remove(&self.place);
+        self.source.rendered.notify_all();
+    }
+}
+
+impl std::fmt::Debug for FormSource {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("FormSource").field("form", &self.form).finish_non_exhaustive()
+    }
+}

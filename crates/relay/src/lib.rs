@@ -1,0 +1,62 @@
+//! Serves a directory of binary logs to replicas and clients, to each in the form that it can read.
+//!
+//! ```text
+//! RelayStore ─▶ FormRenderer: one log, from a place on ─▶ FormChunk ─▶ FormSource: shared chunks, FormIndex
+//!                                                                          └─▶ FormReader ─▶ DumpSession ─▶ DumpPiece
+//! ```
+//!
+//! | task | item |
+//! |---|---|
+//! | choose the form for a client | [`FormChoice`], [`ClientAttributes`] |
+//! | open the logs to serve | [`RelayStore`] |
+//! | share one form of them among clients | [`FormSource`] |
+//! | read a form from a log and position on | [`FormReader`] |
+//! | translate positions between a log and its form | [`FormSource::from_original`], [`FormSource::to_original`] |
+//! | answer `COM_BINLOG_DUMP` and `COM_BINLOG_DUMP_GTID` | [`DumpStream`]; without a store, [`DumpSession`] |
+//!
+//! A form is a deterministic rendering of each log with positions of its own: the same bytes at every start, on every
+//! relay of the same source, and for a log that still grows. So a client by file and position can reconnect to any of
+//! them. For compressed forms, this holds for relays with the same version of the zstd library.
+//!
+//! - A form other than as-is has whole transactions only. As-is has whole events.
+//! - The in-use flag of a format description is cleared in all forms, as a server does when it sends it.
+//! - MariaDB's compressed events stay as they are in all forms.
+//! - A log that cannot have compressed transactions is the same in all forms: MariaDB's logs, and those of MySQL before
+//!   8.0.20.
+//!
+//! This crate never changes, renames or removes a log. It never opens a socket, reads a clock or starts a thread; time
+//! comes in as a parameter. It never waits for a log to grow, or for a client. Memory is bounded: by the limit of the
+//! cache, by a few renderers a form, and by one chunk a client. The only exception is a single event, which is read whole
+//! before it is rendered or split.
+#![forbid(unsafe_code)]
+
+mod chunk_cache;
+mod dump_error;
+mod dump_piece;
+mod dump_session;
+mod dump_start;
+mod dump_stream;
+mod error;
+mod form;
+mod form_chunk;
+mod form_index;
+mod form_reader;
+mod form_renderer;
+mod form_source;
+mod relay_store;
+mod render_buffer;
+mod served_checksum;
+
+pub use crate::dump_error::DumpError;
+pub use crate::dump_piece::{DumpPiece, EventBytes};
+pub use crate::dump_session::{DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion};
+pub use crate::dump_start::{DumpMode, DumpRequest, DumpStart, SourceGtids, find_start};
+pub use crate::dump_stream::{DumpStep, DumpStream};
+pub use crate::error::RelayError;
+pub use crate::form::{ClientAttributes, FormChoice, FormTextError, LogForm};
+pub use crate::form_chunk::{CHUNK_SIZE_MAX, EventSlice, FormChunk, TransactionMark};
+pub use crate::form_index::{FormIndex, FormPosition, INDEX_STRIDE};
+pub use crate::form_reader::{FormReader, ReaderStep};
+pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, SourceLimits};
+pub use crate::relay_store::{FirstEvents, RelayStore};
+pub use crate::served_checksum::ServedChecksum;

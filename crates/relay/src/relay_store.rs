@@ -1,0 +1,229 @@
+//! The store that is served: its logs by name, and the transactions in front of each.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use binlog::gtid::{Gtid, GtidSet};
+use binlog::{Event, EventFlags, EventFormat, EventType, HEADER_SIZE};
+use logs::{LogError, LogKind, LogReader, ReadOutcome, Store, read_keyring};
+
+use crate::error::RelayError;
+
+/// The store that is served: a directory of logs, which another thread or program may be writing to.
+#[derive(Debug)]
+pub struct RelayStore {
+    store: Mutex<Store>,
+    keyring: Option<PathBuf>,
+    heads: Mutex<HashMap<Arc<str>, KnownFirstEvents>>,
+}
+
+/// First events of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstEvents {
+    /// Format of the log.
+    pub format: EventFormat,
+    /// GTIDs of all earlier logs; `None` without a Previous_gtids event.
+    pub previous_gtids: Option<GtidSet>,
+    /// GTID of the log's first transaction; `None` if it has none, or no transaction yet.
+    pub first_gtid: Option<Gtid>,
+    /// CRC32 of the format description, without its in-use flag: another log of the same name has another one.
+    pub(crate) stamp: u32,
+    /// True if the log has a transaction, so that the head never changes.
+    is_final: bool,
+}
+
+/// Identity of a log's file. A log that is rewritten in place gets another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogFileId {
+    device: u64,
+    inode: u64,
+}
+
+/// Head of a log, and the file that it was read from.
+#[derive(Debug)]
+struct KnownFirstEvents {
+    file: LogFileId,
+    head: Arc<FirstEvents>,
+}
+
+/// Number of events in which the first GTID of a log is searched. Servers write it third.
+const HEAD_EVENTS_MAX: usize = 16;
+
+impl RelayStore {
+    /// Opens a directory or an index. Encrypted logs need the server's keyring file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::open`].
+    pub fn open(path: impl AsRef<Path>, keyring: Option<PathBuf>) -> Result<Self, RelayError> {
+        let store = Mutex::new(Store::open(path)?);
+        Ok(Self { store, keyring, heads: Mutex::default() })
+    }
+
+    /// Reads the list of logs again, and returns their names, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// If the list cannot be read.
+    pub fn log_names(&self) -> Result<Vec<Arc<str>>, RelayError> {
+        let mut store = lock(&self.store);
+        refresh(&mut store)?;
+        Ok(store.logs().iter().filter_map(|path| log_name(path)).collect())
+    }
+
+    /// Returns the first events of a log; `None` if its format description is not written yet.
+    ///
+    /// # Errors
+    ///
+    /// If the store has no such log, or the log cannot be read or is a relay log.
+    pub fn head(&self, log: &Arc<str>) -> Result<Option<Arc<FirstEvents>>, RelayError> {
+        let file = self.identity(log)?;
+        if let Some(known) = lock(&self.heads).get(log).filter(|known| known.file == file) {
+            return Ok(Some(Arc::clone(&known.head)));
+        }
+        let head = read_head(log, self.open_log(log)?)?.map(Arc::new);
+        if let Some(head) = head.as_ref().filter(|head| head.is_final) {
+            let known = KnownFirstEvents { file, head: Arc::clone(head) };
+            lock(&self.heads).insert(Arc::clone(log), known);
+        }
+        Ok(head)
+    }
+
+    /// Drops what is known of logs that the store no longer has. Returns the names of the logs, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// If the list cannot be read.
+    pub fn forget_purged(&self) -> Result<Vec<Arc<str>>, RelayError> {
+        let names = self.log_names()?;
+        lock(&self.heads).retain(|log, _| names.contains(log));
+        Ok(names)
+    }
+
+    /// Returns the path of a log.
+    pub(crate) fn path(&self, log: &str) -> Result<PathBuf, RelayError> {
+        let mut store = lock(&self.store);
+        if let Some(path) = find_log(&store, log) {
+            return Ok(path);
+        }
+        refresh(&mut store)?;
+        find_log(&store, log).ok_or_else(|| RelayError::UnknownLog { name: log.to_owned() })
+    }
+
+    /// Returns the identity of a log's file.
+    pub(crate) fn identity(&self, log: &str) -> Result<LogFileId, RelayError> {
+        let path = self.path(log)?;
+        let found = std::fs::metadata(&path).map_err(|cause| LogError::Io {
+            verb: "read the metadata of",
+            name: path.display().to_string(),
+            cause,
+        })?;
+        Ok(LogFileId { device: found.dev(), inode: found.ino() })
+    }
+
+    /// Opens a log.
+    pub(crate) fn open_log(&self, log: &str) -> Result<LogReader, RelayError> {
+        Ok(open_path(&self.path(log)?, self.keyring.as_deref())?)
+    }
+
+    /// Returns a closure that opens the log again.
+    pub(crate) fn opener(
+        &self,
+        log: &str,
+    ) -> Result<impl Fn() -> Result<LogReader, LogError> + Send + Sync + 'static, RelayError> {
+        let (path, keyring) = (self.path(log)?, self.keyring.clone());
+        Ok(move || open_path(&path, keyring.as_deref()))
+    }
+
+    /// Returns a copy of the list of logs.
+    pub(crate) fn list(&self) -> Store {
+        lock(&self.store).clone()
+    }
+}
+
+/// Returns the name of a log without its directory.
+pub(crate) fn log_name(path: &Path) -> Option<Arc<str>> {
+    path.file_name()?.to_str().map(Arc::from)
+}
+
+fn find_log(store: &Store, log: &str) -> Option<PathBuf> {
+    store.logs().iter().find(|path| path.file_name().is_some_and(|name| name == log)).cloned()
+}
+
+fn refresh(store: &mut Store) -> Result<(), RelayError> {
+    match store.refresh() {
+        // While a server purges logs, the index is absent for a moment.
+        Err(LogError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+fn open_path(path: &Path, keyring: Option<&Path>) -> Result<LogReader, LogError> {
+    let reader = LogReader::open_stored(path)?;
+    Ok(match keyring {
+        Some(keyring) => reader.with_keyring(Arc::new(read_keyring(keyring)?)),
+        None => reader,
+    })
+}
+
+fn read_head(log: &str, mut reader: LogReader) -> Result<Option<FirstEvents>, RelayError> {
+    let mut head: Option<FirstEvents> = None;
+    for _ in 0..HEAD_EVENTS_MAX {
+        let format = reader.format().cloned();
+        let event = match reader.next_event()? {
+            ReadOutcome::Some(event) => event,
+            ReadOutcome::End(_) => break,
+        };
+        let wrong = |error| RelayError::Event { name: log.to_owned(), position: event.offset, error };
+        match (event.raw.event_type(), &mut head, format) {
+            (EventType::FormatDescription, none @ None, _) => {
+                let format = read_format(&event.raw).map_err(wrong)?;
+                let (previous_gtids, first_gtid) = (None, None);
+                let stamp = format_stamp(event.raw.bytes());
+                *none = Some(FirstEvents { format, previous_gtids, first_gtid, stamp, is_final: false });
+            }
+            (EventType::PreviousGtids, Some(head), Some(format)) => {
+                if let Event::PreviousGtids(previous) = event.raw.decode(&format).map_err(wrong)? {
+                    head.previous_gtids = Some(GtidSet::decode(previous.set).map_err(wrong)?);
+                }
+            }
+            (
+                EventType::Gtid | EventType::GtidTagged | EventType::AnonymousGtid,
+                Some(head),
+                Some(format),
+            ) => {
+                head.first_gtid = event.raw.decode(&format).map_err(wrong)?.gtid();
+                head.is_final = true;
+                break;
+            }
+            _ => {}
+        }
+    }
+    match reader.kind() {
+        LogKind::Relay => Err(RelayError::RelayLog { name: log.to_owned() }),
+        LogKind::Binary => Ok(head),
+    }
+}
+
+/// Returns the CRC32 of a format description without its in-use flag.
+pub(crate) fn format_stamp(event: &[u8]) -> u32 {
+    let mut bytes = event.to_vec();
+    if let Some(flags) = bytes.get_mut(HEADER_SIZE - 2) {
+        *flags &= !(EventFlags::IN_USE.0 as u8);
+    }
+    crc32fast::hash(&bytes)
+}
+
+fn read_format(raw: &binlog::RawEvent<'_>) -> Result<EventFormat, binlog::DecodeError> {
+    let mut framer = binlog::Framer::new();
+    framer.next(raw.bytes())?;
+    let none = binlog::DecodeReason::Unsupported { what: "a log without a format description" };
+    framer.format().cloned().ok_or(binlog::DecodeError::new(0, none))
+}
+
+/// Locks a mutex. A thread that panicked while it held the lock did not leave the value inconsistent.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

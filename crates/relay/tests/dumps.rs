@@ -1,0 +1,414 @@
+//! Dumps of forms, read by our own client side.
+#![allow(clippy::unwrap_used, reason = "a test that cannot read its samples has failed")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use binlog::gtid::GtidSet;
+use binlog::{ChecksumAlgorithm, Event, EventChecksum, EventType, Framer, FramerOutput, MAGIC, NextPosition};
+use relay::{
+    DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep, DumpStream,
+    FormSource, HeartbeatVersion, LogForm, ServedChecksum, SourceGtids, find_start,
+};
+use wire::{DumpFlags, PositionGaps, SourceEvent, StreamReader};
+
+use common::{FORMS, LOG, Reference, TestStore, next_log, repeat_log, sample, samples, split};
+
+const SERVED: [ServedChecksum; 3] = [ServedChecksum::Stored, ServedChecksum::None, ServedChecksum::Crc32];
+
+fn options(checksum: ServedChecksum) -> DumpOptions {
+    DumpOptions {
+        server_id: 77,
+        checksum,
+        heartbeat_period: Some(Duration::from_secs(10)),
+        heartbeat_version: HeartbeatVersion::V2,
+        end: DumpEndPolicy::Eof,
+        event_size_max: 1 << 30,
+    }
+}
+
+fn by_position(file: &str, position: u64) -> DumpRequest {
+    let (mode, flags) = (DumpMode::Position, DumpFlags::NON_BLOCK);
+    DumpRequest { file: file.into(), position, mode, flags, server_id: 9 }
+}
+
+fn by_gtids(set: &str) -> DumpRequest {
+    let mode = DumpMode::Gtids(set.parse().unwrap());
+    DumpRequest { mode, ..by_position("", 4) }
+}
+
+fn begin(
+    source: &Arc<FormSource>,
+    request: &DumpRequest,
+    options: DumpOptions,
+) -> Result<DumpStream, DumpError> {
+    let start = find_start(source, request, options.checksum, SourceGtids::default())?;
+    Ok(DumpStream::new(Arc::clone(source), &start, request.mode.clone(), options, Instant::now()))
+}
+
+/// Sends everything that is available. Returns the events, joined from their pieces.
+fn send_all(stream: &mut DumpStream, now: Instant) -> Result<Vec<Vec<u8>>, DumpError> {
+    let (mut pieces, mut events) = (Vec::new(), Vec::new());
+    loop {
+        let step = stream.next(now, &mut pieces)?;
+        for piece in pieces.drain(..) {
+            join_piece(&piece, &mut events);
+        }
+        if step != DumpStep::More {
+            return Ok(events);
+        }
+    }
+}
+
+fn join_piece(piece: &DumpPiece, events: &mut Vec<Vec<u8>>) {
+    if piece.is_first() {
+        events.push(Vec::new());
+    }
+    let event = events.last_mut().unwrap();
+    assert_eq!(event.len(), piece.skipped as usize);
+    event.extend_from_slice(piece.bytes.as_slice());
+    assert_eq!(event.len() == piece.event_size as usize, piece.is_last());
+}
+
+fn dump(source: &Arc<FormSource>, request: &DumpRequest, options: DumpOptions) -> Vec<Vec<u8>> {
+    send_all(&mut begin(source, request, options).unwrap(), Instant::now()).unwrap()
+}
+
+/// Reader of a client that has asked for these checksums.
+fn client(checksum: ServedChecksum, stored: EventChecksum, gaps: PositionGaps) -> StreamReader {
+    let is_summed = match checksum {
+        ServedChecksum::Stored => stored == EventChecksum::Crc32,
+        ServedChecksum::None => false,
+        ServedChecksum::Crc32 => true,
+    };
+    let algorithm = if is_summed { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
+    StreamReader::new(algorithm, gaps)
+}
+
+/// Event that a client received from a log.
+#[derive(Debug, PartialEq, Eq)]
+struct ReceivedEvent {
+    event_type: EventType,
+    position: u64,
+    body: Vec<u8>,
+}
+
+/// Reads a dump as a client, which checks positions and checksums. Returns the events of the logs.
+fn receive(reader: &mut StreamReader, events: &[Vec<u8>]) -> Vec<ReceivedEvent> {
+    let mut received = Vec::new();
+    for event in events {
+        if let SourceEvent::Event { event, position } = reader.read(event).unwrap() {
+            let (event_type, body) = (event.event_type(), event.body().to_vec());
+            received.push(ReceivedEvent { event_type, position, body });
+        }
+    }
+    received
+}
+
+#[test]
+fn every_form_of_every_sample_reaches_a_client() {
+    for path in samples() {
+        let log = std::fs::read(&path).unwrap();
+        let store = TestStore::new(&[&log]);
+        for form in FORMS {
+            let source = store.source(form);
+            let reference = whole_part(form, &log);
+            let (stored, places) = split(&reference);
+            for checksum in SERVED {
+                let events = dump(&source, &by_position("", 4), options(checksum));
+                let mut reader = client(checksum, stored, PositionGaps::None);
+                let received = receive(&mut reader, &events);
+                let context = format!("{} {form} {checksum:?}", path.display());
+                assert_eq!(received.len(), places.len() - 1, "{context}");
+                for (event, place) in received.iter().zip(&places[1..]) {
+                    let bytes = &reference[place.at as usize..][..place.size];
+                    assert_eq!(event.event_type, place.event_type, "{context}");
+                    assert_eq!(event.body, bytes[19..bytes.len() - stored.size()], "{context}");
+                }
+                if checksum == ServedChecksum::Stored {
+                    let sent = [&MAGIC[..], &events[1..].concat()].concat();
+                    assert!(sent == reference, "{context}");
+                }
+            }
+        }
+    }
+}
+
+/// The part of a log in a form that can be sent while the log may still grow.
+fn whole_part(form: LogForm, log: &[u8]) -> Vec<u8> {
+    let store = TestStore::new(&[log]);
+    let size = store.source(form).form_size(&LOG.into()).unwrap() as usize;
+    let mut bytes = Reference::new(form, log).bytes;
+    bytes.truncate(size);
+    bytes
+}
+
+#[test]
+fn a_dump_from_any_event_is_the_rest_of_the_dump() {
+    for name in ["types.binlog", "types-no-checksum.binlog", "types-compressed.binlog"] {
+        let log = sample(name);
+        let store = TestStore::new(&[&log, &next_log()]);
+        for form in FORMS {
+            let source = store.source(form);
+            let (stored, _) = split(&log);
+            let count = split(&Reference::new(form, &log).bytes).1.len() - 1;
+            for checksum in SERVED {
+                let whole = dump(&source, &by_position(LOG, 4), options(checksum));
+                let whole = receive(&mut client(checksum, stored, PositionGaps::None), &whole);
+                for index in (0..count).step_by(7) {
+                    let from = by_position(LOG, whole[index].position);
+                    let events = dump(&source, &from, options(checksum));
+                    let rest = receive(&mut client(checksum, stored, PositionGaps::None), &events);
+                    assert!(rest == whole[index..], "{name} {form} {checksum:?} {index}");
+                    // No position, and no creation time: the replica keeps its temporary tables.
+                    assert_eq!((&events[1][13..17], &events[1][71..75]), (&[0; 4][..], &[0; 4][..]));
+                }
+            }
+        }
+    }
+}
+
+/// Returns the GTIDs of the received transactions.
+fn gtids_of(events: &[Vec<u8>]) -> GtidSet {
+    let (mut framer, mut set) = (Framer::new(), GtidSet::new());
+    for event in events {
+        if event[4] == EventType::Rotate.code() && framer.format().is_none() {
+            continue;
+        }
+        if let Ok(FramerOutput::Event(raw)) = framer.next(event)
+            && let Some(gtid) = raw.decode(framer.format().unwrap()).unwrap().gtid()
+        {
+            assert!(set.add(gtid), "{gtid} came twice");
+        }
+    }
+    set
+}
+
+fn gtid_store() -> TestStore {
+    let mut names: Vec<_> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/gtids"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| std::fs::read(path).unwrap().starts_with(&MAGIC))
+        .collect();
+    names.sort();
+    let logs: Vec<Vec<u8>> = names.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    TestStore::new(&logs.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+#[test]
+fn transactions_that_the_client_has_are_skipped() {
+    let store = gtid_store();
+    for form in FORMS {
+        let source = store.source(form);
+        let everything = gtids_of(&dump(&source, &by_position("", 4), options(ServedChecksum::Crc32)));
+        assert!(everything.count() > 10, "{everything}");
+        for checksum in SERVED {
+            for step in 1..5 {
+                let mut has = GtidSet::new();
+                for gtid in everything.gtids().step_by(step) {
+                    has.add(gtid);
+                }
+                has.add_all(
+                    &source.store().head(&LOG.into()).unwrap().unwrap().previous_gtids.clone().unwrap(),
+                );
+                let events = dump(&source, &by_gtids(&has.to_string()), options(checksum));
+                let context = format!("{form} {checksum:?} {step}");
+                assert_eq!(gtids_of(&events), everything.difference(&has), "{context}");
+                let mut reader = client(checksum, EventChecksum::Crc32, PositionGaps::Skipped);
+                receive(&mut reader, &events);
+                let last = store_end(&source, checksum);
+                assert_eq!((reader.file(), reader.position()), (last.0.as_bytes(), last.1), "{context}");
+            }
+        }
+    }
+}
+
+/// Returns the last log, and its end as a client of these checksums sees it.
+fn store_end(source: &Arc<FormSource>, checksum: ServedChecksum) -> (Arc<str>, u64) {
+    let last = source.store().log_names().unwrap().pop().unwrap();
+    let events = dump(source, &by_position(&last, 4), options(checksum));
+    let mut reader = client(checksum, EventChecksum::Crc32, PositionGaps::None);
+    receive(&mut reader, &events);
+    (last, reader.position())
+}
+
+#[test]
+fn the_newest_log_with_what_is_missing_is_the_first() {
+    let store = gtid_store();
+    let source = store.source(LogForm::AsIs);
+    let names = source.store().log_names().unwrap();
+    for name in &names {
+        let head = source.store().head(name).unwrap().unwrap();
+        let request = by_gtids(&head.previous_gtids.as_ref().unwrap().to_string());
+        let start = find_start(&source, &request, ServedChecksum::Crc32, SourceGtids::default()).unwrap();
+        let found = source.store().head(&start.log).unwrap().unwrap();
+        assert!(start.log >= *name && found.previous_gtids == head.previous_gtids, "{name} {}", start.log);
+        assert!(!start.has_first_transaction, "{name}");
+    }
+}
+
+#[test]
+fn starts_that_cannot_be_found_are_errors_of_the_server() {
+    let store = gtid_store();
+    let source = store.source(LogForm::AsIs);
+    let check = |request: DumpRequest, gtids: SourceGtids<'_>, wanted: &str| {
+        let error =
+            find_start(&source, &request, ServedChecksum::Stored, gtids).unwrap_err().to_server_error();
+        assert_eq!((error.code, error.state.as_str()), (1236, "HY000"));
+        assert!(error.message.starts_with(wanted), "{}", error.message);
+    };
+    let none = SourceGtids::default();
+    let first_log = "Could not find first log file name in binary log index file";
+    check(by_position("binlog.000099", 4), none, first_log);
+    check(by_position("../binlog.000001", 4), none, first_log);
+    let below = "Client requested source to start replication from position < 4";
+    check(by_position(LOG, 3), none, below);
+    let past = "Client requested source to start replication from position > file size";
+    check(by_position(LOG, 1 << 30), none, past);
+    check(by_position(LOG, 5), none, "bogus data in log event");
+    let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
+    let executed = format!("{uuid}:1-5").parse().unwrap();
+    let gtids = SourceGtids { server_uuid: uuid.parse().ok(), executed: Some(&executed) };
+    check(by_gtids(&format!("{uuid}:1-6")), gtids, "Replica has more GTIDs than the source has");
+
+    let log = sample("gtids/binlog.000002");
+    let purged = TestStore::new(&[&log]);
+    let source = purged.source(LogForm::AsIs);
+    let error =
+        find_start(&source, &by_gtids(""), ServedChecksum::Stored, none).unwrap_err().to_server_error();
+    let wanted = "Cannot replicate because the source purged required binary logs. Replicate the missing";
+    assert!(error.message.starts_with(wanted), "{}", error.message);
+    assert!(error.message.contains("the missing transactions are '"), "{}", error.message);
+    let anonymous = TestStore::new(&[&sample("anonymous.binlog")]);
+    let source = anonymous.source(LogForm::AsIs);
+    let mut stream = begin(&source, &by_gtids(""), options(ServedChecksum::Stored)).unwrap();
+    let error = send_all(&mut stream, Instant::now()).unwrap_err().to_server_error();
+    let wanted =
+        "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file binlog.000001, position";
+    assert!(error.message.starts_with(wanted), "{}", error.message);
+    assert!(error.message.contains("; the first event 'binlog.000001' at 4, the last event read from"));
+}
+
+#[test]
+fn heartbeats_come_after_a_silent_period() {
+    let log = sample("types.binlog");
+    let store = TestStore::new(&[&log]);
+    for version in [HeartbeatVersion::V1, HeartbeatVersion::V2] {
+        let source = store.source(LogForm::Plain);
+        let waits = DumpOptions {
+            end: DumpEndPolicy::Wait,
+            heartbeat_version: version,
+            ..options(ServedChecksum::Crc32)
+        };
+        let mut stream = begin(&source, &by_position(LOG, 4), waits).unwrap();
+        let (start, second) = (Instant::now() + Duration::from_secs(1), Duration::from_secs(1));
+        let mut reader = client(ServedChecksum::Crc32, EventChecksum::Crc32, PositionGaps::None);
+        receive(&mut reader, &send_all(&mut stream, start).unwrap());
+        let mut out = Vec::new();
+        let wait = stream.next(start + second, &mut out).unwrap();
+        assert_eq!((wait, out.len()), (DumpStep::Wait { until: Some(start + 10 * second) }, 0));
+        let wait = stream.next(start + 10 * second, &mut out).unwrap();
+        assert_eq!((wait, out.len()), (DumpStep::Wait { until: Some(start + 20 * second) }, 1));
+        let event = out[0].bytes.as_slice();
+        let code = if version == HeartbeatVersion::V1 { 27 } else { 41 };
+        assert_eq!((event[4], out[0].end), (code, 0));
+        let end = reader.position();
+        assert_eq!(reader.read(event).unwrap(), SourceEvent::Heartbeat { position: end });
+    }
+}
+
+#[test]
+fn a_long_skip_sends_heartbeats() {
+    let once = sample("gtids/binlog.000001");
+    let once_store = TestStore::new(&[&once]);
+    let once_source = once_store.source(LogForm::AsIs);
+    let everything = gtids_of(&dump(&once_source, &by_position("", 4), options(ServedChecksum::Crc32)));
+    let log = repeat_log(&once, 600 << 10);
+    let store = TestStore::new(&[&log]);
+    let source = store.source(LogForm::AsIs);
+    let waits = DumpOptions { end: DumpEndPolicy::Wait, ..options(ServedChecksum::Crc32) };
+    let mut stream = begin(&source, &by_gtids(&everything.to_string()), waits).unwrap();
+    let (mut out, mut now, mut reader) = (
+        Vec::new(),
+        Instant::now(),
+        client(ServedChecksum::Crc32, EventChecksum::Crc32, PositionGaps::Skipped),
+    );
+    let mut heartbeats = 0;
+    while stream.next(now, &mut out).unwrap() == DumpStep::More {
+        now += Duration::from_secs(10);
+    }
+    for piece in out {
+        let read = reader.read(piece.bytes.as_slice()).unwrap();
+        heartbeats += u32::from(matches!(read, SourceEvent::Heartbeat { .. }));
+    }
+    assert!(heartbeats >= 2, "{heartbeats}");
+    assert_eq!(reader.position(), log.len() as u64);
+}
+
+/// A log with a statement of 700 KB.
+fn log_with_large_event(name: &str) -> Vec<u8> {
+    let log = sample(name);
+    let (checksum, places) = split(&log);
+    let mut framer = Framer::new();
+    framer.next(&log[MAGIC.len()..]).unwrap();
+    let format = framer.format().unwrap().clone();
+    let sql: Vec<u8> =
+        (0..700_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8 | 1).collect();
+    let mut out = log[..MAGIC.len()].to_vec();
+    let mut is_done = false;
+    for place in places {
+        let bytes = &log[place.at as usize..][..place.size];
+        let raw = match framer.next(bytes).unwrap() {
+            FramerOutput::Event(raw) => raw,
+            more => panic!("{more:?}"),
+        };
+        let next = NextPosition::FromStart(out.len() as u64);
+        match raw.decode(&format).unwrap() {
+            Event::Query(query) if !is_done && !query.sql.eq_ignore_ascii_case(b"begin") => {
+                is_done = true;
+                let sql = [b"create table ", sql.as_slice()].concat();
+                let query = Event::Query(binlog::events::Query { sql: &sql, ..query });
+                query.write(raw.header().origin(), next, &format, &mut out).unwrap();
+            }
+            _ if place.event_type == EventType::FormatDescription => out.extend_from_slice(bytes),
+            _ => common::push_event(&mut out, bytes, checksum),
+        }
+    }
+    assert!(is_done && out.len() > 700_000);
+    out
+}
+
+#[test]
+fn a_large_event_comes_in_pieces() {
+    for name in ["types.binlog", "types-no-checksum.binlog"] {
+        let log = log_with_large_event(name);
+        let store = TestStore::new(&[&log, &next_log()]);
+        let (stored, _) = split(&log);
+        for form in FORMS {
+            let source = store.source(form);
+            let wanted = Reference::new(form, &log).bytes;
+            for checksum in SERVED {
+                let events = dump(&source, &by_position(LOG, 4), options(checksum));
+                let received = receive(&mut client(checksum, stored, PositionGaps::None), &events);
+                let large = received.iter().position(|event| event.body.len() > 700_000).unwrap();
+                let behind = by_position(LOG, received[large + 1].position);
+                let rest = receive(
+                    &mut client(checksum, stored, PositionGaps::None),
+                    &dump(&source, &behind, options(checksum)),
+                );
+                assert!(rest == received[large + 1..], "{name} {form} {checksum:?}");
+                if checksum == ServedChecksum::Stored {
+                    let sent = [&MAGIC[..], &events[1..].concat()].concat();
+                    assert!(sent.starts_with(&wanted), "{name} {form}");
+                }
+            }
+            let small = DumpOptions { event_size_max: 500_000, ..options(ServedChecksum::Stored) };
+            let mut stream = begin(&source, &by_position(LOG, 4), small).unwrap();
+            let error = send_all(&mut stream, Instant::now()).unwrap_err().to_string();
+            let wanted = "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source";
+            assert!(error.starts_with(wanted), "{error}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Forms of every sample log: the same bytes as `rewrite` makes, however the log grows and wherever reading starts.
+#![allow(clippy::unwrap_used, reason = "a test that cannot read its samples has failed")]
+
+mod common;
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use binlog::{EventChecksum, EventType, MAGIC};
+use relay::{FormRead, FormReader, LogForm, ReaderStep, RelayError, ServedChecksum};
+
+use common::{
+    FORMS, LOG, Reference, TestNumbers, TestStore, next_log, push_event, read_on, repeat_log, sample,
+    samples, split,
+};
+
+#[test]
+fn a_form_has_the_bytes_that_rewrite_makes() {
+    for path in samples() {
+        let log = std::fs::read(&path).unwrap();
+        let store = TestStore::new(&[&log, &next_log()]);
+        for form in FORMS {
+            let mut reader = FormReader::new(store.source(form), LOG.into());
+            let found = read_on(&mut reader);
+            let wanted = Reference::new(form, &log).bytes;
+            assert!(found == wanted[MAGIC.len()..], "{} {form}", path.display());
+            assert_eq!(&**reader.log(), "binlog.000002", "{} {form}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_growing_log_gives_the_same_bytes() {
+    let mut numbers = TestNumbers::new();
+    for path in samples() {
+        let log = std::fs::read(&path).unwrap();
+        for form in FORMS {
+            let store = TestStore::new(&[&[]]);
+            let source = store.source(form);
+            let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
+            let wanted = Reference::new(form, &log).bytes;
+            let (mut found, mut written) = (Vec::new(), 0);
+            let mut file = std::fs::File::options().append(true).open(store.folder.path().join(LOG)).unwrap();
+            while written < log.len() {
+                let end = log.len().min(written + 1 + numbers.below(1 + log.len() / 8));
+                file.write_all(&log[written..end]).unwrap();
+                written = end;
+                // Without this, a reader at the end does not look.
+                source.note_growth();
+                found.extend(read_on(&mut reader));
+                assert!(wanted[MAGIC.len()..].starts_with(&found), "{} {form} {end}", path.display());
+            }
+            store.write(2, &next_log());
+            source.note_growth();
+            found.extend(read_on(&mut reader));
+            assert!(found == wanted[MAGIC.len()..], "{} {form}", path.display());
+        }
+    }
+}
+
+#[test]
+fn only_whole_transactions_are_rendered() {
+    let log = sample("types.binlog");
+    let (_, places) = split(&log);
+    let inside = places.iter().rfind(|place| place.event_type == EventType::Xid).unwrap().at as usize;
+    let start = places.iter().rfind(|place| place.starts_transaction && place.at < inside as u64).unwrap().at;
+    let store = TestStore::new(&[&log[..inside + 10]]);
+    let plain = read_on(&mut FormReader::new(store.source(LogForm::Plain), LOG.into()));
+    assert_eq!(plain.len() + MAGIC.len(), start as usize);
+    let stored = read_on(&mut FormReader::new(store.source(LogForm::AsIs), LOG.into()));
+    assert_eq!(stored.len() + MAGIC.len(), inside);
+}
+
+#[test]
+fn reading_from_any_transaction_gives_the_rest() {
+    for name in
+        ["types.binlog", "large.binlog", "types-compressed.binlog", "mariadb.binlog", "gtids/binlog.000001"]
+    {
+        let path = samples().into_iter().find(|path| path.ends_with(name));
+        let Some(path) = path else { continue };
+        let log = repeat_log(&std::fs::read(path).unwrap(), 400 << 10);
+        let store = TestStore::new(&[&log, &next_log()]);
+        for form in FORMS {
+            let reference = Reference::new(form, &log);
+            for round in 0..2 {
+                // The second round starts with the indexes of the first one.
+                let source = store.source(form);
+                let mut numbers = TestNumbers::new();
+                for _ in 0..10 {
+                    let moved = reference.moves[numbers.below(reference.moves.len())];
+                    let start = source.locate(&LOG.into(), moved.after, ServedChecksum::Stored).unwrap();
+                    assert_eq!(start.position, moved.after);
+                    let mut reader = FormReader::start_at(Arc::clone(&source), LOG.into(), start);
+                    let found = read_on(&mut reader);
+                    assert!(
+                        found == reference.bytes[moved.after as usize..],
+                        "{name} {form} {round} {moved:?}"
+                    );
+                    let there = source.from_original(&LOG.into(), moved.before).unwrap();
+                    assert_eq!(
+                        (there.original, there.rendered),
+                        (moved.before, moved.after),
+                        "{name} {form}"
+                    );
+                    let back = source.to_original(&LOG.into(), moved.after).unwrap();
+                    assert_eq!(back, there, "{name} {form}");
+                }
+                assert_eq!(source.form_size(&LOG.into()).unwrap(), reference.bytes.len() as u64);
+                source.save_indexes().unwrap();
+                let saved = source.indexed_size(&LOG.into()).unwrap();
+                assert_eq!((saved.bytes, saved.is_whole), (reference.bytes.len() as u64, true));
+                assert!(
+                    store.cache.path().join(form.to_string().replace(':', "-")).exists(),
+                    "{name} {form}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn positions_between_events_are_refused() {
+    let log = sample("types.binlog");
+    let store = TestStore::new(&[&log, &next_log()]);
+    for form in FORMS {
+        let reference = Reference::new(form, &log).bytes;
+        let (checksum, places) = split(&reference);
+        let source = store.source(form);
+        for served in [ServedChecksum::Stored, ServedChecksum::None, ServedChecksum::Crc32] {
+            let size = match (served, checksum) {
+                (ServedChecksum::None, EventChecksum::Crc32) => 4,
+                _ => 0,
+            };
+            for (place, number) in places.iter().zip(0_u64..) {
+                let seen = place.at - number.saturating_sub(1) * size;
+                let found = source.locate(&LOG.into(), seen, served).unwrap();
+                assert_eq!(found.position, place.at, "{form} {served:?}");
+                assert_eq!(found.events_before, number.saturating_sub(1), "{form} {served:?}");
+                let inside = source.locate(&LOG.into(), seen + 7, served).unwrap_err();
+                let is_right = matches!(inside, RelayError::NotAnEvent { before, .. } if before == seen);
+                assert!(is_right, "{form} {served:?} {inside}");
+            }
+            let end = reference.len() as u64 - (places.len() as u64 - 1) * size;
+            assert_eq!(source.locate(&LOG.into(), end, served).unwrap().position, reference.len() as u64);
+            let past = source.locate(&LOG.into(), end + 1, served).unwrap_err();
+            assert!(matches!(past, RelayError::PastEnd { size, .. } if size == end), "{past}");
+        }
+    }
+}
+
+#[test]
+fn another_log_of_the_same_name_has_another_index() {
+    let log = repeat_log(&sample("types.binlog"), 300 << 10);
+    let store = TestStore::new(&[&log, &next_log()]);
+    let source = store.source(LogForm::Plain);
+    source.form_size(&LOG.into()).unwrap();
+    source.save_indexes().unwrap();
+    let other = repeat_log(&sample("types-compressed.binlog"), 300 << 10);
+    let (_, places) = split(&log);
+    let shorter = &log[..places[places.len() / 2].at as usize];
+    for other in [other.as_slice(), shorter] {
+        store.write(1, other);
+        let source = store.source(LogForm::Plain);
+        assert_eq!(source.indexed_size(&LOG.into()).unwrap().bytes, 4);
+        let size = Reference::new(LogForm::Plain, other).bytes.len() as u64;
+        assert_eq!(source.form_size(&LOG.into()).unwrap(), size);
+    }
+}
+
+#[test]
+fn a_log_that_is_replaced_while_it_is_served() {
+    let log = repeat_log(&sample("types.binlog"), 2 << 20);
+    let compressed = Reference::new(LogForm::Compressed(common::LEVEL), &log).bytes;
+    let store = TestStore::new(&[&log, &next_log()]);
+    let source = store.source_with(LogForm::Plain, 1 << 20);
+    let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
+    let ReaderStep::Events { chunk, .. } = reader.read_next().unwrap() else { panic!("the log has events") };
+    let replace = |bytes: &[u8]| {
+        let other = store.cache.path().join("new");
+        std::fs::write(&other, bytes).unwrap();
+        std::fs::rename(other, store.folder.path().join(LOG)).unwrap();
+    };
+    // The same log, compressed in place: its plain form is the same.
+    replace(&compressed);
+    source.locate(&LOG.into(), 4, ServedChecksum::Stored).unwrap();
+    let found = [&MAGIC[..], chunk.bytes(), &read_on(&mut reader.clone())].concat();
+    assert!(found == Reference::new(LogForm::Plain, &log).bytes);
+    // Another log: nothing of it comes behind the first one's events.
+    replace(&repeat_log(&sample("types-full-metadata.binlog"), 2 << 20));
+    source.locate(&LOG.into(), 4, ServedChecksum::Stored).unwrap();
+    let error = reader.read_next().unwrap_err();
+    assert!(matches!(error, RelayError::Changed { .. } | RelayError::PastEnd { .. }), "{error}");
+}
+
+#[test]
+fn the_cache_is_bounded_and_shared() {
+    const LIMIT: usize = 1 << 20;
+    let log = repeat_log(&sample("types.binlog"), 6 << 20);
+    let store = TestStore::new(&[&log, &next_log()]);
+    for form in FORMS {
+        let wanted = Reference::new(form, &log).bytes;
+        let source = store.source_with(form, LIMIT);
+        let mut slow = FormReader::new(Arc::clone(&source), LOG.into());
+        let mut slow_bytes = Vec::new();
+        let take = |reader: &mut FormReader, bytes: &mut Vec<u8>| match reader.read_next().unwrap() {
+            ReaderStep::Events { chunk, first } => {
+                bytes.extend_from_slice(&chunk.bytes()[chunk.slices()[first].range().start..]);
+                assert!(source.cached_bytes() <= LIMIT, "{form}: {}", source.cached_bytes());
+                true
+            }
+            _ => false,
+        };
+        take(&mut slow, &mut slow_bytes);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
+                    let mut bytes = Vec::new();
+                    while take(&mut reader, &mut bytes) {}
+                    assert!(bytes == wanted[MAGIC.len()..], "{form}");
+                });
+            }
+        });
+        // Its place is no longer in memory.
+        while take(&mut slow, &mut slow_bytes) {}
+        assert!(slow_bytes == wanted[MAGIC.len()..], "{form}");
+        let read = |source: &relay::FormSource| match source.read(&LOG.into(), 4).unwrap() {
+            FormRead::Chunk(chunk) => chunk,
+            other => panic!("{other:?}"),
+        };
+        assert!(Arc::ptr_eq(&read(&source), &read(&source)));
+    }
+}
+
+/// A log with one transaction of `size` bytes.
+fn huge_transaction(size: usize) -> Vec<u8> {
+    let log = sample("types.binlog");
+    let (checksum, places) = split(&log);
+    let at = |wanted: EventType| places.iter().position(|place| place.event_type == wanted).unwrap();
+    let map = at(EventType::TableMap);
+    let start = places[..map].iter().rposition(|place| place.starts_transaction).unwrap();
+    let end = map + places[map..].iter().position(|place| place.event_type == EventType::Xid).unwrap();
+    let event = |index: usize| &log[places[index].at as usize..][..places[index].size];
+    let mut out = log[..places[start].at as usize].to_vec();
+    (start..map).for_each(|index| push_event(&mut out, event(index), checksum));
+    while out.len() < size {
+        (map..end).for_each(|index| push_event(&mut out, event(index), checksum));
+    }
+    push_event(&mut out, event(end), checksum);
+    for place in places[end + 1..].iter() {
+        push_event(&mut out, &log[place.at as usize..][..place.size], checksum);
+    }
+    out
+}
+
+#[test]
+fn transactions_beyond_memory_have_the_same_bytes() {
+    let plain = huge_transaction(20 << 20);
+    let compressed = Reference::new(LogForm::Compressed(common::LEVEL), &plain).bytes;
+    assert!(compressed.len() < plain.len() / 2, "{} of {}", compressed.len(), plain.len());
+    for log in [plain, compressed] {
+        let store = TestStore::new(&[&log, &next_log()]);
+        for form in FORMS {
+            let found = read_on(&mut FormReader::new(store.source(form), LOG.into()));
+            let wanted = Reference::new(form, &log).bytes;
+            assert!(found == wanted[MAGIC.len()..], "{form}");
+        }
+    }
+}
