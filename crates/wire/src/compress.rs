@@ -69,6 +69,13 @@ impl CompressedFrames {
         Self { compression, zstd, sequence: 0, raw: ReceiveBuffer::default(), start: 0, scratch: Vec::new() }
     }
 
+    /// Releases the buffers, which must have no unread bytes.
+    pub(crate) fn release(&mut self) {
+        self.raw = ReceiveBuffer::default();
+        self.start = 0;
+        self.scratch = Vec::new();
+    }
+
     /// Returns true if received bytes have not been decompressed yet.
     pub(crate) fn has_unread(&self) -> bool {
         self.start < self.raw.len()

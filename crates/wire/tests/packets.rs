@@ -5,7 +5,8 @@ use wire::{PIECE_SIZE_MAX, PacketCodec, PacketCompression, WireError};
 
 const LIMIT: usize = 64 << 20;
 
-/// Checks that payloads sent by one side arrive at the other, `piece` bytes at a time.
+/// Checks that payloads sent by one side arrive at the other, `piece` bytes at a time. Idle buffers are released between
+/// all pieces.
 fn check(payloads: &[Vec<u8>], compression: Option<PacketCompression>, piece: usize) {
     let (mut client, mut server) = (PacketCodec::new(LIMIT), PacketCodec::new(LIMIT));
     for side in [&mut client, &mut server] {
@@ -22,12 +23,15 @@ fn check(payloads: &[Vec<u8>], compression: Option<PacketCompression>, piece: us
         assert!(room.len() >= piece.len());
         room[..piece.len()].copy_from_slice(piece);
         server.commit_read(piece.len());
+        server.release_idle();
         while let Some(payload) = server.next().unwrap() {
             taken.push(payload.to_vec());
         }
     }
     assert!(!server.has_unread());
     assert!(taken == payloads, "{compression:?}, {piece} bytes at a time: {} packets", taken.len());
+    client.release_idle();
+    assert_eq!(client.output().len(), bytes.len());
     client.mark_sent(bytes.len());
     assert!(client.output().is_empty());
 }
