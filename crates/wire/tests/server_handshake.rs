@@ -197,10 +197,15 @@ fn wrong_passwords_are_refused() {
     }
     // The digest of another password does not count, and is not the last word.
     let other = ClientOptions { password: b"Secret".to_vec(), ..over_tls.clone() };
-    let digest = log_in(other, server(), &Account::caching("Secret")).map_or(None, |login| login.digest);
+    let digest =
+        log_in(other.clone(), server(), &Account::caching("Secret")).map_or(None, |login| login.digest);
     assert!(digest.is_some());
     let changed = Account { digest: digest.clone(), ..Account::caching("secret") };
     assert!(log_in(over_tls.clone(), server(), &changed).is_ok());
+    // After a change of the password, the old one does not count.
+    assert_eq!(refusal(other.clone(), server(), &changed), DENIED);
+    let password = StoredPassword::no_account(PasswordPlugin::CachingSha2);
+    assert_eq!(refusal(other, server(), &Account { password, digest: digest.clone() }), DENIED);
     let changed = Account { digest, ..Account::caching("third") };
     assert_eq!(refusal(over_tls.clone(), server(), &changed), DENIED);
 

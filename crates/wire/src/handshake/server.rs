@@ -187,6 +187,13 @@ enum LoginPhase {
     Over,
 }
 
+/// Connection on which a client logs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinkSecurity {
+    Plain,
+    Tls,
+}
+
 /// Login request, and the session that it would start.
 struct PendingLogin {
     session: ServerSession,
@@ -272,9 +279,9 @@ impl ServerHandshake {
             }
             LoginPhase::Greeted => {
                 self.phase = LoginPhase::Greeted;
-                self.read_login(&payload, false, packets)
+                self.read_login(&payload, LinkSecurity::Plain, packets)
             }
-            LoginPhase::Encrypted => self.read_login(&payload, true, packets),
+            LoginPhase::Encrypted => self.read_login(&payload, LinkSecurity::Tls, packets),
             LoginPhase::Switching(check) => self.check(check, &payload, packets),
             LoginPhase::Asking(check) => self.read_password(check, &payload, packets),
             LoginPhase::KeySent(check) => self.decrypt_password(check, &payload, packets),
@@ -304,7 +311,7 @@ impl ServerHandshake {
 
     /// Checks the client's password. For a name without an account, pass [`StoredPassword::no_account`].
     ///
-    /// `digest` is the one that the last [`AuthenticatedLogin`] for this account had; without it, or after a change of
+    /// `digest` is the one that the last [`AuthenticatedLogin`] for this account had. Without it, and after a change of
     /// the password, caching_sha2_password needs the password itself.
     ///
     /// # Panics
@@ -388,8 +395,13 @@ impl ServerHandshake {
         ServerStep::Refused(refusal)
     }
 
-    fn read_login(&mut self, payload: &[u8], is_encrypted: bool, packets: &mut PacketCodec) -> ServerStep {
-        match self.decode_login(payload, is_encrypted) {
+    fn read_login(
+        &mut self,
+        payload: &[u8],
+        security: LinkSecurity,
+        packets: &mut PacketCodec,
+    ) -> ServerStep {
+        match self.decode_login(payload, security) {
             Ok(login) => {
                 let details = login.session.login.clone();
                 self.user = details.user.clone();
@@ -400,9 +412,10 @@ impl ServerHandshake {
         }
     }
 
-    fn decode_login(&self, payload: &[u8], is_encrypted: bool) -> Result<PendingLogin, WireError> {
+    fn decode_login(&self, payload: &[u8], security: LinkSecurity) -> Result<PendingLogin, WireError> {
         let request = LoginRequest::decode(payload)?;
         let capabilities = request.head.capabilities.both(self.options.capabilities);
+        let is_encrypted = security == LinkSecurity::Tls;
         if capabilities.contains(Capabilities::SSL) != is_encrypted {
             return Err(WireError::unexpected(payload, "a login request after the requested TLS"));
         }
@@ -458,7 +471,7 @@ impl ServerHandshake {
         proof: &[u8; 32],
         packets: &mut PacketCodec,
     ) -> ServerStep {
-        if check.digest.as_ref().is_some_and(|digest| digest.accepts(proof, &self.nonce)) {
+        if check.digest.as_ref().is_some_and(|digest| digest.accepts(proof, &self.nonce, &check.password)) {
             send_encoded(packets, |out| AuthMoreData { data: FAST_AUTH_SUCCESS }.encode(out));
             return self.authenticated(check, None);
         }
@@ -514,7 +527,10 @@ impl ServerHandshake {
         packets: &mut PacketCodec,
     ) -> ServerStep {
         match check.password.accepts_password(password) {
-            true => self.authenticated(check, Some(PasswordDigest::new(password))),
+            true => {
+                let digest = PasswordDigest::new(password, &check.password);
+                self.authenticated(check, Some(digest))
+            }
             false => self.deny(packets),
         }
     }

@@ -72,12 +72,15 @@ struct SaltedHash {
     hash: [u8; ENCODED_HASH_SIZE],
 }
 
-/// `SHA256(SHA256(password))`, by which caching_sha2_password checks a client that it has seen before.
+/// `SHA256(SHA256(password))`, by which caching_sha2_password checks a client that has logged in before.
 ///
-/// Keep it in memory only, for the account (user and host) that it was computed for. Forget it when the account's
-/// password changes.
+/// Keep it in memory only, by account. It does not count any more when the account has another [`StoredPassword`].
 #[derive(Clone, PartialEq, Eq)]
-pub struct PasswordDigest([u8; 32]);
+pub struct PasswordDigest {
+    digest: [u8; 32],
+    /// SHA-256 of the stored hash of the same password.
+    stored: [u8; 32],
+}
 
 impl StoredPassword {
     /// Returns the password of an account that has none. Its clients must not send one.
@@ -198,17 +201,19 @@ impl fmt::Debug for StoredPassword {
 }
 
 impl PasswordDigest {
-    /// Computes the digest of a password.
-    pub(super) fn new(password: &[u8]) -> Self {
-        Self(Sha256::digest(Sha256::digest(password)).into())
+    /// Computes the digest of a password that `stored` has accepted.
+    pub(super) fn new(password: &[u8], stored: &StoredPassword) -> Self {
+        let digest = Sha256::digest(Sha256::digest(password)).into();
+        Self { digest, stored: Sha256::digest(stored.to_text()).into() }
     }
 
-    /// Checks the first response of caching_sha2_password:
-    /// `SHA256(password) XOR SHA256(SHA256(SHA256(password)) + nonce)`.
-    pub(super) fn accepts(&self, proof: &[u8; 32], nonce: &[u8]) -> bool {
-        let mask = Sha256::new().chain_update(self.0).chain_update(nonce).finalize();
+    /// Checks the first response of caching_sha2_password, `SHA256(password) XOR SHA256(SHA256(SHA256(password)) +
+    /// nonce)`, for an account with the password `stored`.
+    pub(super) fn accepts(&self, proof: &[u8; 32], nonce: &[u8], stored: &StoredPassword) -> bool {
+        let mask = Sha256::new().chain_update(self.digest).chain_update(nonce).finalize();
         let once = xor(proof, &mask.into());
-        is_equal(&Sha256::digest(once), &self.0)
+        let is_current = is_equal(&Sha256::digest(stored.to_text()), &self.stored);
+        is_current && is_equal(&Sha256::digest(once), &self.digest)
     }
 }
 
