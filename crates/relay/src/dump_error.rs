@@ -18,7 +18,7 @@ pub struct DumpError {
 
 /// `ER_SOURCE_FATAL_ERROR_READING_BINLOG`: a replica that gets it does not connect again.
 const FATAL_READ_ERROR: u16 = 1236;
-/// Longest message of a server, in bytes.
+/// Longest message of a server, in bytes, with a zero byte at its end.
 const MESSAGE_SIZE_MAX: usize = 512;
 
 // The messages are MySQL's own (sql/rpl_binlog_sender.cc, sql/binlog.cc, share/messages_to_clients.txt).
@@ -45,9 +45,12 @@ const GTIDS_TOO_LONG: &str = "The GTID sets and the missing purged transactions 
     For more information, please see the source's error log or the manual for GTID_SUBTRACT";
 
 impl DumpError {
-    /// Returns the error as a client gets it.
+    /// Returns the error as a client gets it. Servers cut long messages, too.
     pub fn to_server_error(&self) -> ServerError {
-        ServerError { code: FATAL_READ_ERROR, state: "HY000".to_owned(), message: self.message.clone() }
+        let longest = self.message.len().min(MESSAGE_SIZE_MAX - 1);
+        let end = (0..=longest).rfind(|end| self.message.is_char_boundary(*end)).unwrap_or_default();
+        let message = self.message[..end].to_owned();
+        ServerError { code: FATAL_READ_ERROR, state: "HY000".to_owned(), message }
     }
 
     /// Returns the error of the relay behind it, for the relay's own log.

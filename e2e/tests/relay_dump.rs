@@ -1,0 +1,204 @@
+//! Dumps of a server's own logs, by the server and by the relay: the same events, and the same errors.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use binlog::gtid::GtidSet;
+use relay::{
+    DumpEndPolicy, DumpOptions, DumpRequest, DumpStep, DumpStream, FormSource, HeartbeatVersion, LogForm,
+    RelayStore, ServedChecksum, SourceGtids, SourceLimits, find_start,
+};
+use servers::{
+    CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
+};
+use testkit::{Launch, TestServer};
+use wire::{BinlogDump, BinlogDumpGtid, CleartextPolicy, ClientCommand, DumpFlags, EofPacket, ErrPacket};
+
+/// Result of a dump: the events, and the error at their end.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct DumpResult {
+    events: Vec<Vec<u8>>,
+    /// The number and the message, without the places that a server adds.
+    error: Option<(u16, String)>,
+}
+
+fn without_places(code: u16, message: &str) -> (u16, String) {
+    (code, message.split("; the first event").next().unwrap_or_default().to_owned())
+}
+
+fn link(server: &TestServer) -> Result<ServerLink> {
+    let address = ServerAddress {
+        user: "root".to_owned(),
+        password: PasswordSource::Text(String::new()),
+        host: "127.0.0.1".to_owned(),
+        port: server.port(),
+        socket: Some(server.socket().to_path_buf()),
+        tls: TlsPolicy::with_mode(SslMode::Disabled),
+        public_key: PublicKeySource::Unknown,
+        compressions: vec![None],
+        cleartext: CleartextPolicy::Refuse,
+        timeout: ServerAddress::DEFAULT_TIMEOUT,
+        cancel: CancelToken::default(),
+    };
+    Ok(ServerLink::open(&address, &LinkOptions::default())?)
+}
+
+fn from_server(server: &TestServer, command: &ClientCommand<'_>) -> Result<DumpResult> {
+    let mut link = link(server)?;
+    link.query("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")?;
+    let capabilities = link.session().capabilities;
+    link.send(command)?;
+    let mut result = DumpResult::default();
+    loop {
+        let packet = link.next()?;
+        match packet.first() {
+            Some(0) => result.events.push(packet[1..].to_vec()),
+            Some(0xff) => {
+                let error = ErrPacket::decode(packet)?.to_error();
+                result.error = Some(without_places(error.code, &error.message));
+                return Ok(result);
+            }
+            _ => {
+                EofPacket::decode(packet, capabilities)?;
+                return Ok(result);
+            }
+        }
+    }
+}
+
+fn from_relay(source: &Arc<FormSource>, request: &DumpRequest, gtids: SourceGtids<'_>) -> DumpResult {
+    let has_v2 = request.flags.contains(DumpFlags::HEARTBEAT_V2);
+    let options = DumpOptions {
+        server_id: 1,
+        checksum: ServedChecksum::Crc32,
+        heartbeat_period: None,
+        heartbeat_version: if has_v2 { HeartbeatVersion::V2 } else { HeartbeatVersion::V1 },
+        end: DumpEndPolicy::Eof,
+        event_size_max: 1 << 30,
+    };
+    let now = Instant::now();
+    let mut result = DumpResult::default();
+    let mut pieces = Vec::new();
+    let mut run = || {
+        let start = find_start(source, request, options.checksum, gtids)?;
+        let mut stream = DumpStream::new(Arc::clone(source), &start, request.mode.clone(), options, now);
+        while stream.next(now, &mut pieces)? == DumpStep::More {}
+        Ok(())
+    };
+    let ended: Result<(), relay::DumpError> = run();
+    result.events = pieces.iter().map(|piece| piece.bytes.as_slice().to_vec()).collect();
+    result.error = ended.err().map(|error| {
+        let error = error.to_server_error();
+        without_places(error.code, &error.message)
+    });
+    result
+}
+
+/// A server with several logs, with and without compressed transactions.
+fn source() -> Result<TestServer> {
+    let server = Launch::mysql()
+        .option("--server-id=1")
+        .option("--gtid-mode=ON")
+        .option("--enforce-gtid-consistency=ON")
+        .start()?;
+    server.sql(
+        "create database d; create table d.t (id int primary key auto_increment, s text);
+         insert into d.t (s) values ('one'), (repeat('two', 100)); flush binary logs;
+         set binlog_transaction_compression = on; insert into d.t (s) values (repeat('three', 1000));
+         update d.t set s = 'all'; set binlog_transaction_compression = off; delete from d.t where id = 1;
+         flush binary logs; insert into d.t (s) select s from d.t; begin; insert into d.t (s) values ('x');
+         insert into d.t (s) values ('y'); commit; create table d.u (id int); drop table d.u",
+    )?;
+    Ok(server)
+}
+
+fn relay_of(server: &TestServer, folder: &tempfile::TempDir) -> Result<Arc<FormSource>> {
+    let logs = server.binlogs()?;
+    let index = logs.first().context("a server has logs")?.with_extension("index");
+    let store = Arc::new(RelayStore::open(index, None)?);
+    let limits = SourceLimits { folder: folder.path().to_owned(), cache_bytes: 1 << 20 };
+    Ok(Arc::new(FormSource::new(store, LogForm::AsIs, limits)))
+}
+
+fn name_of(log: &std::path::Path) -> Vec<u8> {
+    log.file_name().unwrap_or_default().as_encoded_bytes().to_vec()
+}
+
+/// Positions of a log's events, and some that are none.
+fn positions(log: &std::path::Path) -> Result<Vec<u32>> {
+    let bytes = std::fs::read(log)?;
+    let (mut at, mut positions) = (4, vec![0, 3, bytes.len() as u32, bytes.len() as u32 + 1]);
+    while let Some(size) = bytes.get(at + 9..at + 13) {
+        positions.push(at as u32);
+        at += u32::from_le_bytes(size.try_into()?) as usize;
+    }
+    Ok(positions)
+}
+
+#[test]
+fn dumps_by_position_are_those_of_the_server() -> Result<()> {
+    let (server, folder) = (source()?, tempfile::tempdir()?);
+    let relay = relay_of(&server, &folder)?;
+    let mut requests = vec![(Vec::new(), 4), (b"nowhere.000001".to_vec(), 4)];
+    for log in server.binlogs()? {
+        requests.extend(positions(&log)?.into_iter().map(|position| (name_of(&log), position)));
+    }
+    ensure!(requests.len() > 30, "{} requests", requests.len());
+    for (file, position) in requests {
+        for flags in [DumpFlags::NON_BLOCK, DumpFlags(0x03)] {
+            let dump = BinlogDump { position, flags, server_id: 9, file: &file };
+            let wanted = from_server(&server, &ClientCommand::BinlogDump(dump))?;
+            let found = from_relay(&relay, &DumpRequest::from_position(&dump), SourceGtids::default());
+            compare(&found, &wanted).with_context(|| format!("{dump:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn dumps_by_gtid_are_those_of_the_server() -> Result<()> {
+    let (server, folder) = (source()?, tempfile::tempdir()?);
+    let relay = relay_of(&server, &folder)?;
+    let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
+    let executed = server.sql("select @@gtid_executed")?.replace('\n', "");
+    let executed: GtidSet = executed.trim().parse()?;
+    let gtids = SourceGtids { server_uuid: uuid.parse().ok(), executed: Some(&executed) };
+    let ranges = ["1", "1-2", "1-3", "1-4", "1-5", "1:3:5", "2-3", "3-6", "1-7:9", "2:4:6:8", "1-9", "1-100"];
+    let mut sets: Vec<String> = ranges.iter().map(|range| format!("{uuid}:{range}")).collect();
+    sets.extend([String::new(), executed.to_string(), "5ea5ca5e-0001-4000-8000-000000000009:1-5".to_owned()]);
+    let compare_all = || {
+        for text in &sets {
+            let set: GtidSet = text.parse()?;
+            let mut encoded = Vec::new();
+            set.encode(set.format(), &mut encoded);
+            for flags in [DumpFlags::NON_BLOCK, DumpFlags(0x03)] {
+                let (file, position, gtids_sent) = (&[][..], 4, encoded.as_slice());
+                let dump = BinlogDumpGtid { flags, server_id: 9, file, position, gtids: gtids_sent };
+                let wanted = from_server(&server, &ClientCommand::BinlogDumpGtid(dump))?;
+                let found = from_relay(&relay, &DumpRequest::from_gtids(&dump)?, gtids);
+                compare(&found, &wanted).with_context(|| format!("{text:?} {flags:?}"))?;
+            }
+        }
+        Ok(())
+    };
+    compare_all()?;
+    let second = server.binlogs()?.get(1).map(|log| name_of(log)).context("a server has logs")?;
+    server.sql(&format!("purge binary logs to '{}'", String::from_utf8(second)?))?;
+    compare_all()
+}
+
+fn compare(found: &DumpResult, wanted: &DumpResult) -> Result<()> {
+    for (index, (found, wanted)) in found.events.iter().zip(&wanted.events).enumerate() {
+        ensure!(found == wanted, "event {index} is {found:02x?}; the server's is {wanted:02x?}");
+    }
+    ensure!(
+        found.events.len() == wanted.events.len() && found.error == wanted.error,
+        "{} events and {:?}; the server sends {} and {:?}",
+        found.events.len(),
+        found.error,
+        wanted.events.len(),
+        wanted.error
+    );
+    Ok(())
+}
