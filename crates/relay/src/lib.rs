@@ -43,9 +43,11 @@ mod form_index;
 mod form_reader;
 mod form_renderer;
 mod form_source;
+mod relay_facts;
 mod relay_store;
 mod render_buffer;
 mod served_checksum;
+mod sql_answer;
 
 pub use crate::dump_error::DumpError;
 pub use crate::dump_piece::{DumpPiece, EventBytes};
@@ -58,5 +60,7 @@ pub use crate::form_chunk::{CHUNK_SIZE_MAX, EventSlice, FormChunk, TransactionMa
 pub use crate::form_index::{FormIndex, FormPosition, INDEX_STRIDE};
 pub use crate::form_reader::{FormReader, ReaderStep};
 pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, SourceLimits};
+pub use crate::relay_facts::{ClientFacts, LogsEnd, RelayFacts, RelayedServer, ServedLog};
 pub use crate::relay_store::{FirstEvents, RelayStore};
 pub use crate::served_checksum::ServedChecksum;
+pub use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue};

@@ -1,0 +1,103 @@
+//! Facts about a running relay that its SQL answers and its pages show.
+
+use binlog::gtid::GtidSet;
+
+use crate::error::RelayError;
+use crate::form::LogForm;
+
+/// Source of facts about a running relay. The listener implements it; tests use fixed facts.
+pub trait RelayFacts: Send + Sync {
+    /// Returns the server that the relay stands for.
+    fn server(&self) -> RelayedServer;
+
+    /// Returns the logs, oldest first, with their sizes in a form.
+    ///
+    /// # Errors
+    ///
+    /// When a log cannot be read.
+    fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError>;
+
+    /// Returns the end of the newest log in a form.
+    ///
+    /// # Errors
+    ///
+    /// When a log cannot be read.
+    fn end(&self, form: LogForm) -> Result<LogsEnd, RelayError>;
+
+    /// Returns the connected clients.
+    fn clients(&self) -> Vec<ClientFacts>;
+
+    /// Ends a client's connection. Returns false if there is none with this number.
+    fn kill(&self, connection_id: u32) -> bool;
+
+    /// Returns the seconds since the relay's start.
+    fn uptime_s(&self) -> u64;
+}
+
+/// The server that a relay stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RelayedServer {
+    /// Version text, such as `9.7.4`: that of the newest log's writer.
+    pub version: String,
+    /// The relay's own `server_id`.
+    pub server_id: u32,
+    /// The relay's own `server_uuid`.
+    pub server_uuid: String,
+}
+
+/// A log that the relay serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedLog {
+    /// Its name.
+    pub name: String,
+    /// Size in the form, in bytes.
+    pub size: u64,
+    /// Size of the file, in bytes.
+    pub stored_size: u64,
+    /// Tells whether the file is encrypted.
+    pub is_encrypted: bool,
+}
+
+/// End of the newest log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogsEnd {
+    /// Name of the log.
+    pub log: String,
+    /// Its size in the form, in bytes.
+    pub position: u64,
+    /// GTIDs of all stored transactions.
+    pub gtids: GtidSet,
+}
+
+/// A connected client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFacts {
+    /// Number of the connection.
+    pub connection_id: u32,
+    /// Name of the account.
+    pub user: String,
+    /// Address, as `host:port`.
+    pub host: String,
+    /// Connection attributes, in the order of the login.
+    pub attributes: Vec<(String, String)>,
+    /// Form in which it reads the logs; `None` before it asks for a log.
+    pub form: Option<LogForm>,
+    /// Its `server_id`, if it registered or asked for a log.
+    pub server_id: Option<u32>,
+    /// Its `server_uuid`, if it sent one.
+    pub server_uuid: Option<String>,
+    /// Command that runs, in the words of `SHOW PROCESSLIST`: `Sleep`, `Query`, `Binlog Dump`, `Binlog Dump GTID`.
+    pub command: &'static str,
+    /// State, in the words of `SHOW PROCESSLIST`.
+    pub state: &'static str,
+    /// Seconds in this state.
+    pub state_s: u64,
+    /// Log and position of the next event to send.
+    pub place: Option<(String, u64)>,
+    /// Bytes of events sent.
+    pub bytes_sent: u64,
+    /// Transactions sent.
+    pub transactions_sent: u64,
+    /// Commit time of the last transaction sent, in microseconds since 1970.
+    pub committed_us: Option<u64>,
+}
