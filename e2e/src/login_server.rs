@@ -288,11 +288,12 @@ fn serve(stream: TcpStream, shared: &LoginShared) -> io::Result<()> {
         version: &shared.options.version,
         log: &shared.options.log,
         semi_sync: SemiSync::Off,
+        capabilities: outcome.as_ref().map_or(Capabilities::default(), |session| session.capabilities),
         statement: None,
         commands: Vec::new(),
     };
     let result = match &outcome {
-        Ok(session) => answer(&mut client, session.capabilities, &mut served),
+        Ok(_) => answer(&mut client, &mut served),
         Err(_) => client.flush(),
     };
     lock(&shared.records).push(LoginRecord {
@@ -356,16 +357,14 @@ struct ServedClient<'a> {
     version: &'a str,
     log: &'a [Vec<u8>],
     semi_sync: SemiSync,
+    capabilities: Capabilities,
     statement: Option<ServerStatement>,
     commands: Vec<String>,
 }
 
 /// Answers until the client goes.
-fn answer(
-    client: &mut LoginClient,
-    capabilities: Capabilities,
-    served: &mut ServedClient<'_>,
-) -> io::Result<()> {
+fn answer(client: &mut LoginClient, served: &mut ServedClient<'_>) -> io::Result<()> {
+    let capabilities = served.capabilities;
     loop {
         client.flush()?;
         client.packets.begin_command();
@@ -384,7 +383,7 @@ fn answer(
             Ok(ClientCommand::Quit) => return Ok(()),
             Ok(ClientCommand::BinlogDump(dump)) if !served.log.is_empty() => {
                 served.commands.push(format!("dump {}", String::from_utf8_lossy(dump.file)));
-                return send_log(client, capabilities, served);
+                return send_log(client, served);
             }
             Ok(command) => respond(&command, &mut response, served),
             Err(error) => response.error(&ServerError::from_wire(&error)),
@@ -408,8 +407,15 @@ fn respond(command: &ClientCommand<'_>, response: &mut ResponseWriter<'_>, serve
             let prepared = response.prepared(1, parameters, &[ColumnDefinition::integer(b"1")]);
             served.statement = Some(ServerStatement::new(&prepared));
         }
-        ClientCommand::ExecuteStatement { .. } => {
-            row(response, "1", ResultValue::Int(1), RowEncoding::Binary)
+        ClientCommand::ExecuteStatement { payload, .. } => {
+            let statement = served.statement.as_mut();
+            let execution =
+                statement.map(|statement| statement.decode_execution(payload, served.capabilities));
+            let Some(Ok(execution)) = execution else {
+                return response.error(&ServerError::malformed_packet());
+            };
+            served.commands.push(format!("execute {:?}", execution.parameters));
+            row(response, "1", ResultValue::Int(1), RowEncoding::Binary);
         }
         ClientCommand::CloseStatement { .. } | ClientCommand::SendLongData { .. } => {}
         ClientCommand::SetOption { .. } => response.eof(EofPacket::default()),
@@ -434,11 +440,8 @@ fn respond(command: &ClientCommand<'_>, response: &mut ResponseWriter<'_>, serve
 }
 
 /// Sends the log, and waits until the client goes. With semi-synchronous replication, each event is to be acknowledged.
-fn send_log(
-    client: &mut LoginClient,
-    capabilities: Capabilities,
-    served: &mut ServedClient<'_>,
-) -> io::Result<()> {
+fn send_log(client: &mut LoginClient, served: &mut ServedClient<'_>) -> io::Result<()> {
+    let capabilities = served.capabilities;
     client.packets.ignore_sequence();
     for event in served.log {
         // Replicas do not acknowledge what is not of the file.

@@ -14,6 +14,7 @@ use e2e::login_server::{LoginRecord, LoginServer, LoginServerOptions, PASSWORD};
 use servers::{
     CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
 };
+use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
 use wire::{CleartextPolicy, PacketCompression, PasswordKey, PasswordPlugin, ServerSession, StoredPassword};
 
@@ -249,6 +250,45 @@ fn mysqlbinlog_logs_in() -> Result<()> {
             ensure!(attribute(&session, "_client_role") == role, "{program}");
         }
     }
+    Ok(())
+}
+
+/// A script of sysbench: one prepared statement, run twice.
+const PREPARED: &str = r#"
+function event()
+   local connection = sysbench.sql.driver():connect()
+   local statement = connection:prepare("SELECT ?, ?")
+   local number = statement:bind_create(sysbench.sql.type.INT)
+   local text = statement:bind_create(sysbench.sql.type.VARCHAR, 10)
+   statement:bind_param(number, text)
+   for round = 1, 2 do
+      number:set(round)
+      text:set("abc")
+      local result = statement:execute()
+      assert(result.nrows == 1, tostring(result.nrows) .. " rows")
+      result:free()
+   end
+   statement:close()
+   connection:disconnect()
+end
+"#;
+
+#[test]
+fn prepared_statements_are_run() -> Result<()> {
+    let folder = TempDir::new()?;
+    let script = folder.path().join("prepared.lua");
+    std::fs::write(&script, PREPARED)?;
+    let server = server("9.7.4", PasswordPlugin::CachingSha2)?;
+    let mut command = PackageHome::find(TestPackage::Sysbench)?.command("sysbench")?;
+    command.arg(&script).args(["--db-driver=mysql", "--events=1", "--time=10", "--mysql-host=127.0.0.1"]);
+    command.arg(format!("--mysql-port={}", server.port())).arg(format!("--mysql-password={PASSWORD}"));
+    let output = command.args(["--mysql-user=native", "run"]).output()?;
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{text}");
+    let record = one_record(&server)?;
+    let wanted = [1, 2].map(|round| format!("execute [Int({round}), Bytes([97, 98, 99])]"));
+    ensure!(record.commands == wanted, "{:?}: {text}", record.commands);
     Ok(())
 }
 
