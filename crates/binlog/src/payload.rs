@@ -145,23 +145,24 @@ impl<'o> InnerEvents<'o> {
         Ok(size.map(|size| self.flow.take_event(size)))
     }
 
-    /// Does the same as [`InnerEvents::next_event`], but the event is borrowed from the opener.
+    /// Returns the size of the event that [`InnerEvents::next_event`] returns next; `None` after the last one.
     ///
     /// # Errors
     ///
     /// As [`InnerEvents::next_event`].
-    pub fn into_next_event(mut self) -> Result<Option<RawEvent<'o>>, PayloadError> {
-        let size = self.buffer_event()?;
-        Ok(size.map(|size| self.flow.take_event(size)))
+    #[inline]
+    pub fn next_size(&mut self) -> Result<Option<usize>, PayloadError> {
+        self.buffer_event()
     }
 
-    /// Returns whether [`InnerEvents::next_event`] has an event to return.
+    /// Returns the next event, borrowed from the opener.
     ///
-    /// # Errors
+    /// # Panics
     ///
-    /// As [`InnerEvents::next_event`].
-    pub fn has_next(&mut self) -> Result<bool, PayloadError> {
-        self.buffer_event().map(|size| size.is_some())
+    /// Panics if [`InnerEvents::next_size`] has not returned this size.
+    #[inline]
+    pub fn into_event(self, size: usize) -> RawEvent<'o> {
+        self.flow.take_event(size)
     }
 
     fn buffer_event(&mut self) -> Result<Option<usize>, PayloadError> {

@@ -73,6 +73,14 @@ impl EventChunk {
         }
     }
 
+    /// Returns the bytes of the event with this index.
+    #[inline]
+    pub(crate) fn event_bytes(&self, index: usize) -> Option<&[u8]> {
+        let index = self.range.start.checked_add(index).filter(|index| *index < self.range.end)?;
+        let (start, end) = (self.bounds[index] as usize, self.bounds[index + 1] as usize);
+        Some(&self.bytes[start..end])
+    }
+
     /// Returns the events, in order.
     pub fn iter(&self) -> impl Iterator<Item = LogEvent<'_>> {
         (0..self.len()).filter_map(|index| self.get(index))

@@ -113,6 +113,10 @@ impl ContextTracker {
     /// # Errors
     ///
     /// If a statement has more table maps than any server writes.
+    ///
+    /// # Panics
+    ///
+    /// If the piece is a part of a payload whose start was not passed.
     pub fn pass(&mut self, piece: &WalkPiece) -> Result<(), ContextError> {
         match piece {
             WalkPiece::Chunk(chunk) => {
@@ -123,6 +127,7 @@ impl ContextTracker {
                 self.outer = Some(std::mem::replace(&mut self.context, inside));
             }
             WalkPiece::PayloadPart(part) => {
+                assert!(self.outer.is_some(), "ours: a part follows its payload's start");
                 for (place, raw) in part.events() {
                     let stepped = self.context.step(&raw, &part.format);
                     stepped.map_err(|error| ContextError { offset: place.offset, error })?;

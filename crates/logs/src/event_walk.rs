@@ -84,6 +84,17 @@ pub enum WalkSource<'c> {
 }
 
 impl<'c> WalkSource<'c> {
+    /// Returns the bytes of an event, without a look at its header.
+    #[inline]
+    fn bytes(&self, index: usize) -> Option<&'c [u8]> {
+        match self {
+            Self::Chunk(chunk) => chunk.event_bytes(index),
+            Self::Event(event, _) => (index == 0).then_some(event.raw.bytes()),
+            Self::Part(_) => None,
+        }
+    }
+
+    #[inline]
     fn get(&self, index: usize) -> Option<LogEvent<'c>> {
         match self {
             Self::Chunk(chunk) => chunk.get(index),
@@ -155,8 +166,8 @@ struct InnerPlace {
 pub(crate) enum NextStep {
     /// The event with this index.
     Event(usize),
-    /// The next event inside the payload.
-    Inner,
+    /// The next event inside the payload, of this size.
+    Inner(usize),
     /// The event at this place in a large payload.
     InPart(InnerPosition),
     PayloadEnd(PayloadEndStep),
@@ -217,7 +228,7 @@ impl EventWalk {
             WalkPlace::Outside(next) => {
                 let index = *next;
                 *next += 1;
-                if source.get(index)?.raw.event_type() == EventType::TransactionPayload {
+                if source.bytes(index)?.get(TYPE_OFFSET) == Some(&EventType::TransactionPayload.code()) {
                     self.place = WalkPlace::Opening(index);
                 }
                 Some(NextStep::Event(index))
@@ -225,17 +236,17 @@ impl EventWalk {
             WalkPlace::Opening(index) => {
                 let index = *index;
                 match self.open(source, index)? {
-                    Ok(inner) => self.advance_inside(source, inner),
+                    Ok(inner) => {
+                        self.place = WalkPlace::Inside(inner);
+                        self.advance_inside(source)
+                    }
                     Err(ended) => {
                         self.place = WalkPlace::Outside(index + 1);
                         Some(NextStep::PayloadEnd(ended))
                     }
                 }
             }
-            WalkPlace::Inside(_) => match std::mem::take(&mut self.place) {
-                WalkPlace::Inside(inner) => self.advance_inside(source, inner),
-                place => unreachable!("matched above: {place:?}"),
-            },
+            WalkPlace::Inside(_) => self.advance_inside(source),
             WalkPlace::Part(next) => {
                 let WalkSource::Part(part) = source else { return None };
                 let this = *next;
@@ -268,24 +279,21 @@ impl EventWalk {
         Some(Ok(InnerPlace { index, extent, payload, trailing, next: InnerPosition::default() }))
     }
 
-    fn advance_inside(&mut self, source: &WalkSource<'_>, inner: InnerPlace) -> Option<NextStep> {
-        let event = source.get(inner.index)?;
-        let mut events = self.opener.resume(&event.raw.bytes()[inner.payload.clone()]);
-        let result = match events.has_next() {
-            Ok(true) => {
-                self.place = WalkPlace::Inside(inner);
-                return Some(NextStep::Inner);
-            }
-            Ok(false) => Ok(PayloadEnd {
+    fn advance_inside(&mut self, source: &WalkSource<'_>) -> Option<NextStep> {
+        let WalkPlace::Inside(inner) = &self.place else { return None };
+        let mut events = self.opener.resume(&source.bytes(inner.index)?[inner.payload.clone()]);
+        let result = match events.next_size() {
+            Ok(Some(size)) => return Some(NextStep::Inner(size)),
+            Ok(None) => Ok(PayloadEnd {
                 summary: *events.summary(),
                 trailing: inner.trailing as u64,
                 checksum: Ok(()),
             }),
             Err(error) => Err(PayloadFailure::Payload(error)),
         };
+        let ended = PayloadEndStep { offset: inner.extent.start, end: inner.extent.end, result };
         self.place = WalkPlace::Outside(inner.index + 1);
-        let Range { start: offset, end } = inner.extent;
-        Some(NextStep::PayloadEnd(PayloadEndStep { offset, end, result }))
+        Some(NextStep::PayloadEnd(ended))
     }
 
     /// Returns the step that [`EventWalk::advance`] has found.
@@ -302,7 +310,7 @@ impl EventWalk {
                 }),
                 None => unreachable!("advance has seen event {index}"),
             },
-            NextStep::Inner => self.inner_step(source),
+            NextStep::Inner(size) => self.inner_step(source, size),
             NextStep::InPart(place) => match source {
                 WalkSource::Part(part) => WalkStep::Event(WalkEvent {
                     offset: part.head.offset,
@@ -317,18 +325,18 @@ impl EventWalk {
         }
     }
 
-    fn inner_step<'a>(&'a mut self, source: &WalkSource<'a>) -> WalkStep<'a> {
+    fn inner_step<'a>(&'a mut self, source: &WalkSource<'a>, size: usize) -> WalkStep<'a> {
         let (WalkPlace::Inside(inner), Some((_, format))) = (&mut self.place, &self.formats) else {
             unreachable!("advance has opened a payload")
         };
-        let Some(event) = source.get(inner.index) else { unreachable!("advance has seen its event") };
-        let payload = &event.raw.bytes()[inner.payload.clone()];
-        let Ok(Some(raw)) = self.opener.resume(payload).into_next_event() else {
-            unreachable!("advance has seen an event")
-        };
+        let Some(bytes) = source.bytes(inner.index) else { unreachable!("advance has seen its event") };
+        let raw = self.opener.resume(&bytes[inner.payload.clone()]).into_event(size);
         let place = inner.next;
         inner.next = place.next(&raw);
         let Range { start: offset, end } = inner.extent;
         WalkStep::Event(WalkEvent { offset, end, inner: Some(place), raw, format })
     }
 }
+
+/// Offset of the type in an event's header.
+const TYPE_OFFSET: usize = 4;

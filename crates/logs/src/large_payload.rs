@@ -209,6 +209,7 @@ impl PayloadProgress {
         size: usize,
         out: &mut Vec<u8>,
     ) -> Result<usize, LogError> {
+        assert!(self.used <= self.bytes.len(), "ours: no more is used than was read");
         let mut stream = opener.resume_stream();
         loop {
             let ready = &self.bytes[self.used..];

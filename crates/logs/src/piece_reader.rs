@@ -74,6 +74,7 @@ impl PayloadPart {
 
     /// Returns the event at a place.
     pub(crate) fn event_at(&self, place: InnerPosition) -> Option<RawEvent<'_>> {
+        assert!(place.offset >= self.first.offset, "ours: {place:?} lies in front of the part");
         let rest = self.bytes.get(usize::try_from(place.offset - self.first.offset).ok()?..)?;
         Some(RawEvent::split_first(rest, EventChecksum::Absent)?.0)
     }
@@ -116,7 +117,12 @@ enum PiecePhase {
 
 impl PieceReader {
     /// Continues a log. `opener` decompresses its large payloads.
+    ///
+    /// # Panics
+    ///
+    /// If chunks are to have 0 bytes.
     pub const fn new(reader: LogReader, sizes: PieceSizes, opener: PayloadOpener) -> Self {
+        assert!(sizes.chunk_size > 0, "ours: a chunk has an event");
         Self { reader, sizes, opener, phase: PiecePhase::Log, spare: Vec::new() }
     }
 

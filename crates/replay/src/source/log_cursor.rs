@@ -22,7 +22,7 @@ use crate::source_transaction::{TransactionOrigin, committed_us};
 /// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;
 
-/// The current log: a walk over its events, and what they amount to.
+/// Cursor over one log: walks over its events, and gathers them into transactions.
 #[derive(Debug)]
 pub(super) struct LogCursor {
     walk: LogWalk,
@@ -119,7 +119,7 @@ impl LogCursor {
         self.gatherer.previous.take()
     }
 
-    /// Returns the position of a transaction that was read last.
+    /// Returns the position of the transaction that was read last.
     ///
     /// # Errors
     ///
@@ -395,6 +395,8 @@ impl TransactionGatherer {
     }
 
     fn finish(self, may_continue: bool) -> Result<Option<PartialTransaction>, ReplayError> {
+        let is_in_payload = matches!(self.state, GatherState::LargePayload(..));
+        assert!(!is_in_payload, "ours: the walk reports a log that ends inside a payload as torn");
         let Some(assembler) = self.assembler else { return Ok(None) };
         let (carried, start) = match (assembler.open(), self.carried) {
             (Some(open), CarriedTransaction::Repeats(_)) => (self.carried, open.position),
