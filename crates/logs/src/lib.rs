@@ -74,7 +74,7 @@ pub use crate::keyring::read_keyring;
 pub use crate::large_payload::{LargePayload, LargePayloadEvents, LargePayloadHead, PayloadEnd};
 pub use crate::log_contents::LogContents;
 pub use crate::log_file_writer::new_encrypted_header;
-pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, ReadOutcome, TornEvent};
+pub use crate::log_reader::{EndOfLog, LogKind, LogPiece, LogReader, RawPiece, ReadOutcome, TornEvent};
 pub use crate::log_series::LogSeries;
 pub use crate::log_walk::LogWalk;
 pub use crate::log_writers::{RunningServer, WriterPresence, find_running_server, find_writer};

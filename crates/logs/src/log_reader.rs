@@ -71,6 +71,16 @@ pub enum LogPiece<'r> {
     LargePayload(LargePayload<'r>),
 }
 
+/// Result of [`LogReader::next_raw_piece`].
+#[derive(Clone, Debug)]
+pub enum RawPiece {
+    /// Whole events.
+    Chunk(EventChunk),
+    /// Header of a transaction payload event that is too large to be read into memory. [`LogReader::read_raw_bytes`]
+    /// reads its bytes, from the header on.
+    LargePayload(EventHeader),
+}
+
 /// End of a log. Only the caller knows whether more events can follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfLog {
@@ -241,6 +251,45 @@ impl LogReader {
                 Ok(ReadOutcome::Some(LogPiece::LargePayload(self.begin_large(header)?)))
             }
         }
+    }
+
+    /// Does the same as [`LogReader::next_piece`], for callers that pass events on: a large transaction payload is not
+    /// decompressed. Bytes of it that are not read are skipped by the next call.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LogReader::next_chunk`].
+    pub fn next_raw_piece(&mut self, size: usize, large: usize) -> Result<ReadOutcome<RawPiece>, LogError> {
+        if let Some(chunk) = self.take_current() {
+            return Ok(ReadOutcome::Some(RawPiece::Chunk(chunk)));
+        }
+        Ok(match self.read_chunk(size, ReadMode::Full, large)? {
+            NextChunk::Chunk(chunk) => ReadOutcome::Some(RawPiece::Chunk(chunk)),
+            NextChunk::End(end) => ReadOutcome::End(end),
+            NextChunk::Large(header) => {
+                self.large_end = Some(self.place.offset + u64::from(header.size));
+                ReadOutcome::Some(RawPiece::LargePayload(header))
+            }
+        })
+    }
+
+    /// Appends the next bytes of the event that [`LogReader::next_raw_piece`] has found last, until `out` has `size`
+    /// bytes or the event ends.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read, or ends within the event.
+    pub fn read_raw_bytes(&mut self, size: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
+        let mut piece = Vec::new();
+        while out.len() < size && self.large_end.is_some_and(|end| self.place.offset < end) {
+            self.read_large(size - out.len(), &mut piece)?;
+            if piece.is_empty() {
+                let (name, offset) = (self.name.clone(), self.place.offset);
+                return Err(LogError::Truncated { name, offset, size: offset });
+            }
+            out.extend_from_slice(&piece);
+        }
+        Ok(())
     }
 
     fn take_current(&mut self) -> Option<EventChunk> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use binlog::{EventFormat, Flavour};
-use logs::{EndOfLog, EventChunk, LogEndAction, LogKind, LogReader, ReadOutcome, StoreCursor};
+use logs::{EndOfLog, EventChunk, LogEndAction, LogKind, LogReader, RawPiece, ReadOutcome, StoreCursor};
 use rewrite::{LogRenderer, RenderStep, RewriteAction, RewriteLimits, TransactionMove};
 
 use crate::error::RelayError;
@@ -59,9 +59,11 @@ impl RendererInput {
 }
 
 /// Large event of which pieces are taken.
-struct StoredEvent {
-    chunk: EventChunk,
-    taken: usize,
+enum StoredEvent {
+    /// It is in memory.
+    Read { chunk: EventChunk, taken: usize },
+    /// A transaction payload that is read in pieces.
+    InLog { format: Arc<EventFormat> },
 }
 
 /// Result of [`FormRenderer::next`].
@@ -203,7 +205,7 @@ impl FormRenderer {
     fn next_ready(&mut self) -> Result<Option<FormChunk>, RelayError> {
         let Self { marker, input, .. } = self;
         match input {
-            RendererInput::Stored { large, .. } => Ok(next_stored_piece(large, marker)),
+            RendererInput::Stored { reader, large } => next_stored_piece(reader, large, marker),
             RendererInput::Rewritten { renderer, buffer, window } => {
                 let Some(format) = renderer.reader().format().cloned() else { return Ok(None) };
                 let size = marker.large_rest().unwrap_or(CHUNK_SIZE_MAX).min(CHUNK_SIZE_MAX);
@@ -218,17 +220,32 @@ impl FormRenderer {
         let Self { marker, input, log, .. } = self;
         match input {
             RendererInput::Stored { reader, large } => {
-                let chunk = match reader.next_chunk(CHUNK_SIZE_MAX)? {
-                    ReadOutcome::Some(chunk) => chunk,
+                let piece = match reader.next_raw_piece(CHUNK_SIZE_MAX, CHUNK_SIZE_MAX)? {
+                    ReadOutcome::Some(piece) => piece,
                     ReadOutcome::End(end) => return Ok(RendererAdvance::End(end)),
                 };
                 check_kind(log, reader.kind())?;
-                if chunk.bytes().len() <= CHUNK_SIZE_MAX {
-                    return Ok(RendererAdvance::Chunk(marker.mark_stored(chunk)?));
-                }
-                let (piece, size) = (chunk.bytes()[..CHUNK_SIZE_MAX].to_vec(), chunk.bytes().len() as u32);
-                let first = marker.mark_large(piece, size, chunk.format())?;
-                *large = Some(StoredEvent { chunk, taken: CHUNK_SIZE_MAX });
+                let first = match piece {
+                    RawPiece::Chunk(chunk) if chunk.bytes().len() <= CHUNK_SIZE_MAX => {
+                        marker.mark_stored(chunk)?
+                    }
+                    RawPiece::Chunk(chunk) => {
+                        let first = chunk.bytes()[..CHUNK_SIZE_MAX].to_vec();
+                        let first = marker.mark_large(first, chunk.bytes().len() as u32, chunk.format())?;
+                        *large = Some(StoredEvent::Read { chunk, taken: CHUNK_SIZE_MAX });
+                        first
+                    }
+                    RawPiece::LargePayload(header) => {
+                        let Some(format) = reader.format().cloned() else {
+                            unreachable!("ours: a log's first event is its format description")
+                        };
+                        let mut first = Vec::with_capacity(CHUNK_SIZE_MAX);
+                        reader.read_raw_bytes(CHUNK_SIZE_MAX, &mut first)?;
+                        let first = marker.mark_large(first, header.size, &format)?;
+                        *large = Some(StoredEvent::InLog { format });
+                        first
+                    }
+                };
                 Ok(RendererAdvance::Chunk(first))
             }
             RendererInput::Rewritten { renderer, buffer, .. } => {
@@ -270,15 +287,29 @@ fn collect_moves(
     }
 }
 
-fn next_stored_piece(large: &mut Option<StoredEvent>, marker: &mut ChunkMarker) -> Option<FormChunk> {
-    let StoredEvent { chunk, taken } = large.as_mut()?;
-    let end = chunk.bytes().len().min(*taken + CHUNK_SIZE_MAX);
-    let piece = marker.mark_piece(chunk.bytes()[*taken..end].to_vec(), chunk.format());
-    *taken = end;
-    if *taken == chunk.bytes().len() {
+fn next_stored_piece(
+    reader: &mut LogReader,
+    large: &mut Option<StoredEvent>,
+    marker: &mut ChunkMarker,
+) -> Result<Option<FormChunk>, RelayError> {
+    let Some(size) = marker.large_rest().map(|rest| rest.min(CHUNK_SIZE_MAX)) else { return Ok(None) };
+    let piece = match large {
+        None => return Ok(None),
+        Some(StoredEvent::Read { chunk, taken }) => {
+            let piece = chunk.bytes()[*taken..*taken + size].to_vec();
+            *taken += size;
+            marker.mark_piece(piece, chunk.format())
+        }
+        Some(StoredEvent::InLog { format }) => {
+            let mut piece = Vec::with_capacity(size);
+            reader.read_raw_bytes(size, &mut piece)?;
+            marker.mark_piece(piece, format)
+        }
+    };
+    if marker.large_rest().is_none() {
         *large = None;
     }
-    Some(piece)
+    Ok(Some(piece))
 }
 
 /// Makes a chunk of the whole events, or of the piece of an event, at the start of the window.

@@ -27,7 +27,7 @@
 //! This crate never changes, renames or removes a log. It never opens a socket, reads a clock or starts a thread; time
 //! comes in as a parameter. It never waits for a log to grow, or for a client. Memory is bounded: by the limit of the
 //! cache, by a few renderers a form, and by one chunk a client. The only exception is a single event, which is read whole
-//! before it is rendered or split.
+//! before it is rendered or split; a stored transaction payload that is served as it is is read in pieces.
 #![forbid(unsafe_code)]
 
 mod chunk_cache;

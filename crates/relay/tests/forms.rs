@@ -6,7 +6,8 @@ mod common;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use binlog::{EventChecksum, EventType, MAGIC};
+use binlog::events::RowsQuery;
+use binlog::{Event, EventChecksum, EventType, Framer, MAGIC, NextPosition, RawEvent};
 use relay::{FormRead, FormReader, LogForm, ReaderStep, RelayError, ServedChecksum};
 
 use common::{
@@ -264,6 +265,68 @@ fn transactions_beyond_memory_have_the_same_bytes() {
             let found = read_on(&mut FormReader::new(store.source(form), LOG.into()));
             let wanted = Reference::new(form, &log).bytes;
             assert!(found == wanted[MAGIC.len()..], "{form}");
+        }
+    }
+}
+
+/// A log whose first transaction with rows also has a text that is 900 KB when it is compressed.
+fn log_with_long_text() -> Vec<u8> {
+    let log = sample("types-rows-query.binlog");
+    let (checksum, places) = split(&log);
+    let mut framer = Framer::new();
+    framer.next(&log[MAGIC.len()..]).unwrap();
+    let format = framer.format().unwrap().clone();
+    let mut numbers = TestNumbers::new();
+    let text: Vec<u8> = (0..1_200_000).map(|_| numbers.below(64) as u8).collect();
+    let mut out = log[..places[1].at as usize].to_vec();
+    let mut is_done = false;
+    for place in &places[1..] {
+        let bytes = &log[place.at as usize..][..place.size];
+        let is_text = !is_done && place.event_type == EventType::RowsQuery;
+        match RawEvent::new(bytes, checksum).unwrap().decode(&format).unwrap() {
+            Event::RowsQuery(query) if is_text => {
+                is_done = true;
+                let origin = RawEvent::new(bytes, checksum).unwrap().header().origin();
+                let query = Event::RowsQuery(RowsQuery { sql: &text, ..query });
+                let next = NextPosition::FromStart(out.len() as u64);
+                query.write(origin, next, &format, &mut out).unwrap();
+            }
+            _ => push_event(&mut out, bytes, checksum),
+        }
+    }
+    assert!(is_done);
+    out
+}
+
+#[test]
+fn a_large_payload_is_served_in_pieces() {
+    let plain = log_with_long_text();
+    let compressed = Reference::new(LogForm::Compressed(common::LEVEL), &plain).bytes;
+    let (_, places) = split(&compressed);
+    let is_large = |place: &&common::SampleEvent| {
+        place.event_type == EventType::TransactionPayload && place.size > 700_000
+    };
+    let large = *places.iter().find(is_large).unwrap();
+    // Torn within the payload, and whole.
+    let inside = large.at as usize + 300_000;
+    let store = TestStore::new(&[&compressed[..inside]]);
+    let source = store.source(LogForm::AsIs);
+    let mut reader = FormReader::new(Arc::clone(&source), LOG.into());
+    let mut found = read_on(&mut reader);
+    assert_eq!(found.len() + MAGIC.len(), large.at as usize);
+    let mut file = std::fs::File::options().append(true).open(store.folder.path().join(LOG)).unwrap();
+    file.write_all(&compressed[inside..]).unwrap();
+    source.note_growth();
+    found.extend(read_on(&mut reader));
+    assert!(found == compressed[MAGIC.len()..]);
+    for form in FORMS {
+        let found = read_on(&mut FormReader::new(store.source(form), LOG.into()));
+        assert!(found == Reference::new(form, &compressed).bytes[MAGIC.len()..], "{form}");
+        let behind = large.at + large.size as u64;
+        if form != LogForm::Plain {
+            let start = source.locate(&LOG.into(), behind, ServedChecksum::Stored).unwrap();
+            assert_eq!(start.position, behind);
+            assert!(source.locate(&LOG.into(), large.at + (256 << 10), ServedChecksum::Stored).is_err());
         }
     }
 }
