@@ -58,8 +58,9 @@ fn a_dry_run_says_what_a_replay_does_and_changes_nothing() -> Result<()> {
             merged,
             "\"applied\":7,\"database\":\"d\",\"in_logs\":63,\"is_known\":true,\"table\":\"t\"",
             "\"applied\":2,\"database\":\"d\",\"in_logs\":2,\"is_known\":true,\"table\":\"m\"",
-            // The definitions, one behind the other, and the rest as one.
-            "\"groups\":{\"at_once\":1.0,\"count\":4,\"longest_chain\":4}",
+            // The definitions, one behind the other, the two changes of the table without transactions, and the rest as
+            // one.
+            "\"groups\":{\"at_once\":1.0,\"count\":6,\"longest_chain\":6}",
             "\"findings\":[],",
             "\"refusals\":0,",
         ],

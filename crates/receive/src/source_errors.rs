@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use logs::positions_path;
-use logs::{LogError, RewritePositions, StoreWriter};
+use logs::{LogError, RewritePositions, StoreWriter, positions_path};
 use servers::{ConnectionError, ResultRow, ServerLink};
 
 use crate::disconnect::Disconnect;
@@ -121,7 +120,7 @@ impl LogReceiver {
         let Some(place) = place else { return ended };
         let log = self.wanted.folder.join(place.log);
         let list = positions_path(&log);
-        match fs::metadata(&log).map(|found| RewritePositions::open(&list, found.len())) {
+        match fs::metadata(&log).map(|found| RewritePositions::open(&log, found.len())) {
             Ok(Ok(Some(_))) => Disconnect::Failed(ReceiveError::RewrittenLog { log, list }),
             _ => ended,
         }
