@@ -21,12 +21,19 @@ pub(crate) struct GlobalArgs {
     /// Print only errors on standard error: no progress, no warnings.
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    /// Format of messages on standard error, and lines instead of a progress bar [default: the message only, or
-    /// journald if systemd connects standard error to the journal]
-    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    /// Format of messages on standard error: text (with time and level), json or journald. Progress is then lines
+    /// instead of a bar [default: the message only; journald if systemd connects standard error to the journal]
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<MessageFormat>,
-    /// Print messages of this level and above on standard error. --quiet prints only errors.
-    #[arg(long, global = true, value_enum, value_name = "LEVEL", default_value_t = MessageSeverity::Info)]
+    /// Print messages of this level and above on standard error: error, warn, info or debug.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "LEVEL",
+        default_value_t = MessageSeverity::Info,
+        hide_possible_values = true
+    )]
     log_level: MessageSeverity,
 }
 

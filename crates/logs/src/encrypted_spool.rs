@@ -76,7 +76,8 @@ impl EncryptedSpool {
             cipher.apply(offset, scratch);
             file.write_all(scratch)?;
         }
-        *size += bytes.len() as u64;
+        assert!(scratch.len() <= CIPHER_STEP_SIZE, "ours: bytes are encrypted in steps of limited size");
+        *size = end;
         Ok(start)
     }
 

@@ -123,6 +123,7 @@ impl LogFileWriter {
 
     /// Syncs the file to disk.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
+        assert!(self.file.buffer().is_empty(), "ours: bytes are written before they are synced");
         self.file.get_ref().sync_data()
     }
 

@@ -187,6 +187,7 @@ impl PositionList {
         while !self.is_last && self.next.rewritten <= after {
             self.advance()?;
         }
+        assert!(self.is_last || after < self.next.rewritten, "ours: the next transaction starts behind it");
         Ok(self.current)
     }
 
@@ -194,6 +195,7 @@ impl PositionList {
         while !self.is_last && self.next.original < before {
             self.advance()?;
         }
+        assert!(self.is_last || before <= self.next.original, "ours: the next transaction starts behind it");
         Ok(self.current)
     }
 

@@ -163,6 +163,7 @@ impl StoreWriter {
         // Dropping the log writes its buffer; bytes that it cannot write are lost.
         let before = self.log.take().map(|log| (log.name, log.position));
         self.truncate_unsynced()?;
+        assert!(self.unsynced_log.is_none(), "ours: bytes that may be lost are cut off before recovery");
         self.recover_last()?;
         let missing = match (before, &self.log) {
             (Some((name, end)), Some(log)) if name == log.name => end.saturating_sub(log.position),
@@ -392,6 +393,8 @@ impl StoreWriter {
         }
         self.check(position)?;
         let Some(log) = &mut self.log else { return Ok(AppendOutcome::Repeated) };
+        assert!(log.last <= log.position, "ours: the last event starts before its end");
+        assert!(log.synced <= log.position, "ours: only appended events are synced");
         self.pending_bytes = event.len() as u64;
         log.file
             .write_all(event)
@@ -428,6 +431,7 @@ impl StoreWriter {
         if count == 0 {
             return Ok(0);
         }
+        assert!(count < names.len(), "ours: the last log is never purged");
         let line = |name: &str| format!("{name}\n");
         self.replace(
             &self.folder.path.join(PURGE_LIST),

@@ -57,6 +57,7 @@ impl TemporarySpace {
     }
 
     fn shrink(&mut self, less: u64) {
+        assert!(less <= self.bytes, "ours: a file gives back what it has reserved");
         self.bytes -= less;
         TEMPORARY_USED.fetch_sub(less, Ordering::Relaxed);
     }

@@ -69,6 +69,7 @@ impl FailoverMerge {
             EventType::Gtid | EventType::GtidTagged => self.begin_transaction(raw, format, place)?,
             _ => self.move_event(raw, place),
         }
+        assert!(!self.buffer.is_empty(), "ours: an event that is stored has bytes");
         Ok(Some(&self.buffer))
     }
 
@@ -122,6 +123,7 @@ impl FailoverMerge {
         // The transaction depends on all before it. So the same bytes result, no matter where this log was resumed.
         let shift = ClockShift::behind_gap(number - 1, self.last);
         self.last = self.last.saturating_add(1);
+        assert!(self.last > 0, "ours: a logical clock starts at 1");
         let behind = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);
         put_gtid_renumbered(raw, shift, behind, NextPosition::FromStart(place), format, &mut self.buffer)?;
         Ok(())

@@ -37,6 +37,10 @@ impl PendingEvents {
         if self.format.as_deref() != format {
             self.format = format.cloned().map(Arc::new);
         }
+        assert!(
+            self.events.back().is_none_or(|last| last.end < end),
+            "ours: events end one after the other in the store's log"
+        );
         self.bytes.extend_from_slice(event.bytes());
         let (size, format) = (event.bytes().len(), self.format.clone());
         self.events.push_back(PendingEvent { size, checksum: event.checksum(), format, position, end });
@@ -53,6 +57,7 @@ impl PendingEvents {
         while self.ends_at(written)
             && let Some(first) = self.events.pop_front()
         {
+            assert!(counted + first.size <= self.bytes.len(), "ours: each event has all its bytes");
             let bytes = &self.bytes[counted..][..first.size];
             let event = RawEvent::new(bytes, first.checksum).expect("ours: it was an event when it came");
             count(&event, first.position, first.format.as_deref());

@@ -99,10 +99,12 @@ impl SourceRotation {
             self.advance();
             return Some((BACKOFF_MIN * 2_u32.pow(round)).min(BACKOFF_MAX));
         }
+        assert!(self.pause <= BACKOFF_MAX, "ours: a pause has a limit");
         Some(self.pause)
     }
 
     const fn advance(&mut self) {
+        assert!(self.now < self.count, "ours: the current source is one of the sources");
         (self.now, self.tries) = ((self.now + 1) % self.count, 0);
     }
 }

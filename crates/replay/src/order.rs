@@ -182,11 +182,17 @@ impl CommitGate {
     /// follow. To be called only if later commits cannot succeed without this one.
     pub fn mark_placed(&mut self, number: u64) {
         self.step(number, &[CommitPhase::Committing], CommitPhase::Placed);
+        let is_in_order = self.order == CommitOrder::Any || self.is_next(number);
+        assert!(is_in_order, "ours: a group gets its place after all before it");
     }
 
     /// Records that it is committed.
     pub fn mark_committed(&mut self, number: u64) {
         self.step(number, &[CommitPhase::Committing, CommitPhase::Placed], CommitPhase::Committed);
+        let is_any = self.order == CommitOrder::Any;
+        assert!(is_any || self.is_next(number), "ours: a group commits after all before it");
+        let is_before_failure = self.failed.is_none_or(|failed| number < failed);
+        assert!(is_any || is_before_failure, "ours: nothing commits after a permanent failure");
         while self.works.front().is_some_and(|work| work.phase == CommitPhase::Committed) {
             self.works.pop_front();
             self.first += 1;
@@ -208,6 +214,7 @@ impl CommitGate {
         work.failures += 1;
         work.counted += u32::from(number == first);
         let (failures, counted) = (work.failures, work.counted);
+        assert!(counted <= failures, "ours: each counted failure is a failure");
         if !is_temporary(code) && number != first && order != CommitOrder::Any {
             // An earlier group may cause the error, and put it right: retry after those have committed.
             work.yields_to = number.checked_sub(1);
@@ -243,6 +250,7 @@ impl CommitGate {
     /// Makes a group that may hold locks yield to an earlier one. If it already yields to another, it waits for the
     /// later of the two.
     fn make_yield(&mut self, number: u64, other: u64) {
+        assert!(other < number, "ours: a group yields only to an earlier one");
         let first = self.first;
         let work = self.entry(number);
         if matches!(work.phase, CommitPhase::Applying | CommitPhase::Applied) {

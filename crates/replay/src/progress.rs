@@ -135,7 +135,8 @@ impl ProgressLedger {
     /// Records that this transaction is prepared: it counts as not applied until it is decided.
     pub fn mark_prepared(&mut self, unit: &TransactionHead) {
         if unit.gtid().is_none() {
-            self.held.insert(unit.number, unit.origin.start_place());
+            let before = self.held.insert(unit.number, unit.origin.start_place());
+            assert!(before.is_none(), "ours: a transaction is prepared once");
             if self.held.len() == 1 {
                 self.progress.place = Some(unit.origin.start_place());
             }

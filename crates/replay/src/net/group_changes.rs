@@ -101,6 +101,7 @@ impl GroupChanges {
                 Err(unfolded) => unfolded,
             };
             self.net.undo();
+            assert!(start.0 <= self.done.len(), "ours: a try that fails only adds events");
             self.done.truncate(start.0);
             self.report = start.1;
             match unfolded {

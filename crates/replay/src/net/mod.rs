@@ -243,6 +243,7 @@ impl NetChanges {
             table.kept_highest = table.highest;
         }
         self.numbers.clear();
+        assert!(self.kept <= self.arena.len(), "ours: a transaction adds to the arena");
         self.kept = self.arena.len();
     }
 
@@ -260,6 +261,7 @@ impl NetChanges {
             table.flags = None;
         }
         self.numbers.clear();
+        assert!(self.kept <= self.arena.len(), "ours: a transaction adds to the arena");
         self.arena.truncate(self.kept);
     }
 
@@ -295,6 +297,7 @@ impl FoldedTable {
         if let Ok(found) = self.index.find_entry(entry.hash, |other| *other == number) {
             found.remove();
         }
+        assert!(self.index.len() <= self.entries.len(), "ours: the index has no entry that is gone");
     }
 }
 

@@ -140,6 +140,7 @@ impl<'t> GroupBuilder<'t> {
             return self.join(head, work, claim, out);
         }
         self.close(out)?;
+        assert!(self.open.is_none(), "ours: a transaction that joins no group comes after the open one");
         let (work, prepared) = match work.shape.clone() {
             TransactionShape::XaPrepare(xid) => {
                 self.refuse_duplicate_xid(&xid, &head)?;
@@ -206,6 +207,14 @@ impl<'t> GroupBuilder<'t> {
 
     /// Appends a complete group, after its changes are added to its claim.
     fn push(&mut self, mut group: CommitGroup, out: &mut Vec<CommitGroup>) -> Result<(), ReplayError> {
+        assert!(
+            group.members.is_empty() || group.members.len() as u64 == group.transactions,
+            "ours: a group has all its members, or none"
+        );
+        assert!(
+            group.kept_table.is_none() || group.transactions <= 2,
+            "ours: changes that a rollback keeps are in a group of their own"
+        );
         if self.finder.needs_tables() && group.work.shape == TransactionShape::Rows {
             let added = self.finder.add(&mut group.claim, &group.work, &self.definitions);
             added.map_err(|error| ReplayError::Work { unit: group.head.to_string(), error: error.into() })?;
@@ -231,6 +240,9 @@ impl<'t> GroupBuilder<'t> {
         }
         let work = ApplyPlan { shape: TransactionShape::Rows, steps, session: open.session };
         let OpenGroup { head, transactions, committed_us, end, claim, mut members, .. } = open;
+        assert!((1..=self.group_max).contains(&transactions), "ours: a group is closed when it is full");
+        assert_eq!(transactions, members.len() as u64, "ours: each transaction of a group is a member");
+        assert_eq!(members.len(), committed_us.len(), "ours: each transaction has a commit time");
         if transactions == 1 {
             members.clear();
         }
@@ -263,6 +275,8 @@ impl<'t> GroupBuilder<'t> {
         claim: ScheduleClaim,
         out: &mut Vec<CommitGroup>,
     ) -> Result<(), ReplayError> {
+        assert_eq!(self.order, CommitOrder::Grouped, "ours: only grouped commits join transactions");
+        assert!(work.steps.len() <= 1, "ours: what joins a group has one step of rows, or none");
         let session = work.session;
         let step = match work.steps.into_iter().next() {
             Some(ApplyStep::Rows(context, rows)) => Some((Arc::new(context.for_rows()), rows)),

@@ -74,13 +74,18 @@ impl GroupQueue {
 
     /// Records that a group is about to be applied.
     pub(super) fn mark_started(&self) {
-        self.state().waiting -= 1;
+        let mut state = self.state();
+        assert!((1..=state.open).contains(&state.waiting), "ours: a group that starts was waiting");
+        state.waiting -= 1;
+        drop(state);
         self.changed.notify_all();
     }
 
     /// Records that a group was applied.
     pub(super) fn mark_applied(&self, group: &CommitGroup) {
         let mut state = self.state();
+        assert!(state.open > state.waiting, "ours: a group that is applied was started");
+        assert!(state.bytes >= group.size(), "ours: the bytes of each group are counted once");
         state.open -= 1;
         state.bytes -= group.size();
         drop(state);

@@ -34,6 +34,8 @@ const KEYS_MAX: usize = 1 << 22;
 impl DependencyChain {
     /// Takes the next group. Claims come in the order of their transactions.
     pub fn add(&mut self, claim: &ScheduleClaim) {
+        let is_ordered = self.works.last().is_none_or(|(start, _)| *start <= claim.units.start);
+        assert!(is_ordered, "ours: claims come in the order of their transactions");
         let longest = self.longest();
         if self.holders.len() > KEYS_MAX {
             self.holders.clear();

@@ -225,8 +225,12 @@ impl Schedule {
             return None;
         }
         let Reverse(number) = self.ready.pop()?;
-        self.item(number).phase = ItemPhase::Started;
+        let item = self.item(number);
+        assert_eq!(item.phase, ItemPhase::Waiting, "ours: a group starts once");
+        assert_eq!(item.blockers, 0, "ours: a group that starts waits for no other");
+        item.phase = ItemPhase::Started;
         self.running += 1;
+        assert!(self.running <= self.workers, "ours: a group starts only if a worker is free");
         Some(number)
     }
 
@@ -245,6 +249,7 @@ impl Schedule {
         assert_eq!(item.phase, ItemPhase::Started, "ours: what commits has started");
         item.phase = ItemPhase::Committed;
         let dependents = std::mem::take(&mut item.dependents);
+        assert!(self.running > 0, "ours: started groups are counted");
         self.running -= 1;
         for dependent in dependents {
             self.release(dependent);
@@ -256,6 +261,8 @@ impl Schedule {
     fn advance(&mut self) {
         while self.items.front().is_some_and(|item| item.phase == ItemPhase::Committed) {
             let Some(item) = self.items.pop_front() else { break };
+            assert_eq!(item.blockers, 0, "ours: what is committed waits for nothing");
+            assert!(self.keys >= item.keys.len(), "ours: the keys of each group are counted");
             self.keys -= item.keys.len();
             for key in item.keys.exclusive.iter().chain(&item.keys.shared) {
                 self.forget_key(*key, self.first);
@@ -282,6 +289,8 @@ impl Schedule {
 
     fn release(&mut self, number: u64) {
         let item = self.item(number);
+        assert!(item.blockers > 0, "ours: each dependency is released once");
+        assert_eq!(item.phase, ItemPhase::Waiting, "ours: only a waiting group has dependencies");
         item.blockers -= 1;
         if item.blockers == 0 {
             self.ready.push(Reverse(number));
@@ -304,6 +313,7 @@ fn wait_for(items: &mut VecDeque<ScheduleItem>, first: u64, holder: Option<u64>,
     if item.phase == ItemPhase::Committed || item.dependents.last() == Some(&number) {
         return 0;
     }
+    assert!(item.dependents.last().is_none_or(|last| *last < number), "ours: work is offered in order");
     item.dependents.push(number);
     1
 }
