@@ -168,9 +168,6 @@ impl PacketCodec {
             if !self.incoming.take_piece(size) {
                 return Ok(false);
             }
-            if self.sequence_check == SequenceCheck::Ignored {
-                eprintln!("DEBUGSEQ {sequence} size {size}");
-            }
             if self.sequence_check == SequenceCheck::Checked {
                 self.sequence = sequence.wrapping_add(1);
             }
