@@ -30,7 +30,17 @@ const MAY_USE: [(&str, &[&str]); 16] = [
         ],
     ),
     ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
-    ("bintide-relay", &["bintide-binlog", "bintide-logs", "bintide-rewrite", "bintide-wire"]),
+    (
+        "bintide-relay",
+        &[
+            "bintide-binlog",
+            "bintide-logs",
+            "bintide-option-files",
+            "bintide-rewrite",
+            "bintide-sql",
+            "bintide-wire",
+        ],
+    ),
     ("bintide-stream", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
     ("bintide-testkit", &[]),
