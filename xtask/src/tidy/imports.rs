@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -41,6 +41,10 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "bintide-wire",
         ],
     ),
+    (
+        "bintide-relay-server",
+        &["bintide-binlog", "bintide-logs", "bintide-relay", "bintide-servers", "bintide-wire"],
+    ),
     ("bintide-stream", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
     ("bintide-testkit", &[]),
@@ -55,6 +59,8 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "bintide-rewrite",
             "bintide-servers",
             "bintide-receive",
+            "bintide-relay",
+            "bintide-relay-server",
             "bintide-replay",
             "bintide-wire",
             "bintide-sql",
