@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use binlog::gtid::GtidSet;
-use binlog::{ChecksumAlgorithm, Event, EventChecksum, EventType, Framer, FramerOutput, MAGIC, NextPosition};
+use binlog::{ChecksumAlgorithm, Event, EventType, Framer, FramerOutput, MAGIC, NextPosition};
 use relay::{
     DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep, DumpStream,
     FormSource, HeartbeatVersion, LogForm, ServedChecksum, SourceGtids, find_start,
@@ -147,7 +147,6 @@ fn a_dump_from_any_event_is_the_rest_of_the_dump() {
         let store = TestStore::new(&[&log, &next_log()]);
         for form in FORMS {
             let source = store.source(form);
-            let (stored, _) = split(&log);
             let count = split(&Reference::new(form, &log).bytes).1.len() - 1;
             for checksum in SERVED {
                 let whole = dump(&source, &by_position(LOG, 4), options(checksum));
@@ -380,7 +379,6 @@ fn a_large_event_comes_in_pieces() {
     for name in ["types.binlog", "types-no-checksum.binlog"] {
         let log = log_with_large_event(name);
         let store = TestStore::new(&[&log, &next_log()]);
-        let (stored, _) = split(&log);
         for form in FORMS {
             let source = store.source(form);
             let wanted = Reference::new(form, &log).bytes;
