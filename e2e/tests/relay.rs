@@ -79,7 +79,12 @@ fn replica(package: TestPackage) -> Result<TestServer> {
     match package.flavour() {
         Some(testkit::ServerFlavour::MariaDb) => launch.start(),
         _ => launch
-            .options(["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog", "--log-slave-updates=ON"])
+            .options([
+                "--gtid-mode=ON",
+                "--enforce-gtid-consistency=ON",
+                "--log-bin=binlog",
+                "--log-slave-updates=ON",
+            ])
             .start(),
     }
 }
@@ -134,8 +139,10 @@ fn follow(replica: &TestServer, port: u16, place: ReplicaStartPlace) -> Result<(
 
 /// Waits until the tables of a replica equal those of the source.
 fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
-    let tables = source.sql("select concat(table_schema, '.', table_name) from information_schema.tables \
-                             where table_schema = 'd' order by 1")?;
+    let tables = source.sql(
+        "select concat(table_schema, '.', table_name) from information_schema.tables \
+                             where table_schema = 'd' order by 1",
+    )?;
     let statement = format!("checksum table {}", tables.lines().collect::<Vec<_>>().join(", "));
     let wanted = source.sql(&statement)?;
     let mut found = String::new();
@@ -143,7 +150,10 @@ fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
     let equal = wait_until("the same data", || {
         tries += 1;
         found = replica.sql(&statement).unwrap_or_default();
-        if found != wanted && tries % 20 == 0 && let Some(error) = error_of(replica)? {
+        if found != wanted
+            && tries % 20 == 0
+            && let Some(error) = error_of(replica)?
+        {
             anyhow::bail!("{error}");
         }
         if found != wanted {
@@ -230,10 +240,8 @@ fn replicas_of_other_versions_go_on_after_a_restart() -> Result<()> {
         (TestPackage::Mysql5_7, ReplicaStartPlace::Gtids),
         (TestPackage::MariaDb, ReplicaStartPlace::FirstLog),
     ];
-    let replicas: Vec<(TestServer, ReplicaStartPlace)> = replicas
-        .into_iter()
-        .map(|(package, place)| Ok((replica(package)?, place)))
-        .collect::<Result<_>>()?;
+    let replicas: Vec<(TestServer, ReplicaStartPlace)> =
+        replicas.into_iter().map(|(package, place)| Ok((replica(package)?, place))).collect::<Result<_>>()?;
     for (replica, place) in &replicas {
         follow(replica, relay.port, *place).context("to follow")?;
         wait_for_equal(&source, replica).with_context(|| format!("{:?}", replica.home().package()))?;
@@ -289,11 +297,15 @@ fn wrong_passwords_and_unknown_accounts_are_refused() -> Result<()> {
     let accounts = accounts.display().to_string();
     let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
     let home = PackageHome::find(TestPackage::Mysql)?;
-    for (user, password, wanted) in [("repl", "secret", None), ("repl", "wrong", Some("1045")), ("nobody", "secret", Some("1045"))]
+    for (user, password, wanted) in
+        [("repl", "secret", None), ("repl", "wrong", Some("1045")), ("nobody", "secret", Some("1045"))]
     {
         let mut command = home.command("mysql")?;
         command.args(["--no-defaults", "--host=127.0.0.1", "--ssl-mode=REQUIRED", "-e", "SELECT 1"]);
-        command.arg(format!("--port={}", relay.port)).arg(format!("--user={user}")).env("MYSQL_PWD", password);
+        command
+            .arg(format!("--port={}", relay.port))
+            .arg(format!("--user={user}"))
+            .env("MYSQL_PWD", password);
         let output = command.output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         match wanted {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use relay::{AccountRole, FormChoice, RelayAccounts, RelayFacts as _, TransportRequirement};
 use wire::{
-    HandshakeOptions, LoginDetails, PasswordDigest, PasswordPlugin, ServerError,
-    ServerHandshake, ServerSession, ServerStep, StoredPassword, Transport,
+    HandshakeOptions, LoginDetails, PasswordDigest, PasswordPlugin, ServerError, ServerHandshake,
+    ServerSession, ServerStep, StoredPassword, Transport,
 };
 
 use crate::client_link::ClientLink;
@@ -162,7 +162,8 @@ fn find_account(
 /// Returns the plugin that a client without a password knows: MySQL's programs since 9.0 know only
 /// caching_sha2_password, and old ones and MariaDB's only mysql_native_password.
 fn plugin_of(login: &LoginDetails) -> PasswordPlugin {
-    let version = login.attributes.get("_client_version").and_then(|version| std::str::from_utf8(version).ok());
+    let version =
+        login.attributes.get("_client_version").and_then(|version| std::str::from_utf8(version).ok());
     let numbers = version.and_then(|version| {
         let mut parts = version.split('.');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -123,7 +123,9 @@ impl ClientRegistry {
             let earlier = other.facts();
             let is_same = match (&facts.server_uuid, &earlier.server_uuid) {
                 (Some(uuid), Some(earlier)) => uuid == earlier,
-                (None, None) => facts.server_id.is_some_and(|id| id != 0) && facts.server_id == earlier.server_id,
+                (None, None) => {
+                    facts.server_id.is_some_and(|id| id != 0) && facts.server_id == earlier.server_id
+                }
                 _ => false,
             };
             if is_same

@@ -91,9 +91,8 @@ pub(crate) fn serve_client(
 }
 
 fn choose_form(attributes: &[(String, String)], client: &LoggedInClient, shared: &RelayShared) -> LogForm {
-    let value = |name: &str| {
-        attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    };
+    let value =
+        |name: &str| attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let attributes = ClientAttributes {
         client_version: value("_client_version"),
         program_name: value("program_name"),
@@ -245,7 +244,11 @@ impl ClientSession<'_> {
             // These two have no response.
             ClientCommand::SendLongData { statement, parameter, data } => {
                 if let Some(query) = self.statements.get_mut(statement) {
-                    query.error = query.parameters.append(*parameter, data, SENT_AHEAD_MAX).err().or(query.error.take());
+                    query.error = query
+                        .parameters
+                        .append(*parameter, data, SENT_AHEAD_MAX)
+                        .err()
+                        .or(query.error.take());
                 }
             }
             ClientCommand::CloseStatement { statement } => {
@@ -345,7 +348,9 @@ fn result_value<'v>(value: &'v SqlValue, column: &SqlColumn, text: &'v str) -> R
     match (value, column.kind) {
         (SqlValue::Null, _) => ResultValue::Null,
         (SqlValue::Int(number), SqlColumnKind::Integer | SqlColumnKind::Double) => ResultValue::Int(*number),
-        (SqlValue::UInt(number), SqlColumnKind::Integer | SqlColumnKind::Double) => ResultValue::UInt(*number),
+        (SqlValue::UInt(number), SqlColumnKind::Integer | SqlColumnKind::Double) => {
+            ResultValue::UInt(*number)
+        }
         (SqlValue::Double(number), SqlColumnKind::Double) => ResultValue::Double(*number),
         (_, SqlColumnKind::Text) => ResultValue::Bytes(text.as_bytes()),
         // SQLite computes with its own types: a value that does not fit is a number where it has one.

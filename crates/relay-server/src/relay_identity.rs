@@ -39,11 +39,8 @@ impl RelayIdentity {
         let identity = Self { server_id, server_uuid: Uuid::from_bytes(uuid).to_string() };
         let text = format!("[relay]\nserver-id={server_id}\nserver-uuid={}\n", identity.server_uuid);
         let unfinished = path.with_extension("new");
-        let mut file = private_options()
-            .write(true)
-            .truncate(true)
-            .open(&unfinished)
-            .map_err(failed("create"))?;
+        let mut file =
+            private_options().write(true).truncate(true).open(&unfinished).map_err(failed("create"))?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("write"))?;
         fs::rename(&unfinished, &path).map_err(failed("write"))?;
         Ok(identity)

@@ -127,11 +127,7 @@ impl RelayServer {
         Ok(server)
     }
 
-    fn spawn(
-        &mut self,
-        name: &str,
-        run: impl FnOnce() + Send + 'static,
-    ) -> Result<(), RelayServerError> {
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), RelayServerError> {
         let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
         self.threads.push(thread.map_err(RelayServerError::Thread)?);
         Ok(())

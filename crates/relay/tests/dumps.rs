@@ -78,7 +78,8 @@ fn dump(source: &Arc<FormSource>, request: &DumpRequest, options: DumpOptions) -
 
 /// Reader of a client that has asked for these checksums.
 fn client(checksum: ServedChecksum, gaps: PositionGaps) -> StreamReader {
-    let algorithm = if checksum == ServedChecksum::Crc32 { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
+    let algorithm =
+        if checksum == ServedChecksum::Crc32 { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
     StreamReader::new(algorithm, gaps)
 }
 
@@ -324,11 +325,8 @@ fn a_long_skip_sends_heartbeats() {
     let source = store.source(LogForm::AsIs);
     let waits = DumpOptions { end: DumpEndPolicy::Wait, ..options(ServedChecksum::Crc32) };
     let mut stream = begin(&source, &by_gtids(&everything.to_string()), waits).unwrap();
-    let (mut out, mut now, mut reader) = (
-        Vec::new(),
-        Instant::now(),
-        client(ServedChecksum::Crc32, PositionGaps::Skipped),
-    );
+    let (mut out, mut now, mut reader) =
+        (Vec::new(), Instant::now(), client(ServedChecksum::Crc32, PositionGaps::Skipped));
     let mut heartbeats = 0;
     while stream.next(now, &mut out).unwrap() == DumpStep::More {
         now += Duration::from_secs(10);

@@ -90,7 +90,8 @@ pub(super) fn run(command: &AccountsArgs) -> CommandResult {
         }
         AccountAction::List(command) => {
             let accounts = AccountFile::new(&command.accounts).load().map_err(not_started)?;
-            let mut table = format!("{:<20} {:<24} {:<8} {:<12} {}\n", "name", "hosts", "role", "require", "form");
+            let mut table =
+                format!("{:<20} {:<24} {:<8} {:<12} {}\n", "name", "hosts", "role", "require", "form");
             for account in accounts.iter() {
                 let hosts: Vec<String> = account.hosts.iter().map(ToString::to_string).collect();
                 let RelayAccount { name, role, requirement, form, .. } = account;

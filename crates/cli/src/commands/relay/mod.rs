@@ -125,8 +125,7 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
     let wanted = command.source.receive_options(folder.clone(), ReplicaEnd::Never)?;
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
-    let (receiver, store) =
-        LogReceiver::open(wanted, command.source.addresses(global)?, options, display)?;
+    let (receiver, store) = LogReceiver::open(wanted, command.source.addresses(global)?, options, display)?;
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);
