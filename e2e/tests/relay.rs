@@ -10,6 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
+use e2e::received::same_logs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use servers::{
     CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
 };
@@ -288,32 +291,128 @@ fn mysqlbinlog_copies_the_logs_byte_for_byte() -> Result<()> {
 fn wrong_passwords_and_unknown_accounts_are_refused() -> Result<()> {
     let source = source(TestPackage::Mysql)?;
     let folder = TempDir::new()?;
-    let (accounts, password) = (folder.path().join("accounts.toml"), folder.path().join("password"));
-    fs::write(&password, "secret\n")?;
-    let mut add = Command::new(bintide()?);
-    add.env_clear().args(["relay", "user", "add", "repl", "--role=admin", "--accounts"]).arg(&accounts);
-    let added = add.arg("--password-file").arg(&password).output()?;
-    ensure!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
-    let accounts = accounts.display().to_string();
+    let accounts = write_account(folder.path(), "secret")?;
     let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
     let home = PackageHome::find(TestPackage::Mysql)?;
-    for (user, password, wanted) in
-        [("repl", "secret", None), ("repl", "wrong", Some("1045")), ("nobody", "secret", Some("1045"))]
+    for (user, password, is_right) in
+        [("repl", "secret", true), ("repl", "wrong", false), ("nobody", "secret", false)]
     {
         let mut command = home.command("mysql")?;
         command.args(["--no-defaults", "--host=127.0.0.1", "--ssl-mode=REQUIRED", "-e", "SELECT 1"]);
-        command
-            .arg(format!("--port={}", relay.port))
-            .arg(format!("--user={user}"))
-            .env("MYSQL_PWD", password);
-        let output = command.output()?;
+        command.arg(format!("--port={}", relay.port)).arg(format!("--user={user}"));
+        let output = command.env("MYSQL_PWD", password).output()?;
         let said = String::from_utf8_lossy(&output.stderr);
-        match wanted {
-            None => ensure!(output.status.success(), "{said}"),
-            Some(code) => ensure!(said.contains(code), "{said}"),
-        }
+        ensure!(output.status.success() == is_right && is_right != said.contains("1045"), "{said}");
     }
     Ok(())
+}
+
+/// Writes a file of accounts with `repl` and this password.
+fn write_account(folder: &Path, password: &str) -> Result<String> {
+    let (accounts, file) = (folder.join("accounts.toml"), folder.join("password"));
+    // There may be no account yet.
+    let _ = fs::remove_file(&accounts);
+    fs::write(&file, password)?;
+    let mut add = Command::new(bintide()?);
+    add.env_clear().args(["relay", "user", "add", "repl", "--role=admin", "--require=tls", "--accounts"]);
+    let added = add.arg(&accounts).arg("--password-file").arg(&file).output()?;
+    ensure!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    Ok(accounts.display().to_string())
+}
+
+/// Logs in with a password: the error, if it is refused.
+fn login(port: u16, password: &str, option: &str) -> Result<Option<String>> {
+    let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+    command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "-e", "SELECT 1", option]);
+    let output = command.arg(format!("--port={port}")).env("MYSQL_PWD", password).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok((!output.status.success()).then_some(said))
+}
+
+#[test]
+fn a_relay_that_receives_serves_over_tls() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let folder = TempDir::new()?;
+    let (logs, accounts) = (folder.path().join("logs"), write_account(folder.path(), "secret")?);
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let relay = RelayProcess::start(&logs, &["--accounts", &accounts, "--from", &from])?;
+    let replica = replica(TestPackage::Mysql)?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'repl', \
+         source_password = 'secret', source_ssl = 1, source_auto_position = 1; start replica",
+        relay.port
+    ))?;
+    wait_for_equal(&source, &replica)?;
+    source.sql(&work(100, "off"))?;
+    wait_for_equal(&source, &replica)
+}
+
+#[test]
+fn accounts_are_read_again_after_sighup() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let folder = TempDir::new()?;
+    let accounts = write_account(folder.path(), "before")?;
+    let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
+    let tls = "--ssl-mode=REQUIRED";
+    ensure!(login(relay.port, "before", tls)?.is_none());
+    let without = login(relay.port, "before", "--ssl-mode=DISABLED")?;
+    ensure!(without.is_some(), "the account requires TLS");
+    write_account(folder.path(), "after")?;
+    ensure!(login(relay.port, "before", tls)?.is_none());
+    let id = relay.running.as_ref().context("it runs")?.id();
+    kill(Pid::from_raw(i32::try_from(id)?), Signal::SIGHUP)?;
+    wait_until("the new password", || Ok(login(relay.port, "after", tls)?.is_none()))?;
+    let refused = login(relay.port, "before", tls)?;
+    ensure!(refused.as_ref().is_some_and(|said| said.contains("1045")), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn a_relay_without_accounts_listens_on_loopback_only() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let state = TempDir::new()?;
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("relay").arg(index_of(&source)?).arg("--listen=0.0.0.0:0");
+    let without_state = command.output()?;
+    let said = String::from_utf8_lossy(&without_state.stderr).into_owned();
+    ensure!(without_state.status.code() == Some(2) && said.contains("--state"), "{said}");
+    let ran = command.arg("--state").arg(state.path()).output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(ran.status.code() == Some(2) && said.contains("without accounts"), "{said}");
+    Ok(())
+}
+
+/// `bintide receive` gets the source's logs byte for byte from a relay.
+#[test]
+fn receive_copies_the_logs_from_a_relay() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    source.sql("flush binary logs")?;
+    source.sql(&work(100, "off"))?;
+    let relay = RelayProcess::start(&index_of(&source)?, &["--form", "as-is"])?;
+    let folder = TempDir::new()?;
+    let mut command = Command::new(bintide()?);
+    let from = format!("mysql://repl@127.0.0.1:{}/", relay.port);
+    command.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--stop-at-end"]);
+    let output = command.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    same_logs(&source, folder.path())
+}
+
+#[test]
+fn mariadb_follows_mariadb() -> Result<()> {
+    let source = Launch::mariadb().options(["--server-id=1", "--log-bin=binlog"]).start()?;
+    source.sql(TABLE)?;
+    source.sql("insert into d.t values (1, repeat('x', 5000)), (2, 'y'); flush binary logs; delete from d.t where id = 2")?;
+    let replica = replica(TestPackage::MariaDb)?;
+    let relay = RelayProcess::of(&source)?;
+    follow(&replica, relay.port, ReplicaStartPlace::FirstLog)?;
+    wait_for_equal(&source, &replica)?;
+    source.sql("insert into d.t values (3, 'z')")?;
+    wait_for_equal(&source, &replica)
 }
 
 /// Idle clients cost little memory.

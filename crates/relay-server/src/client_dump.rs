@@ -11,7 +11,7 @@ use relay::{
 use wire::{AckRequest, DumpFlags, EventPacket, PartedPacket, SemiSync, SemiSyncAck, ServerError};
 
 use crate::client_registry::{ClientActivity, EndReason};
-use crate::client_session::ClientSession;
+use crate::client_session::ServedSession;
 use crate::relay_counters::add;
 use crate::relay_server::RelayNotice;
 
@@ -24,7 +24,7 @@ const EVENT_SIZE_MAX: u32 = 1 << 30;
 
 /// Dump to a client.
 pub(crate) struct ClientDump<'d, 's> {
-    session: &'d mut ClientSession<'s>,
+    session: &'d mut ServedSession<'s>,
     request: DumpRequest,
     semi_sync: SemiSync,
     /// Event that is sent in parts.
@@ -33,7 +33,7 @@ pub(crate) struct ClientDump<'d, 's> {
 
 /// End of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DumpEnd {
+pub(crate) enum DumpOutcome {
     /// The end of the last log is reached: the next command follows.
     LastEvent,
     /// The connection ends.
@@ -41,7 +41,7 @@ pub(crate) enum DumpEnd {
 }
 
 impl<'d, 's> ClientDump<'d, 's> {
-    pub(crate) fn new(session: &'d mut ClientSession<'s>, request: DumpRequest) -> Self {
+    pub(crate) fn new(session: &'d mut ServedSession<'s>, request: DumpRequest) -> Self {
         let is_on = |name: &str| {
             !matches!(session.sql.user_variables.get(name), None | Some(SqlValue::Null | SqlValue::Int(0)))
         };
@@ -53,7 +53,7 @@ impl<'d, 's> ClientDump<'d, 's> {
     }
 
     /// Sends until the end.
-    pub(crate) fn run(mut self) -> io::Result<DumpEnd> {
+    pub(crate) fn run(mut self) -> io::Result<DumpOutcome> {
         add(&self.session.shared.counters.dumps, 1);
         self.announce();
         let mut stream = match self.start() {
@@ -76,12 +76,12 @@ impl<'d, 's> ClientDump<'d, 's> {
                 Ok(DumpStep::More) => {}
                 Ok(DumpStep::End) => {
                     self.session.respond(|response| response.end_of_log());
-                    return Ok(DumpEnd::LastEvent);
+                    return Ok(DumpOutcome::LastEvent);
                 }
                 Ok(DumpStep::Wait { until }) => {
                     self.session.link.flush()?;
                     if !self.read_acknowledgements()? {
-                        return Ok(DumpEnd::Closed);
+                        return Ok(DumpOutcome::Closed);
                     }
                     self.wait(seen, until);
                 }
@@ -250,18 +250,22 @@ impl<'d, 's> ClientDump<'d, 's> {
     }
 
     /// Ends the dump for a reason of the relay. A replica must connect again after a stop, so it gets no error 1236.
-    fn end(&mut self, reason: EndReason) -> io::Result<DumpEnd> {
-        if reason == EndReason::Displaced && self.parted.is_none() {
+    fn end(&mut self, reason: EndReason) -> io::Result<DumpOutcome> {
+        if self.parted.is_some() {
+            // In the middle of an event, only the end of the connection can be noticed.
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if reason == EndReason::Displaced {
             let message =
                 "A replica with the same server_uuid/server_id as this replica has connected to the source";
             let error = ServerError::new(1236, "HY000", message);
             self.session.respond(|response| response.error(&error));
         }
         self.session.link.flush()?;
-        Ok(DumpEnd::Closed)
+        Ok(DumpOutcome::Closed)
     }
 
-    fn fail(&mut self, error: &relay::DumpError) -> io::Result<DumpEnd> {
+    fn fail(&mut self, error: &relay::DumpError) -> io::Result<DumpOutcome> {
         if let Some(cause) = error.cause() {
             let user = self.session.client.account.user.clone();
             self.session.shared.notify(RelayNotice::DumpFailed { user, error: cause.to_string() });
@@ -269,6 +273,6 @@ impl<'d, 's> ClientDump<'d, 's> {
         let error = error.to_server_error();
         self.session.respond(|response| response.error(&error));
         self.session.link.flush()?;
-        Ok(DumpEnd::Closed)
+        Ok(DumpOutcome::Closed)
     }
 }

@@ -15,11 +15,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Connection to a client.
 pub(crate) struct ClientLink {
-    stream: ClientStream,
+    stream: AcceptedStream,
     pub(crate) packets: PacketCodec,
 }
 
-enum ClientStream {
+enum AcceptedStream {
     Plain(DeadlineSocket),
     Tls(Box<StreamOwned<ServerConnection, DeadlineSocket>>),
     /// TLS has failed to start.
@@ -41,7 +41,7 @@ impl ClientLink {
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let stream = DeadlineSocket { received: Cursor::default(), socket, deadline: None };
-        Ok(Self { stream: ClientStream::Plain(stream), packets: PacketCodec::new(0) })
+        Ok(Self { stream: AcceptedStream::Plain(stream), packets: PacketCodec::new(0) })
     }
 
     /// Sets the time at which reads fail; `None` to wait without end.
@@ -56,24 +56,24 @@ impl ClientLink {
 
     /// Starts TLS as its server. `received` are the first bytes of the client.
     pub(crate) fn start_tls(&mut self, received: Vec<u8>, tls: &Arc<ServerConfig>) -> io::Result<()> {
-        let ClientStream::Plain(mut socket) = std::mem::replace(&mut self.stream, ClientStream::Closed)
+        let AcceptedStream::Plain(mut socket) = std::mem::replace(&mut self.stream, AcceptedStream::Closed)
         else {
             return Err(closed());
         };
         let connection = ServerConnection::new(Arc::clone(tls)).map_err(io::Error::other)?;
         socket.received = Cursor::new(received);
-        self.stream = ClientStream::Tls(Box::new(StreamOwned::new(connection, socket)));
+        self.stream = AcceptedStream::Tls(Box::new(StreamOwned::new(connection, socket)));
         Ok(())
     }
 
     /// Returns true if the connection uses TLS.
     pub(crate) const fn is_encrypted(&self) -> bool {
-        matches!(self.stream, ClientStream::Tls(_))
+        matches!(self.stream, AcceptedStream::Tls(_))
     }
 
     /// Returns true if the client has sent a certificate, which TLS has verified.
     pub(crate) fn has_certificate(&self) -> bool {
-        matches!(&self.stream, ClientStream::Tls(stream) if stream.conn.peer_certificates().is_some())
+        matches!(&self.stream, AcceptedStream::Tls(stream) if stream.conn.peer_certificates().is_some())
     }
 
     /// Sends what is ready.
@@ -81,12 +81,12 @@ impl ClientLink {
         let output = self.packets.output();
         let size = output.len();
         match &mut self.stream {
-            ClientStream::Plain(stream) => stream.write_all(output)?,
-            ClientStream::Tls(stream) => {
+            AcceptedStream::Plain(stream) => stream.write_all(output)?,
+            AcceptedStream::Tls(stream) => {
                 stream.write_all(output)?;
                 stream.flush()?;
             }
-            ClientStream::Closed => return Err(closed()),
+            AcceptedStream::Closed => return Err(closed()),
         }
         self.packets.mark_sent(size);
         Ok(())
@@ -97,9 +97,9 @@ impl ClientLink {
         self.flush()?;
         let room = self.packets.read_buffer();
         let read = match &mut self.stream {
-            ClientStream::Plain(stream) => stream.read(room),
-            ClientStream::Tls(stream) => stream.read(room),
-            ClientStream::Closed => Err(closed()),
+            AcceptedStream::Plain(stream) => stream.read(room),
+            AcceptedStream::Tls(stream) => stream.read(room),
+            AcceptedStream::Closed => Err(closed()),
         };
         match read {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
@@ -131,7 +131,7 @@ impl ClientLink {
     }
 
     fn poll_input(&mut self, timeout: PollTimeout) -> io::Result<bool> {
-        if let ClientStream::Tls(stream) = &mut self.stream {
+        if let AcceptedStream::Tls(stream) = &mut self.stream {
             let state = stream.conn.process_new_packets().map_err(io::Error::other)?;
             if state.plaintext_bytes_to_read() > 0 {
                 return Ok(true);
@@ -148,9 +148,9 @@ impl ClientLink {
 
     fn socket_mut(&mut self) -> Option<&mut DeadlineSocket> {
         match &mut self.stream {
-            ClientStream::Plain(socket) => Some(socket),
-            ClientStream::Tls(stream) => Some(&mut stream.sock),
-            ClientStream::Closed => None,
+            AcceptedStream::Plain(socket) => Some(socket),
+            AcceptedStream::Tls(stream) => Some(&mut stream.sock),
+            AcceptedStream::Closed => None,
         }
     }
 }

@@ -13,7 +13,7 @@ use wire::{
     ResultValue, RowEncoding, ServerError, ServerStatement, ServerStatus, column_type,
 };
 
-use crate::client_dump::{ClientDump, DumpEnd};
+use crate::client_dump::{ClientDump, DumpOutcome};
 use crate::client_link::ClientLink;
 use crate::client_login::{LoggedInClient, log_in};
 use crate::client_registry::{ClientActivity, ClientRegistration, EndReason};
@@ -27,7 +27,7 @@ const STATEMENTS_MAX: usize = 256;
 const SENT_AHEAD_MAX: usize = 1 << 20;
 
 /// Session of a client after its login.
-pub(crate) struct ClientSession<'s> {
+pub(crate) struct ServedSession<'s> {
     pub(crate) link: ClientLink,
     pub(crate) shared: &'s RelayShared,
     pub(crate) registration: &'s ClientRegistration<'s>,
@@ -79,9 +79,10 @@ pub(crate) fn serve_client(
     let sql = new_session(registration.connection_id, &client, form);
     let statements = BTreeMap::new();
     let mut session =
-        ClientSession { link, shared, registration, client, sql, statements, last_statement: 0 };
+        ServedSession { link, shared, registration, client, sql, statements, last_statement: 0 };
     let served = session.serve();
-    if let Some(EndReason::Shutdown) = session.registration.client.end_reason() {
+    // After an error, a packet may be unfinished.
+    if served.is_ok() && session.registration.client.end_reason() == Some(EndReason::Shutdown) {
         let error = ServerError::new(1053, "08S01", "Server shutdown in progress");
         session.respond(|response| response.error(&error));
         // The client may have gone.
@@ -113,7 +114,7 @@ fn new_session(connection_id: u32, client: &LoggedInClient, form: LogForm) -> Sq
     }
 }
 
-impl ClientSession<'_> {
+impl ServedSession<'_> {
     fn serve(&mut self) -> io::Result<()> {
         loop {
             self.registration.client.set_activity(ClientActivity::SLEEP);
@@ -215,8 +216,8 @@ impl ClientSession<'_> {
             return Ok(CommandOutcome::Next);
         }
         match ClientDump::new(self, request).run()? {
-            DumpEnd::LastEvent => Ok(CommandOutcome::Next),
-            DumpEnd::Closed => Ok(CommandOutcome::Close),
+            DumpOutcome::LastEvent => Ok(CommandOutcome::Next),
+            DumpOutcome::Closed => Ok(CommandOutcome::Close),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Listens for replicas and clients, and serves them a directory of binary logs.
 //!
 //! ```text
-//! RelayServer: accepts ─▶ a thread for each client: login ─▶ ClientSession: commands ─▶ SQL answers
+//! RelayServer: accepts ─▶ a thread for each client: login ─▶ ServedSession: commands ─▶ SQL answers
 //!      └─ StoreGrowth: wakes the clients that wait                      └─▶ dump: DumpStream ─▶ ClientLink ─▶ socket
 //! ```
 //!
