@@ -199,6 +199,8 @@ impl ClientState {
             form: None,
             server_id: None,
             server_uuid: None,
+            report_host: None,
+            report_port: None,
             command: ClientActivity::CONNECT.command,
             state: ClientActivity::CONNECT.state,
             state_s: 0,

@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use relay::{
-    AccountRight, ClientAttributes, DumpRequest, LogForm, SqlAnswer, SqlColumn, SqlColumnKind, SqlRows,
-    SqlSession, SqlValue,
+    AccountRight, ClientAttributes, DumpRequest, LogForm, SqlAnswer, SqlColumn, SqlColumnKind, SqlFace,
+    SqlRows, SqlSession, SqlValue,
 };
 use wire::{
     Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, ParameterValue, ResponseWriter,
@@ -18,8 +18,7 @@ use crate::client_link::ClientLink;
 use crate::client_login::{LoggedInClient, log_in};
 use crate::client_registry::{ClientActivity, ClientRegistration, EndReason};
 use crate::prepared_text::PreparedText;
-use crate::relay_shared::RelayShared;
-use crate::replica_answers::execute;
+use crate::relay_shared::{RelayShared, ServedRelay};
 
 /// Maximum number of prepared statements of a session.
 const STATEMENTS_MAX: usize = 256;
@@ -33,6 +32,7 @@ pub(crate) struct ServedSession<'s> {
     pub(crate) registration: &'s ClientRegistration<'s>,
     pub(crate) client: LoggedInClient,
     pub(crate) sql: SqlSession,
+    face: &'s SqlFace,
     statements: BTreeMap<u32, PreparedQuery>,
     last_statement: u32,
 }
@@ -59,8 +59,9 @@ pub(crate) fn serve_client(
     mut link: ClientLink,
     registration: &ClientRegistration<'_>,
     peer: SocketAddr,
-    shared: &RelayShared,
+    served: &ServedRelay,
 ) -> io::Result<()> {
+    let shared = &*served.shared;
     let Some(client) = log_in(&mut link, registration, peer, shared)? else { return Ok(()) };
     let attributes: Vec<(String, String)> = client
         .session
@@ -78,17 +79,19 @@ pub(crate) fn serve_client(
     });
     let sql = new_session(registration.connection_id, &client, form);
     let statements = BTreeMap::new();
+    let face = &served.face;
     let mut session =
-        ServedSession { link, shared, registration, client, sql, statements, last_statement: 0 };
-    let served = session.serve();
+        ServedSession { link, shared, registration, client, sql, face, statements, last_statement: 0 };
+    session.use_login_database();
+    let outcome = session.serve();
     // After an error, a packet may be unfinished.
-    if served.is_ok() && session.registration.client.end_reason() == Some(EndReason::Shutdown) {
+    if outcome.is_ok() && session.registration.client.end_reason() == Some(EndReason::Shutdown) {
         let error = ServerError::new(1053, "08S01", "Server shutdown in progress");
         session.respond(|response| response.error(&error));
         // The client may have gone.
         let _ = session.link.flush();
     }
-    served
+    outcome
 }
 
 fn choose_form(attributes: &[(String, String)], client: &LoggedInClient, shared: &RelayShared) -> LogForm {
@@ -103,15 +106,8 @@ fn choose_form(attributes: &[(String, String)], client: &LoggedInClient, shared:
 }
 
 fn new_session(connection_id: u32, client: &LoggedInClient, form: LogForm) -> SqlSession {
-    let database = &client.session.login.database;
-    SqlSession {
-        connection_id,
-        account: format!("{}@{}", client.account.user, client.account.host),
-        database: (!database.is_empty()).then(|| String::from_utf8_lossy(database).into_owned()),
-        form,
-        user_variables: BTreeMap::new(),
-        system_variables: BTreeMap::new(),
-    }
+    let account = format!("{}@{}", client.account.user, client.account.host);
+    SqlSession::new(connection_id, account, client.account.role, form)
 }
 
 impl ServedSession<'_> {
@@ -173,8 +169,11 @@ impl ServedSession<'_> {
             }
             ClientCommand::Ping => self.ok(),
             ClientCommand::InitDatabase { database } => {
-                self.sql.database = Some(String::from_utf8_lossy(database).into_owned());
-                self.ok();
+                let database = String::from_utf8_lossy(database).into_owned();
+                match self.face.use_database(&database, &mut self.sql) {
+                    Ok(()) => self.ok(),
+                    Err(error) => self.refuse(&error),
+                }
             }
             ClientCommand::ResetConnection => self.reset(),
             ClientCommand::SetOption { .. } => {
@@ -194,8 +193,12 @@ impl ServedSession<'_> {
                 self.run_sql(&format!("KILL {connection_id}"), RowEncoding::Text);
             }
             ClientCommand::RegisterReplica(register) => {
-                let server_id = register.server_id;
-                self.registration.client.change(|facts| facts.server_id = Some(server_id));
+                let host = String::from_utf8_lossy(register.host).into_owned();
+                self.registration.client.change(|facts| {
+                    facts.server_id = Some(register.server_id);
+                    facts.report_host = (!host.is_empty()).then_some(host);
+                    facts.report_port = Some(register.port);
+                });
                 self.ok();
             }
             ClientCommand::BinlogDump(dump) => return self.dump(DumpRequest::from_position(&dump)),
@@ -221,15 +224,23 @@ impl ServedSession<'_> {
         }
     }
 
+    /// Selects the database of the login, if there is one of this name.
+    fn use_login_database(&mut self) {
+        let database = String::from_utf8_lossy(&self.client.session.login.database).into_owned();
+        if !database.is_empty() {
+            // Replicas name none, and programs qualify their tables.
+            let _ = self.face.use_database(&database, &mut self.sql);
+        }
+    }
+
     fn reset(&mut self) {
         self.statements.clear();
-        self.sql.user_variables.clear();
-        self.sql.system_variables.clear();
+        self.sql.reset();
         self.ok();
     }
 
     fn run_sql(&mut self, sql: &str, encoding: RowEncoding) {
-        let answer = execute(self.shared, sql, &mut self.sql);
+        let answer = self.face.execute(sql, &mut self.sql);
         match answer {
             SqlAnswer::Done(affected) => self.respond(|response| response.ok(&ok_packet(affected))),
             SqlAnswer::Refused(error) => self.refuse(&error),

@@ -30,7 +30,6 @@ mod relay_counters;
 mod relay_identity;
 mod relay_server;
 mod relay_shared;
-mod replica_answers;
 mod served_forms;
 mod store_growth;
 mod stored_gtids;

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use relay::{AccountFile, FormChoice, RelayFacts, RelayStore};
+use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SqlFace};
 use wire::{PacketCodec, ServerError, ServerHandshake};
 
 use crate::client_link::ClientLink;
@@ -18,7 +18,7 @@ use crate::client_session::serve_client;
 use crate::error::RelayServerError;
 use crate::relay_counters::{RelayCounters, add};
 use crate::relay_identity::RelayIdentity;
-use crate::relay_shared::{LoadedFiles, PreparedRelay, RelayShared};
+use crate::relay_shared::{LoadedFiles, PreparedRelay, RelayShared, ServedRelay};
 use crate::served_forms::ServedForms;
 use crate::store_growth::StoreWatch;
 use crate::tls_files::{TlsFiles, load_password_key, make_state_folder};
@@ -123,7 +123,9 @@ impl RelayServer {
         let mut server = Self { shared: Arc::clone(&shared), threads: Vec::new() };
         let watching = Arc::clone(&shared);
         server.spawn("watch", move || watch(&watching))?;
-        server.spawn("accept", move || accept(&listener, &shared))?;
+        let face = SqlFace::new(server.facts());
+        let served = Arc::new(ServedRelay { shared, face });
+        server.spawn("accept", move || accept(&listener, &served))?;
         Ok(server)
     }
 
@@ -196,12 +198,13 @@ fn listen(address: &str) -> Result<TcpListener, RelayServerError> {
     Ok(listener)
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<RelayShared>) {
+fn accept(listener: &TcpListener, served: &Arc<ServedRelay>) {
+    let shared = &served.shared;
     let timeout = PollTimeout::try_from(ACCEPT_INTERVAL).unwrap_or(PollTimeout::ZERO);
     while !shared.is_stopping() {
         match listener.accept() {
             Ok((stream, peer)) => {
-                if let Err(error) = admit(Arc::new(stream), peer, shared) {
+                if let Err(error) = admit(Arc::new(stream), peer, served) {
                     shared.notify(RelayNotice::NoThread { error: error.to_string() });
                 }
             }
@@ -215,17 +218,18 @@ fn accept(listener: &TcpListener, shared: &Arc<RelayShared>) {
     }
 }
 
-fn admit(socket: Arc<TcpStream>, peer: SocketAddr, shared: &Arc<RelayShared>) -> io::Result<()> {
-    let shared = Arc::clone(shared);
+fn admit(socket: Arc<TcpStream>, peer: SocketAddr, served: &Arc<ServedRelay>) -> io::Result<()> {
+    let served = Arc::clone(served);
     let thread = thread::Builder::new().name("client".to_owned()).stack_size(STACK_SIZE);
     let serving = Arc::clone(&socket);
     let spawned = thread.spawn(move || {
+        let shared = &*served.shared;
         let limit = shared.options.connections_max;
         match shared.clients.register(Arc::clone(&serving), peer.to_string(), limit) {
             Some(registration) => {
                 // A client that goes away is no error of the relay.
                 let _ = ClientLink::new(Arc::clone(&serving))
-                    .and_then(|link| serve_client(link, &registration, peer, &shared));
+                    .and_then(|link| serve_client(link, &registration, peer, &served));
             }
             None => {
                 add(&shared.counters.refused_connections, 1);

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use binlog::gtid::GtidSet;
 use relay::{
     ClientFacts, FormChoice, LogForm, LogsEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
-    ServedLog,
+    ServedLog, SqlFace,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey};
@@ -45,6 +46,12 @@ pub(crate) struct RelayShared {
     pub(crate) started: Instant,
     pub(crate) is_stopping: AtomicBool,
     gtids: Mutex<StoredGtids>,
+}
+
+/// Relay with its SQL answers.
+pub(crate) struct ServedRelay {
+    pub(crate) shared: Arc<RelayShared>,
+    pub(crate) face: SqlFace,
 }
 
 /// Content of files that can be reloaded.
@@ -171,6 +178,18 @@ impl RelayFacts for RelayShared {
 
     fn uptime_s(&self) -> u64 {
         self.started.elapsed().as_secs()
+    }
+
+    fn now_us(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn purged_gtids(&self) -> Result<GtidSet, RelayError> {
+        let store = self.forms.store();
+        let Some(oldest) = store.log_names()?.into_iter().next() else { return Ok(GtidSet::new()) };
+        let head = store.head(&oldest)?;
+        Ok(head.and_then(|head| head.previous_gtids.clone()).unwrap_or_default())
     }
 }
 

@@ -13,6 +13,7 @@
 //! | read a form from a log and position on | [`FormReader`] |
 //! | translate positions between a log and its form | [`FormSource::from_original`], [`FormSource::to_original`] |
 //! | read and change the file of accounts; find the account of a login | [`AccountFile`], [`RelayAccounts`] |
+//! | answer SQL | [`SqlFace`], from [`RelayFacts`] |
 //! | answer `COM_BINLOG_DUMP` and `COM_BINLOG_DUMP_GTID` | [`DumpStream`]; without a store, [`DumpSession`] |
 //!
 //! A form is a deterministic rendering of each log with positions of its own: the same bytes at every start, on every
@@ -52,6 +53,7 @@ mod relay_store;
 mod render_buffer;
 mod served_checksum;
 mod sql_answer;
+mod sql_face;
 
 pub use crate::account_file::{AccountFile, AccountFileError};
 pub use crate::dump_error::DumpError;
@@ -70,7 +72,11 @@ pub use crate::relay_account::{
     AccountMatch, AccountRight, AccountRole, AccountWordError, RelayAccount, RelayAccounts,
     TransportRequirement,
 };
-pub use crate::relay_facts::{ClientFacts, LogsEnd, RelayFacts, RelayedServer, ServedLog};
+pub use crate::relay_facts::{
+    ClientFacts, CompressionCounters, CountedTransaction, LogsEnd, RelayFacts, RelayedServer, ServedLog,
+    StageTotals,
+};
 pub use crate::relay_store::{FirstEvents, RelayStore};
 pub use crate::served_checksum::ServedChecksum;
 pub use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue};
+pub use crate::sql_face::SqlFace;

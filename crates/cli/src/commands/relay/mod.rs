@@ -108,6 +108,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const OTHER_DESCRIPTORS: u64 = 128;
 
 /// Serves until it is stopped, or changes accounts.
+#[expect(clippy::result_large_err, reason = "the thread ends once, with one error")]
 pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
     if let Some(RelayAction::User(accounts)) = &command.action {
         return accounts::run(accounts);
@@ -119,6 +120,10 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
     interrupt::set_runs_until_stopped();
     raise_descriptor_limit(command.max_connections);
     if command.source.from.is_empty() {
+        if command.source.connection.names_server() {
+            let why = "a server is given by its options: relay receives only from servers that --from names";
+            return Err(CommandFailure::NotStarted(anyhow!(why)));
+        }
         return serve(command, folder);
     }
     let cancel = interrupt::cancel_on_interrupt();
