@@ -3,10 +3,11 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    advise, completions, dump, man, receive, replay, rewrite, stats, stream, verify, warm,
+    advise, completions, dump, man, receive, relay, replay, rewrite, stats, stream, verify, warm,
 };
 use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
+use crate::interrupt::HangupEffect;
 
 /// Reads, measures and checks MySQL binary logs.
 ///
@@ -82,6 +83,9 @@ pub(crate) enum CliCommand {
     /// Receive a server's logs into a directory as they are written, byte for byte.
     #[command(after_long_help = receive::EXAMPLES)]
     Receive(receive::ReceiveArgs),
+    /// Serve logs to replicas and clients as a MySQL source does, to each in the form that it can read.
+    #[command(after_long_help = relay::EXAMPLES)]
+    Relay(Box<relay::RelayArgs>),
     /// Apply logs to a MySQL server or a SQLite database: each transaction exactly once, in the source's order; can be
     /// resumed.
     #[command(after_long_help = replay::EXAMPLES)]
@@ -100,6 +104,16 @@ pub(crate) enum CliCommand {
     Man(man::ManArgs),
 }
 
+impl CliCommand {
+    /// Returns the effect of SIGHUP on the command.
+    pub(crate) const fn hangup_effect(&self) -> HangupEffect {
+        match self {
+            Self::Relay(_) => HangupEffect::Reload,
+            _ => HangupEffect::Stop,
+        }
+    }
+}
+
 /// Runs the chosen command.
 pub(crate) fn run(cli: Cli) -> CommandResult {
     match cli.command {
@@ -110,6 +124,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Dump(arguments) => dump::run(arguments, &command()),
         CliCommand::Man(arguments) => man::run(&arguments, command()),
         CliCommand::Receive(arguments) => receive::run(&arguments, &cli.global),
+        CliCommand::Relay(arguments) => relay::run(&arguments, &cli.global),
         CliCommand::Replay(mut arguments) => replay::run(&mut arguments, &cli.global),
         CliCommand::Stats(arguments) => stats::run(&arguments, &cli.global),
         CliCommand::Stream(arguments) => stream::run(&arguments, &cli.global),

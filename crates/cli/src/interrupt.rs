@@ -18,23 +18,42 @@ use crate::exit::CommandFailure;
 static STOP_REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Set by SIGTERM.
 static TERMINATED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Set by SIGHUP in a command that reads files again.
+static RELOAD_REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Set by a command that runs until it is stopped: a stop is its regular end.
 static RUNS_UNTIL_STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Exit code of an interrupted run: 128 plus the number of SIGINT, as in shells.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
-/// Installs handlers for SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as with `nohup`, stays ignored.
-pub(crate) fn install() -> Result<(), CommandFailure> {
+/// Effect of SIGHUP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HangupEffect {
+    /// It stops the work, as SIGTERM does.
+    Stop,
+    /// The command reads its files again: see [`take_reload_request`].
+    Reload,
+}
+
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as with `nohup`, stays ignored unless it has
+/// another effect than to stop.
+pub(crate) fn install(hangup: HangupEffect) -> Result<(), CommandFailure> {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        if signal == Signal::SIGHUP && is_ignored(signal) {
-            continue;
-        }
-        register_handler(signal)
-            .context("could not install signal handlers")
-            .map_err(CommandFailure::NotStarted)?;
+        let registered = match (signal, hangup) {
+            (Signal::SIGHUP, HangupEffect::Reload) => {
+                flag::register(signal as i32, Arc::clone(&RELOAD_REQUESTED)).map(drop)
+            }
+            (Signal::SIGHUP, HangupEffect::Stop) if is_ignored(signal) => continue,
+            _ => register_handler(signal),
+        };
+        registered.context("could not install signal handlers").map_err(CommandFailure::NotStarted)?;
     }
     Ok(())
+}
+
+/// Returns true if SIGHUP has come since the last call, in a command that reads its files again.
+pub(crate) fn take_reload_request() -> bool {
+    RELOAD_REQUESTED.swap(false, Ordering::Relaxed)
 }
 
 /// Registers the handlers of a signal. They run in this order, so that a second signal finds the flag of the first.

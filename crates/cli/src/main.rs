@@ -73,6 +73,6 @@ fn run(args: Vec<OsString>) -> CommandResult {
     let cli = Cli::from_arg_matches_mut(&mut matches)?;
     cli.global.install_messages();
     settings::warn_unknown(&unknown);
-    interrupt::install()?;
+    interrupt::install(cli.command.hangup_effect())?;
     args::run(cli)
 }

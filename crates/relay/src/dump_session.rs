@@ -22,7 +22,8 @@ use crate::served_checksum::{ChecksumShift, ServedChecksum};
 pub struct DumpOptions {
     /// `server_id` in artificial events: the source's.
     pub server_id: u32,
-    /// Checksums that the client gets: by `@source_binlog_checksum` or `@master_binlog_checksum`; without either, none.
+    /// Checksums that the client gets, by `@source_binlog_checksum` or `@master_binlog_checksum`: see
+    /// [`ServedChecksum`].
     pub checksum: ServedChecksum,
     /// Time without events after which a heartbeat is sent: `@source_heartbeat_period`; `None` for no heartbeats.
     pub heartbeat_period: Option<Duration>,
@@ -140,7 +141,7 @@ impl DumpSession {
         now: Instant,
         out: &mut Vec<DumpPiece>,
     ) -> Result<(), DumpError> {
-        self.begin(chunk, now, out);
+        self.begin(now, out);
         match chunk.slices().get(first).filter(|slice| slice.event_type == EventType::FormatDescription) {
             Some(slice) => {
                 self.send_format(chunk, *slice, now, out);
@@ -162,7 +163,7 @@ impl DumpSession {
         now: Instant,
         out: &mut Vec<DumpPiece>,
     ) -> Result<(), DumpError> {
-        self.begin(chunk, now, out);
+        self.begin(now, out);
         for (index, slice) in chunk.slices().iter().enumerate().skip(first) {
             if slice.event_type == EventType::FormatDescription {
                 self.send_format(chunk, *slice, now, out);
@@ -218,16 +219,14 @@ impl DumpSession {
     }
 
     /// Sends the artificial Rotate event in front of the first log.
-    fn begin(&mut self, chunk: &FormChunk, now: Instant, out: &mut Vec<DumpPiece>) {
+    fn begin(&mut self, now: Instant, out: &mut Vec<DumpPiece>) {
         if self.phase == DumpPhase::Events {
             return;
         }
         self.phase = DumpPhase::Events;
-        let stored = chunk.format().checksum;
         // Until the format description, the client expects what it asked for.
         self.checksum = match self.options.checksum {
-            ServedChecksum::Stored => stored,
-            ServedChecksum::None => ChecksumAlgorithm::Off,
+            ServedChecksum::Stored | ServedChecksum::None => ChecksumAlgorithm::Off,
             ServedChecksum::Crc32 => ChecksumAlgorithm::Crc32,
         };
         self.send_rotate(now, out);

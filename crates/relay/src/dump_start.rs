@@ -63,7 +63,7 @@ impl DumpRequest {
     pub fn from_position(dump: &BinlogDump<'_>) -> Self {
         let BinlogDump { position, flags, server_id, file } = *dump;
         let mode = DumpMode::Position;
-        Self { file: file.to_vec(), position: position.into(), mode, flags, server_id }
+        Self { file: log_name(file), position: position.into(), mode, flags, server_id }
     }
 
     /// Creates the request of a `COM_BINLOG_DUMP_GTID`.
@@ -74,13 +74,19 @@ impl DumpRequest {
     pub fn from_gtids(dump: &BinlogDumpGtid<'_>) -> Result<Self, DecodeError> {
         let BinlogDumpGtid { flags, server_id, file, position, gtids } = *dump;
         let mode = DumpMode::Gtids(GtidSet::decode(gtids)?);
-        Ok(Self { file: file.to_vec(), position, mode, flags, server_id })
+        Ok(Self { file: log_name(file), position, mode, flags, server_id })
     }
 
     /// Returns whether the dump ends at the end of the last log. Old clients ask for this by `server_id` 0.
     pub const fn is_non_blocking(&self) -> bool {
         self.server_id == 0 || self.flags.contains(DumpFlags::NON_BLOCK)
     }
+}
+
+/// Returns the name up to the first NUL, as servers read it. A replica 5.7 that reconnects by GTID sends as many NULs as
+/// its log's name has bytes.
+fn log_name(file: &[u8]) -> Vec<u8> {
+    file.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }
 
 /// Finds the start of a dump, as a server does. `checksum` are the checksums that the client gets.
@@ -146,5 +152,27 @@ fn check_has_no_more(set: &GtidSet, gtids: SourceGtids<'_>) -> Result<(), DumpEr
     match surplus.iter().any(|(tsid, _)| tsid.uuid == uuid) {
         true => Err(DumpError::more_gtids()),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{BinlogDumpGtid, DumpFlags};
+
+    use super::DumpRequest;
+
+    #[test]
+    fn a_name_ends_at_the_first_nul() {
+        let check = |file: &[u8], wanted: &[u8]| {
+            // An empty set: no source identifiers.
+            let gtids = [0; 8];
+            let (flags, server_id, position) = (DumpFlags::default(), 2, 4);
+            let dump = BinlogDumpGtid { flags, server_id, file, position, gtids: &gtids };
+            assert_eq!(DumpRequest::from_gtids(&dump).unwrap().file, wanted);
+        };
+        check(b"", b"");
+        check(b"binlog.000001", b"binlog.000001");
+        check(&[0; 13], b"");
+        check(b"binlog.000001\0", b"binlog.000001");
     }
 }

@@ -132,7 +132,7 @@ impl ClientAttributes<'_> {
 }
 
 /// Parses the three numbers at the start of a version such as `8.0.33-debug`.
-fn version_numbers(text: &str) -> Option<[u32; 3]> {
+pub(crate) fn version_numbers(text: &str) -> Option<[u32; 3]> {
     let end = text.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(text.len());
     let mut parts = text[..end].split('.').map(str::parse);
     Some([parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?])

@@ -12,6 +12,8 @@
 //! | share one form of them among clients | [`FormSource`] |
 //! | read a form from a log and position on | [`FormReader`] |
 //! | translate positions between a log and its form | [`FormSource::from_original`], [`FormSource::to_original`] |
+//! | read and change the file of accounts; find the account of a login | [`AccountFile`], [`RelayAccounts`] |
+//! | answer SQL | [`SqlFace`], from [`RelayFacts`] |
 //! | answer `COM_BINLOG_DUMP` and `COM_BINLOG_DUMP_GTID` | [`DumpStream`]; without a store, [`DumpSession`] |
 //!
 //! A form is a deterministic rendering of each log with positions of its own: the same bytes at every start, on every
@@ -30,6 +32,7 @@
 //! before it is rendered or split; a stored transaction payload that is served as it is is read in pieces.
 #![forbid(unsafe_code)]
 
+mod account_file;
 mod chunk_cache;
 mod dump_error;
 mod dump_piece;
@@ -43,12 +46,16 @@ mod form_index;
 mod form_reader;
 mod form_renderer;
 mod form_source;
+mod host_pattern;
+mod relay_account;
 mod relay_facts;
 mod relay_store;
 mod render_buffer;
 mod served_checksum;
 mod sql_answer;
+mod sql_face;
 
+pub use crate::account_file::{AccountFile, AccountFileError};
 pub use crate::dump_error::DumpError;
 pub use crate::dump_piece::{DumpPiece, EventBytes};
 pub use crate::dump_session::{DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion};
@@ -60,7 +67,16 @@ pub use crate::form_chunk::{CHUNK_SIZE_MAX, EventSlice, FormChunk, TransactionMa
 pub use crate::form_index::{FormIndex, FormPosition, INDEX_STRIDE};
 pub use crate::form_reader::{FormReader, ReaderStep};
 pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, SourceLimits};
-pub use crate::relay_facts::{ClientFacts, LogsEnd, RelayFacts, RelayedServer, ServedLog};
+pub use crate::host_pattern::{HostPattern, HostPatternError};
+pub use crate::relay_account::{
+    AccountMatch, AccountRight, AccountRole, AccountWordError, RelayAccount, RelayAccounts,
+    TransportRequirement,
+};
+pub use crate::relay_facts::{
+    ClientFacts, CompressionCounters, CountedTransaction, LogsEnd, RelayFacts, RelayedServer, ServedLog,
+    StageTotals,
+};
 pub use crate::relay_store::{FirstEvents, RelayStore};
 pub use crate::served_checksum::ServedChecksum;
 pub use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue};
+pub use crate::sql_face::SqlFace;

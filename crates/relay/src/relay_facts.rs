@@ -32,6 +32,80 @@ pub trait RelayFacts: Send + Sync {
 
     /// Returns the seconds since the relay's start.
     fn uptime_s(&self) -> u64;
+
+    /// Returns the present time in microseconds since 1970.
+    fn now_us(&self) -> u64;
+
+    /// Returns the transactions before the oldest log: the set of its Previous_gtids event.
+    ///
+    /// # Errors
+    ///
+    /// When the log cannot be read.
+    fn purged_gtids(&self) -> Result<GtidSet, RelayError>;
+
+    /// Returns sums over the transactions that the relay has received and sent, in the order of the server's table
+    /// `binary_log_transaction_compression_stats`; only rows with transactions.
+    fn compression_counters(&self) -> Vec<CompressionCounters> {
+        Vec::new()
+    }
+
+    /// Returns sums over the stages of work. A stage of [`StageTotals::NAMES`] that is not among them has not run.
+    fn stage_totals(&self) -> Vec<StageTotals> {
+        Vec::new()
+    }
+}
+
+/// Sums over transactions of one kind, a row of `binary_log_transaction_compression_stats`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompressionCounters {
+    /// Log: `BINARY` for what the relay sends, `RELAY` for what it has received.
+    pub log_type: &'static str,
+    /// Compression of the transactions: `ZSTD` or `NONE`.
+    pub compression_type: &'static str,
+    /// Number of transactions.
+    pub transactions: u64,
+    /// Their size in the log, in bytes: without the headers of payloads, as a server counts.
+    pub compressed_bytes: u64,
+    /// Their size without compression, in bytes.
+    pub uncompressed_bytes: u64,
+    /// First transaction.
+    pub first: CountedTransaction,
+    /// Last transaction.
+    pub last: CountedTransaction,
+}
+
+/// Sizes of one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedTransaction {
+    /// GTID, or `ANONYMOUS`.
+    pub id: String,
+    /// Size in the log, in bytes.
+    pub compressed_bytes: u64,
+    /// Size without compression, in bytes.
+    pub uncompressed_bytes: u64,
+    /// Time of the commit, or of the receipt, in microseconds since 1970.
+    pub time_us: u64,
+}
+
+/// Sums over one stage of work, a row of `events_stages_summary_global_by_event_name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StageTotals {
+    /// Name of the stage, as a server calls it.
+    pub name: &'static str,
+    /// Number of times that it ran.
+    pub count: u64,
+    /// Total time, in picoseconds.
+    pub sum_ps: u64,
+    /// Shortest time, in picoseconds.
+    pub min_ps: u64,
+    /// Longest time, in picoseconds.
+    pub max_ps: u64,
+}
+
+impl StageTotals {
+    /// Stages that a relay has: those of a server that compress and decompress.
+    pub const NAMES: [&'static str; 2] =
+        ["stage/sql/Compressing transaction changes.", "stage/sql/Decompressing transaction changes."];
 }
 
 /// The server that a relay stands for.
@@ -86,6 +160,10 @@ pub struct ClientFacts {
     pub server_id: Option<u32>,
     /// Its `server_uuid`, if it sent one.
     pub server_uuid: Option<String>,
+    /// Its `report_host`, if it registered with one.
+    pub report_host: Option<String>,
+    /// Its `report_port`, if it registered.
+    pub report_port: Option<u16>,
     /// Command that runs, in the words of `SHOW PROCESSLIST`: `Sleep`, `Query`, `Binlog Dump`, `Binlog Dump GTID`.
     pub command: &'static str,
     /// State, in the words of `SHOW PROCESSLIST`.

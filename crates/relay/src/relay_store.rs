@@ -103,7 +103,11 @@ impl RelayStore {
     }
 
     /// Returns the path of a log.
-    pub(crate) fn path(&self, log: &str) -> Result<PathBuf, RelayError> {
+    ///
+    /// # Errors
+    ///
+    /// If the store has no such log, or its list cannot be read.
+    pub fn path(&self, log: &str) -> Result<PathBuf, RelayError> {
         let mut store = lock(&self.store);
         if let Some(path) = find_log(&store, log) {
             return Ok(path);

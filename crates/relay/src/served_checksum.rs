@@ -5,9 +5,10 @@ use binlog::{CHECKSUM_SIZE, ChecksumAlgorithm};
 /// Checksums that a client gets. Without the stored ones, or with added ones, all positions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServedChecksum {
-    /// As in the stored log.
+    /// As in the stored log, but the artificial event in front of it has none. A server does this for clients that ask
+    /// for `NONE`, such as mysqlbinlog: they learn from the format description what the log has.
     Stored,
-    /// None.
+    /// None: for clients that ask for nothing, because they do not know checksums.
     None,
     /// CRC32.
     Crc32,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use wire::ServerError;
 
 use crate::form::LogForm;
+use crate::relay_account::AccountRole;
 
 /// Answer to a statement.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +69,8 @@ pub struct SqlSession {
     pub connection_id: u32,
     /// Account, as `user@host`.
     pub account: String,
+    /// Role of the account.
+    pub role: AccountRole,
     /// Default database.
     pub database: Option<String>,
     /// Form in which the client sees the logs.
@@ -76,4 +79,125 @@ pub struct SqlSession {
     pub user_variables: BTreeMap<String, SqlValue>,
     /// Session values of system variables that the client has set, by name in lower case.
     pub system_variables: BTreeMap<String, SqlValue>,
+    /// True between `BEGIN` and the end of the transaction.
+    pub is_in_transaction: bool,
+}
+
+impl SqlSession {
+    /// Starts a session.
+    pub fn new(connection_id: u32, account: String, role: AccountRole, form: LogForm) -> Self {
+        Self {
+            connection_id,
+            account,
+            role,
+            database: None,
+            form,
+            user_variables: BTreeMap::new(),
+            system_variables: BTreeMap::new(),
+            is_in_transaction: false,
+        }
+    }
+
+    /// Forgets all variables and the transaction, as `COM_RESET_CONNECTION` requires. The default database stays.
+    pub fn reset(&mut self) {
+        self.user_variables.clear();
+        self.system_variables.clear();
+        self.is_in_transaction = false;
+    }
+}
+
+impl SqlRows {
+    /// Creates a result set; each row must have a value for every column.
+    pub(crate) fn new(columns: &[SqlColumnSpec], rows: Vec<Vec<SqlValue>>) -> Self {
+        debug_assert!(rows.iter().all(|row| row.len() == columns.len()));
+        let column = |spec: &SqlColumnSpec| SqlColumn { name: spec.name.to_owned(), kind: spec.kind };
+        Self { columns: columns.iter().map(column).collect(), rows }
+    }
+}
+
+/// Column of a table or of a `SHOW` statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SqlColumnSpec {
+    pub(crate) name: &'static str,
+    pub(crate) kind: SqlColumnKind,
+}
+
+/// Declares a column of integers.
+pub(crate) const fn integer(name: &'static str) -> SqlColumnSpec {
+    SqlColumnSpec { name, kind: SqlColumnKind::Integer }
+}
+
+/// Declares a column of text.
+pub(crate) const fn text(name: &'static str) -> SqlColumnSpec {
+    SqlColumnSpec { name, kind: SqlColumnKind::Text }
+}
+
+impl SqlValue {
+    /// Returns the type of a column with only this value.
+    pub(crate) const fn kind(&self) -> SqlColumnKind {
+        match self {
+            Self::Int(_) | Self::UInt(_) => SqlColumnKind::Integer,
+            Self::Double(_) => SqlColumnKind::Double,
+            Self::Null | Self::Text(_) => SqlColumnKind::Text,
+        }
+    }
+
+    /// Returns the text of the value; `None` for NULL.
+    pub(crate) fn to_text(&self) -> Option<String> {
+        Some(match self {
+            Self::Null => return None,
+            Self::Int(number) => number.to_string(),
+            Self::UInt(number) => number.to_string(),
+            Self::Double(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        })
+    }
+
+    /// Returns the number that a server reads from the value: that at the start of a text, or 0. `None` for NULL.
+    pub(crate) fn to_number(&self) -> Option<f64> {
+        Some(match self {
+            Self::Null => return None,
+            Self::Int(number) => *number as f64,
+            Self::UInt(number) => *number as f64,
+            Self::Double(number) => *number,
+            Self::Text(text) => leading_number(text),
+        })
+    }
+}
+
+fn leading_number(text: &str) -> f64 {
+    let text = text.trim_start();
+    let is_of_a_number = |letter: char| letter.is_ascii_digit() || "+-.eE".contains(letter);
+    let end = text.find(|letter| !is_of_a_number(letter)).unwrap_or(text.len());
+    (0..=end).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
+}
+
+impl From<&str> for SqlValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for SqlValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for SqlValue {
+    fn from(number: u64) -> Self {
+        Self::UInt(number)
+    }
+}
+
+impl From<u32> for SqlValue {
+    fn from(number: u32) -> Self {
+        Self::UInt(number.into())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for SqlValue {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
 }

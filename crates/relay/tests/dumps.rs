@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use binlog::gtid::GtidSet;
-use binlog::{ChecksumAlgorithm, Event, EventChecksum, EventType, Framer, FramerOutput, MAGIC, NextPosition};
+use binlog::{ChecksumAlgorithm, Event, EventType, Framer, FramerOutput, MAGIC, NextPosition};
 use relay::{
     DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep, DumpStream,
     FormSource, HeartbeatVersion, LogForm, ServedChecksum, SourceGtids, find_start,
@@ -77,13 +77,9 @@ fn dump(source: &Arc<FormSource>, request: &DumpRequest, options: DumpOptions) -
 }
 
 /// Reader of a client that has asked for these checksums.
-fn client(checksum: ServedChecksum, stored: EventChecksum, gaps: PositionGaps) -> StreamReader {
-    let is_summed = match checksum {
-        ServedChecksum::Stored => stored == EventChecksum::Crc32,
-        ServedChecksum::None => false,
-        ServedChecksum::Crc32 => true,
-    };
-    let algorithm = if is_summed { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
+fn client(checksum: ServedChecksum, gaps: PositionGaps) -> StreamReader {
+    let algorithm =
+        if checksum == ServedChecksum::Crc32 { ChecksumAlgorithm::Crc32 } else { ChecksumAlgorithm::Off };
     StreamReader::new(algorithm, gaps)
 }
 
@@ -118,7 +114,7 @@ fn every_form_of_every_sample_reaches_a_client() {
             let (stored, places) = split(&reference);
             for checksum in SERVED {
                 let events = dump(&source, &by_position("", 4), options(checksum));
-                let mut reader = client(checksum, stored, PositionGaps::None);
+                let mut reader = client(checksum, PositionGaps::None);
                 let received = receive(&mut reader, &events);
                 let context = format!("{} {form} {checksum:?}", path.display());
                 assert_eq!(received.len(), places.len() - 1, "{context}");
@@ -152,15 +148,14 @@ fn a_dump_from_any_event_is_the_rest_of_the_dump() {
         let store = TestStore::new(&[&log, &next_log()]);
         for form in FORMS {
             let source = store.source(form);
-            let (stored, _) = split(&log);
             let count = split(&Reference::new(form, &log).bytes).1.len() - 1;
             for checksum in SERVED {
                 let whole = dump(&source, &by_position(LOG, 4), options(checksum));
-                let whole = receive(&mut client(checksum, stored, PositionGaps::None), &whole);
+                let whole = receive(&mut client(checksum, PositionGaps::None), &whole);
                 for index in (0..count).step_by(7) {
                     let from = by_position(LOG, whole[index].position);
                     let events = dump(&source, &from, options(checksum));
-                    let rest = receive(&mut client(checksum, stored, PositionGaps::None), &events);
+                    let rest = receive(&mut client(checksum, PositionGaps::None), &events);
                     assert!(rest == whole[index..], "{name} {form} {checksum:?} {index}");
                     // No position, and no creation time: the replica keeps its temporary tables.
                     assert_eq!((&events[1][13..17], &events[1][71..75]), (&[0; 4][..], &[0; 4][..]));
@@ -216,7 +211,7 @@ fn transactions_that_the_client_has_are_skipped() {
                 let events = dump(&source, &by_gtids(&has.to_string()), options(checksum));
                 let context = format!("{form} {checksum:?} {step}");
                 assert_eq!(gtids_of(&events), everything.difference(&has), "{context}");
-                let mut reader = client(checksum, EventChecksum::Crc32, PositionGaps::Skipped);
+                let mut reader = client(checksum, PositionGaps::Skipped);
                 receive(&mut reader, &events);
                 let last = store_end(&source, checksum);
                 assert_eq!((reader.file(), reader.position()), (last.0.as_bytes(), last.1), "{context}");
@@ -229,7 +224,7 @@ fn transactions_that_the_client_has_are_skipped() {
 fn store_end(source: &Arc<FormSource>, checksum: ServedChecksum) -> (Arc<str>, u64) {
     let last = source.store().log_names().unwrap().pop().unwrap();
     let events = dump(source, &by_position(&last, 4), options(checksum));
-    let mut reader = client(checksum, EventChecksum::Crc32, PositionGaps::None);
+    let mut reader = client(checksum, PositionGaps::None);
     receive(&mut reader, &events);
     (last, reader.position())
 }
@@ -304,7 +299,7 @@ fn heartbeats_come_after_a_silent_period() {
         };
         let mut stream = begin(&source, &by_position(LOG, 4), waits).unwrap();
         let (start, second) = (Instant::now() + Duration::from_secs(1), Duration::from_secs(1));
-        let mut reader = client(ServedChecksum::Crc32, EventChecksum::Crc32, PositionGaps::None);
+        let mut reader = client(ServedChecksum::Crc32, PositionGaps::None);
         receive(&mut reader, &send_all(&mut stream, start).unwrap());
         let mut out = Vec::new();
         let wait = stream.next(start + second, &mut out).unwrap();
@@ -330,11 +325,8 @@ fn a_long_skip_sends_heartbeats() {
     let source = store.source(LogForm::AsIs);
     let waits = DumpOptions { end: DumpEndPolicy::Wait, ..options(ServedChecksum::Crc32) };
     let mut stream = begin(&source, &by_gtids(&everything.to_string()), waits).unwrap();
-    let (mut out, mut now, mut reader) = (
-        Vec::new(),
-        Instant::now(),
-        client(ServedChecksum::Crc32, EventChecksum::Crc32, PositionGaps::Skipped),
-    );
+    let (mut out, mut now, mut reader) =
+        (Vec::new(), Instant::now(), client(ServedChecksum::Crc32, PositionGaps::Skipped));
     let mut heartbeats = 0;
     while stream.next(now, &mut out).unwrap() == DumpStep::More {
         now += Duration::from_secs(10);
@@ -385,17 +377,16 @@ fn a_large_event_comes_in_pieces() {
     for name in ["types.binlog", "types-no-checksum.binlog"] {
         let log = log_with_large_event(name);
         let store = TestStore::new(&[&log, &next_log()]);
-        let (stored, _) = split(&log);
         for form in FORMS {
             let source = store.source(form);
             let wanted = Reference::new(form, &log).bytes;
             for checksum in SERVED {
                 let events = dump(&source, &by_position(LOG, 4), options(checksum));
-                let received = receive(&mut client(checksum, stored, PositionGaps::None), &events);
+                let received = receive(&mut client(checksum, PositionGaps::None), &events);
                 let large = received.iter().position(|event| event.body.len() > 700_000).unwrap();
                 let behind = by_position(LOG, received[large + 1].position);
                 let rest = receive(
-                    &mut client(checksum, stored, PositionGaps::None),
+                    &mut client(checksum, PositionGaps::None),
                     &dump(&source, &behind, options(checksum)),
                 );
                 assert!(rest == received[large + 1..], "{name} {form} {checksum:?}");

@@ -1,5 +1,7 @@
 //! Words of a statement, and a cursor over them.
 
+use std::ops::Range;
+
 use crate::lexer::{SqlLexer, SqlTokenKind, digits_of, name_of, string_of};
 
 /// One word of a statement.
@@ -27,6 +29,8 @@ pub enum SqlWord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlWords {
     words: Vec<SqlWord>,
+    /// Byte range of each word in the text.
+    places: Vec<Range<usize>>,
     at: usize,
 }
 
@@ -36,6 +40,7 @@ impl SqlWords {
     /// end, or a literal has wrong digits.
     pub fn parse(text: &str, sql_mode: u64) -> Option<Self> {
         let mut words: Vec<SqlWord> = Vec::new();
+        let mut places: Vec<Range<usize>> = Vec::new();
         let lexer = SqlLexer::new(text.as_bytes(), sql_mode);
         for token in lexer.clone().filter(|token| !token.is_blank()) {
             let bytes = lexer.bytes(&token);
@@ -43,10 +48,17 @@ impl SqlWords {
             match (words.last_mut(), word) {
                 (Some(SqlWord::Text(before)), SqlWord::Text(text)) => before.push_str(&text),
                 (Some(last), word) if is_introduced(last, &word) => *last = word,
-                (_, word) => words.push(word),
+                (_, word) => {
+                    words.push(word);
+                    places.push(token.at);
+                    continue;
+                }
+            }
+            if let Some(place) = places.last_mut() {
+                place.end = token.at.end;
             }
         }
-        Some(Self { words, at: 0 })
+        Some(Self { words, places, at: 0 })
     }
 
     /// Marks literals that are not ASCII as [`SqlWord::Bytes`]: the client had no character set, so the literal has that
@@ -65,6 +77,15 @@ impl SqlWords {
     /// Returns true at the end of the statement.
     pub fn is_at_end(&self) -> bool {
         self.at >= self.words.len() || self.peek() == Some(&SqlWord::Sign(";".to_owned()))
+    }
+
+    /// Returns the byte range of the words that are left, without a semicolon at the end.
+    pub fn rest_range(&self) -> Range<usize> {
+        let is_semicolon = |word: &SqlWord| *word == SqlWord::Sign(";".to_owned());
+        let count = self.words.len() - usize::from(self.words.last().is_some_and(is_semicolon));
+        let end = self.places[..count].last().map_or(0, |place| place.end);
+        let start = self.places.get(self.at).map_or(end, |place| place.start);
+        start.min(end)..end
     }
 
     /// Takes the next word.
@@ -162,7 +183,9 @@ impl SqlWords {
                 _ => {}
             }
             if depth == 0 {
-                return Some(Self { words: self.words[start..self.at - 1].to_vec(), at: 0 });
+                let inside = start..self.at - 1;
+                let places = self.places[inside.clone()].to_vec();
+                return Some(Self { words: self.words[inside].to_vec(), places, at: 0 });
             }
         }
         None
@@ -170,21 +193,24 @@ impl SqlWords {
 
     /// Takes the rest and splits it at commas outside of parentheses.
     pub fn split_at_commas(&mut self) -> Vec<Self> {
-        let mut parts = vec![Self { words: Vec::new(), at: 0 }];
+        let empty = || Self { words: Vec::new(), places: Vec::new(), at: 0 };
+        let mut parts = vec![empty()];
         let mut depth = 0usize;
         while !self.is_at_end() {
+            let Some(place) = self.places.get(self.at).cloned() else { break };
             let Some(word) = self.take_next() else { break };
             match &word {
                 SqlWord::Sign(sign) if sign == "(" => depth += 1,
                 SqlWord::Sign(sign) if sign == ")" => depth = depth.saturating_sub(1),
                 SqlWord::Sign(sign) if sign == "," && depth == 0 => {
-                    parts.push(Self { words: Vec::new(), at: 0 });
+                    parts.push(empty());
                     continue;
                 }
                 _ => {}
             }
             if let Some(part) = parts.last_mut() {
                 part.words.push(word);
+                part.places.push(place);
             }
         }
         parts
@@ -260,6 +286,25 @@ mod tests {
         check("n'a' _latin1 'b'", 0, &[text("a"), text("b")]);
         check(r"'a\' 'b\n'", NO_BACKSLASH_ESCAPES, &[text(r"a\b\n")]);
         check("'a'\"b\"", ANSI_QUOTES, &[text("a"), SqlWord::Quoted("b".to_owned())]);
+    }
+
+    #[test]
+    fn places() {
+        let check = |sql: &str, skipped: usize, wanted: &str| {
+            let mut words = SqlWords::parse(sql, 0).unwrap();
+            (0..skipped).for_each(|_| words.skip());
+            assert_eq!(&sql[words.rest_range()], wanted, "{sql}");
+        };
+        check(" select 1 ; ", 0, "select 1");
+        check("select f(1, 2), 'a' 'b'", 1, "f(1, 2), 'a' 'b'");
+        check("select", 1, "");
+        check(";", 0, "");
+        let sql = "select f(1, 2), 'a' 'b' ;";
+        let mut words = SqlWords::parse(sql, 0).unwrap();
+        words.skip();
+        let parts = words.split_at_commas();
+        let texts: Vec<&str> = parts.iter().map(|part| &sql[part.rest_range()]).collect();
+        assert_eq!(texts, ["f(1, 2)", "'a' 'b'"]);
     }
 
     #[test]

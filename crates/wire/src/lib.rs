@@ -17,6 +17,7 @@
 //! | [`Capabilities`] | capability flags of both sides |
 //! | [`OkPacket`], [`ErrPacket`], [`EofPacket`] | generic responses |
 //! | [`ResponseWriter`] | responses of a server |
+//! | [`PartedPacket`] | a packet too large for memory |
 //! | [`ResultReader`], [`ResultWriter`] | result sets: columns, rows, end |
 //! | [`PrepareReader`], [`StatementExecution`] | prepared statements: response to preparing one, running it with values |
 //! | [`ServerStatement`] | prepared statements on the server side |
@@ -62,7 +63,7 @@ pub use crate::handshake::{
     LoginRequest, PasswordDigest, PasswordKey, PasswordPlugin, ServerGreeting, ServerHandshake,
     ServerKeySource, ServerSession, ServerStep, SslRequest, StoredPassword, TlsMode, Transport,
 };
-pub use crate::packet_codec::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, PacketCodec};
+pub use crate::packet_codec::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, PacketCodec, PartedPacket};
 pub use crate::replica::{
     ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, SourceFacts,
 };

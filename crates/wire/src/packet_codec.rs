@@ -42,6 +42,41 @@ pub struct PacketCodec {
     sent: usize,
 }
 
+/// Packet that is sent in parts, because it is too large to be whole in memory. See [`PacketCodec::send_part`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartedPacket {
+    /// Bytes of the payload that were not passed in yet.
+    unsent: usize,
+    /// Bytes of them that belong to the piece whose header was sent last.
+    in_piece: usize,
+    /// True once the header of the last piece was sent: the first one that is not of the maximum size.
+    has_last_header: bool,
+}
+
+impl PartedPacket {
+    /// Begins a packet with a payload of this size in bytes.
+    pub const fn new(size: usize) -> Self {
+        Self { unsent: size, in_piece: 0, has_last_header: false }
+    }
+
+    fn put(&mut self, bytes: &[u8], sequence: &mut u8, out: &mut Vec<u8>) {
+        let mut rest = bytes;
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(self.in_piece));
+            out.extend_from_slice(now);
+            (self.in_piece, self.unsent, rest) = (self.in_piece - now.len(), self.unsent - now.len(), later);
+            if self.in_piece > 0 || self.has_last_header || rest.is_empty() && self.unsent > 0 {
+                return;
+            }
+            self.in_piece = self.unsent.min(PIECE_SIZE_MAX);
+            self.has_last_header = self.in_piece < PIECE_SIZE_MAX;
+            put_u24(out, self.in_piece);
+            out.push(*sequence);
+            *sequence = sequence.wrapping_add(1);
+        }
+    }
+}
+
 /// Maximum capacity of an empty output buffer. There may be many connections.
 const OUTPUT_KEPT_MAX: usize = 256 << 10;
 
@@ -168,9 +203,6 @@ impl PacketCodec {
             if !self.incoming.take_piece(size) {
                 return Ok(false);
             }
-            if self.sequence_check == SequenceCheck::Ignored {
-                eprintln!("DEBUGSEQ {sequence} size {size}");
-            }
             if self.sequence_check == SequenceCheck::Checked {
                 self.sequence = sequence.wrapping_add(1);
             }
@@ -278,6 +310,21 @@ impl PacketCodec {
         self.output.truncate(start);
         self.send(&payload);
         Ok(())
+    }
+
+    /// Appends the next bytes of a packet that is sent in parts.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more bytes than the packet has.
+    pub fn send_part(&mut self, packet: &mut PartedPacket, bytes: &[u8]) {
+        assert!(bytes.len() <= packet.unsent, "ours: a packet has the size that it began with");
+        let Some(frames) = &mut self.frames else {
+            return packet.put(bytes, &mut self.sequence, &mut self.output);
+        };
+        let mut plain = Vec::with_capacity(bytes.len() + HEADER_SIZE);
+        packet.put(bytes, &mut self.sequence, &mut plain);
+        frames.put(&plain, &mut self.output);
     }
 
     /// Returns the bytes to be sent.

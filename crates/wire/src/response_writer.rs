@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use crate::capability::Capabilities;
 use crate::error::ServerError;
 use crate::event_packet::{AckRequest, EventPacket, SemiSync};
-use crate::packet_codec::PacketCodec;
+use crate::packet_codec::{PacketCodec, PartedPacket};
 use crate::response::{EofPacket, OkPacket};
 use crate::result_set::{ColumnDefinition, ResultWriter};
 use crate::result_value::RowEncoding;
@@ -95,7 +95,36 @@ impl<'a> ResponseWriter<'a> {
     /// [`PacketCodec::ignore_sequence`] before the first event.
     pub fn event(&mut self, event: &EventPacket<'_>, semi_sync: SemiSync) {
         send_encoded(self.packets, |out| event.encode(semi_sync, out));
-        if semi_sync == SemiSync::On && event.acknowledge == AckRequest::Wanted {
+        self.end_event(event.acknowledge, semi_sync);
+    }
+
+    /// Begins an event of a log that is too large to be whole in memory. Pass its bytes to
+    /// [`ResponseWriter::event_part`]. `event_size` is its size in bytes.
+    pub fn begin_event(
+        &mut self,
+        event_size: usize,
+        acknowledge: AckRequest,
+        semi_sync: SemiSync,
+    ) -> PartedPacket {
+        let mut head = Vec::new();
+        EventPacket { acknowledge, event: &[] }.encode(semi_sync, &mut head);
+        let mut packet = PartedPacket::new(head.len() + event_size);
+        self.packets.send_part(&mut packet, &head);
+        packet
+    }
+
+    /// Sends the next bytes of an event.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more bytes than the event has.
+    pub fn event_part(&mut self, packet: &mut PartedPacket, bytes: &[u8]) {
+        self.packets.send_part(packet, bytes);
+    }
+
+    /// Ends an event that was sent in parts, with the same values as it began.
+    pub fn end_event(&mut self, acknowledge: AckRequest, semi_sync: SemiSync) {
+        if semi_sync == SemiSync::On && acknowledge == AckRequest::Wanted {
             self.packets.restart_after_request();
         }
     }

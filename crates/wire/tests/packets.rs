@@ -1,7 +1,7 @@
 //! Packets in both directions, with bytes arriving in any pieces.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is the verdict")]
 
-use wire::{PIECE_SIZE_MAX, PacketCodec, PacketCompression, WireError};
+use wire::{PIECE_SIZE_MAX, PacketCodec, PacketCompression, PartedPacket, WireError};
 
 const LIMIT: usize = 64 << 20;
 
@@ -192,6 +192,26 @@ fn packets_that_are_encoded_in_place_are_the_same() {
             copied.send(b"behind");
             encoded.send(b"behind");
             assert!(copied.output() == encoded.output(), "{size} bytes, {compression:?}");
+        }
+    }
+}
+
+#[test]
+fn a_packet_in_parts_has_the_bytes_of_a_whole_one() {
+    for size in [0, 1, PIECE_SIZE_MAX - 1, PIECE_SIZE_MAX, PIECE_SIZE_MAX + 1, 2 * PIECE_SIZE_MAX] {
+        let payload = bytes(size);
+        for part in [size.max(1), 1 << 20, PIECE_SIZE_MAX, PIECE_SIZE_MAX - 1] {
+            let (mut whole, mut parted) = (PacketCodec::new(LIMIT), PacketCodec::new(LIMIT));
+            whole.send(&payload);
+            let mut packet = PartedPacket::new(size);
+            parted.send_part(&mut packet, &[]);
+            for bytes in payload.chunks(part) {
+                parted.send_part(&mut packet, bytes);
+            }
+            // The next packet has the next number.
+            whole.send(b"next");
+            parted.send(b"next");
+            assert!(whole.output() == parted.output(), "{size} bytes, {part} at a time");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -30,7 +30,21 @@ const MAY_USE: [(&str, &[&str]); 16] = [
         ],
     ),
     ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
-    ("bintide-relay", &["bintide-binlog", "bintide-logs", "bintide-rewrite", "bintide-wire"]),
+    (
+        "bintide-relay",
+        &[
+            "bintide-binlog",
+            "bintide-logs",
+            "bintide-option-files",
+            "bintide-rewrite",
+            "bintide-sql",
+            "bintide-wire",
+        ],
+    ),
+    (
+        "bintide-relay-server",
+        &["bintide-binlog", "bintide-logs", "bintide-relay", "bintide-servers", "bintide-wire"],
+    ),
     ("bintide-stream", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
     ("bintide-testkit", &[]),
@@ -45,6 +59,8 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "bintide-rewrite",
             "bintide-servers",
             "bintide-receive",
+            "bintide-relay",
+            "bintide-relay-server",
             "bintide-replay",
             "bintide-wire",
             "bintide-sql",

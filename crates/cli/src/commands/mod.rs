@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod dump;
 pub(crate) mod man;
 pub(crate) mod receive;
+pub(crate) mod relay;
 pub(crate) mod replay;
 pub(crate) mod rewrite;
 pub(crate) mod stats;

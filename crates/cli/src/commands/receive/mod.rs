@@ -16,7 +16,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use logs::{LogEncryption, RetentionLimit};
 use receive::{DiskFullPolicy, GtidState, LogReceiver, ReceiveOptions, StartPoint};
-use servers::{LinkOptions, ServerAddress};
+use servers::{CancelToken, LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
@@ -53,11 +53,26 @@ pub(crate) struct ReceiveArgs {
     /// logs, receive resumes after the last event.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Stop at the end of the last log instead of waiting for more events.
+    #[arg(long)]
+    stop_at_end: bool,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+    /// Print the result as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of receiving that other commands share.
+#[derive(Args, Debug)]
+pub(crate) struct SourceArgs {
     /// Source server, as mysql://USER@HOST:PORT/ or mysql://USER@localhost/?socket=FILE. The connection options below
     /// complete this address, or are used instead of it. If given several times: when the source is lost, the next
     /// server that has all transactions in DIR replaces it (MySQL with GTIDs only).
     #[arg(long, value_name = "SOURCE")]
-    from: Vec<String>,
+    pub(crate) from: Vec<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Start at this log of the source, such as binlog.000042 (empty directory only) [default: the oldest]
@@ -67,9 +82,6 @@ pub(crate) struct ReceiveArgs {
     /// GTID set of a backup: 5ea5ca5e-0001-4000-8000-000000000001:1-4711, or 0-1-270 for MariaDB.
     #[arg(long, value_name = "GTIDS", conflicts_with = "start_log")]
     start_after_gtid: Option<GtidState>,
-    /// Stop at the end of the last log instead of waiting for more events.
-    #[arg(long)]
-    stop_at_end: bool,
     /// Retain at most this age (12h, 7d) or size (500M, 100G); older logs are deleted. The log being written is
     /// always retained.
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_retention)]
@@ -89,15 +101,10 @@ pub(crate) struct ReceiveArgs {
     /// Keyring file for --encrypt and for resuming an encrypted log, of component_keyring_file or the older
     /// keyring_file plugin.
     #[arg(long, value_name = "FILE")]
-    keyring: Option<PathBuf>,
+    pub(crate) keyring: Option<PathBuf>,
     /// Use only this compression algorithm for the connection; see --compression-algorithms.
     #[arg(long, value_enum, value_name = "ALGORITHM")]
     compression: Option<NetworkCompression>,
-    #[command(flatten)]
-    metrics: MetricsArgs,
-    /// Print the result as one JSON document.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Compression algorithm of the connection.
@@ -117,25 +124,12 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     if !command.stop_at_end {
         interrupt::set_runs_until_stopped();
     }
-    let addresses: Result<Vec<ServerAddress>, CommandFailure> =
-        sources(&command.from).map(|from| command.connection.address(from, "--from", global)).collect();
-    let options = LinkOptions {
-        compressions: command.compression.map(Into::into).into_iter().collect(),
-        cancel: interrupt::cancel_on_interrupt(),
-        ..LinkOptions::default()
-    };
-    let wanted = ReceiveOptions {
-        folder: command.folder.clone(),
-        begin: command.start_point(),
-        end: if command.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never },
-        at_rest: command.at_rest()?,
-        keep: command.keep,
-        compress: command.compress,
-        semi_sync: if command.semi_sync { SemiSync::On } else { SemiSync::Off },
-        when_full: DiskFullPolicy::Wait,
-    };
+    let addresses = command.source.addresses(global)?;
+    let options = command.source.link_options(interrupt::cancel_on_interrupt());
+    let end = if command.stop_at_end { ReplicaEnd::LastEvent } else { ReplicaEnd::Never };
+    let wanted = command.source.receive_options(command.folder.clone(), end)?;
     let display = Arc::new(ReceiveDisplay::new(global));
-    let (receiver, store) = LogReceiver::open(wanted, addresses?, options, display.clone())?;
+    let (receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
     if display.shows_gtids() {
         receiver.read_stored_gtids();
     }
@@ -154,7 +148,36 @@ pub(crate) fn sources(from: &[String]) -> impl Iterator<Item = Option<&str>> {
     from.iter().map(|from| Some(from.as_str())).chain(named_by_options)
 }
 
-impl ReceiveArgs {
+impl SourceArgs {
+    /// Returns the sources.
+    pub(crate) fn addresses(&self, global: &GlobalArgs) -> Result<Vec<ServerAddress>, CommandFailure> {
+        sources(&self.from).map(|from| self.connection.address(from, "--from", global)).collect()
+    }
+
+    /// Returns the options of connections to the sources.
+    pub(crate) fn link_options(&self, cancel: CancelToken) -> LinkOptions {
+        let compressions = self.compression.map(Into::into).into_iter().collect();
+        LinkOptions { compressions, cancel, ..LinkOptions::default() }
+    }
+
+    /// Returns the options of receiving into a directory.
+    pub(crate) fn receive_options(
+        &self,
+        folder: PathBuf,
+        end: ReplicaEnd,
+    ) -> Result<ReceiveOptions, CommandFailure> {
+        Ok(ReceiveOptions {
+            folder,
+            begin: self.start_point(),
+            end,
+            at_rest: self.at_rest()?,
+            keep: self.keep,
+            compress: self.compress,
+            semi_sync: if self.semi_sync { SemiSync::On } else { SemiSync::Off },
+            when_full: DiskFullPolicy::Wait,
+        })
+    }
+
     fn at_rest(&self) -> Result<LogEncryption, CommandFailure> {
         match (self.encrypt, self.keyring.clone()) {
             (true, Some(keyring)) => Ok(LogEncryption::Encrypted { keyring }),

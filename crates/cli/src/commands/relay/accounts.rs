@@ -1,0 +1,144 @@
+//! `bintide relay user`: accounts of a relay.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::{Args, Subcommand};
+use relay::{AccountFile, AccountRole, FormChoice, HostPattern, RelayAccount, TransportRequirement};
+use servers::{CancelToken, PasswordSource};
+use wire::{PasswordPlugin, StoredPassword};
+
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+
+/// Arguments of `relay user`.
+#[derive(Args, Debug)]
+pub(super) struct AccountsArgs {
+    #[command(subcommand)]
+    action: AccountAction,
+}
+
+/// Commands of `relay user`.
+#[derive(Debug, Subcommand)]
+enum AccountAction {
+    /// Add an account.
+    Add(AddArgs),
+    /// Remove all accounts of a name.
+    Remove(RemoveArgs),
+    /// List all accounts.
+    List(ListArgs),
+}
+
+/// Arguments of `relay user add`.
+#[derive(Args, Debug)]
+struct AddArgs {
+    /// Name of the account
+    name: String,
+    /// File of accounts. It is created if it does not exist.
+    #[arg(long, value_name = "FILE")]
+    accounts: PathBuf,
+    /// Read the password from the first line of this file; without it, relay prompts for the password.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Role: replica reads logs, monitor watches the relay by SQL, admin does both and ends connections
+    #[arg(long, default_value = "replica", value_name = "ROLE")]
+    role: AccountRole,
+    /// Host from which the account may log in, several times for several: an address, a network such as 10.0.0.0/8,
+    /// a pattern such as 10.0.%, localhost, or % for any
+    #[arg(long, default_value = "%", value_name = "HOST")]
+    host: Vec<HostPattern>,
+    /// Form of the logs: as-is, plain, compressed, compressed:LEVEL, or auto
+    #[arg(long, default_value = "auto", value_name = "FORM")]
+    form: FormChoice,
+    /// Required security of the connection: none, tls, or certificate
+    #[arg(long, default_value = "none", value_name = "REQUIREMENT")]
+    require: TransportRequirement,
+    /// Maximum number of connections of the account at the same time
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    connections: Option<u32>,
+    /// Use mysql_native_password, for clients that do not know caching_sha2_password: MySQL before 8.0, MariaDB
+    #[arg(long)]
+    native_password: bool,
+}
+
+/// Arguments of `relay user remove`.
+#[derive(Args, Debug)]
+struct RemoveArgs {
+    /// Name of the account
+    name: String,
+    /// File of accounts
+    #[arg(long, value_name = "FILE")]
+    accounts: PathBuf,
+}
+
+/// Arguments of `relay user list`.
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// File of accounts
+    #[arg(long, value_name = "FILE")]
+    accounts: PathBuf,
+}
+
+/// Changes or lists accounts.
+pub(super) fn run(command: &AccountsArgs) -> CommandResult {
+    match &command.action {
+        AccountAction::Add(command) => {
+            AccountFile::new(&command.accounts).add(&command.account()?).map_err(not_started)?;
+        }
+        AccountAction::Remove(command) => {
+            AccountFile::new(&command.accounts).remove(&command.name).map_err(not_started)?;
+        }
+        AccountAction::List(command) => {
+            let accounts = AccountFile::new(&command.accounts).load().map_err(not_started)?;
+            let mut table =
+                format!("{:<20} {:<24} {:<8} {:<12} {}\n", "name", "hosts", "role", "require", "form");
+            for account in accounts.iter() {
+                let hosts: Vec<String> = account.hosts.iter().map(ToString::to_string).collect();
+                let RelayAccount { name, role, requirement, form, .. } = account;
+                let (role, requirement) = (role.to_string(), requirement.to_string());
+                table += &format!("{name:<20} {:<24} {role:<8} {requirement:<12} {form}\n", hosts.join(","));
+            }
+            io::stdout().write_all(table.as_bytes())?;
+        }
+    }
+    Ok(CommandVerdict::Success)
+}
+
+fn not_started(error: relay::AccountFileError) -> CommandFailure {
+    CommandFailure::NotStarted(error.into())
+}
+
+impl AddArgs {
+    fn account(&self) -> Result<RelayAccount, CommandFailure> {
+        let password = self.password()?;
+        let stored = match (password.as_str(), self.native_password) {
+            (_, true) => Ok(StoredPassword::native(password.as_bytes())),
+            ("", false) => Ok(StoredPassword::empty(PasswordPlugin::CachingSha2)),
+            (_, false) => {
+                let mut seed = [0; 32];
+                getrandom::fill(&mut seed).map_err(|error| CommandFailure::NotStarted(error.into()))?;
+                StoredPassword::caching_sha2(password.as_bytes(), seed)
+            }
+        };
+        Ok(RelayAccount {
+            name: self.name.clone(),
+            hosts: self.host.clone(),
+            password: stored.map_err(|error| CommandFailure::NotStarted(error.into()))?,
+            role: self.role,
+            requirement: self.require,
+            form: self.form,
+            connections_max: self.connections,
+        })
+    }
+
+    fn password(&self) -> Result<String, CommandFailure> {
+        let Some(path) = &self.password_file else {
+            let password = rpassword::prompt_password("Password: ");
+            return password.map_err(|error| {
+                CommandFailure::NotStarted(anyhow!("could not read the password from the terminal: {error}"))
+            });
+        };
+        let password = PasswordSource::File(path.clone()).read(&CancelToken::default());
+        password.map_err(|error| CommandFailure::NotStarted(error.into()))
+    }
+}

@@ -1,0 +1,248 @@
+//! `bintide relay`: serves logs to replicas and clients.
+
+mod accounts;
+mod relay_metrics;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use binlog::MAGIC;
+use clap::{Args, Subcommand};
+use logs::Store;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use receive::LogReceiver;
+use relay::{AccountFile, FormChoice, RelayStore};
+use relay_server::{RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles};
+use tracing::{info, warn};
+use wire::ReplicaEnd;
+
+use crate::commands::receive::{ReceiveDisplay, SourceArgs};
+use crate::commands::relay::accounts::AccountsArgs;
+use crate::commands::relay::relay_metrics::{RELAY_METRICS, RelayFigures};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
+use crate::global_args::GlobalArgs;
+use crate::interrupt;
+use crate::metrics::MetricsArgs;
+use crate::metrics_registry::MetricsRegistry;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Serve a directory that bintide receive or a backup writes, to clients of this machine:
+      bintide relay /backup/db1
+  Receive and serve, to accounts of the file /backup/db1/accounts.toml:
+      bintide relay user add repl --accounts /backup/db1/accounts.toml --password-file ~/.repl
+      bintide relay /backup/db1 --from mysql://repl@db1/ --listen 0.0.0.0:3307
+  Then on a replica, however old:
+      CHANGE REPLICATION SOURCE TO SOURCE_HOST='relay1', SOURCE_PORT=3307, SOURCE_USER='repl',
+        SOURCE_PASSWORD='…', SOURCE_SSL=1, SOURCE_AUTO_POSITION=1;
+  Compress transactions for a slow network:
+      bintide relay /backup/db1 --form compressed:9 --listen 0.0.0.0:3307
+
+MySQL before 8.0.20, MariaDB, and clients that do not name their version get plain
+logs; later versions of MySQL get the logs as they are. Ctrl-C or SIGTERM stops the
+relay; clients then connect again. SIGHUP reloads accounts and certificates.";
+
+/// Arguments of `relay`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct RelayArgs {
+    #[command(subcommand)]
+    action: Option<RelayAction>,
+    /// Directory or index file of the logs. With --from, relay receives into this directory; otherwise another program
+    /// writes it, such as bintide receive, a backup, or a running server.
+    #[arg(value_name = "DIR", required = true)]
+    folder: Option<PathBuf>,
+    /// Listen on this address. Port 0 is any free port. Without accounts, the address must be local.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3307")]
+    listen: String,
+    /// Form of the logs for accounts without a form of their own: as-is, plain, compressed, compressed:LEVEL, or auto,
+    /// the form that each client can read.
+    #[arg(long, value_name = "FORM", default_value = "auto")]
+    form: FormChoice,
+    /// File of accounts, which bintide relay user changes [default: accounts.toml in DIR]
+    #[arg(long, value_name = "FILE")]
+    accounts: Option<PathBuf>,
+    /// server_id of the relay [default: a random one, which stays]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    server_id: Option<u32>,
+    /// Certificate chain to show to clients (PEM) [default: one that the relay makes on first start]
+    #[arg(long, value_name = "FILE")]
+    server_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM) [default: in the file of --server-cert]
+    #[arg(long, value_name = "FILE", requires = "server_cert")]
+    server_key: Option<PathBuf>,
+    /// Authorities of client certificates (PEM), for accounts that require a certificate
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Directory for the relay's own files: identity, certificate, keys, and indexes of forms [default: .relay in DIR]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Maximum number of connections
+    #[arg(long, value_name = "NUMBER", default_value = "4000")]
+    max_connections: usize,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+}
+
+/// Commands of `relay`.
+#[derive(Debug, Subcommand)]
+enum RelayAction {
+    /// Add, remove or list accounts.
+    User(AccountsArgs),
+}
+
+/// Name of the file of accounts in the directory of the logs.
+const ACCOUNTS_NAME: &str = "accounts.toml";
+/// Name of the state directory in the directory of the logs.
+const STATE_NAME: &str = ".relay";
+/// Files by which the data directory of a server is known.
+const SERVER_FILES: [&str; 2] = ["auto.cnf", "ibdata1"];
+/// Interval at which signals and the end of the receiver are looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Descriptors for other things than connections.
+const OTHER_DESCRIPTORS: u64 = 128;
+
+/// Serves until it is stopped, or changes accounts.
+#[expect(clippy::result_large_err, reason = "the thread ends once, with one error")]
+pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
+    if let Some(RelayAction::User(accounts)) = &command.action {
+        return accounts::run(accounts);
+    }
+    let Some(folder) = &command.folder else {
+        return Err(CommandFailure::NotStarted(anyhow!("relay needs a directory of logs")));
+    };
+    command.metrics.check()?;
+    interrupt::set_runs_until_stopped();
+    raise_descriptor_limit(command.max_connections);
+    if command.source.from.is_empty() {
+        if command.source.connection.names_server() {
+            let why = "a server is given by its options: relay receives only from servers that --from names";
+            return Err(CommandFailure::NotStarted(anyhow!(why)));
+        }
+        return serve(command, folder);
+    }
+    let cancel = interrupt::cancel_on_interrupt();
+    let wanted = command.source.receive_options(folder.clone(), ReplicaEnd::Never)?;
+    let options = command.source.link_options(cancel.clone());
+    let display = Arc::new(ReceiveDisplay::without_progress(global));
+    let (receiver, store) = LogReceiver::open(wanted, command.source.addresses(global)?, options, display)?;
+    thread::scope(|scope| {
+        let receiving = scope.spawn(move || {
+            let ended = receiver.run(store);
+            if ended.is_err() {
+                // Clients then connect to another relay.
+                interrupt::request_stop();
+            }
+            ended
+        });
+        while !has_log(folder) && !receiving.is_finished() && !interrupt::is_stop_requested() {
+            thread::sleep(POLL_INTERVAL);
+        }
+        let outcome = match has_log(folder) {
+            true => serve(command, folder),
+            false => Ok(CommandVerdict::Success),
+        };
+        cancel.cancel();
+        match receiving.join() {
+            Ok(Ok(_)) => outcome,
+            Ok(Err(failure)) => Err(failure.into()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Tells whether the directory has a log with an event.
+fn has_log(folder: &Path) -> bool {
+    let store = Store::open(folder).ok();
+    let first = store.and_then(|store| std::fs::metadata(store.logs().first()?).ok());
+    first.is_some_and(|log| log.len() > MAGIC.len() as u64)
+}
+
+fn serve(command: &RelayArgs, folder: &Path) -> CommandResult {
+    let not_started = |error: anyhow::Error| CommandFailure::NotStarted(error);
+    let store = RelayStore::open(folder, command.source.keyring.clone());
+    let options = command.server_options(folder)?;
+    let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
+        .map_err(|error| not_started(with_advice(error)))?;
+    let figures = RelayFigures::of(&server);
+    let registry = MetricsRegistry::new().with(RELAY_METRICS, move || figures.clone());
+    let _served = command.metrics.serve(registry)?;
+    info!("serving {} at {}", folder.display(), server.address());
+    while !interrupt::is_stop_requested() {
+        thread::sleep(POLL_INTERVAL);
+        if interrupt::take_reload_request() {
+            match server.reload() {
+                Ok(()) => info!("accounts and certificates are reloaded"),
+                Err(error) => warn!("accounts and certificates stay as they were: {error}"),
+            }
+        }
+    }
+    server.stop();
+    Ok(CommandVerdict::Success)
+}
+
+impl RelayArgs {
+    fn server_options(&self, folder: &Path) -> Result<RelayServerOptions, CommandFailure> {
+        let parent = if folder.is_dir() { folder } else { folder.parent().unwrap_or(Path::new(".")) };
+        let of_a_server = SERVER_FILES.iter().any(|name| parent.join(name).exists());
+        let state = match &self.state {
+            Some(state) => state.clone(),
+            None if of_a_server => {
+                return Err(CommandFailure::NotStarted(anyhow!(
+                    "{} is the data directory of a server, in which relay creates nothing: give --state DIR, a \
+                     directory for the relay's own files",
+                    parent.display()
+                )));
+            }
+            None => parent.join(STATE_NAME),
+        };
+        Ok(RelayServerOptions {
+            listen: self.listen.clone(),
+            form: self.form,
+            accounts: AccountFile::new(self.accounts.clone().unwrap_or_else(|| parent.join(ACCOUNTS_NAME))),
+            server_id: self.server_id,
+            tls: TlsFiles {
+                certificate: self.server_cert.clone(),
+                key: self.server_key.clone(),
+                client_ca: self.client_ca.clone(),
+            },
+            state,
+            connections_max: self.max_connections,
+            notices: Arc::new(show_notice),
+        })
+    }
+}
+
+fn show_notice(notice: RelayNotice) {
+    match notice {
+        RelayNotice::LoginFailed { peer, error } => warn!("login from {peer} failed: {error}"),
+        RelayNotice::DumpFailed { user, error } => warn!("could not serve {user}: {error}"),
+        RelayNotice::IndexNotSaved { error } => warn!("could not save an index: {error}"),
+        RelayNotice::NoThread { error } => warn!("refused a client: could not start a thread: {error}"),
+        other => warn!("{other:?}"),
+    }
+}
+
+fn with_advice(error: RelayServerError) -> anyhow::Error {
+    const ACCOUNTS_ADVICE: ErrorAdvice =
+        ErrorAdvice("add one with: bintide relay user add NAME --accounts FILE --password-file FILE");
+    let needs_account = matches!(error, RelayServerError::NoAccounts { .. });
+    let error = anyhow::Error::from(error);
+    if needs_account { error.context(ACCOUNTS_ADVICE) } else { error }
+}
+
+/// Allows one descriptor for each connection. If the system refuses, fewer clients can connect.
+fn raise_descriptor_limit(connections: usize) {
+    let wanted = connections as u64 + OTHER_DESCRIPTORS;
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < wanted
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard)
+    {
+        warn!("could not raise the limit of open files from {soft} to {wanted}: {error}");
+    }
+}

@@ -1,0 +1,278 @@
+//! Dump to a client: sends the logs in its form, and waits for more.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use relay::{
+    DumpEndPolicy, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep, DumpStream, HeartbeatVersion,
+    RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
+};
+use wire::{AckRequest, DumpFlags, EventPacket, PartedPacket, SemiSync, SemiSyncAck, ServerError};
+
+use crate::client_registry::{ClientActivity, EndReason};
+use crate::client_session::ServedSession;
+use crate::relay_counters::add;
+use crate::relay_server::RelayNotice;
+
+/// Maximum time between two looks whether the client is still connected.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Bytes of output from which they are sent.
+const OUTPUT_SIZE: usize = 128 << 10;
+/// Maximum size of an event, in bytes: `replica_max_allowed_packet`, as on servers.
+const EVENT_SIZE_MAX: u32 = 1 << 30;
+
+/// Dump to a client.
+pub(crate) struct ClientDump<'d, 's> {
+    session: &'d mut ServedSession<'s>,
+    request: DumpRequest,
+    semi_sync: SemiSync,
+    /// Event that is sent in parts.
+    parted: Option<PartedPacket>,
+}
+
+/// End of a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DumpOutcome {
+    /// The end of the last log is reached: the next command follows.
+    LastEvent,
+    /// The connection ends.
+    Closed,
+}
+
+impl<'d, 's> ClientDump<'d, 's> {
+    pub(crate) fn new(session: &'d mut ServedSession<'s>, request: DumpRequest) -> Self {
+        let is_on = |name: &str| {
+            !matches!(session.sql.user_variables.get(name), None | Some(SqlValue::Null | SqlValue::Int(0)))
+        };
+        let semi_sync = match is_on("rpl_semi_sync_replica") || is_on("rpl_semi_sync_slave") {
+            true => SemiSync::On,
+            false => SemiSync::Off,
+        };
+        Self { session, request, semi_sync, parted: None }
+    }
+
+    /// Sends until the end.
+    pub(crate) fn run(mut self) -> io::Result<DumpOutcome> {
+        add(&self.session.shared.counters.dumps, 1);
+        self.announce();
+        let mut stream = match self.start() {
+            Ok(stream) => stream,
+            Err(error) => return self.fail(&error),
+        };
+        if self.semi_sync == SemiSync::On {
+            self.session.link.packets.ignore_sequence();
+        }
+        let mut pieces = Vec::new();
+        loop {
+            // Growth after this is not missed by the wait below.
+            let seen = self.session.shared.growth.count();
+            let step = stream.next(Instant::now(), &mut pieces);
+            self.send(&mut pieces, &stream)?;
+            if let Some(reason) = self.end_reason() {
+                return self.end(reason);
+            }
+            match step {
+                Ok(DumpStep::More) => {}
+                Ok(DumpStep::End) => {
+                    self.session.respond(|response| response.end_of_log());
+                    return Ok(DumpOutcome::LastEvent);
+                }
+                Ok(DumpStep::Wait { until }) => {
+                    self.session.link.flush()?;
+                    if !self.read_acknowledgements()? {
+                        return Ok(DumpOutcome::Closed);
+                    }
+                    self.wait(seen, until);
+                }
+                Err(error) => return self.fail(&error),
+            }
+        }
+    }
+
+    /// Makes the dump visible, and ends earlier ones of the same replica.
+    fn announce(&mut self) {
+        let text = |name: &str| match self.session.sql.user_variables.get(name) {
+            Some(SqlValue::Text(text)) if !text.is_empty() => Some(text.clone()),
+            _ => None,
+        };
+        let uuid = text("replica_uuid").or_else(|| text("slave_uuid"));
+        let (server_id, form) = (self.request.server_id, self.session.sql.form);
+        let registration = self.session.registration;
+        registration.client.change(|facts| {
+            (facts.server_id, facts.server_uuid, facts.form) = (Some(server_id), uuid, Some(form));
+        });
+        self.set_activity(ClientActivity::SENDING);
+        self.session.shared.clients.displace(registration);
+        // An earlier dump may be waiting.
+        self.session.shared.growth.note();
+    }
+
+    fn set_activity(&self, state: &'static str) {
+        let command = match self.request.mode {
+            DumpMode::Position => "Binlog Dump",
+            DumpMode::Gtids(_) => "Binlog Dump GTID",
+        };
+        self.session.registration.client.set_activity(ClientActivity { command, state });
+    }
+
+    fn start(&self) -> Result<DumpStream, relay::DumpError> {
+        let shared = self.session.shared;
+        let options = DumpOptions {
+            server_id: shared.server().server_id,
+            checksum: self.checksum(),
+            heartbeat_period: self.heartbeat_period(),
+            heartbeat_version: match self.request.flags.contains(DumpFlags::HEARTBEAT_V2) {
+                true if !self.is_mariadb() => HeartbeatVersion::V2,
+                _ => HeartbeatVersion::V1,
+            },
+            end: match self.request.is_non_blocking() {
+                true => DumpEndPolicy::Eof,
+                false => DumpEndPolicy::Wait,
+            },
+            event_size_max: EVENT_SIZE_MAX,
+        };
+        let source = shared.forms.source(self.session.sql.form);
+        // Nothing says that the store has not grown since the last look.
+        source.note_growth();
+        let start = find_start(&source, &self.request, options.checksum, SourceGtids::default())?;
+        let mode = self.request.mode.clone();
+        Ok(DumpStream::new(Arc::clone(&source), &start, mode, options, Instant::now()))
+    }
+
+    /// Tells whether the client is a MariaDB, whose flags have another meaning.
+    fn is_mariadb(&self) -> bool {
+        self.session.sql.user_variables.contains_key("mariadb_slave_capability")
+    }
+
+    fn variable(&self, names: [&str; 2]) -> Option<&SqlValue> {
+        names.iter().find_map(|name| self.session.sql.user_variables.get(*name))
+    }
+
+    fn checksum(&self) -> ServedChecksum {
+        match self.variable(["source_binlog_checksum", "master_binlog_checksum"]) {
+            Some(SqlValue::Text(text)) if text.eq_ignore_ascii_case("crc32") => ServedChecksum::Crc32,
+            Some(SqlValue::Text(text)) if text.eq_ignore_ascii_case("none") => ServedChecksum::Stored,
+            _ => ServedChecksum::None,
+        }
+    }
+
+    fn heartbeat_period(&self) -> Option<Duration> {
+        let nanoseconds = match self.variable(["source_heartbeat_period", "master_heartbeat_period"])? {
+            SqlValue::Int(number) => u64::try_from(*number).ok()?,
+            SqlValue::UInt(number) => *number,
+            SqlValue::Double(number) => *number as u64,
+            SqlValue::Text(text) => text.parse().ok()?,
+            SqlValue::Null => return None,
+        };
+        (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+    }
+
+    fn send(&mut self, pieces: &mut Vec<DumpPiece>, stream: &DumpStream) -> io::Result<()> {
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        self.set_activity(ClientActivity::SENDING);
+        let (mut bytes, mut transactions) = (0, 0);
+        for piece in pieces.drain(..) {
+            bytes += piece.bytes.as_slice().len() as u64;
+            transactions += u64::from(piece.ends_transaction && piece.is_last());
+            self.put(&piece);
+            if self.session.link.packets.output().len() >= OUTPUT_SIZE {
+                self.session.link.flush()?;
+            }
+        }
+        let place = (stream.session().log().to_string(), stream.session().position());
+        let shared = self.session.shared;
+        add(&shared.counters.sent_bytes, bytes);
+        add(&shared.counters.sent_transactions, transactions);
+        self.session.registration.client.change(|facts| {
+            facts.place = Some(place);
+            facts.bytes_sent += bytes;
+            facts.transactions_sent += transactions;
+        });
+        Ok(())
+    }
+
+    fn put(&mut self, piece: &DumpPiece) {
+        // As a source asks: for the last events of transactions only.
+        let acknowledge = match piece.ends_transaction && piece.end > 0 {
+            true => AckRequest::Wanted,
+            false => AckRequest::No,
+        };
+        let (semi_sync, bytes) = (self.semi_sync, piece.bytes.as_slice());
+        let mut parted = self.parted.take();
+        self.session.respond(|response| {
+            if piece.is_first() && piece.is_last() {
+                return response.event(&EventPacket { acknowledge, event: bytes }, semi_sync);
+            }
+            let packet = parted.get_or_insert_with(|| {
+                response.begin_event(piece.event_size as usize, acknowledge, semi_sync)
+            });
+            response.event_part(packet, bytes);
+            if piece.is_last() {
+                response.end_event(acknowledge, semi_sync);
+            }
+        });
+        self.parted = parted.filter(|_| !piece.is_last());
+    }
+
+    /// Waits until the store grows, until the next heartbeat, or for a short time.
+    fn wait(&mut self, seen: u64, until: Option<Instant>) {
+        self.set_activity(ClientActivity::WAITING);
+        self.session.link.packets.release_idle();
+        let check = Instant::now() + CLIENT_CHECK_INTERVAL;
+        self.session.shared.growth.wait(seen, until.map_or(check, |until| until.min(check)));
+    }
+
+    /// Reads what the client has sent: acknowledgements. Returns false if it has gone.
+    fn read_acknowledgements(&mut self) -> io::Result<bool> {
+        let link = &mut self.session.link;
+        while link.has_input()? {
+            if self.semi_sync == SemiSync::Off {
+                // A client without semi-synchronous replication has nothing to say.
+                return Ok(!link.is_closed());
+            }
+            match link.receive() {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                other => other?,
+            }
+            while let Some(payload) = link.packets.next().map_err(io::Error::other)? {
+                // Servers also ignore other packets.
+                let _ = SemiSyncAck::decode(payload);
+            }
+        }
+        Ok(true)
+    }
+
+    fn end_reason(&self) -> Option<EndReason> {
+        self.session.registration.client.end_reason()
+    }
+
+    /// Ends the dump for a reason of the relay. A replica must connect again after a stop, so it gets no error 1236.
+    fn end(&mut self, reason: EndReason) -> io::Result<DumpOutcome> {
+        if self.parted.is_some() {
+            // In the middle of an event, only the end of the connection can be noticed.
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if reason == EndReason::Displaced {
+            let message =
+                "A replica with the same server_uuid/server_id as this replica has connected to the source";
+            let error = ServerError::new(1236, "HY000", message);
+            self.session.respond(|response| response.error(&error));
+        }
+        self.session.link.flush()?;
+        Ok(DumpOutcome::Closed)
+    }
+
+    fn fail(&mut self, error: &relay::DumpError) -> io::Result<DumpOutcome> {
+        if let Some(cause) = error.cause() {
+            let user = self.session.client.account.user.clone();
+            self.session.shared.notify(RelayNotice::DumpFailed { user, error: cause.to_string() });
+        }
+        let error = error.to_server_error();
+        self.session.respond(|response| response.error(&error));
+        self.session.link.flush()?;
+        Ok(DumpOutcome::Closed)
+    }
+}

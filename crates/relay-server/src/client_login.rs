@@ -1,0 +1,211 @@
+//! Login of a client.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use relay::{AccountRole, FormChoice, RelayAccounts, RelayFacts as _, TransportRequirement};
+use wire::{
+    HandshakeOptions, LoginDetails, PasswordDigest, PasswordPlugin, ServerError, ServerHandshake,
+    ServerSession, ServerStep, StoredPassword, Transport,
+};
+
+use crate::client_link::ClientLink;
+use crate::client_registry::ClientRegistration;
+use crate::lock;
+use crate::relay_counters::add;
+use crate::relay_server::RelayNotice;
+use crate::relay_shared::RelayShared;
+
+/// Time for a login, TLS included: `connect_timeout` of a server.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of a packet from a client, in bytes: `max_allowed_packet` of a server.
+const PACKET_SIZE_MAX: usize = 64 << 20;
+/// First version of clients that know caching_sha2_password, and of those that may know nothing else.
+const CACHING_SHA2_SINCE: (u32, u32) = (8, 0);
+/// Smallest major version that only MariaDB has.
+const MARIADB_MAJOR_MIN: u32 = 10;
+
+/// Client that has logged in.
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedInClient {
+    pub(crate) session: ServerSession,
+    pub(crate) account: ClientAccount,
+}
+
+/// Account of a client, as far as the relay needs it after the login.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientAccount {
+    pub(crate) user: String,
+    /// Host of the account, as in its file.
+    pub(crate) host: String,
+    pub(crate) role: AccountRole,
+    pub(crate) form: FormChoice,
+    password: StoredPassword,
+    requirement: TransportRequirement,
+    connections_max: Option<u32>,
+}
+
+/// Logs a client in. Returns `None` if it was refused.
+pub(crate) fn log_in(
+    link: &mut ClientLink,
+    registration: &ClientRegistration<'_>,
+    peer: SocketAddr,
+    shared: &RelayShared,
+) -> io::Result<Option<LoggedInClient>> {
+    link.set_deadline(Some(Instant::now() + LOGIN_TIMEOUT))?;
+    let files = shared.files();
+    let address = peer.ip().to_canonical();
+    let options = handshake_options(registration.connection_id, address, shared)?;
+    let mut handshake = ServerHandshake::begin(options, &mut link.packets);
+    let mut account: Option<ClientAccount> = None;
+    let mut step = ServerStep::Receive;
+    loop {
+        step = match step {
+            ServerStep::Receive => {
+                link.receive()?;
+                handshake.advance(&mut link.packets)
+            }
+            ServerStep::StartTls { received } => {
+                link.start_tls(received, &files.tls)?;
+                handshake.continue_over_tls()
+            }
+            ServerStep::FindAccount(login) => {
+                account = find_account(&login, address, &files.accounts, shared);
+                let digest = account.as_ref().and_then(|account| known_digest(account, shared));
+                let unknown = StoredPassword::no_account(PasswordPlugin::CachingSha2);
+                let password = account.as_ref().map_or(&unknown, |account| &account.password);
+                handshake.authenticate(password, digest.as_ref(), &mut link.packets)
+            }
+            ServerStep::Authenticated(login) => match account.take() {
+                Some(account) if is_secure(link, &account) => {
+                    if is_over_limit(&account, shared) {
+                        let error = too_many_user_connections(&account.user);
+                        handshake.refuse(error, &mut link.packets)
+                    } else {
+                        remember_digest(&account, login.digest, shared);
+                        shared.throttle.forget(address);
+                        let session = handshake.accept(&mut link.packets);
+                        link.set_deadline(None)?;
+                        add(&shared.counters.logins, 1);
+                        return Ok(Some(LoggedInClient { session, account }));
+                    }
+                }
+                _ => handshake.deny(&mut link.packets),
+            },
+            ServerStep::Refused(refusal) => {
+                add(&shared.counters.failed_logins, 1);
+                shared.notify(RelayNotice::LoginFailed { peer, error: refusal.error.to_string() });
+                thread::sleep(shared.throttle.count_failure(address, Instant::now()));
+                link.flush()?;
+                return Ok(None);
+            }
+        }
+    }
+}
+
+fn handshake_options(
+    connection_id: u32,
+    address: IpAddr,
+    shared: &RelayShared,
+) -> io::Result<HandshakeOptions> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(io::Error::other)?;
+    Ok(HandshakeOptions {
+        server_version: shared.server().version,
+        connection_id,
+        capabilities: ServerHandshake::CAPABILITIES,
+        plugin: PasswordPlugin::CachingSha2,
+        transport: Transport::Network,
+        client_host: if address.is_loopback() { "localhost".to_owned() } else { address.to_string() },
+        password_key: Some(Arc::clone(&shared.password_key)),
+        packet_limit: PACKET_SIZE_MAX,
+        seed,
+    })
+}
+
+/// Finds the account of a client. Without any accounts, every client of this machine logs in without a password.
+fn find_account(
+    login: &LoginDetails,
+    address: IpAddr,
+    accounts: &RelayAccounts,
+    shared: &RelayShared,
+) -> Option<ClientAccount> {
+    if accounts.is_empty() && shared.listens_on_loopback() && address.is_loopback() {
+        return Some(ClientAccount {
+            user: String::from_utf8_lossy(&login.user).into_owned(),
+            host: "localhost".to_owned(),
+            role: AccountRole::Admin,
+            form: FormChoice::Auto,
+            password: StoredPassword::empty(plugin_of(login)),
+            requirement: TransportRequirement::Anything,
+            connections_max: None,
+        });
+    }
+    let found = accounts.find(&login.user, Some(address))?;
+    Some(ClientAccount {
+        user: found.account.name.clone(),
+        host: found.host.to_string(),
+        role: found.account.role,
+        form: found.account.form,
+        password: match found.account.password == StoredPassword::empty(PasswordPlugin::CachingSha2) {
+            true => StoredPassword::empty(plugin_of(login)),
+            false => found.account.password.clone(),
+        },
+        requirement: found.account.requirement,
+        connections_max: found.account.connections_max,
+    })
+}
+
+/// Returns the plugin that a client without a password knows: MySQL's programs since 9.0 know only
+/// caching_sha2_password, and old ones and MariaDB's only mysql_native_password.
+fn plugin_of(login: &LoginDetails) -> PasswordPlugin {
+    let version =
+        login.attributes.get("_client_version").and_then(|version| std::str::from_utf8(version).ok());
+    let numbers = version.and_then(|version| {
+        let mut parts = version.split('.');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    });
+    match numbers {
+        Some((major, minor)) if (major, minor) >= CACHING_SHA2_SINCE && major < MARIADB_MAJOR_MIN => {
+            PasswordPlugin::CachingSha2
+        }
+        _ => PasswordPlugin::Native,
+    }
+}
+
+fn is_secure(link: &ClientLink, account: &ClientAccount) -> bool {
+    match account.requirement {
+        TransportRequirement::Anything => true,
+        TransportRequirement::Tls => link.is_encrypted(),
+        TransportRequirement::Certificate => link.has_certificate(),
+    }
+}
+
+fn is_over_limit(account: &ClientAccount, shared: &RelayShared) -> bool {
+    let limit = account.connections_max.and_then(|limit| usize::try_from(limit).ok());
+    limit.is_some_and(|limit| shared.clients.count_user(&account.user) >= limit)
+}
+
+/// `ER_TOO_MANY_USER_CONNECTIONS`
+fn too_many_user_connections(user: &str) -> ServerError {
+    let message = format!("User {user} already has more than 'max_user_connections' active connections");
+    ServerError::new(1203, "42000", message)
+}
+
+fn digest_key(account: &ClientAccount) -> String {
+    format!("{}@{}", account.user, account.host)
+}
+
+fn known_digest(account: &ClientAccount, shared: &RelayShared) -> Option<PasswordDigest> {
+    lock(&shared.digests).get(&digest_key(account)).cloned()
+}
+
+fn remember_digest(account: &ClientAccount, digest: Option<PasswordDigest>, shared: &RelayShared) {
+    if let Some(digest) = digest {
+        // Accounts are few: their number bounds it.
+        lock(&shared.digests).insert(digest_key(account), digest);
+    }
+}

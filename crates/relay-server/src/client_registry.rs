@@ -1,0 +1,220 @@
+//! Connected clients: what is known of each, and ends of their connections by others.
+
+use std::collections::BTreeMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use relay::ClientFacts;
+
+use crate::lock;
+
+/// Connected clients, by the number of their connection.
+#[derive(Debug, Default)]
+pub(crate) struct ClientRegistry {
+    clients: Mutex<ClientList>,
+}
+
+#[derive(Debug, Default)]
+struct ClientList {
+    last_id: u32,
+    by_id: BTreeMap<u32, Arc<ConnectedClient>>,
+}
+
+/// Connected client, as other threads see it.
+#[derive(Debug)]
+pub(crate) struct ConnectedClient {
+    socket: Arc<TcpStream>,
+    state: Mutex<ClientState>,
+}
+
+#[derive(Debug)]
+struct ClientState {
+    facts: ClientFacts,
+    since: Instant,
+    end: Option<EndReason>,
+}
+
+/// Reason for which another thread ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndReason {
+    /// `KILL`.
+    Killed,
+    /// The same replica has connected again.
+    Displaced,
+    /// The relay stops.
+    Shutdown,
+}
+
+/// Activity of a client, in the words of `SHOW PROCESSLIST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientActivity {
+    pub(crate) command: &'static str,
+    pub(crate) state: &'static str,
+}
+
+impl ClientActivity {
+    pub(crate) const CONNECT: Self = Self { command: "Connect", state: "login" };
+    pub(crate) const SLEEP: Self = Self { command: "Sleep", state: "" };
+    pub(crate) const QUERY: Self = Self { command: "Query", state: "executing" };
+    pub(crate) const SENDING: &'static str = "Sending binlog event to replica";
+    pub(crate) const WAITING: &'static str =
+        "Source has sent all binlog to replica; waiting for more updates";
+}
+
+/// Place of a client in the registry, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ClientRegistration<'r> {
+    registry: &'r ClientRegistry,
+    pub(crate) connection_id: u32,
+    pub(crate) client: Arc<ConnectedClient>,
+}
+
+impl ClientRegistry {
+    /// Adds a client. `None` if there are `limit` already.
+    pub(crate) fn register(
+        &self,
+        socket: Arc<TcpStream>,
+        host: String,
+        limit: usize,
+    ) -> Option<ClientRegistration<'_>> {
+        let mut list = lock(&self.clients);
+        if list.by_id.len() >= limit {
+            return None;
+        }
+        let mut id = list.last_id;
+        loop {
+            id = id.wrapping_add(1).max(1);
+            if !list.by_id.contains_key(&id) {
+                break;
+            }
+        }
+        list.last_id = id;
+        let client = Arc::new(ConnectedClient { socket, state: Mutex::new(ClientState::new(id, host)) });
+        list.by_id.insert(id, Arc::clone(&client));
+        Some(ClientRegistration { registry: self, connection_id: id, client })
+    }
+
+    /// Returns all clients.
+    pub(crate) fn facts(&self) -> Vec<ClientFacts> {
+        self.all().iter().map(|client| client.facts()).collect()
+    }
+
+    /// Returns the number of clients.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.clients).by_id.len()
+    }
+
+    /// Returns the number of clients of an account.
+    pub(crate) fn count_user(&self, user: &str) -> usize {
+        self.all().iter().filter(|client| lock(&client.state).facts.user == user).count()
+    }
+
+    /// Ends a connection. Returns false if there is none with this number.
+    pub(crate) fn kill(&self, connection_id: u32) -> bool {
+        let client = lock(&self.clients).by_id.get(&connection_id).cloned();
+        client.inspect(|client| client.end(EndReason::Killed)).is_some()
+    }
+
+    /// Ends earlier dumps of the same replica: the same UUID, or without one the same `server_id`.
+    pub(crate) fn displace(&self, registration: &ClientRegistration<'_>) {
+        let facts = registration.client.facts();
+        for other in self.all() {
+            let earlier = other.facts();
+            let is_same = match (&facts.server_uuid, &earlier.server_uuid) {
+                (Some(uuid), Some(earlier)) => uuid == earlier,
+                (None, None) => {
+                    facts.server_id.is_some_and(|id| id != 0) && facts.server_id == earlier.server_id
+                }
+                _ => false,
+            };
+            if is_same
+                && earlier.command.starts_with("Binlog Dump")
+                && earlier.connection_id != registration.connection_id
+            {
+                other.end(EndReason::Displaced);
+            }
+        }
+    }
+
+    /// Ends all connections, in order.
+    pub(crate) fn end_all(&self) {
+        self.all().iter().for_each(|client| client.end(EndReason::Shutdown));
+    }
+
+    /// Closes all sockets.
+    pub(crate) fn close_all(&self) {
+        for client in self.all() {
+            // The client may have closed it.
+            let _ = client.socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<ConnectedClient>> {
+        lock(&self.clients).by_id.values().cloned().collect()
+    }
+}
+
+impl ConnectedClient {
+    /// Returns what is known of the client.
+    pub(crate) fn facts(&self) -> ClientFacts {
+        let state = lock(&self.state);
+        ClientFacts { state_s: state.since.elapsed().as_secs(), ..state.facts.clone() }
+    }
+
+    /// Changes what is known of the client.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ClientFacts)) {
+        change(&mut lock(&self.state).facts);
+    }
+
+    /// Sets what the client does.
+    pub(crate) fn set_activity(&self, activity: ClientActivity) {
+        let mut state = lock(&self.state);
+        if (state.facts.command, state.facts.state) != (activity.command, activity.state) {
+            (state.facts.command, state.facts.state) = (activity.command, activity.state);
+            state.since = Instant::now();
+        }
+    }
+
+    /// Returns the reason for which another thread has ended the connection.
+    pub(crate) fn end_reason(&self) -> Option<EndReason> {
+        lock(&self.state).end
+    }
+
+    /// Ends the connection: its next read ends, and it can still send an error.
+    fn end(&self, reason: EndReason) {
+        lock(&self.state).end.get_or_insert(reason);
+        // The client may have closed it.
+        let _ = self.socket.shutdown(Shutdown::Read);
+    }
+}
+
+impl ClientState {
+    fn new(connection_id: u32, host: String) -> Self {
+        let facts = ClientFacts {
+            connection_id,
+            user: "unauthenticated user".to_owned(),
+            host,
+            attributes: Vec::new(),
+            form: None,
+            server_id: None,
+            server_uuid: None,
+            report_host: None,
+            report_port: None,
+            command: ClientActivity::CONNECT.command,
+            state: ClientActivity::CONNECT.state,
+            state_s: 0,
+            place: None,
+            bytes_sent: 0,
+            transactions_sent: 0,
+            committed_us: None,
+        };
+        Self { facts, since: Instant::now(), end: None }
+    }
+}
+
+impl Drop for ClientRegistration<'_> {
+    fn drop(&mut self) {
+        lock(&self.registry.clients).by_id.remove(&self.connection_id);
+    }
+}

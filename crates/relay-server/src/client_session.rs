@@ -1,0 +1,372 @@
+//! Session of a client after its login: commands and answers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+
+use relay::{
+    AccountRight, ClientAttributes, DumpRequest, LogForm, SqlAnswer, SqlColumn, SqlColumnKind, SqlFace,
+    SqlRows, SqlSession, SqlValue,
+};
+use wire::{
+    Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, ParameterValue, ResponseWriter,
+    ResultValue, RowEncoding, ServerError, ServerStatement, ServerStatus, column_type,
+};
+
+use crate::client_dump::{ClientDump, DumpOutcome};
+use crate::client_link::ClientLink;
+use crate::client_login::{LoggedInClient, log_in};
+use crate::client_registry::{ClientActivity, ClientRegistration, EndReason};
+use crate::prepared_text::PreparedText;
+use crate::relay_shared::{RelayShared, ServedRelay};
+
+/// Maximum number of prepared statements of a session.
+const STATEMENTS_MAX: usize = 256;
+/// Maximum size of the values sent ahead for a prepared statement, in bytes.
+const SENT_AHEAD_MAX: usize = 1 << 20;
+
+/// Session of a client after its login.
+pub(crate) struct ServedSession<'s> {
+    pub(crate) link: ClientLink,
+    pub(crate) shared: &'s RelayShared,
+    pub(crate) registration: &'s ClientRegistration<'s>,
+    pub(crate) client: LoggedInClient,
+    pub(crate) sql: SqlSession,
+    face: &'s SqlFace,
+    statements: BTreeMap<u32, PreparedQuery>,
+    last_statement: u32,
+}
+
+/// Prepared statement of a client.
+struct PreparedQuery {
+    text: PreparedText,
+    parameters: ServerStatement,
+    /// Error of a value that was sent ahead.
+    error: Option<ServerError>,
+}
+
+/// Result of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommandOutcome {
+    /// The next command follows.
+    Next,
+    /// The connection ends.
+    Close,
+}
+
+/// Serves a client until it goes.
+pub(crate) fn serve_client(
+    mut link: ClientLink,
+    registration: &ClientRegistration<'_>,
+    peer: SocketAddr,
+    served: &ServedRelay,
+) -> io::Result<()> {
+    let shared = &*served.shared;
+    let Some(client) = log_in(&mut link, registration, peer, shared)? else { return Ok(()) };
+    let attributes: Vec<(String, String)> = client
+        .session
+        .login
+        .attributes
+        .iter()
+        .map(|(name, value)| {
+            (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned())
+        })
+        .collect();
+    let form = choose_form(&attributes, &client, shared);
+    registration.client.change(|facts| {
+        facts.user.clone_from(&client.account.user);
+        facts.attributes = attributes;
+    });
+    let sql = new_session(registration.connection_id, &client, form);
+    let statements = BTreeMap::new();
+    let face = &served.face;
+    let mut session =
+        ServedSession { link, shared, registration, client, sql, face, statements, last_statement: 0 };
+    session.use_login_database();
+    let outcome = session.serve();
+    // After an error, a packet may be unfinished.
+    if outcome.is_ok() && session.registration.client.end_reason() == Some(EndReason::Shutdown) {
+        let error = ServerError::new(1053, "08S01", "Server shutdown in progress");
+        session.respond(|response| response.error(&error));
+        // The client may have gone.
+        let _ = session.link.flush();
+    }
+    outcome
+}
+
+fn choose_form(attributes: &[(String, String)], client: &LoggedInClient, shared: &RelayShared) -> LogForm {
+    let value =
+        |name: &str| attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let attributes = ClientAttributes {
+        client_version: value("_client_version"),
+        program_name: value("program_name"),
+        client_role: value("_client_role"),
+    };
+    shared.form_choice(client.account.form).form_for(&attributes)
+}
+
+fn new_session(connection_id: u32, client: &LoggedInClient, form: LogForm) -> SqlSession {
+    let account = format!("{}@{}", client.account.user, client.account.host);
+    SqlSession::new(connection_id, account, client.account.role, form)
+}
+
+impl ServedSession<'_> {
+    fn serve(&mut self) -> io::Result<()> {
+        loop {
+            self.registration.client.set_activity(ClientActivity::SLEEP);
+            self.link.flush()?;
+            self.link.packets.begin_command();
+            while !self.link.packets.is_ready().map_err(io::Error::other)? {
+                self.link.wait_for_data()?;
+                match self.link.receive() {
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                    other => other?,
+                }
+            }
+            let Some(payload) = self.link.packets.next().map_err(io::Error::other)?.map(<[u8]>::to_vec)
+            else {
+                continue;
+            };
+            self.registration.client.set_activity(ClientActivity::QUERY);
+            if self.answer(&payload)? == CommandOutcome::Close {
+                return self.link.flush();
+            }
+        }
+    }
+
+    /// Returns the capabilities of both sides.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.client.session.capabilities
+    }
+
+    /// Writes a response.
+    pub(crate) fn respond(&mut self, write: impl FnOnce(&mut ResponseWriter<'_>)) {
+        let capabilities = self.capabilities();
+        write(&mut ResponseWriter::new(&mut self.link.packets, capabilities));
+    }
+
+    fn ok(&mut self) {
+        self.respond(|response| response.ok(&ok_packet(0)));
+    }
+
+    fn refuse(&mut self, error: &ServerError) {
+        self.respond(|response| response.error(error));
+    }
+
+    fn answer(&mut self, payload: &[u8]) -> io::Result<CommandOutcome> {
+        let command = match ClientCommand::decode_with(payload, self.capabilities()) {
+            Ok(command) => command,
+            Err(error) => {
+                self.refuse(&ServerError::from_wire(&error));
+                return Ok(CommandOutcome::Next);
+            }
+        };
+        match command {
+            ClientCommand::Quit => return Ok(CommandOutcome::Close),
+            ClientCommand::Query { sql } => {
+                let sql = String::from_utf8_lossy(sql).into_owned();
+                self.run_sql(&sql, RowEncoding::Text);
+            }
+            ClientCommand::Ping => self.ok(),
+            ClientCommand::InitDatabase { database } => {
+                let database = String::from_utf8_lossy(database).into_owned();
+                match self.face.use_database(&database, &mut self.sql) {
+                    Ok(()) => self.ok(),
+                    Err(error) => self.refuse(&error),
+                }
+            }
+            ClientCommand::ResetConnection => self.reset(),
+            ClientCommand::SetOption { .. } => {
+                self.respond(|response| {
+                    response.eof(EofPacket { status: ServerStatus::AUTOCOMMIT, ..EofPacket::default() });
+                });
+            }
+            ClientCommand::Statistics => {
+                let line = format!(
+                    "Uptime: {}  Threads: {}",
+                    relay::RelayFacts::uptime_s(self.shared),
+                    self.shared.clients.len()
+                );
+                self.respond(|response| response.statistics(line.as_bytes()));
+            }
+            ClientCommand::KillConnection { connection_id } => {
+                self.run_sql(&format!("KILL {connection_id}"), RowEncoding::Text);
+            }
+            ClientCommand::RegisterReplica(register) => {
+                let host = String::from_utf8_lossy(register.host).into_owned();
+                self.registration.client.change(|facts| {
+                    facts.server_id = Some(register.server_id);
+                    facts.report_host = (!host.is_empty()).then_some(host);
+                    facts.report_port = Some(register.port);
+                });
+                self.ok();
+            }
+            ClientCommand::BinlogDump(dump) => return self.dump(DumpRequest::from_position(&dump)),
+            ClientCommand::BinlogDumpGtid(dump) => match DumpRequest::from_gtids(&dump) {
+                Ok(request) => return self.dump(request),
+                Err(_) => self.refuse(&ServerError::malformed_packet()),
+            },
+            statement => self.answer_statement(&statement),
+        }
+        Ok(CommandOutcome::Next)
+    }
+
+    fn dump(&mut self, request: DumpRequest) -> io::Result<CommandOutcome> {
+        if !self.client.account.role.may(AccountRight::ReadLogs) {
+            let message = "Access denied; you need (at least one of) the REPLICATION SLAVE privilege(s) for this \
+                           operation";
+            self.refuse(&ServerError::new(1227, "42000", message));
+            return Ok(CommandOutcome::Next);
+        }
+        match ClientDump::new(self, request).run()? {
+            DumpOutcome::LastEvent => Ok(CommandOutcome::Next),
+            DumpOutcome::Closed => Ok(CommandOutcome::Close),
+        }
+    }
+
+    /// Selects the database of the login, if there is one of this name.
+    fn use_login_database(&mut self) {
+        let database = String::from_utf8_lossy(&self.client.session.login.database).into_owned();
+        if !database.is_empty() {
+            // Replicas name none, and programs qualify their tables.
+            let _ = self.face.use_database(&database, &mut self.sql);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.statements.clear();
+        self.sql.reset();
+        self.ok();
+    }
+
+    fn run_sql(&mut self, sql: &str, encoding: RowEncoding) {
+        let answer = self.face.execute(sql, &mut self.sql);
+        match answer {
+            SqlAnswer::Done(affected) => self.respond(|response| response.ok(&ok_packet(affected))),
+            SqlAnswer::Refused(error) => self.refuse(&error),
+            SqlAnswer::Rows(rows) if rows.columns.is_empty() => self.ok(),
+            SqlAnswer::Rows(rows) => self.respond(|response| put_rows(&rows, encoding, response)),
+        }
+    }
+
+    fn answer_statement(&mut self, command: &ClientCommand<'_>) {
+        match command {
+            ClientCommand::Prepare { sql } => self.prepare(&String::from_utf8_lossy(sql)),
+            ClientCommand::ExecuteStatement { statement, payload } => self.run_statement(*statement, payload),
+            // These two have no response.
+            ClientCommand::SendLongData { statement, parameter, data } => {
+                if let Some(query) = self.statements.get_mut(statement) {
+                    query.error = query
+                        .parameters
+                        .append(*parameter, data, SENT_AHEAD_MAX)
+                        .err()
+                        .or(query.error.take());
+                }
+            }
+            ClientCommand::CloseStatement { statement } => {
+                self.statements.remove(statement);
+            }
+            ClientCommand::ResetStatement { statement } => match self.statements.get_mut(statement) {
+                Some(query) => {
+                    query.parameters.reset();
+                    query.error = None;
+                    self.ok();
+                }
+                None => self.refuse(&ServerError::unknown_statement(*statement, "mysqld_stmt_reset")),
+            },
+            _ => self.refuse(&ServerError::unknown_command()),
+        }
+    }
+
+    fn prepare(&mut self, sql: &str) {
+        let text = PreparedText::parse(sql);
+        let parameters = u16::try_from(text.parameters()).ok();
+        let (true, Some(parameters)) = (self.statements.len() < STATEMENTS_MAX, parameters) else {
+            let message = "Can't create more than max_prepared_stmt_count statements";
+            return self.refuse(&ServerError::new(1461, "42000", message));
+        };
+        self.last_statement = self.last_statement.wrapping_add(1);
+        let (number, capabilities) = (self.last_statement, self.capabilities());
+        let mut response = ResponseWriter::new(&mut self.link.packets, capabilities);
+        let prepared = response.prepared(number, parameters, &[]);
+        let query = PreparedQuery { text, parameters: ServerStatement::new(&prepared), error: None };
+        self.statements.insert(number, query);
+    }
+
+    fn run_statement(&mut self, number: u32, payload: &[u8]) {
+        let capabilities = self.capabilities();
+        let Some(query) = self.statements.get_mut(&number) else {
+            return self.refuse(&ServerError::unknown_statement(number, "mysqld_stmt_execute"));
+        };
+        let sql = match (query.error.take(), query.parameters.decode_execution(payload, capabilities)) {
+            (Some(error), _) => Err(error),
+            (None, Err(error)) => Err(ServerError::from_wire(&error)),
+            (None, Ok(execution)) => {
+                let values: Vec<ParameterValue<'_>> = execution.parameters;
+                Ok(query.text.with_values(&values))
+            }
+        };
+        query.parameters.reset();
+        match sql {
+            Ok(sql) => self.run_sql(&sql, RowEncoding::Binary),
+            Err(error) => self.refuse(&error),
+        }
+    }
+}
+
+fn ok_packet(affected_rows: u64) -> OkPacket<'static> {
+    OkPacket { affected_rows, status: ServerStatus::AUTOCOMMIT, ..OkPacket::default() }
+}
+
+fn put_rows(rows: &SqlRows, encoding: RowEncoding, response: &mut ResponseWriter<'_>) {
+    let columns: Vec<ColumnDefinition<'_>> = rows.columns.iter().map(column_definition).collect();
+    let mut writer = response.rows(&columns, encoding);
+    for row in &rows.rows {
+        let texts: Vec<String> = row.iter().map(value_text).collect();
+        let values: Vec<ResultValue<'_>> = row
+            .iter()
+            .zip(&rows.columns)
+            .zip(&texts)
+            .map(|((value, column), text)| result_value(value, column, text))
+            .collect();
+        writer.values(&values);
+    }
+    writer.end(ServerStatus::AUTOCOMMIT);
+}
+
+fn column_definition(column: &SqlColumn) -> ColumnDefinition<'_> {
+    let name = column.name.as_bytes();
+    match column.kind {
+        SqlColumnKind::Integer => ColumnDefinition::integer(name),
+        SqlColumnKind::Double => {
+            ColumnDefinition { column_type: column_type::DOUBLE, ..ColumnDefinition::integer(name) }
+        }
+        SqlColumnKind::Text => ColumnDefinition::text(name),
+    }
+}
+
+fn value_text(value: &SqlValue) -> String {
+    match value {
+        SqlValue::Null => String::new(),
+        SqlValue::Int(number) => number.to_string(),
+        SqlValue::UInt(number) => number.to_string(),
+        SqlValue::Double(number) => number.to_string(),
+        SqlValue::Text(text) => text.clone(),
+    }
+}
+
+/// Returns the value in a form that fits its column.
+fn result_value<'v>(value: &'v SqlValue, column: &SqlColumn, text: &'v str) -> ResultValue<'v> {
+    match (value, column.kind) {
+        (SqlValue::Null, _) => ResultValue::Null,
+        (SqlValue::Int(number), SqlColumnKind::Integer | SqlColumnKind::Double) => ResultValue::Int(*number),
+        (SqlValue::UInt(number), SqlColumnKind::Integer | SqlColumnKind::Double) => {
+            ResultValue::UInt(*number)
+        }
+        (SqlValue::Double(number), SqlColumnKind::Double) => ResultValue::Double(*number),
+        (_, SqlColumnKind::Text) => ResultValue::Bytes(text.as_bytes()),
+        // SQLite computes with its own types: a value that does not fit is a number where it has one.
+        (_, SqlColumnKind::Integer) => ResultValue::Int(text.parse().unwrap_or_default()),
+        (_, SqlColumnKind::Double) => ResultValue::Double(text.parse().unwrap_or_default()),
+    }
+}

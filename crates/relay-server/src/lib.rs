@@ -1,0 +1,48 @@
+//! Listens for replicas and clients, and serves them a directory of binary logs.
+//!
+//! ```text
+//! RelayServer: accepts ─▶ a thread for each client: login ─▶ ServedSession: commands ─▶ SQL answers
+//!      └─ StoreGrowth: wakes the clients that wait                      └─▶ dump: DumpStream ─▶ ClientLink ─▶ socket
+//! ```
+//!
+//! | task | item |
+//! |---|---|
+//! | start and stop a relay | [`RelayServer`], [`RelayServerOptions`] |
+//! | give it a certificate | [`TlsFiles`] |
+//! | count what it does | [`RelayCounters`] |
+//!
+//! Each client has a thread of its own with a small stack, so that a slow client delays no other. An idle client keeps
+//! no buffers.
+//!
+//! This crate never writes to the logs or their directory, except into the state directory that its caller names. It
+//! prints nothing: its caller gets notices.
+#![forbid(unsafe_code)]
+
+mod client_dump;
+mod client_link;
+mod client_login;
+mod client_registry;
+mod client_session;
+mod error;
+mod login_throttle;
+mod prepared_text;
+mod relay_counters;
+mod relay_identity;
+mod relay_server;
+mod relay_shared;
+mod served_forms;
+mod store_growth;
+mod stored_gtids;
+mod tls_files;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use crate::error::RelayServerError;
+pub use crate::relay_counters::RelayCounters;
+pub use crate::relay_server::{RelayNotice, RelayServer, RelayServerOptions};
+pub use crate::tls_files::TlsFiles;
+
+/// Locks a mutex. A thread that panicked while it held the lock did not leave the value inconsistent.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

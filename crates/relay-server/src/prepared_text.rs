@@ -1,0 +1,125 @@
+//! Prepared statements as texts: their parameters, and the statement with values in place of them.
+
+use wire::{ParameterValue, TimeValue};
+
+/// Prepared statement, cut at its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PreparedText {
+    /// Text in front of each parameter, and behind the last one.
+    parts: Vec<String>,
+}
+
+impl PreparedText {
+    /// Finds the parameters: each `?` outside of quotes and comments.
+    pub(crate) fn parse(sql: &str) -> Self {
+        let mut parts = vec![String::new()];
+        let mut rest = sql;
+        while let Some(letter) = rest.chars().next() {
+            let size = match letter {
+                '?' => {
+                    parts.push(String::new());
+                    rest = &rest[1..];
+                    continue;
+                }
+                '\'' | '"' | '`' => quoted_size(rest, letter),
+                '#' => line_size(rest),
+                '-' if rest.starts_with("-- ") => line_size(rest),
+                '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+                letter => letter.len_utf8(),
+            };
+            if let Some(part) = parts.last_mut() {
+                part.push_str(&rest[..size]);
+            }
+            rest = &rest[size..];
+        }
+        Self { parts }
+    }
+
+    /// Returns the number of parameters.
+    pub(crate) fn parameters(&self) -> usize {
+        self.parts.len() - 1
+    }
+
+    /// Returns the statement with these values.
+    pub(crate) fn with_values(&self, values: &[ParameterValue<'_>]) -> String {
+        let mut text = String::new();
+        for (index, part) in self.parts.iter().enumerate() {
+            text.push_str(part);
+            if index + 1 < self.parts.len() {
+                put_literal(values.get(index).unwrap_or(&ParameterValue::Null), &mut text);
+            }
+        }
+        text
+    }
+}
+
+/// Returns the size of a quoted text, with both quotes.
+fn quoted_size(text: &str, quote: char) -> usize {
+    let mut letters = text.char_indices().skip(1);
+    while let Some((at, letter)) = letters.next() {
+        if letter == '\\' && quote != '`' {
+            letters.next();
+        } else if letter == quote {
+            // A doubled quote begins another quoted text, which has the same effect.
+            return at + letter.len_utf8();
+        }
+    }
+    text.len()
+}
+
+fn line_size(text: &str) -> usize {
+    text.find('\n').map_or(text.len(), |end| end + 1)
+}
+
+fn put_literal(value: &ParameterValue<'_>, out: &mut String) {
+    match value {
+        ParameterValue::Null | ParameterValue::SentAhead => out.push_str("NULL"),
+        ParameterValue::Int(number) => out.push_str(&number.to_string()),
+        ParameterValue::UInt(number) => out.push_str(&number.to_string()),
+        ParameterValue::Float(number) => out.push_str(&number.to_string()),
+        ParameterValue::Double(number) => out.push_str(&number.to_string()),
+        ParameterValue::DateTime(value) => put_text(&value.to_string(), out),
+        ParameterValue::Time(value) => put_text(&time_text(*value), out),
+        ParameterValue::Bytes(bytes) => put_text(&String::from_utf8_lossy(bytes), out),
+    }
+}
+
+fn time_text(value: TimeValue) -> String {
+    let sign = if value.is_negative { "-" } else { "" };
+    let hours = u64::from(value.days) * 24 + u64::from(value.hours);
+    format!("{sign}{hours}:{:02}:{:02}.{:06}", value.minutes, value.seconds, value.microseconds)
+}
+
+fn put_text(text: &str, out: &mut String) {
+    out.push('\'');
+    for letter in text.chars() {
+        if matches!(letter, '\'' | '\\') {
+            out.push(letter);
+        }
+        out.push(letter);
+    }
+    out.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::ParameterValue;
+
+    use super::PreparedText;
+
+    #[test]
+    fn parameters_are_found_and_filled_in() {
+        let check = |sql: &str, values: &[ParameterValue<'_>], wanted: &str| {
+            let text = PreparedText::parse(sql);
+            assert_eq!((text.parameters(), text.with_values(values)), (values.len(), wanted.to_owned()));
+        };
+        check("SELECT 1", &[], "SELECT 1");
+        check("SELECT ?", &[ParameterValue::Int(-7)], "SELECT -7");
+        check("SHOW VARIABLES LIKE ?", &[ParameterValue::Bytes(b"a'b\\")], r"SHOW VARIABLES LIKE 'a''b\\'");
+        check("SELECT '?', `?`, \"?\" /* ? */, ? -- ?", &[ParameterValue::Null], {
+            "SELECT '?', `?`, \"?\" /* ? */, NULL -- ?"
+        });
+        check(r"SELECT 'a\'?', 'b''?', ?", &[ParameterValue::UInt(3)], r"SELECT 'a\'?', 'b''?', 3");
+        check("SELECT '?", &[], "SELECT '?");
+    }
+}

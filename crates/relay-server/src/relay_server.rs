@@ -1,0 +1,270 @@
+//! Listener of a relay: accepts clients, gives each a thread, and stops in order.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SqlFace};
+use wire::{PacketCodec, ServerError, ServerHandshake};
+
+use crate::client_link::ClientLink;
+use crate::client_session::serve_client;
+use crate::error::RelayServerError;
+use crate::relay_counters::{RelayCounters, add};
+use crate::relay_identity::RelayIdentity;
+use crate::relay_shared::{LoadedFiles, PreparedRelay, RelayShared, ServedRelay};
+use crate::served_forms::ServedForms;
+use crate::store_growth::StoreWatch;
+use crate::tls_files::{TlsFiles, load_password_key, make_state_folder};
+
+/// Stack of a client's thread, in bytes. Only the part that is used takes memory.
+const STACK_SIZE: usize = 1 << 20;
+/// Interval at which the accepting thread looks for the end.
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
+/// Pause after a failed accept, for example when the process has too many open files.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(200);
+/// Interval at which data of purged logs is dropped.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time that clients have to take the last packets at a stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time between two looks whether all clients have gone.
+const STOP_INTERVAL: Duration = Duration::from_millis(10);
+/// Name of the directory of indexes in the state directory.
+const FORMS_FOLDER: &str = "forms";
+
+/// Options of a relay.
+#[derive(Clone)]
+pub struct RelayServerOptions {
+    /// Address to listen on, as `HOST:PORT`. Port 0 is any free port.
+    pub listen: String,
+    /// Form for clients whose account has none of its own.
+    pub form: FormChoice,
+    /// File of accounts. It need not exist if only clients of this machine can connect.
+    pub accounts: AccountFile,
+    /// `server_id` of the relay; `None` for a random one that stays.
+    pub server_id: Option<u32>,
+    /// Certificate and key.
+    pub tls: TlsFiles,
+    /// Directory for the relay's own files: identity, certificate, keys, indexes. It is created for its owner only.
+    pub state: PathBuf,
+    /// Maximum number of connections.
+    pub connections_max: usize,
+    /// Receiver of notices.
+    pub notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
+}
+
+/// Event of a running relay, for its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RelayNotice {
+    /// A login has failed.
+    LoginFailed {
+        /// Address of the client.
+        peer: SocketAddr,
+        /// Error that it got.
+        error: String,
+    },
+    /// A dump has ended with an error of the relay.
+    DumpFailed {
+        /// Name of the account.
+        user: String,
+        /// Error.
+        error: String,
+    },
+    /// An index could not be saved: after a restart, more is rendered again.
+    IndexNotSaved {
+        /// Error.
+        error: String,
+    },
+    /// A client could not be served, because a thread could not be started.
+    NoThread {
+        /// Error of the operating system.
+        error: String,
+    },
+}
+
+/// Running relay. Dropping it stops it.
+pub struct RelayServer {
+    shared: Arc<RelayShared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl RelayServer {
+    /// Starts to serve a store.
+    ///
+    /// # Errors
+    ///
+    /// If the address or a file cannot be used, or others than clients of this machine could connect without an account.
+    pub fn start(store: RelayStore, options: RelayServerOptions) -> Result<Self, RelayServerError> {
+        make_state_folder(&options.state)?;
+        let accounts = Arc::new(options.accounts.load()?);
+        let listener = listen(&options.listen)?;
+        let failed = |cause| RelayServerError::Listen { address: options.listen.clone(), cause };
+        let address = listener.local_addr().map_err(failed)?;
+        if accounts.is_empty() && !address.ip().to_canonical().is_loopback() {
+            return Err(RelayServerError::NoAccounts { address: options.listen });
+        }
+        let forms = options.state.join(FORMS_FOLDER);
+        make_state_folder(&forms)?;
+        let parts = PreparedRelay {
+            address,
+            identity: RelayIdentity::load_or_create(&options.state)?,
+            forms: ServedForms::new(Arc::new(store), forms),
+            password_key: load_password_key(&options.state)?,
+            files: LoadedFiles { tls: options.tls.load(&options.state)?, accounts },
+        };
+        let shared = Arc::new(RelayShared::new(options, parts));
+        let mut server = Self { shared: Arc::clone(&shared), threads: Vec::new() };
+        let watching = Arc::clone(&shared);
+        server.spawn("watch", move || watch(&watching))?;
+        let face = SqlFace::new(server.facts());
+        let served = Arc::new(ServedRelay { shared, face });
+        server.spawn("accept", move || accept(&listener, &served))?;
+        Ok(server)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), RelayServerError> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        self.threads.push(thread.map_err(RelayServerError::Thread)?);
+        Ok(())
+    }
+
+    /// Returns the address of the listening socket.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> Arc<RelayCounters> {
+        Arc::clone(&self.shared.counters)
+    }
+
+    /// Returns the facts about the relay.
+    pub fn facts(&self) -> Arc<dyn RelayFacts> {
+        Arc::clone(&self.shared) as Arc<dyn RelayFacts>
+    }
+
+    /// Reads accounts and certificates again. If one cannot be used, all stay as they were.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be used.
+    pub fn reload(&self) -> Result<(), RelayServerError> {
+        let options = &self.shared.options;
+        let accounts = Arc::new(options.accounts.load()?);
+        let tls = options.tls.load(&options.state)?;
+        *self.shared.files.write().unwrap_or_else(PoisonError::into_inner) = LoadedFiles { tls, accounts };
+        Ok(())
+    }
+
+    /// Stops: accepts no more clients, tells the connected ones, and saves the indexes.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for RelayServer {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        shared.is_stopping.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // After a panic of it, the message is out.
+            let _ = thread.join();
+        }
+        shared.clients.end_all();
+        shared.growth.note();
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while shared.clients.len() > 0 && Instant::now() < deadline {
+            thread::sleep(STOP_INTERVAL);
+        }
+        shared.clients.close_all();
+        for error in shared.forms.save_indexes() {
+            shared.notify(RelayNotice::IndexNotSaved { error: error.to_string() });
+        }
+    }
+}
+
+fn listen(address: &str) -> Result<TcpListener, RelayServerError> {
+    let failed = |cause| RelayServerError::Listen { address: address.to_owned(), cause };
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    let listener = TcpListener::bind(addresses.as_slice()).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+fn accept(listener: &TcpListener, served: &Arc<ServedRelay>) {
+    let shared = &served.shared;
+    let timeout = PollTimeout::try_from(ACCEPT_INTERVAL).unwrap_or(PollTimeout::ZERO);
+    while !shared.is_stopping() {
+        match listener.accept() {
+            Ok((stream, peer)) => {
+                if let Err(error) = admit(Arc::new(stream), peer, served) {
+                    shared.notify(RelayNotice::NoThread { error: error.to_string() });
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let mut descriptors = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+                // Interrupted by a signal, it looks again.
+                let _ = poll(&mut descriptors, timeout);
+            }
+            Err(_) => thread::sleep(ACCEPT_BACKOFF),
+        }
+    }
+}
+
+fn admit(socket: Arc<TcpStream>, peer: SocketAddr, served: &Arc<ServedRelay>) -> io::Result<()> {
+    let served = Arc::clone(served);
+    let thread = thread::Builder::new().name("client".to_owned()).stack_size(STACK_SIZE);
+    let serving = Arc::clone(&socket);
+    let spawned = thread.spawn(move || {
+        let shared = &*served.shared;
+        let limit = shared.options.connections_max;
+        match shared.clients.register(Arc::clone(&serving), peer.to_string(), limit) {
+            Some(registration) => {
+                // A client that goes away is no error of the relay.
+                let _ = ClientLink::new(Arc::clone(&serving))
+                    .and_then(|link| serve_client(link, &registration, peer, &served));
+            }
+            None => {
+                add(&shared.counters.refused_connections, 1);
+                turn_away(&serving);
+            }
+        }
+        // Another thread may hold the socket for a moment.
+        let _ = serving.shutdown(std::net::Shutdown::Both);
+    });
+    spawned.map(drop).inspect_err(|_| turn_away(&socket))
+}
+
+/// Refuses a client before its login. The packet fits in the buffer of its socket.
+fn turn_away(socket: &TcpStream) {
+    let mut packets = PacketCodec::new(0);
+    ServerHandshake::turn_away(&ServerError::too_many_connections(), &mut packets);
+    // The client may have gone.
+    let _ = io::Write::write_all(&mut &*socket, packets.output());
+}
+
+/// Wakes clients when the store grows.
+fn watch(shared: &RelayShared) {
+    let mut changes = StoreWatch::new();
+    let mut maintained = Instant::now();
+    while !shared.is_stopping() {
+        let is_reported = changes.wait();
+        if changes.check(shared.newest_log()) || is_reported {
+            shared.forms.note_growth();
+            shared.growth.note();
+        }
+        if maintained.elapsed() >= MAINTENANCE_INTERVAL {
+            for error in shared.forms.maintain() {
+                shared.notify(RelayNotice::IndexNotSaved { error: error.to_string() });
+            }
+            maintained = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! State of a relay that all its threads share.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use binlog::gtid::GtidSet;
+use relay::{
+    ClientFacts, FormChoice, LogForm, LogsEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
+    ServedLog, SqlFace,
+};
+use rustls::ServerConfig;
+use wire::{PasswordDigest, PasswordKey};
+
+use crate::client_registry::ClientRegistry;
+use crate::lock;
+use crate::login_throttle::LoginThrottle;
+use crate::relay_counters::RelayCounters;
+use crate::relay_identity::RelayIdentity;
+use crate::relay_server::{RelayNotice, RelayServerOptions};
+use crate::served_forms::ServedForms;
+use crate::store_growth::StoreGrowth;
+use crate::stored_gtids::StoredGtids;
+
+/// Version in the greeting before the first log is there.
+const VERSION_DEFAULT: &str = "8.0.0";
+
+/// State of a relay that all its threads share.
+pub(crate) struct RelayShared {
+    pub(crate) options: RelayServerOptions,
+    /// Address of the listening socket.
+    pub(crate) address: SocketAddr,
+    pub(crate) identity: RelayIdentity,
+    pub(crate) forms: ServedForms,
+    pub(crate) growth: StoreGrowth,
+    pub(crate) clients: ClientRegistry,
+    pub(crate) counters: Arc<RelayCounters>,
+    pub(crate) throttle: LoginThrottle,
+    pub(crate) password_key: Arc<PasswordKey>,
+    pub(crate) files: RwLock<LoadedFiles>,
+    /// Digests of passwords by account, for quick logins.
+    pub(crate) digests: Mutex<HashMap<String, PasswordDigest>>,
+    pub(crate) started: Instant,
+    pub(crate) is_stopping: AtomicBool,
+    gtids: Mutex<StoredGtids>,
+}
+
+/// Relay with its SQL answers.
+pub(crate) struct ServedRelay {
+    pub(crate) shared: Arc<RelayShared>,
+    pub(crate) face: SqlFace,
+}
+
+/// Content of files that can be reloaded.
+#[derive(Clone)]
+pub(crate) struct LoadedFiles {
+    pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) accounts: Arc<RelayAccounts>,
+}
+
+/// Parts of a relay that its start has prepared.
+pub(crate) struct PreparedRelay {
+    pub(crate) address: SocketAddr,
+    pub(crate) identity: RelayIdentity,
+    pub(crate) forms: ServedForms,
+    pub(crate) password_key: PasswordKey,
+    pub(crate) files: LoadedFiles,
+}
+
+impl RelayShared {
+    pub(crate) fn new(options: RelayServerOptions, parts: PreparedRelay) -> Self {
+        let PreparedRelay { address, identity, forms, password_key, files } = parts;
+        Self {
+            options,
+            address,
+            identity,
+            forms,
+            growth: StoreGrowth::default(),
+            clients: ClientRegistry::default(),
+            counters: Arc::default(),
+            throttle: LoginThrottle::default(),
+            password_key: Arc::new(password_key),
+            files: RwLock::new(files),
+            digests: Mutex::default(),
+            started: Instant::now(),
+            is_stopping: AtomicBool::new(false),
+            gtids: Mutex::default(),
+        }
+    }
+
+    /// Returns the present content of the files.
+    pub(crate) fn files(&self) -> LoadedFiles {
+        self.files.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells whether only clients of this machine can connect.
+    pub(crate) fn listens_on_loopback(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+
+    /// Tells whether the relay stops.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Passes a notice to the caller.
+    pub(crate) fn notify(&self, notice: RelayNotice) {
+        (self.options.notices)(notice);
+    }
+
+    /// Returns the form for a client: that of its account, else that of the relay, else by its attributes.
+    pub(crate) fn form_choice(&self, account: FormChoice) -> FormChoice {
+        match account {
+            FormChoice::Auto => self.options.form,
+            fixed => fixed,
+        }
+    }
+
+    /// Returns the path of the newest log.
+    pub(crate) fn newest_log(&self) -> Option<PathBuf> {
+        let store = self.forms.store();
+        let newest = store.log_names().ok()?.pop()?;
+        store.path(&newest).ok()
+    }
+}
+
+impl RelayFacts for RelayShared {
+    fn server(&self) -> RelayedServer {
+        let store = self.forms.store();
+        let names = store.log_names().unwrap_or_default();
+        let head = names.last().and_then(|newest| store.head(newest).ok().flatten());
+        let version = head.map(|head| String::from_utf8_lossy(&head.format.server_version).into_owned());
+        RelayedServer {
+            version: version.unwrap_or_else(|| VERSION_DEFAULT.to_owned()),
+            server_id: self.options.server_id.unwrap_or(self.identity.server_id),
+            server_uuid: self.identity.server_uuid.clone(),
+        }
+    }
+
+    fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError> {
+        let (store, source) = (self.forms.store(), self.forms.source(form));
+        let served = |name: Arc<str>| {
+            let path = store.path(&name)?;
+            let head = std::fs::File::open(&path).and_then(|mut file| {
+                let mut magic = [0; 4];
+                std::io::Read::read_exact(&mut file, &mut magic).map(|()| magic)
+            });
+            Ok(ServedLog {
+                size: source.form_size(&name)?,
+                stored_size: std::fs::metadata(&path).map_or(0, |metadata| metadata.len()),
+                is_encrypted: head.is_ok_and(|magic| magic == ENCRYPTED_MAGIC),
+                name: name.to_string(),
+            })
+        };
+        store.log_names()?.into_iter().map(served).collect()
+    }
+
+    fn end(&self, form: LogForm) -> Result<LogsEnd, RelayError> {
+        let gtids = lock(&self.gtids).read(&self.forms.source(LogForm::AsIs))?.clone();
+        let Some(newest) = self.forms.store().log_names()?.pop() else { return Ok(LogsEnd::default()) };
+        let position = self.forms.source(form).form_size(&newest)?;
+        Ok(LogsEnd { log: newest.to_string(), position, gtids })
+    }
+
+    fn clients(&self) -> Vec<ClientFacts> {
+        self.clients.facts()
+    }
+
+    fn kill(&self, connection_id: u32) -> bool {
+        let is_found = self.clients.kill(connection_id);
+        // A dump that waits notices it now.
+        self.growth.note();
+        is_found
+    }
+
+    fn uptime_s(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
+    fn now_us(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn purged_gtids(&self) -> Result<GtidSet, RelayError> {
+        let store = self.forms.store();
+        let Some(oldest) = store.log_names()?.into_iter().next() else { return Ok(GtidSet::new()) };
+        let head = store.head(&oldest)?;
+        Ok(head.and_then(|head| head.previous_gtids.clone()).unwrap_or_default())
+    }
+}
+
+/// First bytes of an encrypted log.
+const ENCRYPTED_MAGIC: [u8; 4] = [0xfd, b'b', b'i', b'n'];

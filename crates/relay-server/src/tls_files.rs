@@ -1,0 +1,187 @@
+//! Certificates and keys of a relay: given ones, or its own, made on first start as mysqld makes them.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use logs::{open_regular, private_options};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use wire::PasswordKey;
+
+use crate::error::RelayServerError;
+
+/// Files with the certificate of a relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificate chain (PEM); `None` for a certificate that the relay makes on first start.
+    pub certificate: Option<PathBuf>,
+    /// Private key (PEM); `None` if the certificate's file contains it.
+    pub key: Option<PathBuf>,
+    /// Authorities of client certificates (PEM); `None` to ask clients for none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Name of the relay's own certificate, as mysqld names it.
+const CERTIFICATE_NAME: &str = "server-cert.pem";
+/// Name of its key.
+const KEY_NAME: &str = "server-key.pem";
+/// Name of the certificate of its authority, for clients.
+const CA_NAME: &str = "ca.pem";
+/// Name of the RSA key for clients without TLS.
+const PASSWORD_KEY_NAME: &str = "private_key.pem";
+/// Names in the relay's own certificate. A client that verifies another name needs a given certificate.
+const HOST_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+impl TlsFiles {
+    /// Reads the files, or makes a certificate in the state directory.
+    pub(crate) fn load(&self, state: &Path) -> Result<Arc<ServerConfig>, RelayServerError> {
+        let (certificate, key) = match &self.certificate {
+            Some(certificate) => (certificate.clone(), self.key.clone().unwrap_or(certificate.clone())),
+            None => {
+                let (certificate, key) = (state.join(CERTIFICATE_NAME), state.join(KEY_NAME));
+                if !(certificate.exists() && key.exists()) {
+                    make_certificate(state)?;
+                }
+                (certificate, key)
+            }
+        };
+        let chain = read_certificates(&certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&key).map_err(unusable(&key))?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(unusable(&certificate))?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in read_certificates(path)? {
+                    roots.add(certificate).map_err(unusable(path))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                    .allow_unauthenticated()
+                    .build()
+                    .map_err(unusable(path))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        builder.with_single_cert(chain, key).map(Arc::new).map_err(unusable(&certificate))
+    }
+}
+
+/// Reads the RSA key of the state directory, or makes one.
+pub(crate) fn load_password_key(state: &Path) -> Result<PasswordKey, RelayServerError> {
+    let path = state.join(PASSWORD_KEY_NAME);
+    let unusable = |cause| RelayServerError::PasswordKey { path: path.clone(), cause };
+    if path.exists() {
+        let text = open_regular(&path)
+            .and_then(io::read_to_string)
+            .map_err(|cause| RelayServerError::State { verb: "read", path: path.clone(), cause })?;
+        return PasswordKey::from_pem(&text).map_err(unusable);
+    }
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)?;
+    let key = PasswordKey::generate(seed).map_err(unusable)?;
+    write_new(&path, &key.private_pem().map_err(unusable)?)?;
+    Ok(key)
+}
+
+/// Creates the state directory for its owner only, and its missing parents.
+pub(crate) fn make_state_folder(folder: &Path) -> Result<(), RelayServerError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|cause| {
+        let (verb, path) = ("create the directory", folder.to_owned());
+        RelayServerError::State { verb, path, cause }
+    })
+}
+
+/// Makes an authority and a certificate that it has signed. The authority's key is forgotten.
+fn make_certificate(state: &Path) -> Result<(), RelayServerError> {
+    let failed = |error: rcgen::Error| RelayServerError::NewCertificate { reason: error.to_string() };
+    let named = |params: &mut CertificateParams, name: &str| {
+        params.distinguished_name.push(DnType::CommonName, name);
+    };
+    let mut authority = CertificateParams::new(Vec::new()).map_err(failed)?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    named(&mut authority, "bintide relay CA");
+    let authority_key = KeyPair::generate().map_err(failed)?;
+    let authority = CertifiedIssuer::self_signed(authority, authority_key).map_err(failed)?;
+    let names: Vec<String> = HOST_NAMES.map(str::to_owned).into();
+    let mut server = CertificateParams::new(names).map_err(failed)?;
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    named(&mut server, "bintide relay");
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = server.signed_by(&key, &authority).map_err(failed)?;
+    write_new(&state.join(CA_NAME), &authority.pem())?;
+    write_new(&state.join(KEY_NAME), &key.serialize_pem())?;
+    write_new(&state.join(CERTIFICATE_NAME), &certificate.pem())
+}
+
+/// Writes a file that only its owner can read. It appears whole or not at all.
+fn write_new(path: &Path, text: &str) -> Result<(), RelayServerError> {
+    let unfinished = path.with_extension("new");
+    let write = || {
+        let _ = fs::remove_file(&unfinished);
+        let mut file = private_options().write(true).mode(0o600).open(&unfinished)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)
+    };
+    write().map_err(|cause| RelayServerError::State { verb: "write", path: path.to_owned(), cause })
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, RelayServerError> {
+    let found = CertificateDer::pem_file_iter(path).map_err(unusable(path))?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(unusable(path))?;
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(unusable(path)("it contains no certificate (PEM)")),
+    }
+}
+
+fn unusable<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> RelayServerError + use<'_, E> {
+    move |error| RelayServerError::Certificate { path: path.to_owned(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::{TlsFiles, load_password_key, make_state_folder};
+
+    #[test]
+    fn own_files_are_made_once_and_are_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        make_state_folder(&state).unwrap();
+        TlsFiles::default().load(&state).unwrap();
+        let made = std::fs::read(state.join("server-cert.pem")).unwrap();
+        TlsFiles::default().load(&state).unwrap();
+        assert_eq!(std::fs::read(state.join("server-cert.pem")).unwrap(), made);
+        let key = load_password_key(&state).unwrap().public_pem().to_owned();
+        assert_eq!(load_password_key(&state).unwrap().public_pem(), key);
+        for entry in std::fs::read_dir(&state).unwrap() {
+            let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        assert_eq!(std::fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("empty.pem");
+        std::fs::write(&path, "").unwrap();
+        let files = TlsFiles { certificate: Some(path), ..TlsFiles::default() };
+        let error = files.load(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("contains no certificate"), "{error}");
+    }
+}

@@ -1,0 +1,472 @@
+//! Answers to the SQL that replicas, connectors and people send to a source.
+//!
+//! ```text
+//! statement ─▶ STATEMENT_FORMS: pattern, right ─▶ answer from RelayFacts
+//!                                                   └─▶ SELECT of tables: SelectText ─▶ QueryEngine ─▶ rows
+//! ```
+
+mod assignment;
+mod fact_table;
+mod query_engine;
+mod refusals;
+mod scalar;
+mod select_text;
+mod served_version;
+mod show;
+mod sql_function;
+mod system_variable;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use binlog::sql_mode::{ANSI_QUOTES, NO_BACKSLASH_ESCAPES};
+use sql::lexer::{SqlLexer, SqlTokenKind};
+use sql::{SqlWord, SqlWords};
+use wire::ServerError;
+
+use self::fact_table::{FACT_TABLES, FactTable, find_database};
+use self::query_engine::{EngineTable, QueryEngine};
+use self::refusals::{
+    empty_query, kill_denied, no_such_thread, privilege_required, statement_too_large, syntax_error,
+    table_denied, unknown_database, unsupported,
+};
+use self::scalar::{function_context, take_scalar};
+use self::select_text::{SelectText, offset};
+use self::system_variable::VariableContext;
+use crate::relay_account::AccountRight;
+use crate::relay_facts::RelayFacts;
+use crate::sql_answer::{SqlAnswer, SqlColumn, SqlRows, SqlSession, SqlValue};
+
+/// SQL side of a relay: answers statements from facts.
+pub struct SqlFace {
+    facts: Arc<dyn RelayFacts>,
+    engine: QueryEngine,
+}
+
+/// A statement, and the words behind its pattern.
+struct SqlStatement<'a> {
+    facts: &'a dyn RelayFacts,
+    engine: &'a QueryEngine,
+    sql: &'a str,
+    sql_mode: u64,
+    /// Words that are not understood yet.
+    words: SqlWords,
+    /// Optional words of the pattern that the statement has, in capitals.
+    options: Vec<String>,
+}
+
+/// A form of statements.
+struct StatementForm {
+    /// Keywords. `A|B` is one of both, and `[A|B]` one of both or none.
+    pattern: &'static str,
+    /// Right that it needs.
+    right: AccountRight,
+    answer: StatementAnswerer,
+}
+
+type StatementAnswerer = fn(&mut SqlStatement<'_>, &mut SqlSession) -> Result<SqlAnswer, ServerError>;
+
+use AccountRight::{AskServer, ShowLogs};
+
+/// Forms of statements. The first that matches counts.
+const STATEMENT_FORMS: &[StatementForm] = &[
+    form("SELECT", AskServer, select),
+    form("WITH", AskServer, select),
+    form("SET", AskServer, assignment::set),
+    form("SHOW BINARY LOG STATUS", ShowLogs, show::log_status),
+    form("SHOW BINLOG|MASTER STATUS", ShowLogs, show::log_status),
+    form("SHOW BINARY|MASTER LOGS", ShowLogs, show::binary_logs),
+    form("SHOW REPLICAS", ShowLogs, show::replicas),
+    form("SHOW SLAVE|REPLICA HOSTS", ShowLogs, show::slave_hosts),
+    form("SHOW [FULL] PROCESSLIST", AskServer, show::processlist),
+    form("SHOW [GLOBAL|SESSION|LOCAL] VARIABLES", AskServer, show::variables),
+    form("SHOW [GLOBAL|SESSION|LOCAL] STATUS", AskServer, show::status),
+    form("SHOW WARNINGS|ERRORS", AskServer, show::warnings),
+    form("SHOW DATABASES|SCHEMAS", AskServer, show::databases),
+    form("SHOW [FULL] TABLES", AskServer, show::tables),
+    form("SHOW GRANTS", AskServer, show::grants),
+    form("SHOW CHARSET", AskServer, show::charsets),
+    form("SHOW CHARACTER SET", AskServer, show::charsets),
+    form("SHOW COLLATION", AskServer, show::collations),
+    form("USE", AskServer, use_database),
+    form("KILL [CONNECTION|QUERY|HARD|SOFT]", AskServer, kill),
+    form("BEGIN [WORK]", AskServer, begin),
+    form("START TRANSACTION", AskServer, begin),
+    form("COMMIT|ROLLBACK [WORK]", AskServer, end_transaction),
+];
+
+/// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
+const STATEMENT_SIZE_MAX: usize = 64 << 10;
+
+/// First words of statements that a server knows, and a relay does not.
+const UNSUPPORTED_STATEMENTS: &[&str] = &[
+    "ALTER",
+    "ANALYZE",
+    "BINLOG",
+    "CALL",
+    "CHANGE",
+    "CHECK",
+    "CHECKSUM",
+    "CREATE",
+    "DEALLOCATE",
+    "DELETE",
+    "DESC",
+    "DESCRIBE",
+    "DO",
+    "DROP",
+    "EXECUTE",
+    "EXPLAIN",
+    "FLUSH",
+    "GRANT",
+    "HANDLER",
+    "INSERT",
+    "INSTALL",
+    "LOAD",
+    "LOCK",
+    "OPTIMIZE",
+    "PREPARE",
+    "PURGE",
+    "RELEASE",
+    "RENAME",
+    "REPAIR",
+    "REPLACE",
+    "RESET",
+    "RESTART",
+    "REVOKE",
+    "SAVEPOINT",
+    "SHUTDOWN",
+    "START",
+    "STOP",
+    "TABLE",
+    "TRUNCATE",
+    "UNINSTALL",
+    "UNLOCK",
+    "UPDATE",
+    "VALUES",
+    "XA",
+];
+/// Beginnings of `SHOW` statements that a server knows, and a relay does not.
+const UNSUPPORTED_SHOWS: &[&str] = &[
+    "SHOW BINLOG EVENTS",
+    "SHOW COLUMNS",
+    "SHOW CREATE",
+    "SHOW ENGINE",
+    "SHOW ENGINES",
+    "SHOW EVENTS",
+    "SHOW FIELDS",
+    "SHOW FULL COLUMNS",
+    "SHOW FULL FIELDS",
+    "SHOW FUNCTION",
+    "SHOW INDEX",
+    "SHOW INDEXES",
+    "SHOW KEYS",
+    "SHOW OPEN",
+    "SHOW PLUGINS",
+    "SHOW PRIVILEGES",
+    "SHOW PROCEDURE",
+    "SHOW PROFILE",
+    "SHOW PROFILES",
+    "SHOW RELAYLOG",
+    "SHOW REPLICA STATUS",
+    "SHOW SLAVE STATUS",
+    "SHOW ALL SLAVES",
+    "SHOW STORAGE",
+    "SHOW TABLE",
+    "SHOW TRIGGERS",
+];
+
+const fn form(pattern: &'static str, right: AccountRight, answer: StatementAnswerer) -> StatementForm {
+    StatementForm { pattern, right, answer }
+}
+
+/// Returns success without rows.
+fn done() -> SqlAnswer {
+    SqlAnswer::Done(0)
+}
+
+impl SqlFace {
+    /// Creates the SQL side of a relay.
+    pub fn new(facts: Arc<dyn RelayFacts>) -> Self {
+        let engine = QueryEngine::new(facts.clone());
+        Self { facts, engine }
+    }
+
+    /// Executes a statement, in UTF-8.
+    pub fn execute(&self, sql: &str, session: &mut SqlSession) -> SqlAnswer {
+        self.answer(sql, session).unwrap_or_else(SqlAnswer::Refused)
+    }
+
+    /// Selects the default database, as `COM_INIT_DB` and the login do.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such database.
+    pub fn use_database(&self, name: &str, session: &mut SqlSession) -> Result<(), ServerError> {
+        let database = find_database(name).ok_or_else(|| unknown_database(name))?;
+        session.database = Some(database.to_owned());
+        Ok(())
+    }
+
+    fn answer(&self, sql: &str, session: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
+        if sql.len() > STATEMENT_SIZE_MAX {
+            return Err(statement_too_large());
+        }
+        let sql_mode = sql_mode(session);
+        check_end(sql, sql_mode)?;
+        let words = SqlWords::parse(sql, sql_mode).ok_or_else(|| syntax_error(sql, 0))?;
+        if words.is_at_end() {
+            return Err(empty_query());
+        }
+        for form in STATEMENT_FORMS {
+            let mut rest = words.clone();
+            let Some(options) = take_pattern(form.pattern, &mut rest) else { continue };
+            if !session.role.may(form.right) {
+                return Err(privilege_required("SUPER, REPLICATION CLIENT"));
+            }
+            let (facts, engine) = (self.facts.as_ref(), &self.engine);
+            let mut statement = SqlStatement { facts, engine, sql, sql_mode, words: rest, options };
+            return (form.answer)(&mut statement, session);
+        }
+        Err(refuse(sql, words))
+    }
+}
+
+impl fmt::Debug for SqlFace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("SqlFace").finish_non_exhaustive()
+    }
+}
+
+/// Returns the modes of the session that change the meaning of a statement's text.
+fn sql_mode(session: &SqlSession) -> u64 {
+    let Some(SqlValue::Text(modes)) = session.system_variables.get("sql_mode") else { return 0 };
+    let bits = modes.split(',').map(|mode| match mode.trim().to_ascii_uppercase().as_str() {
+        "ANSI" | "ANSI_QUOTES" => ANSI_QUOTES,
+        "NO_BACKSLASH_ESCAPES" => NO_BACKSLASH_ESCAPES,
+        _ => 0,
+    });
+    bits.fold(0, |all, bit| all | bit)
+}
+
+/// Refuses a second statement: a server allows it only if the client has asked for this.
+fn check_end(sql: &str, sql_mode: u64) -> Result<(), ServerError> {
+    let mut has_ended = false;
+    for token in SqlLexer::new(sql.as_bytes(), sql_mode).filter(|token| !token.is_blank()) {
+        if has_ended {
+            return Err(syntax_error(sql, token.at.start));
+        }
+        has_ended = token.kind == SqlTokenKind::Sign && &sql[token.at.clone()] == ";";
+    }
+    Ok(())
+}
+
+/// Takes the words of a pattern. Returns the optional ones that are there, or `None` if the pattern does not match.
+fn take_pattern(pattern: &str, words: &mut SqlWords) -> Option<Vec<String>> {
+    let mut options = Vec::new();
+    for part in pattern.split(' ') {
+        match part.strip_prefix('[').and_then(|part| part.strip_suffix(']')) {
+            Some(optional) => {
+                let taken = optional.split('|').find(|word| words.take(word));
+                options.extend(taken.map(str::to_owned));
+            }
+            None => {
+                part.split('|').find(|word| words.take(word))?;
+            }
+        }
+    }
+    Some(options)
+}
+
+/// Returns the error for a statement that matches no form.
+fn refuse(sql: &str, mut words: SqlWords) -> ServerError {
+    if let Some(known) = UNSUPPORTED_STATEMENTS.iter().find(|word| words.is_next(word)) {
+        return unsupported(known);
+    }
+    if let Some(known) = UNSUPPORTED_SHOWS.iter().find(|start| words.is_next(start)) {
+        return unsupported(known);
+    }
+    words.take("SHOW");
+    syntax_error(sql, offset(&words))
+}
+
+impl<'a> SqlStatement<'a> {
+    fn context<'c>(&'c self, session: &'c SqlSession) -> VariableContext<'c> {
+        VariableContext { facts: self.facts, session }
+    }
+
+    fn has_option(&self, option: &str) -> bool {
+        self.options.iter().any(|found| found == option)
+    }
+
+    /// Returns the error for the next word.
+    fn syntax_error(&self) -> ServerError {
+        self.error_at(offset(&self.words))
+    }
+
+    /// Returns the error for the word at a byte offset.
+    fn error_at(&self, offset: usize) -> ServerError {
+        syntax_error(self.sql, offset)
+    }
+
+    /// Returns the rows, if the statement ends here.
+    fn finish(&self, rows: SqlRows) -> Result<SqlAnswer, ServerError> {
+        self.expect_end()?;
+        Ok(SqlAnswer::Rows(rows))
+    }
+
+    fn expect_end(&self) -> Result<(), ServerError> {
+        if self.words.is_at_end() { Ok(()) } else { Err(self.syntax_error()) }
+    }
+
+    /// Evaluates an expression of the statement.
+    fn evaluate(
+        &self,
+        expression: Range<usize>,
+        context: &VariableContext<'_>,
+    ) -> Result<SqlValue, ServerError> {
+        let text = SelectText::parse(self.sql, expression.clone(), self.sql_mode)?;
+        let query = format!("SELECT ({})", text.expression(context)?);
+        let rows = self.engine.run(&query, &[], &function_context(context))?;
+        rows.rows.into_iter().flatten().next().ok_or_else(|| self.error_at(expression.start))
+    }
+
+    /// Returns the rows of a table for which a condition of the statement is true.
+    fn filter(
+        &self,
+        condition: Range<usize>,
+        table: EngineTable,
+        context: &VariableContext<'_>,
+    ) -> Result<SqlRows, ServerError> {
+        let text = SelectText::parse(self.sql, condition, self.sql_mode)?;
+        let query = format!("SELECT * FROM main.{} WHERE ({})", table.name, text.expression(context)?);
+        self.engine.run(&query, &[table], &function_context(context))
+    }
+}
+
+fn select(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
+    let context = statement.context(session);
+    if let Some(rows) = select_scalars(statement, &context)? {
+        return Ok(SqlAnswer::Rows(rows));
+    }
+    let text = SelectText::parse(statement.sql, 0..statement.words.rest_range().end, statement.sql_mode)?;
+    let mut tables = Vec::new();
+    for table in FACT_TABLES {
+        if !text.names().any(|name| name.eq_ignore_ascii_case(table.name)) {
+            continue;
+        }
+        check_right(table, session)?;
+        tables.push(EngineTable {
+            database: table.database,
+            name: table.name,
+            content: (table.read)(&context)?,
+        });
+    }
+    let query = text.select(&context)?;
+    let rows = statement.engine.run(&query, &tables, &function_context(&context))?;
+    Ok(SqlAnswer::Rows(rows))
+}
+
+fn check_right(table: &FactTable, session: &SqlSession) -> Result<(), ServerError> {
+    match session.role.may(AccountRight::ReadTables) {
+        true => Ok(()),
+        false => Err(table_denied(&session.account, table.name)),
+    }
+}
+
+/// Evaluates a `SELECT` that consists of literals, variables and functions, without the engine: so the questions of
+/// replicas never wait for a query. Returns `None` for another `SELECT`.
+fn select_scalars(
+    statement: &SqlStatement<'_>,
+    context: &VariableContext<'_>,
+) -> Result<Option<SqlRows>, ServerError> {
+    let text = SelectText::parse(statement.sql, 0..statement.words.rest_range().end, statement.sql_mode)?;
+    let mut words = statement.words.clone();
+    if words.has_ahead(&["FROM", "WHERE", "UNION", "ORDER", "GROUP", "HAVING", "INTO"]) {
+        return Ok(None);
+    }
+    let names = text.column_names();
+    let mut rows = SqlRows { columns: Vec::new(), rows: vec![Vec::new()] };
+    for (mut part, name) in words.split_at_commas().into_iter().zip(names) {
+        let Some(value) = take_scalar(&mut part, context)? else { return Ok(None) };
+        part.take("AS");
+        let alias = match part.is_next("LIMIT") {
+            true => None,
+            false => match part.peek() {
+                Some(SqlWord::Plain(alias) | SqlWord::Quoted(alias) | SqlWord::Text(alias)) => {
+                    Some(alias.clone())
+                }
+                _ => None,
+            },
+        };
+        if alias.is_some() {
+            part.skip();
+        }
+        if part.take("LIMIT") && part.peek() == Some(&SqlWord::Number("1".to_owned())) {
+            part.skip();
+        }
+        if !part.is_at_end() {
+            return Ok(None);
+        }
+        let Some(name) = alias.or(name) else { return Ok(None) };
+        rows.columns.push(SqlColumn { name, kind: value.kind() });
+        rows.rows[0].push(value);
+    }
+    Ok(Some(rows))
+}
+
+fn use_database(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    let name = statement.words.take_name().ok_or_else(|| statement.syntax_error())?;
+    statement.expect_end()?;
+    let database = find_database(&name).ok_or_else(|| unknown_database(&name))?;
+    session.database = Some(database.to_owned());
+    Ok(done())
+}
+
+fn begin(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
+    while statement.words.take_any(&["WITH CONSISTENT SNAPSHOT", "READ ONLY", "READ WRITE"]) {
+        statement.words.take_sign(",");
+    }
+    statement.expect_end()?;
+    session.is_in_transaction = true;
+    Ok(done())
+}
+
+fn end_transaction(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    statement.words.take_any(&["AND NO CHAIN", "AND CHAIN"]);
+    statement.words.take_any(&["NO RELEASE", "RELEASE"]);
+    statement.expect_end()?;
+    session.is_in_transaction = false;
+    Ok(done())
+}
+
+/// Ends a connection. `KILL QUERY` ends it too if it reads a log: its query is the dump.
+fn kill(statement: &mut SqlStatement<'_>, session: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
+    let mut words = statement.words.clone();
+    let number = match take_scalar(&mut words, &statement.context(session))? {
+        Some(SqlValue::Int(number)) => u64::try_from(number).ok(),
+        Some(SqlValue::UInt(number)) => Some(number),
+        _ => None,
+    };
+    let number = number.filter(|_| words.is_at_end()).ok_or_else(|| statement.syntax_error())?;
+    let clients = statement.facts.clients();
+    let client = clients.iter().find(|client| u64::from(client.connection_id) == number);
+    let client = client.ok_or_else(|| no_such_thread(number))?;
+    let own_user = session.account.rsplit_once('@').map_or(session.account.as_str(), |(user, _)| user);
+    if client.user != own_user && !session.role.may(AccountRight::EndConnections) {
+        return Err(kill_denied(number));
+    }
+    if statement.has_option("QUERY") && !client.command.starts_with("Binlog Dump") {
+        return Ok(done());
+    }
+    match statement.facts.kill(client.connection_id) {
+        true => Ok(done()),
+        false => Err(no_such_thread(number)),
+    }
+}

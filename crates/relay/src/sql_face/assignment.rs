@@ -1,0 +1,286 @@
+//! `SET`: variables of the session.
+
+use std::collections::BTreeMap;
+
+use binlog::{Charset, Collation, Flavour};
+use sql::{SqlWord, SqlWords};
+use wire::ServerError;
+
+use super::refusals::{
+    global_variable, in_transaction, privilege_required, session_variable, unknown_charset,
+    unknown_collation, unsupported, wrong_scope,
+};
+use super::scalar::{VariableReference, take_reference, take_scalar, take_user_variable};
+use super::select_text::{offset, take_assignment};
+use super::served_version::ServedVersion;
+use super::system_variable::{
+    RequestedScope, SystemVariable, VariableContext, VariableScope, VariableWriting,
+};
+use super::{SqlStatement, done};
+use crate::relay_account::AccountRight;
+use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue};
+
+/// Variables that a transaction must not change.
+const FIXED_IN_TRANSACTION: [&str; 3] =
+    ["binlog_transaction_compression", "binlog_transaction_compression_level_zstd", "sql_log_bin"];
+/// Maximum size of a session's variables in bytes: they stay in memory as long as the client is connected.
+const VARIABLES_SIZE_MAX: usize = 256 << 10;
+/// Word for a variable's default value.
+const DEFAULT: &str = "DEFAULT";
+/// Variables that `SET NAMES` sets to the character set.
+const CHARSET_VARIABLES: [&str; 3] =
+    ["character_set_client", "character_set_connection", "character_set_results"];
+
+/// Executes a `SET`. If one of its assignments fails, none counts.
+pub(super) fn set(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    let mut changed = session.clone();
+    if statement.words.is_at_end() {
+        return Err(statement.syntax_error());
+    }
+    for mut part in statement.words.split_at_commas() {
+        let assigned = assign(statement, &mut part, &changed)?;
+        if !part.is_at_end() {
+            return Err(statement.error_at(offset(&part)));
+        }
+        assigned.apply(&mut changed);
+    }
+    if variables_size(&changed) > VARIABLES_SIZE_MAX {
+        return Err(ServerError::new(
+            1105,
+            "HY000",
+            format!("the variables of a session may have at most {VARIABLES_SIZE_MAX} bytes"),
+        ));
+    }
+    *session = changed;
+    Ok(done())
+}
+
+fn variables_size(session: &SqlSession) -> usize {
+    let variables = session.user_variables.iter().chain(&session.system_variables);
+    let text_size = |value: &SqlValue| if let SqlValue::Text(text) = value { text.len() } else { 0 };
+    variables.map(|(name, value)| name.len() + size_of::<SqlValue>() + text_size(value)).sum()
+}
+
+/// Result of one assignment.
+enum AssignedValues {
+    User {
+        name: String,
+        value: SqlValue,
+    },
+    System(BTreeMap<&'static str, SqlValue>),
+    /// The variable has its global value again.
+    Default {
+        name: &'static str,
+    },
+}
+
+impl AssignedValues {
+    fn system(name: &'static str, value: SqlValue) -> Self {
+        Self::System(BTreeMap::from([(name, value)]))
+    }
+
+    fn apply(self, session: &mut SqlSession) {
+        match self {
+            Self::User { name, value } => {
+                session.user_variables.insert(name, value);
+            }
+            Self::Default { name } => {
+                session.system_variables.remove(name);
+            }
+            Self::System(values) => {
+                let values = values.into_iter().map(|(name, value)| (name.to_owned(), value));
+                session.system_variables.extend(values);
+            }
+        }
+    }
+}
+
+fn assign(
+    statement: &SqlStatement<'_>,
+    part: &mut SqlWords,
+    session: &SqlSession,
+) -> Result<AssignedValues, ServerError> {
+    let context = statement.context(session);
+    if part.take("NAMES") {
+        return names(statement, part);
+    }
+    if part.take_any(&["CHARACTER SET", "CHARSET"]) {
+        return charset(statement, part);
+    }
+    if part.is_any_next(&["TRANSACTION", "SESSION TRANSACTION", "LOCAL TRANSACTION", "GLOBAL TRANSACTION"]) {
+        return transaction(statement, part);
+    }
+    let is_variable = part.take_sign("@");
+    let is_reference = is_variable && part.take_sign("@");
+    if is_variable && !is_reference {
+        let name = take_user_variable(part).ok_or_else(|| statement.error_at(offset(part)))?;
+        let value = value(statement, part, &context, BareWord::Column)?;
+        return Ok(AssignedValues::User { name, value });
+    }
+    // Behind `@@`, the scope is a part of the reference.
+    let scope = match is_reference {
+        false if part.take_any(&["GLOBAL", "PERSIST", "PERSIST_ONLY"]) => RequestedScope::Global,
+        false if part.take_any(&["SESSION", "LOCAL"]) => RequestedScope::Session,
+        _ => RequestedScope::Any,
+    };
+    let mut reference = take_reference(part).ok_or_else(|| statement.error_at(offset(part)))?;
+    if scope != RequestedScope::Any {
+        reference.scope = scope;
+    }
+    system_value(statement, part, &reference, &context)
+}
+
+fn system_value(
+    statement: &SqlStatement<'_>,
+    part: &mut SqlWords,
+    reference: &VariableReference,
+    context: &VariableContext<'_>,
+) -> Result<AssignedValues, ServerError> {
+    let version = ServedVersion::parse(&context.facts.server().version);
+    let variable = SystemVariable::find(&reference.name, version)?;
+    let name = variable.name;
+    let value = value(statement, part, context, BareWord::Text)?;
+    if reference.scope == RequestedScope::Global {
+        return check_global(variable, &value, context);
+    }
+    match (variable.scope, variable.writing) {
+        (VariableScope::Global, _) => return Err(global_variable(name)),
+        (_, VariableWriting::ReadOnly) => return Err(wrong_scope(name, "read only")),
+        _ => {}
+    }
+    if context.session.is_in_transaction && FIXED_IN_TRANSACTION.contains(&name) {
+        return Err(in_transaction(name));
+    }
+    match value {
+        SqlValue::Text(word) if word == DEFAULT => Ok(AssignedValues::Default { name }),
+        value => Ok(AssignedValues::system(name, variable.converted(&value, context)?)),
+    }
+}
+
+/// Global values are those of the relay's options. Setting the present value changes nothing and succeeds.
+fn check_global(
+    variable: &'static SystemVariable,
+    value: &SqlValue,
+    context: &VariableContext<'_>,
+) -> Result<AssignedValues, ServerError> {
+    if !context.session.role.may(AccountRight::EndConnections) {
+        return Err(privilege_required("SUPER or SYSTEM_VARIABLES_ADMIN"));
+    }
+    if variable.scope == VariableScope::Session {
+        return Err(session_variable(variable.name));
+    }
+    let value = variable.converted(value, context)?;
+    let present = variable.value(RequestedScope::Global, context)?.to_sql();
+    if value.to_text() == present.to_text() {
+        return Ok(AssignedValues::System(BTreeMap::new()));
+    }
+    match variable.writing {
+        VariableWriting::ReadOnly => Err(wrong_scope(variable.name, "read only")),
+        VariableWriting::Settable => Err(unsupported(&format!("a new global value of {}", variable.name))),
+    }
+}
+
+/// Meaning of a word without quotes as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BareWord {
+    /// A text: `SET sql_mode = ANSI`.
+    Text,
+    /// The name of a column, which there is not.
+    Column,
+}
+
+fn value(
+    statement: &SqlStatement<'_>,
+    part: &mut SqlWords,
+    context: &VariableContext<'_>,
+    bare: BareWord,
+) -> Result<SqlValue, ServerError> {
+    if !take_assignment(part) || part.is_at_end() {
+        return Err(statement.error_at(offset(part)));
+    }
+    let expression = part.rest_range();
+    let mut direct = part.clone();
+    if let Some(value) = take_scalar(&mut direct, context)?.filter(|_| direct.is_at_end()) {
+        *part = direct;
+        return Ok(value);
+    }
+    let mut word = part.clone();
+    if let (BareWord::Text, Some(SqlWord::Plain(text) | SqlWord::Quoted(text))) = (bare, word.take_next())
+        && word.is_at_end()
+    {
+        *part = word;
+        let is_default = text.eq_ignore_ascii_case(DEFAULT);
+        return Ok(SqlValue::Text(if is_default { DEFAULT.to_owned() } else { text }));
+    }
+    while !part.is_at_end() {
+        part.skip();
+    }
+    statement.evaluate(expression, context)
+}
+
+fn names(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<AssignedValues, ServerError> {
+    let charset = take_charset(statement, part)?;
+    let mut collation =
+        charset.and_then(default_collation).unwrap_or_else(|| "utf8mb4_0900_ai_ci".to_owned());
+    if part.take("COLLATE") {
+        collation = match part.take_next() {
+            Some(SqlWord::Plain(name) | SqlWord::Quoted(name) | SqlWord::Text(name)) => name,
+            _ => return Err(statement.error_at(offset(part))),
+        };
+        if !Collation::all().any(|known| known.name().eq_ignore_ascii_case(&collation)) {
+            return Err(unknown_collation(&collation));
+        }
+    }
+    Ok(charset_values(charset, collation))
+}
+
+fn charset(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<AssignedValues, ServerError> {
+    let charset = take_charset(statement, part)?;
+    let collation = charset.and_then(default_collation).unwrap_or_else(|| "utf8mb4_0900_ai_ci".to_owned());
+    Ok(charset_values(charset, collation))
+}
+
+fn charset_values(charset: Option<Charset>, collation: String) -> AssignedValues {
+    let name = charset.map_or("utf8mb4", Charset::name);
+    let mut values: BTreeMap<&'static str, SqlValue> =
+        CHARSET_VARIABLES.into_iter().map(|variable| (variable, name.into())).collect();
+    values.insert("collation_connection", collation.into());
+    AssignedValues::System(values)
+}
+
+fn default_collation(charset: Charset) -> Option<String> {
+    Collation::new(charset.default_collation(), Flavour::MySql).map(|collation| collation.name().into_owned())
+}
+
+/// Takes a character set; `None` for the default.
+fn take_charset(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<Option<Charset>, ServerError> {
+    let start = offset(part);
+    match part.take_next() {
+        Some(SqlWord::Plain(name)) if name.eq_ignore_ascii_case("DEFAULT") => Ok(None),
+        Some(SqlWord::Plain(name) | SqlWord::Quoted(name) | SqlWord::Text(name)) => {
+            let lower = name.to_ascii_lowercase();
+            let known = Charset::from_name(&lower).or_else(|| match lower.as_str() {
+                "utf8" => Charset::from_name("utf8mb3"),
+                _ => None,
+            });
+            known.map(Some).ok_or_else(|| unknown_charset(&name))
+        }
+        _ => Err(statement.error_at(start)),
+    }
+}
+
+/// `SET TRANSACTION`: a relay has no transactions that could differ.
+fn transaction(statement: &SqlStatement<'_>, part: &mut SqlWords) -> Result<AssignedValues, ServerError> {
+    part.take_any(&["SESSION", "LOCAL", "GLOBAL"]);
+    part.take("TRANSACTION");
+    let levels = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+    let is_known =
+        part.take("ISOLATION LEVEL") && part.take_any(&levels) || part.take_any(&["READ ONLY", "READ WRITE"]);
+    match is_known {
+        true => Ok(AssignedValues::System(BTreeMap::new())),
+        false => Err(statement.error_at(offset(part))),
+    }
+}

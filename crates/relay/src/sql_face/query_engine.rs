@@ -1,0 +1,308 @@
+//! Runs a `SELECT` on tables of facts, by SQLite in memory.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::config::DbConfig;
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Error, ErrorCode, Statement, params_from_iter};
+use sql::WildcardPattern;
+use wire::ServerError;
+
+use super::fact_table::DATABASES;
+use super::refusals::{internal, table_denied, unknown_database, wrong_argument_count};
+use super::sql_function::{FUNCTIONS, FunctionContext};
+use crate::relay_facts::RelayFacts;
+use crate::sql_answer::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
+
+/// Time that a query may take, in microseconds.
+const RUN_TIME_MAX_US: u64 = 1_000_000;
+/// Steps of SQLite's machine that a query may take: a limit also if the clock is set back.
+const STEPS_MAX: u32 = 20_000_000;
+/// Steps between two checks.
+const STEPS_INTERVAL: u16 = 1000;
+/// Size of a value or a row in bytes: far more than any fact has. A step takes time by the size of its values.
+const VALUE_SIZE_MAX: i32 = 1 << 18;
+/// Size of a result in bytes.
+const RESULT_SIZE_MAX: usize = 16 << 20;
+/// Memory of SQLite in the whole process, in bytes.
+const MEMORY_MAX: usize = 64 << 20;
+
+/// Runs one query after the other, so that memory is bounded whatever clients ask.
+pub(super) struct QueryEngine {
+    facts: Arc<dyn RelayFacts>,
+    running: Mutex<()>,
+}
+
+/// Table that a query may read.
+pub(super) struct EngineTable {
+    /// Its database; `main` if a query names none.
+    pub(super) database: &'static str,
+    pub(super) name: &'static str,
+    pub(super) content: SqlRows,
+}
+
+/// Error of a function in the query. SQLite keeps only its text.
+type FunctionFailure = Arc<Mutex<Option<ServerError>>>;
+
+impl QueryEngine {
+    /// Creates an engine. The facts are its clock.
+    pub(super) fn new(facts: Arc<dyn RelayFacts>) -> Self {
+        Self { facts, running: Mutex::new(()) }
+    }
+
+    /// Runs a query in SQLite's SQL.
+    ///
+    /// # Errors
+    ///
+    /// Errors of SQLite, in the words of a server; or if the query needs too much time or memory.
+    pub(super) fn run(
+        &self,
+        query: &str,
+        tables: &[EngineTable],
+        functions: &FunctionContext,
+    ) -> Result<SqlRows, ServerError> {
+        // The lock protects nothing that a panic could leave incomplete.
+        let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = FunctionFailure::default();
+        let result = open(tables, functions, &failure).and_then(|connection| self.select(&connection, query));
+        let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        result.map_err(|error| failed.unwrap_or_else(|| explain(&error, functions)))
+    }
+
+    fn select(&self, connection: &Connection, query: &str) -> Result<SqlRows, Error> {
+        let facts = self.facts.clone();
+        let (start_us, mut steps) = (facts.now_us(), 0);
+        let is_too_long = move || {
+            steps += u32::from(STEPS_INTERVAL);
+            steps > STEPS_MAX || facts.now_us().saturating_sub(start_us) > RUN_TIME_MAX_US
+        };
+        connection.progress_handler(STEPS_INTERVAL.into(), Some(is_too_long))?;
+        // The authorizer has refused all statements that change something.
+        collect(&mut connection.prepare(query)?)
+    }
+}
+
+/// Opens a database in memory, with the tables and our functions.
+fn open(
+    tables: &[EngineTable],
+    functions: &FunctionContext,
+    failure: &FunctionFailure,
+) -> Result<Connection, Error> {
+    let connection = Connection::open_in_memory()?;
+    // A name in double quotes is never a string.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_SIZE_MAX)?;
+    connection.execute_batch(&format!("PRAGMA hard_heap_limit={MEMORY_MAX}; PRAGMA temp_store=MEMORY"))?;
+    for database in DATABASES {
+        connection.execute_batch(&format!("ATTACH ':memory:' AS {database}"))?;
+    }
+    for table in tables {
+        fill(&connection, table)?;
+    }
+    add_functions(&connection, functions, failure)?;
+    connection.authorizer(Some(authorize))?;
+    Ok(connection)
+}
+
+/// Allows only reading of the tables.
+fn authorize(context: AuthContext<'_>) -> Authorization {
+    match context.action {
+        AuthAction::Select | AuthAction::Recursive | AuthAction::Function { .. } => Authorization::Allow,
+        AuthAction::Read { table_name, .. } if !table_name.starts_with("sqlite_") => Authorization::Allow,
+        _ => Authorization::Deny,
+    }
+}
+
+fn fill(connection: &Connection, table: &EngineTable) -> Result<(), Error> {
+    let EngineTable { database, name, content } = table;
+    let columns: Vec<String> = content.columns.iter().map(declare).collect();
+    connection.execute_batch(&format!("CREATE TABLE {database}.\"{name}\" ({})", columns.join(", ")))?;
+    let marks = vec!["?"; columns.len()].join(", ");
+    let transaction = connection.unchecked_transaction()?;
+    let mut insert = connection.prepare(&format!("INSERT INTO {database}.\"{name}\" VALUES ({marks})"))?;
+    for row in &content.rows {
+        insert.execute(params_from_iter(row.iter().map(to_sqlite)))?;
+    }
+    drop(insert);
+    transaction.commit()
+}
+
+fn declare(column: &SqlColumn) -> String {
+    let kind = match column.kind {
+        SqlColumnKind::Integer => "INTEGER",
+        SqlColumnKind::Double => "REAL",
+        SqlColumnKind::Text => "TEXT COLLATE NOCASE",
+    };
+    format!("\"{}\" {kind}", column.name.replace('"', "\"\""))
+}
+
+fn to_sqlite(value: &SqlValue) -> Value {
+    match value {
+        SqlValue::Null => Value::Null,
+        SqlValue::Int(number) => Value::Integer(*number),
+        // Numbers of bytes, rows and picoseconds are below 2^63.
+        SqlValue::UInt(number) => Value::Integer(i64::try_from(*number).unwrap_or(i64::MAX)),
+        SqlValue::Double(number) => Value::Real(*number),
+        SqlValue::Text(text) => Value::Text(text.clone()),
+    }
+}
+
+fn from_sqlite(value: ValueRef<'_>) -> SqlValue {
+    match value {
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(number) => SqlValue::Int(number),
+        ValueRef::Real(number) => SqlValue::Double(number),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            SqlValue::Text(String::from_utf8_lossy(bytes).into_owned())
+        }
+    }
+}
+
+fn add_functions(
+    connection: &Connection,
+    context: &FunctionContext,
+    failure: &FunctionFailure,
+) -> Result<(), Error> {
+    for function in FUNCTIONS {
+        let (context, failure) = (context.clone(), failure.clone());
+        let call = move |arguments: &Context<'_>| {
+            let values: Vec<SqlValue> =
+                (0..arguments.len()).map(|at| from_sqlite(arguments.get_raw(at))).collect();
+            match function.call(&context, &values) {
+                Ok(value) => Ok(ToSqlOutput::Owned(to_sqlite(&value))),
+                Err(error) => {
+                    let text = error.to_string();
+                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    Err(Error::UserFunctionError(text.into()))
+                }
+            }
+        };
+        connection.create_scalar_function(function.name, -1, FunctionFlags::SQLITE_UTF8, call)?;
+    }
+    // SQLite calls it for LIKE: as in MySQL, a backslash escapes a wildcard, and case does not matter.
+    connection.create_scalar_function("like", 2, FunctionFlags::SQLITE_UTF8, |arguments: &Context<'_>| {
+        let [pattern, text] = [0, 1].map(|at| from_sqlite(arguments.get_raw(at)).to_text());
+        Ok(pattern.zip(text).map(|(pattern, text)| is_like(&text, &pattern)))
+    })
+}
+
+/// Returns whether a text matches a pattern as in `LIKE`, in any case.
+pub(super) fn is_like(text: &str, pattern: &str) -> bool {
+    WildcardPattern::new(pattern.to_lowercase().into()).matches(text.to_lowercase().as_bytes())
+}
+
+fn collect(statement: &mut Statement<'_>) -> Result<SqlRows, Error> {
+    let declared: Vec<Option<SqlColumnKind>> =
+        statement.columns().iter().map(|column| column.decl_type().map(kind_of)).collect();
+    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let mut rows = Vec::new();
+    let mut size = 0;
+    let mut results = statement.query([])?;
+    while let Some(row) = results.next()? {
+        let values: Result<Vec<SqlValue>, Error> =
+            (0..names.len()).map(|at| row.get_ref(at).map(from_sqlite)).collect();
+        let values = values?;
+        size += values.iter().map(value_size).sum::<usize>();
+        if size > RESULT_SIZE_MAX {
+            return Err(Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_TOOBIG), None));
+        }
+        rows.push(values);
+    }
+    let column = |at: usize| SqlColumn {
+        name: names[at].clone(),
+        kind: declared[at].unwrap_or_else(|| common_kind(rows.iter().map(|row: &Vec<SqlValue>| &row[at]))),
+    };
+    let columns = (0..names.len()).map(column).collect();
+    Ok(SqlRows { columns, rows })
+}
+
+fn kind_of(declared: &str) -> SqlColumnKind {
+    match declared {
+        "INTEGER" => SqlColumnKind::Integer,
+        "REAL" => SqlColumnKind::Double,
+        _ => SqlColumnKind::Text,
+    }
+}
+
+/// Returns the type of a column with these values.
+fn common_kind<'v>(values: impl Iterator<Item = &'v SqlValue>) -> SqlColumnKind {
+    let kinds = values.filter(|value| **value != SqlValue::Null).map(SqlValue::kind);
+    let common = kinds.reduce(|before, kind| match (before, kind) {
+        (before, kind) if before == kind => kind,
+        (SqlColumnKind::Text, _) | (_, SqlColumnKind::Text) => SqlColumnKind::Text,
+        _ => SqlColumnKind::Double,
+    });
+    common.unwrap_or(SqlColumnKind::Text)
+}
+
+fn value_size(value: &SqlValue) -> usize {
+    let text = match value {
+        SqlValue::Text(text) => text.len(),
+        _ => 0,
+    };
+    size_of::<SqlValue>() + text
+}
+
+/// Returns SQLite's error in the words of a server.
+fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
+    let (code, message) = match error {
+        Error::SqlInputError { error, msg, .. } => (Some(error.code), msg.clone()),
+        Error::SqliteFailure(error, message) => (Some(error.code), message.clone().unwrap_or_default()),
+        other => (None, other.to_string()),
+    };
+    let behind = |start: &str| message.strip_prefix(start).map(str::to_owned);
+    match code {
+        Some(ErrorCode::OperationInterrupted) => {
+            let text = "Query execution was interrupted, maximum statement execution time exceeded";
+            return ServerError::new(3024, "HY000", text);
+        }
+        Some(ErrorCode::OutOfMemory | ErrorCode::TooBig) => {
+            let text = "the query needs too much memory: select fewer rows or columns";
+            return ServerError::new(1104, "42000", text);
+        }
+        _ => {}
+    }
+    if let Some(table) = behind("no such table: ") {
+        return unknown_table(&table, functions.database.as_deref());
+    }
+    if let Some(column) = behind("no such column: ") {
+        return ServerError::new(1054, "42S22", format!("Unknown column '{column}' in 'field list'"));
+    }
+    if let Some(column) = behind("ambiguous column name: ") {
+        return ServerError::new(1052, "23000", format!("Column '{column}' in field list is ambiguous"));
+    }
+    if let Some(function) = behind("no such function: ") {
+        return ServerError::new(1305, "42000", format!("FUNCTION {function} does not exist"));
+    }
+    if let Some(function) = behind("wrong number of arguments to function ") {
+        return wrong_argument_count(function.trim_end_matches("()"));
+    }
+    if message.contains("not authorized") || message.contains("prohibited") {
+        return table_denied(&functions.account, "sqlite");
+    }
+    if message.contains("syntax error")
+        || message.contains("unrecognized token")
+        || message.contains("incomplete")
+    {
+        let text = format!("You have an error in your SQL syntax: {message}");
+        return ServerError::new(1064, "42000", text);
+    }
+    internal(&message)
+}
+
+fn unknown_table(table: &str, database: Option<&str>) -> ServerError {
+    let missing = |database: &str, table: &str| {
+        ServerError::new(1146, "42S02", format!("Table '{database}.{table}' doesn't exist"))
+    };
+    match (table.split_once('.'), database) {
+        (Some((database, _)), _) if !DATABASES.iter().any(|known| known.eq_ignore_ascii_case(database)) => {
+            unknown_database(database)
+        }
+        (Some((database, table)), _) => missing(database, table),
+        (None, Some(database)) => missing(database, table),
+        (None, None) => ServerError::new(1046, "3D000", "No database selected"),
+    }
+}

@@ -1,0 +1,127 @@
+//! Errors with the numbers and words of a server (`share/messages_to_clients.txt`).
+
+use wire::ServerError;
+
+/// Maximum length of the text that a syntax error repeats, in characters.
+const NEAR_MAX: usize = 80;
+
+/// `ER_PARSE_ERROR`. `rest` is the byte offset of the first word that is not understood.
+pub(super) fn syntax_error(sql: &str, rest: usize) -> ServerError {
+    let start = (0..=rest.min(sql.len())).rev().find(|at| sql.is_char_boundary(*at)).unwrap_or(0);
+    let near: String = sql[start..].chars().take(NEAR_MAX).collect();
+    let line = 1 + sql[..start].matches('\n').count();
+    let message = format!(
+        "You have an error in your SQL syntax; check the manual that corresponds to your MySQL server version for \
+         the right syntax to use near '{near}' at line {line}"
+    );
+    ServerError::new(1064, "42000", message)
+}
+
+/// `ER_EMPTY_QUERY`
+pub(super) fn empty_query() -> ServerError {
+    ServerError::new(1065, "42000", "Query was empty")
+}
+
+/// `ER_NET_PACKET_TOO_LARGE`
+pub(super) fn statement_too_large() -> ServerError {
+    ServerError::new(1153, "08S01", "Got a packet bigger than 'max_allowed_packet' bytes")
+}
+
+/// `ER_NOT_SUPPORTED_YET`, for a statement that a server knows and a relay does not.
+pub(super) fn unsupported(statement: &str) -> ServerError {
+    let message = format!("bintide relay does not support {statement}: it serves binary logs only");
+    ServerError::new(1235, "42000", message)
+}
+
+/// `ER_SPECIFIC_ACCESS_DENIED_ERROR`
+pub(super) fn privilege_required(privileges: &str) -> ServerError {
+    let message =
+        format!("Access denied; you need (at least one of) the {privileges} privilege(s) for this operation");
+    ServerError::new(1227, "42000", message)
+}
+
+/// `ER_TABLEACCESS_DENIED_ERROR`. `account` is `user@host`.
+pub(super) fn table_denied(account: &str, table: &str) -> ServerError {
+    let (user, host) = account.rsplit_once('@').unwrap_or((account, ""));
+    let message = format!("SELECT command denied to user '{user}'@'{host}' for table '{table}'");
+    ServerError::new(1142, "42000", message)
+}
+
+/// `ER_BAD_DB_ERROR`
+pub(super) fn unknown_database(name: &str) -> ServerError {
+    ServerError::new(1049, "42000", format!("Unknown database '{name}'"))
+}
+
+/// `ER_UNKNOWN_SYSTEM_VARIABLE`
+pub(super) fn unknown_variable(name: &str) -> ServerError {
+    ServerError::new(1193, "HY000", format!("Unknown system variable '{name}'"))
+}
+
+/// `ER_INCORRECT_GLOBAL_LOCAL_VAR`: the variable has the other scope.
+pub(super) fn wrong_scope(name: &str, scope: &str) -> ServerError {
+    ServerError::new(1238, "HY000", format!("Variable '{name}' is a {scope} variable"))
+}
+
+/// `ER_GLOBAL_VARIABLE`
+pub(super) fn global_variable(name: &str) -> ServerError {
+    let message = format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL");
+    ServerError::new(1229, "HY000", message)
+}
+
+/// `ER_LOCAL_VARIABLE`
+pub(super) fn session_variable(name: &str) -> ServerError {
+    let message = format!("Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL");
+    ServerError::new(1228, "HY000", message)
+}
+
+/// `ER_WRONG_VALUE_FOR_VAR`
+pub(super) fn wrong_value(name: &str, value: &str) -> ServerError {
+    ServerError::new(1231, "42000", format!("Variable '{name}' can't be set to the value of '{value}'"))
+}
+
+/// `ER_WRONG_TYPE_FOR_VAR`
+pub(super) fn wrong_type(name: &str) -> ServerError {
+    ServerError::new(1232, "42000", format!("Incorrect argument type to variable '{name}'"))
+}
+
+/// `ER_UNKNOWN_CHARACTER_SET`
+pub(super) fn unknown_charset(name: &str) -> ServerError {
+    ServerError::new(1115, "42000", format!("Unknown character set: '{name}'"))
+}
+
+/// `ER_UNKNOWN_COLLATION`
+pub(super) fn unknown_collation(name: &str) -> ServerError {
+    ServerError::new(1273, "HY000", format!("Unknown collation: '{name}'"))
+}
+
+/// `ER_VARIABLE_NOT_SETTABLE_IN_TRANSACTION`
+pub(super) fn in_transaction(name: &str) -> ServerError {
+    let message = format!("The system variable {name} cannot be set when there is an ongoing transaction.");
+    ServerError::new(1766, "HY000", message)
+}
+
+/// `ER_NO_SUCH_THREAD`
+pub(super) fn no_such_thread(number: u64) -> ServerError {
+    ServerError::new(1094, "HY000", format!("Unknown thread id: {number}"))
+}
+
+/// `ER_KILL_DENIED_ERROR`
+pub(super) fn kill_denied(number: u64) -> ServerError {
+    ServerError::new(1095, "HY000", format!("You are not owner of thread {number}"))
+}
+
+/// `ER_MALFORMED_GTID_SET_SPECIFICATION`
+pub(super) fn malformed_gtids(text: &str) -> ServerError {
+    ServerError::new(1772, "HY000", format!("Malformed GTID set specification '{text}'."))
+}
+
+/// `ER_WRONG_PARAMCOUNT_TO_NATIVE_FCT`
+pub(super) fn wrong_argument_count(function: &str) -> ServerError {
+    let message = format!("Incorrect parameter count in the call to native function '{function}'");
+    ServerError::new(1582, "42000", message)
+}
+
+/// `ER_UNKNOWN_ERROR`, with a text of our own.
+pub(super) fn internal(error: &impl ToString) -> ServerError {
+    ServerError::new(1105, "HY000", error.to_string())
+}

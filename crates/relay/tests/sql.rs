@@ -1,0 +1,555 @@
+//! Statements that replicas, connectors and people send, with the answers of a relay of fixed facts.
+#![allow(clippy::unwrap_used, reason = "a test whose fixed facts are wrong has failed")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use binlog::gtid::GtidSet;
+use relay::{
+    AccountRole, ClientFacts, CompressionCounters, CountedTransaction, LogForm, LogsEnd, RelayError,
+    RelayFacts, RelayedServer, ServedLog, SqlAnswer, SqlColumnKind, SqlFace, SqlSession, SqlValue,
+    StageTotals,
+};
+
+const UUID: &str = "00000000-0000-0000-0000-000000000001";
+const NOW_US: u64 = 1_700_000_000_123_456;
+
+struct FixedFacts {
+    version: &'static str,
+    /// Present time; each question for it takes `tick_us`.
+    now_us: AtomicU64,
+    tick_us: u64,
+    killed: Mutex<Vec<u32>>,
+}
+
+impl RelayFacts for FixedFacts {
+    fn server(&self) -> RelayedServer {
+        RelayedServer { version: self.version.to_owned(), server_id: 7, server_uuid: UUID.to_owned() }
+    }
+
+    fn logs(&self, form: LogForm) -> Result<Vec<ServedLog>, RelayError> {
+        let size = if form == LogForm::Plain { 2000 } else { 1000 };
+        let log = |name: &str, is_encrypted| ServedLog {
+            name: name.to_owned(),
+            size,
+            stored_size: 1000,
+            is_encrypted,
+        };
+        Ok(vec![log("binlog.000001", true), log("binlog.000002", false)])
+    }
+
+    fn end(&self, _: LogForm) -> Result<LogsEnd, RelayError> {
+        let gtids = format!("{UUID}:1-9").parse().unwrap();
+        Ok(LogsEnd { log: "binlog.000002".to_owned(), position: 1000, gtids })
+    }
+
+    fn clients(&self) -> Vec<ClientFacts> {
+        let client = |connection_id, user: &str, command| ClientFacts {
+            connection_id,
+            user: user.to_owned(),
+            host: format!("10.0.0.{connection_id}:4000"),
+            attributes: vec![
+                ("program_name".to_owned(), "mysqld".to_owned()),
+                ("_client_version".to_owned(), "8.0.33".to_owned()),
+            ],
+            form: (command != "Sleep").then_some(LogForm::Plain),
+            server_id: (command != "Sleep").then_some(22),
+            server_uuid: None,
+            report_host: None,
+            report_port: (command != "Sleep").then_some(3306),
+            command,
+            state: "",
+            state_s: 5,
+            place: (command != "Sleep").then(|| ("binlog.000002".to_owned(), 500)),
+            bytes_sent: 1500,
+            transactions_sent: 8,
+            committed_us: None,
+        };
+        vec![client(3, "repl", "Binlog Dump GTID"), client(4, "me", "Sleep")]
+    }
+
+    fn kill(&self, connection_id: u32) -> bool {
+        self.killed.lock().unwrap().push(connection_id);
+        true
+    }
+
+    fn uptime_s(&self) -> u64 {
+        60
+    }
+
+    fn now_us(&self) -> u64 {
+        self.now_us.fetch_add(self.tick_us, Ordering::Relaxed)
+    }
+
+    fn purged_gtids(&self) -> Result<GtidSet, RelayError> {
+        Ok(format!("{UUID}:1-2").parse().unwrap())
+    }
+
+    fn compression_counters(&self) -> Vec<CompressionCounters> {
+        let sizes = |number: u64| CountedTransaction {
+            id: format!("{UUID}:{number}"),
+            compressed_bytes: 100,
+            uncompressed_bytes: 300,
+            time_us: NOW_US,
+        };
+        vec![CompressionCounters {
+            log_type: "BINARY",
+            compression_type: "ZSTD",
+            transactions: 7,
+            compressed_bytes: 700,
+            uncompressed_bytes: 2100,
+            first: sizes(3),
+            last: sizes(9),
+        }]
+    }
+
+    fn stage_totals(&self) -> Vec<StageTotals> {
+        let name = StageTotals::NAMES[1];
+        vec![StageTotals { name, count: 2, sum_ps: 3_000_000, min_ps: 1_000_000, max_ps: 2_000_000 }]
+    }
+}
+
+/// A session with a relay.
+struct FixedRelay {
+    facts: Arc<FixedFacts>,
+    face: SqlFace,
+    session: SqlSession,
+}
+
+impl FixedRelay {
+    fn new(role: AccountRole) -> Self {
+        Self::of("9.7.4", role)
+    }
+
+    fn of(version: &'static str, role: AccountRole) -> Self {
+        Self::with_clock(version, role, 0)
+    }
+
+    fn with_clock(version: &'static str, role: AccountRole, tick_us: u64) -> Self {
+        let now_us = AtomicU64::new(NOW_US);
+        let facts = Arc::new(FixedFacts { version, now_us, tick_us, killed: Mutex::default() });
+        let face = SqlFace::new(facts.clone());
+        let session = SqlSession::new(4, "me@%".to_owned(), role, LogForm::AsIs);
+        Self { facts, face, session }
+    }
+
+    /// Executes a statement. Returns the answer as text: names of columns, then rows.
+    fn ask(&mut self, sql: &str) -> String {
+        match self.face.execute(sql, &mut self.session) {
+            SqlAnswer::Done(_) => "OK".to_owned(),
+            SqlAnswer::Refused(error) => format!("{} {}: {}", error.code, error.state, error.message),
+            SqlAnswer::Rows(rows) => {
+                let names: Vec<&str> = rows.columns.iter().map(|column| column.name.as_str()).collect();
+                for row in &rows.rows {
+                    assert_eq!(row.len(), names.len(), "{sql}");
+                    for (value, column) in row.iter().zip(&rows.columns) {
+                        let is_fitting = match column.kind {
+                            SqlColumnKind::Integer => {
+                                !matches!(value, SqlValue::Double(_) | SqlValue::Text(_))
+                            }
+                            SqlColumnKind::Double => !matches!(value, SqlValue::Text(_)),
+                            SqlColumnKind::Text => true,
+                        };
+                        assert!(is_fitting, "{sql}: {value:?} in {column:?}");
+                    }
+                }
+                let lines = rows.rows.iter().map(|row| row.iter().map(text).collect::<Vec<_>>().join("|"));
+                let lines: Vec<String> = std::iter::once(names.join("|")).chain(lines).collect();
+                lines.join("\n")
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(&mut self, sql: &str, wanted: &str) {
+        assert_eq!(self.ask(sql), wanted, "{sql}");
+    }
+}
+
+fn text(value: &SqlValue) -> String {
+    match value {
+        SqlValue::Null => "NULL".to_owned(),
+        SqlValue::Int(number) => number.to_string(),
+        SqlValue::UInt(number) => number.to_string(),
+        SqlValue::Double(number) => number.to_string(),
+        SqlValue::Text(text) => text.clone(),
+    }
+}
+
+fn unknown(variable: &str) -> String {
+    format!("1193 HY000: Unknown system variable '{variable}'")
+}
+
+#[test]
+fn questions_of_mysql_replicas() {
+    let mut client = FixedRelay::new(AccountRole::Replica);
+    client.check("SELECT UNIX_TIMESTAMP()", "UNIX_TIMESTAMP()\n1700000000");
+    client.check("SELECT @@GLOBAL.SERVER_ID", "@@GLOBAL.SERVER_ID\n7");
+    client.check("SHOW VARIABLES LIKE 'SERVER_ID'", "Variable_name|Value\nserver_id|7");
+    client.check("SET @master_heartbeat_period = 30000001024, @source_heartbeat_period = 30000001024", "OK");
+    assert_eq!(client.session.user_variables["source_heartbeat_period"], SqlValue::Int(30_000_001_024));
+    client.check("SET @master_heartbeat_period= 1799999979520", "OK");
+    client.check(
+        "SET @master_binlog_checksum = @@global.binlog_checksum, @source_binlog_checksum = @@global.binlog_checksum",
+        "OK",
+    );
+    client.check("SELECT @source_binlog_checksum", "@source_binlog_checksum\nCRC32");
+    client.check("SELECT @master_binlog_checksum", "@master_binlog_checksum\nCRC32");
+    client.check("SELECT @@GLOBAL.GTID_MODE", "@@GLOBAL.GTID_MODE\nON");
+    client.check("SELECT @@GLOBAL.SERVER_UUID", &format!("@@GLOBAL.SERVER_UUID\n{UUID}"));
+    client.check("SET @slave_uuid = 'a-b', @replica_uuid = 'a-b'", "OK");
+    assert_eq!(client.session.user_variables["replica_uuid"], SqlValue::from("a-b"));
+    client.check("SELECT @@global.rpl_semi_sync_source_enabled", &unknown("rpl_semi_sync_source_enabled"));
+    client.check("SET @rpl_semi_sync_replica = 1, @rpl_semi_sync_slave = 1", "OK");
+    client.check("SET NAMES utf8", "OK");
+    // mysqlbinlog
+    client.check("SELECT VERSION()", "VERSION()\n9.7.4");
+    client.check("SET @master_binlog_checksum='NONE', @source_binlog_checksum='NONE'", "OK");
+    assert_eq!(client.session.user_variables["master_binlog_checksum"], SqlValue::from("NONE"));
+    client.check("SELECT @@GLOBAL.gtid_domain_id", &unknown("gtid_domain_id"));
+}
+
+#[test]
+fn old_and_mariadb_sources() {
+    let mut old = FixedRelay::of("5.5.34-log", AccountRole::Replica);
+    old.check("SET @master_binlog_checksum= @@global.binlog_checksum", &unknown("binlog_checksum"));
+    old.check("SELECT @@GLOBAL.GTID_MODE", &unknown("GTID_MODE"));
+    old.check("SHOW MASTER LOGS", "Log_name|File_size\nbinlog.000001|1000\nbinlog.000002|1000");
+    old.check("SHOW MASTER STATUS", "File|Position|Binlog_Do_DB|Binlog_Ignore_DB\nbinlog.000002|1000||");
+    let mut mariadb = FixedRelay::of("11.8.6-MariaDB-log", AccountRole::Replica);
+    mariadb.check("SELECT @@GLOBAL.gtid_domain_id", "@@GLOBAL.gtid_domain_id\n0");
+    mariadb.check("SET @mariadb_slave_capability=4", "OK");
+    mariadb.check("SET @slave_connect_state='0-1-270'", "OK");
+    assert_eq!(mariadb.session.user_variables["slave_connect_state"], SqlValue::from("0-1-270"));
+    mariadb.check("SELECT @@GLOBAL.SERVER_UUID", &unknown("SERVER_UUID"));
+    mariadb.check("SET @master_binlog_checksum= @@global.binlog_checksum", "OK");
+    mariadb.check("SHOW BINLOG STATUS", "File|Position|Binlog_Do_DB|Binlog_Ignore_DB\nbinlog.000002|1000||");
+}
+
+/// The statements stand in the documents of MySQL and of this project.
+#[test]
+fn monitoring_statements() {
+    let mut client = FixedRelay::new(AccountRole::Monitor);
+    client.check(
+        "SHOW GLOBAL VARIABLES LIKE '%binlog%compression%'",
+        "Variable_name|Value\nbinlog_transaction_compression|OFF\nbinlog_transaction_compression_level_zstd|3",
+    );
+    client.check(
+        "SELECT * FROM performance_schema.binary_log_transaction_compression_stats",
+        &format!(
+            "LOG_TYPE|COMPRESSION_TYPE|TRANSACTION_COUNTER|COMPRESSED_BYTES_COUNTER|UNCOMPRESSED_BYTES_COUNTER|\
+             COMPRESSION_PERCENTAGE|FIRST_TRANSACTION_ID|FIRST_TRANSACTION_COMPRESSED_BYTES|\
+             FIRST_TRANSACTION_UNCOMPRESSED_BYTES|FIRST_TRANSACTION_TIMESTAMP|LAST_TRANSACTION_ID|\
+             LAST_TRANSACTION_COMPRESSED_BYTES|LAST_TRANSACTION_UNCOMPRESSED_BYTES|LAST_TRANSACTION_TIMESTAMP\n\
+             BINARY|ZSTD|7|700|2100|67|{UUID}:3|100|300|2023-11-14 22:13:20.123456|{UUID}:9|100|300|\
+             2023-11-14 22:13:20.123456"
+        ),
+    );
+    client.check(
+        "SELECT EVENT_NAME, COUNT_STAR, FORMAT_PICO_TIME(SUM_TIMER_WAIT) AS total_latency, \
+         FORMAT_PICO_TIME(AVG_TIMER_WAIT) AS avg_latency \
+         FROM performance_schema.events_stages_summary_global_by_event_name \
+         WHERE EVENT_NAME LIKE 'stage/sql/%transaction%'",
+        "EVENT_NAME|COUNT_STAR|total_latency|avg_latency\n\
+         stage/sql/Compressing transaction changes.|0|  0 ps|  0 ps\n\
+         stage/sql/Decompressing transaction changes.|2|3.00 us|1.50 us",
+    );
+    client.check(
+        "select * from performance_schema.log_status",
+        &format!(
+            "SERVER_UUID|LOCAL|REPLICATION|STORAGE_ENGINES\n{UUID}|{{\"gtid_executed\": \"{UUID}:1-9\", \
+             \"binary_log_file\": \"binlog.000002\", \"binary_log_position\": 1000}}|{{\"channels\": []}}|{{}}"
+        ),
+    );
+    client.check(
+        "select attr_name, c.`ATTR_VALUE` from performance_schema.session_connect_attrs c \
+         join bintide.clients on connection_id = processlist_id where user = 'REPL' order by 1 limit 1",
+        "attr_name|ATTR_VALUE\n_client_version|8.0.33",
+    );
+    client.check(
+        "SELECT form, clients, bytes_sent FROM bintide.forms",
+        "form|clients|bytes_sent\nplain|1|1500",
+    );
+    client.check(
+        "select name, size/stored_size ratio, encrypted from bintide.logs where name = \"binlog.000001\"",
+        "name|ratio|encrypted\nbinlog.000001|1|Yes",
+    );
+    client.check("select count(*) from performance_schema.replication_connection_status", "count(*)\n0");
+    client.check(
+        "select variable_value from performance_schema.global_variables where variable_name in ('server_id')",
+        "variable_value\n7",
+    );
+    client.check(
+        "select table_name from information_schema.tables where table_schema = 'bintide'",
+        "table_name\nclients\nforms\nlogs",
+    );
+}
+
+#[test]
+fn shows() {
+    let mut client = FixedRelay::new(AccountRole::Monitor);
+    let logs = "Log_name|File_size|Encrypted\nbinlog.000001|1000|No\nbinlog.000002|1000|No";
+    client.check("SHOW BINARY LOGS", logs);
+    client.check("show master logs;", logs);
+    client.session.form = LogForm::Plain;
+    client.check("show binary logs", &logs.replace("1000", "2000"));
+    let status = format!(
+        "File|Position|Binlog_Do_DB|Binlog_Ignore_DB|Executed_Gtid_Set\nbinlog.000002|1000|||{UUID}:1-9"
+    );
+    client.check("SHOW BINARY LOG STATUS", &status);
+    client.check("SHOW MASTER STATUS", &status);
+    client.check("SHOW REPLICAS", "Server_Id|Host|Port|Source_Id|Replica_UUID\n22||3306|7|");
+    client.check("SHOW SLAVE HOSTS", "Server_id|Host|Port|Master_id|Slave_UUID\n22||3306|7|");
+    client.check(
+        "show processlist",
+        "Id|User|Host|db|Command|Time|State|Info\n3|repl|10.0.0.3:4000|NULL|Binlog Dump GTID|5||NULL\n\
+         4|me|10.0.0.4:4000|NULL|Query|0|init|show processlist",
+    );
+    client.check("SHOW WARNINGS LIMIT 1", "Level|Code|Message");
+    client.check("SHOW DATABASES LIKE 'p%'", "Database (p%)\nperformance_schema");
+    client.check(
+        "SHOW FULL TABLES FROM performance_schema LIKE 'log_s%'",
+        "Tables_in_performance_schema (log_s%)|Table_type\nlog_status|BASE TABLE",
+    );
+    client.check("SHOW STATUS LIKE 'uptime'", "Variable_name|Value\nUptime|60");
+    client.check(
+        "SHOW VARIABLES WHERE Variable_name = 'autocommit' OR Variable_name LIKE 'server\\_i_'",
+        "Variable_name|Value\nautocommit|ON\nserver_id|7",
+    );
+    client.check("SHOW VARIABLES LIKE 'nothing'", "Variable_name|Value");
+    client.check(
+        "show grants for current_user()",
+        "Grants for me@%\nGRANT SELECT, PROCESS, REPLICATION CLIENT ON *.* TO `me`@`%`",
+    );
+    client.check(
+        "SHOW COLLATION WHERE Collation = 'utf8mb4_0900_ai_ci'",
+        "Collation|Charset|Id|Default|Compiled|Sortlen|Pad_attribute\n\
+         utf8mb4_0900_ai_ci|utf8mb4|255|Yes|Yes|0|NO PAD",
+    );
+}
+
+/// The names of the columns are those of MySQL 9.7.4.
+#[test]
+fn selects_without_tables() {
+    let mut client = FixedRelay::new(AccountRole::Replica);
+    client.check(
+        "select  @@GLOBAL.SERVER_ID , 'a' 'b', -1, 1 as 'x y', 2 z, @@autocommit, @@read_only limit 1",
+        "@@GLOBAL.SERVER_ID|a|-1|x y|z|@@autocommit|@@read_only\n7|ab|-1|1|2|1|1",
+    );
+    client.check("SELECT @nope", "@nope\nNULL");
+    client.check("select 1 + 1, 5/2, 7 DIV 2, 'a' <=> null", "1 + 1|5/2|7 DIV 2|'a' <=> null\n2|2.5|3|0");
+    client.check("select 1 from dual where 2 > 1", "1\n1");
+    client.check(
+        "select concat(upper('a'), \"b\"), current_user",
+        "concat(upper('a'), \"b\")|current_user\nAb|me@%",
+    );
+    client.check(
+        "select connection_id(), database(), user()",
+        "connection_id()|database()|user()\n4|NULL|me@%",
+    );
+    client.check("select @@sql_select_limit", "@@sql_select_limit\n18446744073709551615");
+    client.check("/* app */ select /*!80000 1 */ -- end", "1\n1");
+    client.check("select if(1 > 2, 'x', left('yes', 1))", "if(1 > 2, 'x', left('yes', 1))\ny");
+    client.check("select 'a\\'b', 'c''d'", "a'b|c'd\na'b|c'd");
+    client.check("select case when 1 then 'x' end, 1 is null", "case when 1 then 'x' end|1 is null\nx|0");
+    client.check("select 0x41 x union select 'b'", "x\nA\nb");
+    client.check(&format!("select gtid_subtract('{UUID}:1-5', '{UUID}:2') g"), &format!("g\n{UUID}:1:3-5"));
+    client.check(
+        "SELECT @@session.auto_increment_increment AS auto_increment_increment, @@max_allowed_packet AS m",
+        "auto_increment_increment|m\n1|1073741824",
+    );
+}
+
+#[test]
+fn assignments() {
+    let mut client = FixedRelay::new(AccountRole::Replica);
+    client.check("SET autocommit=0, SESSION sql_mode = 'ANSI_QUOTES', @@session.time_zone := '+01:00'", "OK");
+    client.check(
+        "SELECT @@autocommit, @@global.autocommit, @@time_zone",
+        "@@autocommit|@@global.autocommit|@@time_zone\n0|1|+01:00",
+    );
+    client.check("SHOW VARIABLES LIKE 'autocommit'", "Variable_name|Value\nautocommit|OFF");
+    client.check("select 1 \"x\"", "x\n1");
+    client.check("SET sql_mode = DEFAULT, autocommit = ON", "OK");
+    client.check("SET sql_mode = CONCAT(@@sql_mode, ',ANSI')", "OK");
+    assert!(client.ask("select @@sql_mode").ends_with(",ANSI"));
+    client.check("set @a = 1 + 2, @B := upper('x')", "OK");
+    client.check("select @a, @b", "@a|@b\n3|X");
+    client.check("SET NAMES latin1 COLLATE latin1_bin", "OK");
+    client.check(
+        "select @@character_set_client, @@collation_connection",
+        "@@character_set_client|@@collation_connection\nlatin1|latin1_bin",
+    );
+    client.check("SET character_set_results = NULL", "OK");
+    client.check("select @@character_set_results", "@@character_set_results\nNULL");
+    client.check("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "OK");
+    // None of the assignments counts.
+    client.check("set @a = 9, nope = 1", &unknown("nope"));
+    client.check("select @a", "@a\n3");
+    client.check("BEGIN", "OK");
+    client.check(
+        "SET SESSION binlog_transaction_compression = ON",
+        "1766 HY000: The system variable binlog_transaction_compression cannot be set when there is an ongoing \
+         transaction.",
+    );
+    client.check("COMMIT", "OK");
+    client.check("SET SESSION binlog_transaction_compression = ON", "OK");
+    client.check("SET GLOBAL read_only = 1", "1227 42000: Access denied; you need (at least one of) the SUPER or SYSTEM_VARIABLES_ADMIN privilege(s) for this operation");
+    let mut admin = FixedRelay::new(AccountRole::Admin);
+    admin.check("SET GLOBAL read_only = 1", "OK");
+    admin.check("SET GLOBAL autocommit = 0", "1235 42000: bintide relay does not support a new global value of autocommit: it serves binary logs only");
+}
+
+/// Numbers, states and words are those of MySQL 9.7.4, except for the unsupported statements.
+#[test]
+fn refusals() {
+    let mut client = FixedRelay::new(AccountRole::Admin);
+    let syntax = |near: &str| {
+        format!(
+            "1064 42000: You have an error in your SQL syntax; check the manual that corresponds to your MySQL server \
+             version for the right syntax to use near '{near}' at line 1"
+        )
+    };
+    client.check("foo bar", &syntax("foo bar"));
+    client.check("show nope", &syntax("nope"));
+    client.check("set @a=", &syntax(""));
+    client.check("show variables like", &syntax(""));
+    client.check("select 1; select 2", &syntax("select 2"));
+    client.check("", "1065 42000: Query was empty");
+    client.check("select @@session.server_id", "1238 HY000: Variable 'server_id' is a GLOBAL variable");
+    client.check(
+        "select @@global.pseudo_thread_id",
+        "1238 HY000: Variable 'pseudo_thread_id' is a SESSION variable",
+    );
+    client.check("select nope", "1054 42S22: Unknown column 'nope' in 'field list'");
+    client.check("select * from t", "1046 3D000: No database selected");
+    client.check("select * from nope.t", "1049 42000: Unknown database 'nope'");
+    client.check(
+        "select * from performance_schema.nope",
+        "1146 42S02: Table 'performance_schema.nope' doesn't exist",
+    );
+    client.check("kill 99999", "1094 HY000: Unknown thread id: 99999");
+    client.check("set global server_uuid='x'", "1238 HY000: Variable 'server_uuid' is a read only variable");
+    client.check(
+        "set server_id=5",
+        "1229 HY000: Variable 'server_id' is a GLOBAL variable and should be set with SET GLOBAL",
+    );
+    client.check(
+        "set global pseudo_thread_id=1",
+        "1228 HY000: Variable 'pseudo_thread_id' is a SESSION variable and can't be used with SET GLOBAL",
+    );
+    client.check("set autocommit='x'", "1231 42000: Variable 'autocommit' can't be set to the value of 'x'");
+    client.check("set names nope", "1115 42000: Unknown character set: 'nope'");
+    client.check("use nope", "1049 42000: Unknown database 'nope'");
+    client.check(
+        "select upper()",
+        "1582 42000: Incorrect parameter count in the call to native function 'upper'",
+    );
+    client.check(
+        "select upper() from bintide.logs",
+        "1582 42000: Incorrect parameter count in the call to native function 'upper'",
+    );
+    client.check("select @@server_id.x", &unknown("server_id.x"));
+    client.check(
+        "select server_uuid from performance_schema.log_status a, performance_schema.log_status b",
+        "1052 23000: Column 'server_uuid' in field list is ambiguous",
+    );
+    client.check(
+        "insert into t values (1)",
+        "1235 42000: bintide relay does not support INSERT: it serves binary logs only",
+    );
+    client.check(
+        "SHOW BINLOG EVENTS",
+        "1235 42000: bintide relay does not support SHOW BINLOG EVENTS: it serves binary logs only",
+    );
+}
+
+#[test]
+fn the_engine_only_reads_and_has_limits() {
+    let mut client = FixedRelay::with_clock("9.7.4", AccountRole::Admin, 2000);
+    for sql in [
+        "select * from sqlite_schema",
+        "select * from pragma_database_list",
+        "select * from bintide.sqlite_master",
+        "with x as (select 1) insert into t select * from x",
+        "select ?",
+        "select $a",
+        "select [a]",
+        "select :a",
+        "select load_extension('x')",
+        "select 1 into outfile 'x'",
+        "select zeroblob(100000000)",
+        "select attach",
+    ] {
+        let answer = client.ask(sql);
+        let is_error =
+            answer.split_once(' ').is_some_and(|(code, _)| code.parse::<u16>().is_ok_and(|code| code > 1000));
+        assert!(is_error, "{sql}: {answer}");
+    }
+    let endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select ";
+    let answer = client.ask(&format!("{endless}count(*) from n"));
+    assert!(answer.starts_with("3024 HY000"), "{answer}");
+    let answer = FixedRelay::new(AccountRole::Admin).ask(&format!("{endless}* from n"));
+    assert!(answer.starts_with("1104 42000"), "{answer}");
+    let answer = client.ask(&format!("{endless}max(hex(zeroblob(100000)) || i) from n order by 1"));
+    assert!(answer.starts_with("1104 42000") || answer.starts_with("3024 HY000"), "{answer}");
+    client.check("select 1 + 1", "1 + 1\n2");
+}
+
+#[test]
+fn statements_and_variables_have_a_limit() {
+    let mut client = FixedRelay::new(AccountRole::Replica);
+    let long = "x".repeat(1 << 16);
+    client.check(
+        &format!("select '{long}'"),
+        "1153 08S01: Got a packet bigger than 'max_allowed_packet' bytes",
+    );
+    let half = &long[1 << 15..];
+    let answers = (0..9).map(|number| client.ask(&format!("set @v{number} = '{half}'"))).collect::<Vec<_>>();
+    assert!(answers[..7].iter().all(|answer| answer == "OK"), "{answers:?}");
+    assert_eq!(answers[8], "1105 HY000: the variables of a session may have at most 262144 bytes");
+    let items = vec!["1"; 30_000].join(",");
+    assert!(client.ask(&format!("select {items}")).starts_with("1|1|1"));
+    let nested = format!("select {}1{}", "(".repeat(30_000), ")".repeat(30_000));
+    let answer = client.ask(&nested);
+    assert!(answer.starts_with("1064 ") || answer.starts_with("1105 "), "{answer}");
+}
+
+/// Cut at each byte, a statement is refused or answered.
+#[test]
+fn parts_of_statements() {
+    let mut client = FixedRelay::new(AccountRole::Admin);
+    for sql in [
+        "SELECT a.`x`, 'b\\'c' \"d\", @@global.server_id, @v AS `n`, count(*) FROM bintide.logs a WHERE a <=> 0x1F -- x",
+        "SET @a := CONCAT('ß', 1), @@session.sql_mode = DEFAULT, NAMES 'utf8' COLLATE utf8mb4_bin",
+        "SHOW FULL TABLES FROM `bintide` WHERE Tables_in_bintide LIKE _utf8mb4'%' /* é */;",
+        "KILL CONNECTION -1",
+    ] {
+        for end in (0..=sql.len()).filter(|end| sql.is_char_boundary(*end)) {
+            let (start, rest) = sql.split_at(end);
+            for part in [start, rest] {
+                client.ask(part);
+            }
+        }
+    }
+}
+
+#[test]
+fn roles() {
+    let mut replica = FixedRelay::new(AccountRole::Replica);
+    replica.check(
+        "select * from bintide.logs",
+        "1142 42000: SELECT command denied to user 'me'@'%' for table 'logs'",
+    );
+    replica.check(
+        "show processlist",
+        "Id|User|Host|db|Command|Time|State|Info\n4|me|10.0.0.4:4000|NULL|Query|0|init|show processlist",
+    );
+    replica.check("kill 3", "1095 HY000: You are not owner of thread 3");
+    replica.check("kill query 4", "OK");
+    assert!(replica.facts.killed.lock().unwrap().is_empty());
+    let mut admin = FixedRelay::new(AccountRole::Admin);
+    admin.check("kill query 3", "OK");
+    admin.check("KILL CONNECTION 4", "OK");
+    assert_eq!(*admin.facts.killed.lock().unwrap(), [3, 4]);
+}

@@ -1,0 +1,456 @@
+//! `bintide relay` between real servers: a source, and replicas that cannot read what it writes.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::{Running, wait_until};
+use e2e::program::bintide;
+use e2e::received::same_logs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use servers::{
+    CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
+};
+use tempfile::TempDir;
+use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
+use wire::CleartextPolicy;
+
+/// A relay that runs, and the directories that it uses.
+struct RelayProcess {
+    port: u16,
+    logs: String,
+    state: TempDir,
+    running: Option<Running>,
+}
+
+impl RelayProcess {
+    /// Serves the logs of an index or directory.
+    fn start(logs: &Path, more: &[&str]) -> Result<Self> {
+        let state = TempDir::new()?;
+        let logs = logs.display().to_string();
+        let mut relay = Self { port: free_port()?, logs, state, running: None };
+        relay.run(more)?;
+        Ok(relay)
+    }
+
+    /// Serves a server's own directory.
+    fn of(server: &TestServer) -> Result<Self> {
+        Self::start(&index_of(server)?, &[])
+    }
+
+    fn run(&mut self, more: &[&str]) -> Result<()> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().args(["relay", &self.logs]).arg("--state").arg(self.state.path());
+        command.arg(format!("--listen=127.0.0.1:{}", self.port)).args(more);
+        if std::env::var_os("BINTIDE_SHOW").is_none() {
+            command.stderr(Stdio::null());
+        }
+        self.running = Some(Running::start(&mut command)?);
+        let port = self.port;
+        wait_until("the relay", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))
+    }
+
+    /// Stops it as Ctrl-C does.
+    fn stop(&mut self) -> Result<()> {
+        let running = self.running.take().context("it runs")?;
+        running.interrupt()?;
+        let output = running.output()?;
+        ensure!(output.status.code() == Some(130), "{:?}", output.status);
+        Ok(())
+    }
+}
+
+fn index_of(server: &TestServer) -> Result<std::path::PathBuf> {
+    Ok(server.binlogs()?.first().context("a server has logs")?.with_extension("index"))
+}
+
+fn source(package: TestPackage) -> Result<TestServer> {
+    Launch::of(package)
+        .options(["--server-id=1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
+        // Collations that all replicas have.
+        .options(["--character-set-server=latin1", "--collation-server=latin1_swedish_ci"])
+        .start()
+}
+
+fn replica(package: TestPackage) -> Result<TestServer> {
+    let launch = Launch::of(package).options(["--server-id=2", "--skip-slave-start"]);
+    match package.flavour() {
+        Some(testkit::ServerFlavour::MariaDb) => launch.start(),
+        _ => launch
+            .options([
+                "--gtid-mode=ON",
+                "--enforce-gtid-consistency=ON",
+                "--log-bin=binlog",
+                "--log-slave-updates=ON",
+            ])
+            .start(),
+    }
+}
+
+/// Statements with a form of their own, which all versions can apply.
+fn work(from: u32, compression: &str) -> String {
+    let first = format!("set names latin1; set session binlog_transaction_compression = {compression};");
+    let rows: Vec<String> = (from..from + 20)
+        .map(|id| format!("insert into d.t values ({id}, repeat('row {id} ', 200));"))
+        .collect();
+    format!(
+        "{first} {} begin; update d.t set s = concat(s, '!') where id > {from}; delete from d.t where id = {from}; \
+         commit; create table d.t{from} (id int primary key) engine=innodb; insert into d.t{from} values (1);",
+        rows.concat()
+    )
+}
+
+const TABLE: &str = "set names latin1; create database d default character set latin1; \
+                     create table d.t (id int primary key, s text) engine=innodb;";
+
+/// Place from which a replica starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReplicaStartPlace {
+    Gtids,
+    FirstLog,
+}
+
+fn follow(replica: &TestServer, port: u16, place: ReplicaStartPlace) -> Result<()> {
+    let is_new = replica.home().package() == TestPackage::Mysql;
+    let mut options = vec![
+        "HOST = '127.0.0.1'".to_owned(),
+        format!("PORT = {port}"),
+        "USER = 'repl'".to_owned(),
+        "CONNECT_RETRY = 1".to_owned(),
+        "HEARTBEAT_PERIOD = 1".to_owned(),
+    ];
+    match place {
+        ReplicaStartPlace::Gtids => options.push("AUTO_POSITION = 1".to_owned()),
+        ReplicaStartPlace::FirstLog => {
+            options.extend(["LOG_FILE = 'binlog.000001'".to_owned(), "LOG_POS = 4".to_owned()]);
+        }
+    }
+    let word = if is_new { "SOURCE" } else { "MASTER" };
+    let options: Vec<String> = options.iter().map(|option| format!("{word}_{option}")).collect();
+    let options = options.join(", ").replace("SOURCE_AUTO_POSITION", "SOURCE_AUTO_POSITION");
+    replica.sql(&match is_new {
+        true => format!("CHANGE REPLICATION SOURCE TO {options}; START REPLICA"),
+        false => format!("CHANGE MASTER TO {options}; START SLAVE"),
+    })?;
+    Ok(())
+}
+
+/// Waits until the tables of a replica equal those of the source.
+fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
+    let tables = source.sql(
+        "select concat(table_schema, '.', table_name) from information_schema.tables \
+                             where table_schema = 'd' order by 1",
+    )?;
+    let statement = format!("checksum table {}", tables.lines().collect::<Vec<_>>().join(", "));
+    let wanted = source.sql(&statement)?;
+    let mut found = String::new();
+    let mut tries = 0;
+    let equal = wait_until("the same data", || {
+        tries += 1;
+        found = replica.sql(&statement).unwrap_or_default();
+        if found != wanted
+            && tries % 20 == 0
+            && let Some(error) = error_of(replica)?
+        {
+            anyhow::bail!("{error}");
+        }
+        if found != wanted {
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(found == wanted)
+    });
+    equal.with_context(|| format!("wanted\n{wanted}\nfound\n{found}\n{:?}", status(replica)))
+}
+
+fn status(replica: &TestServer) -> Result<String> {
+    let word = if replica.home().package() == TestPackage::Mysql { "replica" } else { "slave" };
+    replica.sql(&format!("show {word} status"))
+}
+
+/// Returns the status if the applier or the receiver has stopped by an error.
+fn error_of(replica: &TestServer) -> Result<Option<String>> {
+    let status = status(replica)?;
+    let fields: Vec<&str> = status.split('\t').collect();
+    let is_stopped = fields.get(10) == Some(&"No") || fields.get(11) == Some(&"No");
+    Ok(is_stopped.then_some(status))
+}
+
+/// A replica that stops with error 13121 at a compressing source gets the same data through a relay, by GTID and by
+/// position, also when compression is switched on and off.
+fn old_replica_of_a_compressed_source(place: ReplicaStartPlace) -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    let replica = replica(TestPackage::Mysql8_0_15)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let relay = RelayProcess::of(&source)?;
+    follow(&replica, relay.port, place)?;
+    wait_for_equal(&source, &replica)?;
+    for (round, compression) in ["off", "on", "off", "on"].iter().enumerate() {
+        source.sql(&work(100 * (round as u32 + 1), compression))?;
+        if round % 2 == 1 {
+            source.sql("flush binary logs")?;
+        }
+    }
+    wait_for_equal(&source, &replica)
+}
+
+#[test]
+fn mysql_8_0_15_follows_a_compressed_source_by_gtid() -> Result<()> {
+    old_replica_of_a_compressed_source(ReplicaStartPlace::Gtids)
+}
+
+#[test]
+fn mysql_8_0_15_follows_a_compressed_source_by_position() -> Result<()> {
+    old_replica_of_a_compressed_source(ReplicaStartPlace::FirstLog)
+}
+
+/// A replica that the source's compressed transactions have already stopped goes on at the relay.
+#[test]
+fn a_replica_that_has_stopped_goes_on_at_the_relay() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    let replica = replica(TestPackage::Mysql8_0_15)?;
+    source.sql("create user repl identified with mysql_native_password by ''; grant replication slave on *.* to repl")?;
+    source.sql(TABLE)?;
+    follow(&replica, source.port(), ReplicaStartPlace::Gtids)?;
+    source.sql(&work(0, "on"))?;
+    wait_until("the replica's error", || Ok(error_of(&replica)?.is_some()))?;
+    replica.sql("stop slave; reset slave all")?;
+    let relay = RelayProcess::of(&source)?;
+    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    wait_for_equal(&source, &replica)
+}
+
+/// Replicas read what they can, each in its form, while the relay is stopped and started again.
+#[test]
+fn replicas_of_other_versions_go_on_after_a_restart() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let folder = TempDir::new()?;
+    let mut command = Command::new(bintide()?);
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    command.env_clear().arg("receive").arg(folder.path()).args(["--from", &from]);
+    let receiving = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    wait_until("the first log", || Ok(fs::metadata(folder.path().join("binlog.000001")).is_ok()))?;
+    let mut relay = RelayProcess::start(folder.path(), &[])?;
+    let replicas = [
+        (TestPackage::Mysql, ReplicaStartPlace::Gtids),
+        (TestPackage::Mysql5_7, ReplicaStartPlace::Gtids),
+        (TestPackage::MariaDb, ReplicaStartPlace::FirstLog),
+    ];
+    let replicas: Vec<(TestServer, ReplicaStartPlace)> =
+        replicas.into_iter().map(|(package, place)| Ok((replica(package)?, place))).collect::<Result<_>>()?;
+    for (replica, place) in &replicas {
+        follow(replica, relay.port, *place).context("to follow")?;
+        wait_for_equal(&source, replica).with_context(|| format!("{:?}", replica.home().package()))?;
+    }
+    relay.stop()?;
+    source.sql(&work(100, "on"))?;
+    relay.run(&[])?;
+    source.sql(&work(200, "off"))?;
+    for (replica, _) in &replicas {
+        wait_for_equal(&source, replica).with_context(|| format!("{:?}", replica.home().package()))?;
+    }
+    drop(receiving);
+    Ok(())
+}
+
+/// The raw output of mysqlbinlog is the source's log.
+#[test]
+fn mysqlbinlog_copies_the_logs_byte_for_byte() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    source.sql("flush binary logs")?;
+    source.sql(&work(100, "off"))?;
+    let relay = RelayProcess::of(&source)?;
+    let folder = TempDir::new()?;
+    let logs = source.binlogs()?;
+    let home = PackageHome::find(TestPackage::Mysql)?;
+    for log in &logs {
+        let name = log.file_name().and_then(|name| name.to_str()).context("a log has a name")?;
+        let mut command = home.command("mysqlbinlog")?;
+        command.args(["--no-defaults", "-R", "--raw", "--host=127.0.0.1", "--user=repl"]);
+        command.arg(format!("--port={}", relay.port)).arg(name).current_dir(folder.path());
+        let output = command.output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut wanted = fs::read(log)?;
+        // The flag of an open log, as a source clears it.
+        wanted[21] &= !1;
+        ensure!(fs::read(folder.path().join(name))? == wanted, "{name} is another one");
+    }
+    Ok(())
+}
+
+#[test]
+fn wrong_passwords_and_unknown_accounts_are_refused() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let folder = TempDir::new()?;
+    let accounts = write_account(folder.path(), "secret")?;
+    let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
+    let home = PackageHome::find(TestPackage::Mysql)?;
+    for (user, password, is_right) in
+        [("repl", "secret", true), ("repl", "wrong", false), ("nobody", "secret", false)]
+    {
+        let mut command = home.command("mysql")?;
+        command.args(["--no-defaults", "--host=127.0.0.1", "--ssl-mode=REQUIRED", "-e", "SELECT 1"]);
+        command.arg(format!("--port={}", relay.port)).arg(format!("--user={user}"));
+        let output = command.env("MYSQL_PWD", password).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() == is_right && is_right != said.contains("1045"), "{said}");
+    }
+    Ok(())
+}
+
+/// Writes a file of accounts with `repl` and this password.
+fn write_account(folder: &Path, password: &str) -> Result<String> {
+    let (accounts, file) = (folder.join("accounts.toml"), folder.join("password"));
+    // There may be no account yet.
+    let _ = fs::remove_file(&accounts);
+    fs::write(&file, password)?;
+    let mut add = Command::new(bintide()?);
+    add.env_clear().args(["relay", "user", "add", "repl", "--role=admin", "--require=tls", "--accounts"]);
+    let added = add.arg(&accounts).arg("--password-file").arg(&file).output()?;
+    ensure!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    Ok(accounts.display().to_string())
+}
+
+/// Logs in with a password: the error, if it is refused.
+fn login(port: u16, password: &str, option: &str) -> Result<Option<String>> {
+    let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+    command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "-e", "SELECT 1", option]);
+    let output = command.arg(format!("--port={port}")).env("MYSQL_PWD", password).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok((!output.status.success()).then_some(said))
+}
+
+#[test]
+fn a_relay_that_receives_serves_over_tls() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let folder = TempDir::new()?;
+    let (logs, accounts) = (folder.path().join("logs"), write_account(folder.path(), "secret")?);
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let relay = RelayProcess::start(&logs, &["--accounts", &accounts, "--from", &from])?;
+    let replica = replica(TestPackage::Mysql)?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'repl', \
+         source_password = 'secret', source_ssl = 1, source_auto_position = 1; start replica",
+        relay.port
+    ))?;
+    wait_for_equal(&source, &replica)?;
+    source.sql(&work(100, "off"))?;
+    wait_for_equal(&source, &replica)
+}
+
+#[test]
+fn accounts_are_read_again_after_sighup() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let folder = TempDir::new()?;
+    let accounts = write_account(folder.path(), "before")?;
+    let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
+    let tls = "--ssl-mode=REQUIRED";
+    ensure!(login(relay.port, "before", tls)?.is_none());
+    let without = login(relay.port, "before", "--ssl-mode=DISABLED")?;
+    ensure!(without.is_some(), "the account requires TLS");
+    write_account(folder.path(), "after")?;
+    ensure!(login(relay.port, "before", tls)?.is_none());
+    let id = relay.running.as_ref().context("it runs")?.id();
+    kill(Pid::from_raw(i32::try_from(id)?), Signal::SIGHUP)?;
+    wait_until("the new password", || Ok(login(relay.port, "after", tls)?.is_none()))?;
+    let refused = login(relay.port, "before", tls)?;
+    ensure!(refused.as_ref().is_some_and(|said| said.contains("1045")), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn a_relay_without_accounts_listens_on_loopback_only() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let state = TempDir::new()?;
+    let mut command = Command::new(bintide()?);
+    command.env_clear().arg("relay").arg(index_of(&source)?).arg("--listen=0.0.0.0:0");
+    let without_state = command.output()?;
+    let said = String::from_utf8_lossy(&without_state.stderr).into_owned();
+    ensure!(without_state.status.code() == Some(2) && said.contains("--state"), "{said}");
+    let ran = command.arg("--state").arg(state.path()).output()?;
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    ensure!(ran.status.code() == Some(2) && said.contains("without accounts"), "{said}");
+    Ok(())
+}
+
+/// `bintide receive` gets the source's logs byte for byte from a relay.
+#[test]
+fn receive_copies_the_logs_from_a_relay() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    source.sql("flush binary logs")?;
+    source.sql(&work(100, "off"))?;
+    let relay = RelayProcess::start(&index_of(&source)?, &["--form", "as-is"])?;
+    let folder = TempDir::new()?;
+    let mut command = Command::new(bintide()?);
+    let from = format!("mysql://repl@127.0.0.1:{}/", relay.port);
+    command.env_clear().arg("receive").arg(folder.path()).args(["--from", &from, "--stop-at-end"]);
+    let output = command.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    same_logs(&source, folder.path())
+}
+
+#[test]
+fn mariadb_follows_mariadb() -> Result<()> {
+    let source = Launch::mariadb().options(["--server-id=1", "--log-bin=binlog"]).start()?;
+    source.sql(TABLE)?;
+    source.sql("insert into d.t values (1, repeat('x', 5000)), (2, 'y'); flush binary logs; delete from d.t where id = 2")?;
+    let replica = replica(TestPackage::MariaDb)?;
+    let relay = RelayProcess::of(&source)?;
+    follow(&replica, relay.port, ReplicaStartPlace::FirstLog)?;
+    wait_for_equal(&source, &replica)?;
+    source.sql("insert into d.t values (3, 'z')")?;
+    wait_for_equal(&source, &replica)
+}
+
+/// Idle clients cost little memory.
+#[test]
+fn idle_clients_cost_little() -> Result<()> {
+    const CLIENTS: u64 = 200;
+    const KILOBYTES_MAX: u64 = 150;
+    let source = source(TestPackage::Mysql)?;
+    let relay = RelayProcess::of(&source)?;
+    let address = ServerAddress {
+        user: "repl".to_owned(),
+        password: PasswordSource::Text(String::new()),
+        host: "127.0.0.1".to_owned(),
+        port: relay.port,
+        socket: None,
+        tls: TlsPolicy::with_mode(SslMode::Disabled),
+        public_key: PublicKeySource::Unknown,
+        compressions: vec![None],
+        cleartext: CleartextPolicy::Refuse,
+        timeout: ServerAddress::DEFAULT_TIMEOUT,
+        cancel: CancelToken::default(),
+    };
+    let id = relay.running.as_ref().context("it runs")?.id();
+    let memory = || -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+        Ok(line.trim().trim_end_matches(" kB").parse()?)
+    };
+    let before = memory()?;
+    let mut links: Vec<ServerLink> = Vec::new();
+    for _ in 0..CLIENTS {
+        links.push(ServerLink::open(&address, &LinkOptions::default())?);
+    }
+    let after = memory()?;
+    println!("{before} kB alone, {after} kB with {CLIENTS} idle clients");
+    ensure!(after.saturating_sub(before) < CLIENTS * KILOBYTES_MAX, "{before} kB, {after} kB");
+    for link in &mut links {
+        link.query("SELECT 1")?;
+    }
+    Ok(())
+}
