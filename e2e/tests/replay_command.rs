@@ -503,7 +503,8 @@ fn a_log_that_an_index_lacks_is_named() -> Result<()> {
 /// What a command warns of, one line each.
 fn warnings(ran: &Ran) -> Result<Vec<&str>> {
     ensure!(ran.code == Some(0), "{ran:?}");
-    Ok(ran.stderr.lines().filter_map(|line| line.split_once("warning: ").map(|(_, text)| text)).collect())
+    let messages = ran.stderr.lines().filter_map(|line| line.strip_prefix("bintide: "));
+    Ok(messages.filter(|message| message.starts_with("nothing in ")).collect())
 }
 
 fn stream(more: &[&str]) -> Result<Ran> {

@@ -483,7 +483,7 @@ fn changed_since(server: &TestServer, from: &str, index: &str) -> Result<()> {
     let [out, said] = [&ran.stdout, &ran.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     ensure!(ran.status.success() && out.contains(r#""data":{"a":1,"c":2}"#), "{out} {said}");
     let said = said.trim_end();
-    let is_whole = said.starts_with("bintide: warning: the definition of d.u changed at ")
+    let is_whole = said.starts_with("bintide: the definition of d.u changed at ")
         && said.contains(" of binlog.0")
         && said.ends_with("use --schema=ddl for the names in the log");
     ensure!(is_whole && said.lines().count() == 1, "{said}");

@@ -590,7 +590,7 @@ pub(crate) fn remark_on_open_password(global: &GlobalArgs) {
     }
     REMARK.call_once(|| {
         warn!(
-            "warning: other users of this machine may see a password on the command line; use --password-file, \
+            "other users of this machine may see a password on the command line; use --password-file, \
              --password-command, --defaults-file or --login-path"
         );
     });

@@ -38,7 +38,7 @@ pub(crate) struct TableArgs {
 pub(crate) fn warn_unmatched(rules: &[FilterRule], place: &str) {
     if !rules.is_empty() {
         let options: Vec<String> = rules.iter().map(ToString::to_string).collect();
-        warn!("warning: nothing in {place} matches {}", options.join(", "));
+        warn!("nothing in {place} matches {}", options.join(", "));
     }
 }
 

@@ -37,7 +37,7 @@ fn catalogue(address: ServerAddress) -> ColumnCatalogue {
 pub(super) fn warn_changed(changed: &[SchemaMismatch]) {
     for SchemaMismatch { table, log, offset } in changed {
         warn!(
-            "warning: the definition of {table} changed at {offset} of {log}, before the server was queried: \
+            "the definition of {table} changed at {offset} of {log}, before the server was queried: \
              records of earlier rows have the later column names; use --schema=ddl for the names in the log"
         );
     }

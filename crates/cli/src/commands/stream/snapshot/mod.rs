@@ -162,8 +162,8 @@ fn begin_settled(
         }
         connection.run("ROLLBACK")?;
     }
-    Err(anyhow!("tables are created or renamed all the time")
-        .context(ErrorAdvice("run the command again when that has ended")))
+    Err(anyhow!("tables are created or renamed continuously")
+        .context(ErrorAdvice("run the command again when these statements have ended")))
 }
 
 fn say(point: &SnapshotPoint, tables: &[SnapshotSourceTable]) {
@@ -176,7 +176,7 @@ fn say(point: &SnapshotPoint, tables: &[SnapshotSourceTable]) {
     info!("snapshot of {tables} at {log}:{position} ({held})");
     if point.prepared == PreparedTransactions::Unknown {
         warn!(
-            "warning: the account may not list prepared XA transactions, whose rows would be missing: grant it \
+            "the account may not list prepared XA transactions, whose rows would be missing: grant it \
              XA_RECOVER_ADMIN"
         );
     }

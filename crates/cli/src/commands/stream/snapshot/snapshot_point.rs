@@ -88,7 +88,7 @@ pub(super) fn begin(
         Err(error) if code(&error) == Some(ACCESS_DENIED) && has_gtids => {
             let point = begin_unlocked(connection, UNLOCKED_ONLY_TIMEOUT)?;
             point.ok_or_else(|| {
-                anyhow!("the source commits all the time, and the account may not lock tables")
+                anyhow!("the source commits continuously, and the account may not lock tables")
                     .context(RELOAD_ADVICE)
             })
         }
@@ -177,7 +177,7 @@ fn begin_mariadb(connection: &mut SqlConnection) -> Result<SnapshotPoint, anyhow
     if interrupt::is_stop_requested() {
         return Err(ConnectionError::Cancelled.into());
     }
-    let what = "the source commits prepared XA transactions all the time; their rows may be in its log but not in \
+    let what = "the source commits prepared XA transactions continuously; their rows may be in its log but not in \
         its tables yet";
     Err(anyhow!(what)
         .context(ErrorAdvice("run the command again when there are fewer: XA RECOVER lists them")))
