@@ -53,9 +53,9 @@ pub enum ReplayError {
     },
     /// A transaction failed that changes a table whose engine cannot roll back.
     #[error(
-        "{unit}: {failure}; {table} is not an InnoDB table and cannot roll back, so it may already have some or all \
-         of these changes: compare it with the source; then either undo what it has and run the same command again, or \
-         complete the changes and leave the transaction out with {skip_option}"
+        "{unit}: {failure}; {table} is not an InnoDB table, so its changes cannot be rolled back, and it may already \
+         have some or all of them: compare it with the source. Then either undo these changes and run the same command \
+         again, or complete them and leave the transaction out with {skip_option}"
     )]
     KeptChanges {
         /// Log, position and GTID of the transaction.

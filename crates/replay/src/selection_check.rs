@@ -110,8 +110,9 @@ fn check_original_position(
     }
     let log = reader.name();
     Err(ReplayError::Refused(format!(
-        "start or stop not found: {log} was compressed or decompressed, and no event of the source's log is known to \
-         start at {position}. Give the position as the source has it: the files positions.* beside {log} list them"
+        "start or stop not found: bintide compress or decompress has rewritten {log}, and no event of the source's log \
+         is known to start at {position}. Give a position of the source's log: the files positions.{log}* beside \
+         {log} list where its transactions start"
     )))
 }
 

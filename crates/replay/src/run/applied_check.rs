@@ -79,7 +79,7 @@ impl AppliedCheck {
         }
         self.saved_log_end = origin.end;
         match origin.start < place.position && place.position < origin.end {
-            true => Err(another_log_error(place, &format!("{unit} has that position in its middle"))),
+            true => Err(another_log_error(place, &format!("this position is inside {unit}"))),
             false => Ok(()),
         }
     }
@@ -148,8 +148,9 @@ impl AppliedCheck {
 fn another_log_error(place: &SourcePosition, found: &str) -> ReplayError {
     let log = &place.log;
     ReplayError::Refused(format!(
-        "the target's progress is at {place}, but {log} is not the log that was applied: {found}. If {log} was \
-         compressed or decompressed, put the files positions.{log}* that this made beside it, or give the log as it was"
+        "the target's progress is at {place}, but {log} is not the log that was applied: {found}. If \
+         bintide compress or decompress has rewritten {log}, put its files positions.{log}* beside it. Otherwise, give \
+         the log that was applied"
     ))
 }
 
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(check(4, &[one.clone(), two.clone()]), Ok(()));
         assert_eq!(check(99, &[one.clone(), two.clone()]), Ok(()));
         for (position, units, wanted) in [
-            (50, vec![one.clone()], "has that position in its middle"),
+            (50, vec![one.clone()], "this position is inside "),
             (100, vec![one.clone()], "its last transaction ends at 99"),
             (100, vec![one.clone(), two.clone()], "its last transaction ends at 99"),
             (100, vec![two], "its last transaction ends at 0"),

@@ -14,7 +14,7 @@ const ANOTHER_DIRECTORY_ADVICE: ErrorAdvice =
 
 /// Advice if the last log is not as receive wrote it.
 const RESTORE_LOG_ADVICE: ErrorAdvice = ErrorAdvice(
-    "if it was compressed, write the original with bintide decompress --output DIR, and move it to the place of this \
+    "if this log was compressed, restore it with bintide decompress --output DIR, and replace it with the restored \
      log; otherwise keep this directory as it is, and receive into another one",
 );
 

@@ -274,22 +274,22 @@ fn add_advice(error: replay::ReplayError) -> CommandFailure {
             Some(ErrorAdvice("committed transactions are kept; to resume, run the same command again"))
         }
         replay::ReplayError::Work { .. } => Some(ErrorAdvice(
-            "committed transactions are kept; the same command fails again, unless you exclude this transaction \
-             with --exclude-gtids in this and all later runs",
+            "committed transactions are kept; the same command fails again, unless you leave this transaction \
+             out: give its GTID to --exclude-gtids in this and all later runs",
         )),
         replay::ReplayError::Apply { failure, .. } if failure.code == Some(PLUGIN_NOT_LOADED) => {
             Some(ErrorAdvice(
                 "committed transactions are kept; create the account on the target with an authentication plugin that the \
-                 target has (caching_sha2_password exists since MySQL 8.0), then exclude the transaction with \
-                 --exclude-gtids in this and all later runs",
+                 target has (caching_sha2_password exists since MySQL 8.0), then leave this transaction out: \
+                 give its GTID to --exclude-gtids in this and all later runs",
             ))
         }
         // A retry fails again, until the cause is removed.
         replay::ReplayError::Apply { failure, .. } if failure.kind == TargetFailureKind::Refused => {
             Some(ErrorAdvice(
-                "committed transactions are kept; to resume, correct this and run the same command again, or leave this \
-                 transaction out: with --exclude-gtids in this and all later runs, or if it has no GTID, with \
-                 --start-position",
+                "committed transactions are kept; to resume, correct this and run the same command again, or leave \
+                 this transaction out: give its GTID to --exclude-gtids in this and all later runs. If it has no MySQL \
+                 GTID, start after it with --start-position",
             ))
         }
         replay::ReplayError::Apply { .. } | replay::ReplayError::Target { .. } => {
