@@ -105,7 +105,7 @@ impl LogArgs {
         if !is_index && !path.is_dir() {
             let path = path.display();
             return Err(CommandFailure::NotStarted(anyhow!(
-                "{path} is neither a directory nor an index file, as --follow needs"
+                "--follow needs a directory or an index file, but {path} is neither"
             )));
         }
         Store::open(path).map_err(|error| CommandFailure::NotStarted(add_advice(error)))

@@ -129,7 +129,10 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 /// Starts a thread that answers requests at an address. Returns the address with its actual port.
 fn listen(address: &str, registry: Arc<MetricsRegistry>) -> Result<SocketAddr, anyhow::Error> {
     let listener = TcpListener::bind(address).map_err(|error| {
-        anyhow!("could not serve metrics at {address}: {error}; expected HOST:PORT, such as 127.0.0.1:9104")
+        anyhow!(
+            "could not serve metrics at {address}: {error}; expected HOST:PORT of this machine, such as \
+             127.0.0.1:9104"
+        )
     })?;
     let bound = listener.local_addr().context("could not get the address of the metrics")?;
     thread::spawn(move || {

@@ -120,7 +120,7 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<UnknownVariable> {
 pub(crate) fn warn_unknown(unknown: &[UnknownVariable]) {
     for UnknownVariable { name, nearest } in unknown {
         warn!(
-            "ignored {name}: no command has an option of this name{}; see Settings in `bintide --help`",
+            "ignored {name}: unknown setting{}; see Settings in `bintide --help`",
             suggestion(nearest.as_deref())
         );
     }
@@ -239,7 +239,7 @@ fn without_overridden(command: &Command, given: Vec<GivenSetting>) -> anyhow::Re
             members.into_iter().partition(|setting| setting.value.layer == strongest);
         if let [one, other, ..] = kept.as_slice() {
             let (one, other) = (&one.value.place, &other.value.place);
-            bail!("the settings {one} and {other} exclude each other: use only one of them");
+            bail!("the settings {one} and {other} exclude each other: give only one of them");
         }
         overridden.extend(weaker.into_iter().map(|setting| setting.id.clone()));
     }
@@ -266,7 +266,7 @@ fn refuse_unknown(table: &Table, known: &[String]) -> anyhow::Result<()> {
         Some(key) => {
             let nearest = nearest_name(key, key.chars().count(), known.iter().map(String::as_str));
             bail!(
-                "unknown setting `{key}`{}: settings have the names of long options, tables those of commands",
+                "unknown setting `{key}`{}: expected the name of a long option, or a table with the name of a command",
                 suggestion(nearest)
             )
         }

@@ -112,8 +112,7 @@ fn settings_are_found_in_the_users_directory() {
     let home = directory.path().to_str().expect("a path");
     let output = bintide(&["man"], &[("XDG_CONFIG_HOME", home)]);
     assert_eq!(output.status.code(), Some(2));
-    let ending =
-        "unknown setting `nonsense`: settings have the names of long options, tables those of commands\n";
+    let ending = "unknown setting `nonsense`: expected the name of a long option, or a table with the name of a command\n";
     assert!(text(&output.stderr).ends_with(ending), "{output:?}");
 }
 
@@ -223,7 +222,7 @@ fn unknown_variables_are_reported() {
     for args in [&["stats", "--rows", &log][..], &["dump", "--json", &log]] {
         let environment = [("BINTIDE_STATS_TPO", "1"), ("BINTIDE_QUITE", "1"), ("BINTIDE_DUMP_TABLE", "*")];
         let named = |name, meant| {
-            let why = format!("no command has an option of this name (did you mean {meant}?)");
+            let why = format!("unknown setting (did you mean {meant}?)");
             format!("bintide: ignored {name}: {why}; see Settings in `bintide --help`\n")
         };
         let output = bintide(args, &environment);
@@ -274,11 +273,11 @@ fn wrong_settings_are_reported() {
     };
     check(
         "[man]\nuot = 1",
-        ": [man]: unknown setting `uot` (did you mean out?): settings have the names of long options, tables those of commands",
+        ": [man]: unknown setting `uot` (did you mean out?): expected the name of a long option, or a table with the name of a command",
     );
     check(
         "verify = 3\n[dump]\ntabel = 1",
-        ": [dump]: unknown setting `tabel` (did you mean table?): settings have the names of long options, tables those of commands",
+        ": [dump]: unknown setting `tabel` (did you mean table?): expected the name of a long option, or a table with the name of a command",
     );
     check("stats = 3", ": `stats` is a command: write its settings below [stats]");
     check("[man]\nout = 1979-05-27", ": [man]: `out` must be a string, a number, true or false");
@@ -387,13 +386,13 @@ fn settings_have_one_password_option() {
         assert_eq!(output.status.code(), Some(2), "{file} {variables:?}");
         assert!(text(&output.stderr).contains(wanted), "{file} {variables:?}: {}", text(&output.stderr));
     };
-    let both = format!("`password-command` in {path} exclude each other: use only one of them");
+    let both = format!("`password-command` in {path} exclude each other: give only one of them");
     check("password-file = 'f'\npassword-command = 'c'", &[], &[], &both);
     check("[receive]\npassword-file = 'f'\npassword-command = 'c'", &[], &[], &both);
     let both = [("BINTIDE_PASSWORD_FILE", "f"), ("BINTIDE_PASSWORD", "p")];
-    check("", &both, &[], "BINTIDE_PASSWORD_FILE exclude each other: use only one of them");
+    check("", &both, &[], "BINTIDE_PASSWORD_FILE exclude each other: give only one of them");
     // The stronger place wins: only its file is read.
-    let absent = "could not read /absent";
+    let absent = "could not read the password file /absent";
     let (file, command) = ("password-file = '/absent'", "password-command = 'exit 3'");
     check(&format!("{command}\n[receive]\n{file}"), &[], &[], absent);
     check(command, &[("BINTIDE_PASSWORD_FILE", "/absent")], &[], absent);

@@ -60,7 +60,10 @@ impl PasswordSource {
                     file.take(PASSWORD_MAX + 1).read_to_end(&mut bytes).map(|_| bytes)
                 });
                 let bytes = bytes.map_err(|error| {
-                    ConnectionError::Password(format!("could not read {}: {error}", path.display()))
+                    ConnectionError::Password(format!(
+                        "could not read the password file {}: {error}",
+                        path.display()
+                    ))
                 })?;
                 first_line(&bytes)
                     .map_err(|why| ConnectionError::Password(format!("{}: {why}", path.display())))

@@ -422,10 +422,10 @@ impl RewriteRun<'_> {
         let in_place = is_same_file(path, target);
         let remark = match in_place {
             true if is_dry && self.in_use(place, path)?.is_some() => Some(
-                "is in use, or marked so, or bintide receive continues it: without --dry-run it is skipped",
+                "would be skipped without --dry-run: it is in use, flagged as in use, or continued by bintide receive",
             ),
             true if has_other_names(path) => Some("has other hard links: they keep the old log"),
-            false if is_dry && target.exists() => Some("exists: without --dry-run it is skipped"),
+            false if is_dry && target.exists() => Some("exists: the log would be skipped without --dry-run"),
             _ => None,
         };
         let stays = self.action == RewriteAction::Decompress && self.is_mariadb(place)?;
@@ -439,7 +439,7 @@ impl RewriteRun<'_> {
     fn remark_on_newest(&self, end: &RewriteEnd, path: &Path) {
         if let RewriteEnd::NewestReceived = end {
             warn!(
-                "{} is the newest log of a directory of bintide receive, which resumes at its end: it is left alone; \
+                "{} is the newest log of a directory of bintide receive, which resumes at its end, so it is skipped; \
                  to rewrite it, write to another directory with --output",
                 path.display()
             );
