@@ -21,8 +21,9 @@ pub(crate) struct GlobalArgs {
     /// Print only errors on standard error: no progress, no warnings.
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    /// Format of messages on standard error: text (with time and level), json or journald. Progress is then lines
-    /// instead of a bar [default: the message only; journald if systemd connects standard error to the journal]
+    /// Format of messages on standard error: text (with time and level), json or journald. With a format, progress is
+    /// printed as lines, not as a bar [default: the message only; journald if systemd connects standard error to the
+    /// journal]
     #[arg(long, global = true, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<MessageFormat>,
     /// Print messages of this level and above on standard error: error, warn, info or debug.
