@@ -52,13 +52,13 @@ impl Diagnostics for OptionFileMessages {
             FileOrigin::Named => self.errors.push(unusable_file(file, reason)),
             FileOrigin::Default => {
                 let reason = reason_text(reason);
-                warn!("[Warning] {file} is ignored: {reason}.")
+                warn!("{file} is ignored: {reason}")
             }
         }
     }
 
     fn warning(&mut self, text: &[&[u8]]) {
-        warn!("[Warning] {}.", message_text(text));
+        warn!("{}", message_text(text));
     }
 
     fn error(&mut self, text: &[&[u8]]) {
