@@ -9,7 +9,7 @@ use crate::exit::CommandResult;
 use crate::global_args::GlobalArgs;
 use crate::interrupt::HangupEffect;
 
-/// Reads, measures and checks MySQL binary logs.
+/// Prints, measures, checks, compresses, copies and applies binary logs of MySQL and MariaDB.
 ///
 /// A LOG argument is a file, a directory, an index file, or `-` for standard input. For a directory, its index
 /// file gives the logs and their order. Plain and encrypted logs, compressed transactions, relay logs and open logs are

@@ -53,8 +53,7 @@ Examples:
   In place:
       bintide decompress binlog.000012
 
-decompress restores, byte for byte, the original of a log that bintide compress
-compressed.";
+If the server wrote the log uncompressed, decompress restores it byte for byte.";
 
 const LOGS_HELP: &str =
     "Logs: files, directories or index files. For a directory, its index file gives the logs and their order";
@@ -108,7 +107,7 @@ struct RewriteArgs {
     /// Do the work and print the result, but write nothing.
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// Compare each new log with the old log before the replacement.
+    /// Read each new log again, and compare it with the old log.
     #[arg(long)]
     verify: bool,
     /// Also replace logs in the directory of a running server, and logs that are flagged as in use after a crash. Never

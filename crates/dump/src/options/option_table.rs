@@ -507,7 +507,7 @@ pub(crate) static BINTIDE_OPTIONS: &[OptionEntry] = &[
         OptionId::Transactions,
         "transactions",
         OFF,
-        "Print one line per transaction: GTID, position, time, outcome, rows, bytes, compression, tables.",
+        "Print one line per transaction: GTID, position, time, kind, rows, bytes, compression, tables.",
     ),
     long(
         OptionId::Table,

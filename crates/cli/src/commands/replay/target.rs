@@ -23,7 +23,7 @@ pub(super) struct TargetArgs {
     to: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// How row changes are applied to a server
+    /// Form in which row changes are applied to a server
     #[arg(long, value_enum, value_name = "METHOD", default_value_t = ApplyMethod::Auto)]
     apply_as: ApplyMethod,
 }

@@ -45,7 +45,7 @@ Examples:
       bintide stream --format debezium --out changes /var/lib/mysql
   Follow a running server:
       bintide stream --format debezium --from mysql://repl@db1/ --progress state
-  First the present rows of all tables, then the changes:
+  First the current rows of all tables, then the changes:
       bintide stream --format debezium --from mysql://repl@db1/ --out changes --snapshot
   Resume after a transaction:
       bintide stream --format debezium --resume binlog.000012:7301 /var/lib/mysql
@@ -103,8 +103,8 @@ struct StreamSourceArgs {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "logs")]
     server_id: Option<u32>,
-    /// First write the current rows of all tables, then all later changes. Only in the first run, when no progress is
-    /// saved.
+    /// First write the current rows of all tables, then all later changes. Has an effect only if no progress
+    /// is saved.
     #[arg(long, conflicts_with_all = ["logs", "resume"])]
     snapshot: bool,
     /// Stop at the end of the last log instead of waiting for more events.
