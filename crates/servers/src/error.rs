@@ -52,7 +52,7 @@ pub enum ConnectionError {
     #[error(
         "the server requests the password as cleartext (mysql_clear_password), and the connection is not encrypted: \
          everyone on the network could read the password, so it is not sent. Set --ssl-mode=REQUIRED; if the server has \
-         no TLS, turn TLS on there, or use an account with another plugin, as caching_sha2_password"
+         no TLS, turn TLS on there, or use an account with another plugin, such as caching_sha2_password"
     )]
     CleartextWithoutTls,
     /// The password's file or command gives no password.
@@ -77,8 +77,8 @@ pub enum ConnectionError {
     },
     /// The policy verifies certificates, but trusts no authority.
     #[error(
-        "a CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY: set --ssl-ca to the certificate of the \
-         authority that signed the server's certificate"
+        "a CA certificate is required if ssl-mode is VERIFY_CA or VERIFY_IDENTITY, or if ssl-crl or ssl-crlpath is set: \
+         set --ssl-ca to the certificate of the authority that signed the server's certificate"
     )]
     CaRequired,
     /// Revocation lists are given, but the policy verifies no certificate.

@@ -103,7 +103,8 @@ pub enum StreamError {
     },
     /// Changes that the source could not log.
     #[error(
-        "{log} at {offset}: the source could not log all changes (an incident event): read its tables again"
+        "{log} at {offset}: the source could not log all changes (an incident event), so records would be missing: read its \
+         tables again, for example with --from and --snapshot"
     )]
     Incident {
         /// Name of the log.

@@ -73,7 +73,9 @@ fn resume_error(reader: &LogReader, token: &ResumeToken, found: SeekOutcome) -> 
     let wanted = token.gtid.as_deref().unwrap_or_default();
     let reason = match found {
         SeekOutcome::EndsBefore(size) => format!("the log has only {size} bytes"),
-        SeekOutcome::InsideTransaction => "no transaction ends there".to_owned(),
+        SeekOutcome::InsideTransaction => {
+            "no transaction ends there: this is another log, or the position is wrong".to_owned()
+        }
         SeekOutcome::AfterTransaction(None) => format!("no transaction precedes it, expected {wanted}"),
         SeekOutcome::AfterTransaction(Some(found)) => {
             format!("the transaction before it is {found}, expected {wanted}: this is another log")

@@ -44,7 +44,7 @@ pub enum FoldRefusal {
     #[error("the table's columns or its rows' flags differ from those before")]
     Changed,
     /// The statement also changes tables whose rows cannot be folded.
-    #[error("the statement also changes tables that cannot be folded")]
+    #[error("the statement also changes tables whose row changes cannot be merged")]
     Mixed,
     /// A row that exists is inserted, or one that does not exist is changed: only the target can tell the result.
     #[error("a row is not as earlier changes left it")]
