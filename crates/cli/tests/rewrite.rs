@@ -71,7 +71,7 @@ fn the_log_that_receive_continues_is_left_alone() {
         let made = json(&output);
         let ends: Vec<&str> =
             made["logs"].as_array().unwrap().iter().map(|log| log["outcome"].as_str().unwrap()).collect();
-        let left = "bintide receive continues it, left alone";
+        let left = "bintide receive continues it, skipped";
         assert!([&["written", left][..], &[left]].contains(&ends.as_slice()), "{ends:?}");
         assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
     }
@@ -82,7 +82,7 @@ fn the_log_that_receive_continues_is_left_alone() {
         for args in [&["compress", "--json", "."][..], &["decompress", "--json", "binlog.000002"]] {
             let made = json(&bintide(&folder, args));
             let last = made["logs"].as_array().unwrap().last().unwrap();
-            assert_eq!(last["outcome"], "bintide receive continues it, left alone", "{args:?} {lost}");
+            assert_eq!(last["outcome"], "bintide receive continues it, skipped", "{args:?} {lost}");
             assert!(fs::read(folder.path().join("binlog.000002")).unwrap() == before);
         }
     }
@@ -169,7 +169,7 @@ fn logs_beside_an_open_log_stay() {
     fs::hard_link(folder.path().join("ddl.binlog"), folder.path().join("other.binlog")).unwrap();
     let live = json(&bintide(&folder, &["compress", "--live", "--json", "types.binlog", "other.binlog"]));
     assert_eq!(live["logs"][0]["outcome"], "written");
-    assert_eq!(live["logs"][1]["outcome"], "in use, left alone");
+    assert_eq!(live["logs"][1]["outcome"], "in use, skipped");
     drop(held);
 }
 
@@ -281,15 +281,15 @@ fn a_log_in_use_is_skipped_without_live() {
     let folder = folder(&["in-use.binlog"]);
     let before = fs::read(folder.path().join("in-use.binlog")).unwrap();
     let left = json(&bintide(&folder, &["compress", "--like-server", "--json", "in-use.binlog"]));
-    assert_eq!(left["logs"][0]["outcome"], "in use, left alone");
+    assert_eq!(left["logs"][0]["outcome"], "in use, skipped");
     assert!(fs::read(folder.path().join("in-use.binlog")).unwrap() == before);
     let beside =
         json(&bintide(&folder, &["compress", "--like-server", "--json", "--output", "o", "in-use.binlog"]));
     assert_eq!(beside["logs"][0]["outcome"], "written");
     let there = json(&bintide(&folder, &["compress", "--json", "--output", "o", "in-use.binlog"]));
-    assert_eq!(there["logs"][0]["outcome"], "there already, left alone");
+    assert_eq!(there["logs"][0]["outcome"], "exists already, skipped");
     let same = json(&bintide(&folder, &["compress", "--json", "--output", ".", "in-use.binlog"]));
-    assert_eq!(same["logs"][0]["outcome"], "in use, left alone");
+    assert_eq!(same["logs"][0]["outcome"], "in use, skipped");
     let twice = bintide(&folder, &["compress", "--output", "p", "in-use.binlog", "o/in-use.binlog"]);
     assert_eq!(twice.status.code(), Some(2));
     let told = json(&bintide(&folder, &["compress", "--like-server", "--live", "--json", "in-use.binlog"]));

@@ -515,10 +515,10 @@ fn sum_tallies(all: &[LogRewrite]) -> RewriteTally {
 
 const fn outcome_text(end: &RewriteEnd) -> &'static str {
     match end {
-        RewriteEnd::InUse => "in use, left alone",
-        RewriteEnd::PerhapsInUse => "perhaps in use, left alone",
-        RewriteEnd::NewestReceived => "bintide receive continues it, left alone",
-        RewriteEnd::TargetExists => "there already, left alone",
+        RewriteEnd::InUse => "in use, skipped",
+        RewriteEnd::PerhapsInUse => "perhaps in use, skipped",
+        RewriteEnd::NewestReceived => "bintide receive continues it, skipped",
+        RewriteEnd::TargetExists => "exists already, skipped",
         RewriteEnd::Rewritten(file) => match file.outcome {
             FileOutcome::Written => "written",
             FileOutcome::Unchanged => "unchanged",
