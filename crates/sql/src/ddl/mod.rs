@@ -500,7 +500,8 @@ mod tests {
             "ConvertCharset Options Options",
         );
         check("exchange partition p with table u", "Rows");
-        check("drop partition p, q", "Rows Unknown");
+        check("algorithm=inplace, drop partition p, q", "Other Rows");
+        check("reorganize partition p, q into (partition r values less than (9))", "Other");
         check("add partition (partition p values less than (3)), algorithm=inplace", "Other Other");
         check("add system versioning, drop period for p", "Versioning Versioning");
         check("order by a, b", "Other");

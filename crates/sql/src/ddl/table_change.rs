@@ -128,6 +128,22 @@ const OTHER_CLAUSES: [&str; 22] = [
     "NOWAIT",
 ];
 
+/// Clauses that can contain commas and that no other clause follows: lists of columns or partitions.
+const LAST_CLAUSES: [&str; 12] = [
+    "ORDER",
+    "PARTITION",
+    "DROP PARTITION",
+    "TRUNCATE PARTITION",
+    "DISCARD PARTITION",
+    "IMPORT PARTITION",
+    "REORGANIZE PARTITION",
+    "ANALYZE PARTITION",
+    "CHECK PARTITION",
+    "OPTIMIZE PARTITION",
+    "REBUILD PARTITION",
+    "REPAIR PARTITION",
+];
+
 /// First words of table options. Options may follow each other without commas.
 const OPTIONS: [&str; 43] = [
     "AUTOEXTEND_SIZE",
@@ -182,8 +198,7 @@ pub(super) fn parse_changes(words: &mut SqlWords) -> Vec<TableChange> {
         if part.is_at_end() {
             continue;
         }
-        // The words after ORDER BY may be columns.
-        let is_last = part.is_next("ORDER") || part.is_next("PARTITION");
+        let is_last = part.is_any_next(&LAST_CLAUSES);
         let start = part.keywords_ahead(2);
         if parse_clause(&mut part, &mut changes).is_none() {
             changes.push(TableChange::Unknown(start));
