@@ -213,7 +213,8 @@ impl FormSource {
                     _ => Err(self.not_an_event(log, before, position)),
                 };
             };
-            let first = chunk.slice_at(place.position).unwrap_or_default();
+            let changed = || RelayError::Changed { name: log.to_string() };
+            let first = chunk.slice_at(place.position).ok_or_else(changed)?;
             for slice in &chunk.slices()[first..] {
                 if slice.is_first() {
                     let start = seen(place.position, place.events_before);
@@ -424,12 +425,16 @@ impl FormSource {
     fn save_index(&self, log: &Arc<str>) -> Result<(), RelayError> {
         let mut shared = self.lock();
         let Some(state) = shared.logs.get_mut(log) else { return Ok(()) };
-        let index = state.index.clone();
+        let (index, file) = (state.index.clone(), state.file);
         if index.end().original <= state.saved {
             return Ok(());
         }
         state.saved = index.end().original;
         drop(shared);
+        // The checksums in the file identify the log: those of another log would make its index look right.
+        if self.store.identity(log)? != file {
+            return Ok(());
+        }
         index.save(&index_path(&self.folder, self.form, log), self.form, &self.store.opener(log)?)
     }
 
