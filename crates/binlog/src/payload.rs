@@ -171,6 +171,7 @@ impl<'o> InnerEvents<'o> {
         self.flow.position = input.position;
         result
     }
+
     /// Appends whole events to `out`: at least one, and as many as fit in `size` bytes. Returns their number, 0 after
     /// the last event.
     ///

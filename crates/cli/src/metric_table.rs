@@ -10,7 +10,7 @@ use crate::units;
 /// Figure of a command. `S` is the state of the command that the figure is taken from.
 #[derive(Debug)]
 pub(crate) struct MetricRow<S> {
-    /// What Prometheus gets; `None` if the figure is only in JSON or text.
+    /// Description for Prometheus; `None` if the figure is only in JSON or text.
     pub(crate) series: Option<MetricDescription<S>>,
     /// Key in the JSON document, with dots between the keys of nested objects.
     json_key: Option<&'static str>,

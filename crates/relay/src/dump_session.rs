@@ -17,7 +17,7 @@ use crate::error::RelayError;
 use crate::form_chunk::{EventSlice, FormChunk};
 use crate::served_checksum::{ChecksumShift, ServedChecksum};
 
-/// What a client has asked for before its dump, and the limits of the relay.
+/// Options of one dump: the requests of the client before it, and the limits of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpOptions {
     /// `server_id` in artificial events: the source's.

@@ -283,12 +283,12 @@ impl DdlApplier<'_> {
     fn put(&mut self, name: DdlTableName, facts: Option<TableSchema>) {
         self.remove(&name);
         if facts.is_some() {
-            self.replace_column(name, facts);
+            self.replace_table(name, facts);
         }
     }
 
     /// Replaces or removes a table, and records the change. All changes go through this method.
-    fn replace_column(&mut self, name: DdlTableName, facts: Option<TableSchema>) {
+    fn replace_table(&mut self, name: DdlTableName, facts: Option<TableSchema>) {
         let all = Arc::make_mut(self.all);
         let was = match facts {
             Some(facts) => all.insert(name.clone(), facts),
@@ -304,14 +304,14 @@ impl DdlApplier<'_> {
     fn remove(&mut self, name: &DdlTableName) -> Option<TableSchema> {
         let (name, facts) = self.find(name)?;
         let (name, facts) = (name.clone(), facts.clone());
-        self.replace_column(name, None);
+        self.replace_table(name, None);
         Some(facts)
     }
 
     fn drop_database(&mut self, name: &str) {
         let is_in = |[database, _]: &&DdlTableName| database.eq_ignore_ascii_case(name);
         let names: Vec<DdlTableName> = self.all.keys().filter(is_in).cloned().collect();
-        names.into_iter().for_each(|table| self.replace_column(table, None));
+        names.into_iter().for_each(|table| self.replace_table(table, None));
         self.changes.has_charset_changes |= Arc::make_mut(self.charsets.by_database).remove(name).is_some();
     }
 
