@@ -6,7 +6,7 @@ use crate::error::RelayError;
 use crate::form_chunk::FormChunk;
 use crate::form_source::{FormRead, FormSource, FormStart};
 
-/// Place of one client in a form. It has no buffers: a thousand of them cost next to nothing.
+/// Place of one client in a form. It has no buffers.
 #[derive(Clone, Debug)]
 pub struct FormReader {
     source: Arc<FormSource>,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use binlog::gtid::{Gtid, GtidSet};
 use binlog::{Event, EventFlags, EventFormat, EventType, HEADER_SIZE};
@@ -39,6 +40,8 @@ pub struct FirstEvents {
 pub(crate) struct LogFileId {
     device: u64,
     inode: u64,
+    /// Time of the file's creation; `None` if the file system has none. A new file can get the inode of a removed one.
+    created: Option<SystemTime>,
 }
 
 /// Head of a log, and the file that it was read from.
@@ -124,7 +127,7 @@ impl RelayStore {
             name: path.display().to_string(),
             cause,
         })?;
-        Ok(LogFileId { device: found.dev(), inode: found.ino() })
+        Ok(LogFileId { device: found.dev(), inode: found.ino(), created: found.created().ok() })
     }
 
     /// Opens a log.
