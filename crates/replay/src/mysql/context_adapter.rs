@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use binlog::{Charset, Collation, Flavour};
 use servers::{ResultRow, ServerFacts, SqlConnection, version_numbers};
-use sql::SqlWords;
 use sql::ddl::DdlStatement;
+use sql::{SqlWords, first_word};
 
 use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
@@ -373,6 +373,10 @@ fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
 
 /// Returns true if a statement creates a database with the server's default collation.
 fn takes_server_collation(sql: &[u8], sql_mode: u64) -> bool {
+    // Other statements can be large. The first word is empty in front of a comment that servers execute.
+    if !matches!(first_word(sql).as_str(), "CREATE" | "") {
+        return false;
+    }
     let words = SqlWords::parse(&String::from_utf8_lossy(sql), sql_mode);
     let statement = words.map(|words| DdlStatement::parse(&words));
     matches!(statement, Some(DdlStatement::CreateDatabase { charset: None, .. }))
