@@ -112,7 +112,7 @@ pub fn replay(
     let builder = GroupBuilder::new(target, options, mode, ledger);
     let (queue, groups) = GroupQueue::new(limits(options));
     let queue = &queue;
-    let (to_former, from_reader) = read::channel();
+    let (to_builder, from_reader) = read::channel();
     thread::scope(|scope| {
         // Moves the sender into this thread, so that the group builder sees the end of the channel.
         scope.spawn(move || {
@@ -123,10 +123,10 @@ pub fn replay(
                 unmatched: options.filter.unmatched_rules(),
                 gap: options.gap,
             };
-            let read = ThreadPanic::catch("reads the logs", || read::read(source, rules, &to_former, queue));
+            let read = ThreadPanic::catch("reads the logs", || read::read(source, rules, &to_builder, queue));
             if let Err(panic) = read {
                 // If the group builder has ended, another thread failed first.
-                let _ = to_former
+                let _ = to_builder
                     .send(TransactionBatch { failure: Some(panic.into()), ..TransactionBatch::default() });
             }
         });

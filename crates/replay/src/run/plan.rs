@@ -113,10 +113,10 @@ pub fn plan(
     seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<ReplayPlan, ReplayError> {
     let is_sqlite = matches!(ground, DryRunTarget::Sqlite(_));
-    let (paper, applied) = PlanTarget::new(ground)?;
+    let (target, applied) = PlanTarget::new(ground)?;
     let mut selector = TransactionSelector::new(&options.selection, source.log_names())?;
     let (mut skip, mut previous) = (AppliedCheck::new(applied.clone(), source.log_names()), None);
-    let mut planner = ReplayPlanner::new(&paper, is_sqlite, options, &applied);
+    let mut planner = ReplayPlanner::new(&target, is_sqlite, options, &applied);
     let mut opener = source.opener();
     loop {
         if seen(source.bytes_read()).is_break() {
@@ -185,7 +185,7 @@ impl ReplayPlan {
 /// Forms transactions and groups, and counts.
 struct ReplayPlanner<'p> {
     plan: ReplayPlan,
-    paper: &'p PlanTarget<'p>,
+    target: &'p PlanTarget<'p>,
     is_sqlite: bool,
     /// Forms each transaction by itself.
     units: GroupBuilder<'p>,
@@ -198,23 +198,23 @@ struct ReplayPlanner<'p> {
 
 impl<'p> ReplayPlanner<'p> {
     fn new(
-        paper: &'p PlanTarget<'p>,
+        target: &'p PlanTarget<'p>,
         is_sqlite: bool,
         options: &ReplayOptions,
         applied: &AppliedState,
     ) -> Self {
-        let former = |options: &ReplayOptions| {
-            GroupBuilder::new(paper, options, options.mode, ProgressLedger::new(applied.progress.clone()))
+        let new_builder = |options: &ReplayOptions| {
+            GroupBuilder::new(target, options, options.mode, ProgressLedger::new(applied.progress.clone()))
         };
         let is_grouped = options.order == CommitOrder::Grouped;
         let order = if is_grouped { CommitOrder::Strict } else { options.order };
         Self {
             plan: ReplayPlan::default(),
-            paper,
+            target,
             is_sqlite,
-            units: former(&ReplayOptions { order, ..options.clone() }),
+            units: new_builder(&ReplayOptions { order, ..options.clone() }),
             unit_chain: DependencyChain::default(),
-            groups: is_grouped.then(|| former(options)),
+            groups: is_grouped.then(|| new_builder(options)),
             group_chain: DependencyChain::default(),
             rows: RowReader::new(),
         }
@@ -230,8 +230,8 @@ impl<'p> ReplayPlanner<'p> {
         let statements: Vec<ApplyStep> =
             work.steps.iter().filter(|step| is_definition(step)).cloned().collect();
         let mut groups = Vec::new();
-        if let Some(former) = &mut self.groups {
-            let taken = former.take(head.clone(), work.clone(), &mut groups);
+        if let Some(builder) = &mut self.groups {
+            let taken = builder.take(head.clone(), work.clone(), &mut groups);
             taken.or_else(|error| note_refusal(&mut self.plan, self.groups.is_none(), error))?;
         }
         self.count_groups(groups)?;
@@ -296,7 +296,7 @@ impl<'p> ReplayPlanner<'p> {
     fn define(&mut self, statements: &[ApplyStep], name: &str) {
         for step in statements {
             let ApplyStep::Statement(statement) = step else { continue };
-            if let (Err(failure), true) = (self.paper.define(statement), self.is_sqlite) {
+            if let (Err(failure), true) = (self.target.define(statement), self.is_sqlite) {
                 self.plan.refuse(format!("{name}: {failure}"));
             }
         }
@@ -306,15 +306,15 @@ impl<'p> ReplayPlanner<'p> {
         let (mut groups, mut units) = (Vec::new(), Vec::new());
         self.units.close(&mut units)?;
         self.count_units(units)?;
-        if let Some(former) = &mut self.groups {
-            former.close(&mut groups)?;
+        if let Some(builder) = &mut self.groups {
+            builder.close(&mut groups)?;
             self.count_groups(groups)?;
         }
         let width = |chain: &DependencyChain| Parallelism { count: chain.count(), chain: chain.longest() };
         self.plan.units = width(&self.unit_chain);
         self.plan.groups = self.groups.is_some().then(|| width(&self.group_chain));
         self.plan.undecided = self.units.undecided();
-        self.plan.unknown = std::mem::take(&mut *self.paper.unknown());
+        self.plan.unknown = std::mem::take(&mut *self.target.unknown());
         Ok(self.plan)
     }
 }
@@ -369,13 +369,13 @@ impl<'l> PlanTarget<'l> {
             }
             DryRunTarget::None | DryRunTarget::Sqlite(_) => (None, AppliedState::default()),
         };
-        let paper = Self {
+        let target = Self {
             look,
             #[cfg(feature = "sqlite")]
             draft: Mutex::new(draft),
             unknown: Mutex::default(),
         };
-        Ok((paper, applied))
+        Ok((target, applied))
     }
 
     #[cfg(feature = "sqlite")]
