@@ -5,7 +5,7 @@ use std::io;
 
 use option_files::{Diagnostics, FileIgnoreReason, FileOrigin};
 
-use tracing::warn;
+use tracing::error;
 
 /// Prints warnings about option files, and collects errors for the command's last line.
 ///
@@ -52,13 +52,14 @@ impl Diagnostics for OptionFileMessages {
             FileOrigin::Named => self.errors.push(unusable_file(file, reason)),
             FileOrigin::Default => {
                 let reason = reason_text(reason);
-                warn!("{file} is ignored: {reason}")
+                // An error by its level: --quiet hides warnings.
+                error!("{file} is ignored: {reason}")
             }
         }
     }
 
     fn warning(&mut self, text: &[&[u8]]) {
-        warn!("{}", message_text(text));
+        error!("{}", message_text(text));
     }
 
     fn error(&mut self, text: &[&[u8]]) {

@@ -73,7 +73,7 @@ pub struct TargetComparison {
 enum TargetReader {
     Server(Box<ServerReader>),
     #[cfg(feature = "sqlite")]
-    Sqlite(SqliteReader),
+    Sqlite(Box<SqliteReader>),
 }
 
 impl TargetComparison {
@@ -90,7 +90,7 @@ impl TargetComparison {
                     TargetReader::Server(Box::new(ServerReader::open(address)?))
                 }
                 #[cfg(feature = "sqlite")]
-                ComparisonTarget::Sqlite(path) => TargetReader::Sqlite(SqliteReader::open(path)?),
+                ComparisonTarget::Sqlite(path) => TargetReader::Sqlite(Box::new(SqliteReader::open(path)?)),
             };
             let means = match &target {
                 TargetReader::Server(target) if target.release() == server.release() => {
