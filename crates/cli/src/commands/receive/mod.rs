@@ -74,7 +74,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Vec<String>,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     /// Start at this log of the source, such as binlog.000042 (empty directory only) [default: the oldest]
     #[arg(long, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
     start_log: Option<String>,
