@@ -132,7 +132,7 @@ fn follow(replica: &TestServer, port: u16, place: ReplicaStartPlace) -> Result<(
     }
     let word = if is_new { "SOURCE" } else { "MASTER" };
     let options: Vec<String> = options.iter().map(|option| format!("{word}_{option}")).collect();
-    let options = options.join(", ").replace("SOURCE_AUTO_POSITION", "SOURCE_AUTO_POSITION");
+    let options = options.join(", ");
     replica.sql(&match is_new {
         true => format!("CHANGE REPLICATION SOURCE TO {options}; START REPLICA"),
         false => format!("CHANGE MASTER TO {options}; START SLAVE"),

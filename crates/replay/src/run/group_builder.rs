@@ -140,7 +140,6 @@ impl<'t> GroupBuilder<'t> {
             return self.join(head, work, claim, out);
         }
         self.close(out)?;
-        assert!(self.open.is_none(), "ours: a transaction that joins no group comes after the open one");
         let (work, prepared) = match work.shape.clone() {
             TransactionShape::XaPrepare(xid) => {
                 self.refuse_duplicate_xid(&xid, &head)?;

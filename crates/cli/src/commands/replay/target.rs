@@ -61,7 +61,7 @@ const SQLITE_SCHEME: &str = "sqlite:";
 pub(super) enum OpenTarget {
     Mysql(Box<MysqlTarget>),
     #[cfg(feature = "sqlite")]
-    Sqlite(SqliteTarget),
+    Sqlite(Box<SqliteTarget>),
 }
 
 /// Address of a target, checked as far as possible without a connection.
@@ -125,7 +125,9 @@ pub(super) fn open(named: TargetAddress) -> Result<OpenTarget, CommandFailure> {
             Ok(OpenTarget::Mysql(target.into()))
         }
         #[cfg(feature = "sqlite")]
-        TargetAddress::Sqlite(path) => SqliteTarget::open(&path).map(OpenTarget::Sqlite).map_err(not_begun),
+        TargetAddress::Sqlite(path) => {
+            SqliteTarget::open(&path).map(|target| OpenTarget::Sqlite(Box::new(target))).map_err(not_begun)
+        }
         #[cfg(not(feature = "sqlite"))]
         TargetAddress::Sqlite(path) => {
             let path = path.display();
@@ -180,7 +182,7 @@ impl OpenTarget {
         match self {
             Self::Mysql(target) => &**target,
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(target) => target,
+            Self::Sqlite(target) => &**target,
         }
     }
 
