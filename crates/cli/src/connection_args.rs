@@ -223,7 +223,12 @@ impl<R: ServerRole> clap::Args for ConnectionArgs<R> {
             command = command.arg(argument::<R>(spec));
         }
         // `-h` is `--host`, as in MySQL's programs.
-        let help = Arg::new("help").long("help").short('?').action(ArgAction::HelpLong).help("Print help");
+        let help = Arg::new("help")
+            .long("help")
+            .short('?')
+            .action(ArgAction::HelpLong)
+            .help("Print help")
+            .global(true);
         command.disable_help_flag(true).arg(help)
     }
 
