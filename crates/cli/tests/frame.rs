@@ -430,3 +430,15 @@ fn the_command_line_wins_over_settings_that_it_excludes() {
                 expected a level from 1 to 22\n";
     fails(&["advise", &log], &[("BINTIDE_ADVISE_LEVELS", "1,99")], 2, many);
 }
+
+#[test]
+fn replay_refuses_two_logs_without_gtids_in_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.binlog").display().to_string();
+    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    let log = fs::read(sample("anonymous.binlog")).unwrap();
+    fs::write(&path, [log.as_slice(), &log].concat()).unwrap();
+    let output = bintide(&["replay", &path, "--to", &to], &[]);
+    let message = text(&output.stderr);
+    assert!(!output.status.success() && message.contains("contains a second log"), "{message}");
+}

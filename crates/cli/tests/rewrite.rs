@@ -244,7 +244,10 @@ fn skipped_logs_and_hard_links_are_reported() {
     fs::create_dir(folder.path().join("o")).unwrap();
     fs::write(folder.path().join("o/types.binlog"), "").unwrap();
     for (arguments, wanted) in [
-        (&["--dry-run", "in-use.binlog"][..], "in-use.binlog is in use"),
+        (
+            &["--dry-run", "in-use.binlog"][..],
+            "in-use.binlog would be skipped without --dry-run: it is in use",
+        ),
         (&["--dry-run", "--output", "o", "types.binlog"], "types.binlog exists"),
         (&["types.binlog"], ""),
         (&["--recompress", "--level", "9", "types.binlog"], "types.binlog has other hard links"),
