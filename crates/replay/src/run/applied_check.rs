@@ -24,6 +24,8 @@ pub(crate) struct AppliedCheck {
     checked_log: Option<usize>,
     /// End of the last transaction read from the log with the saved position.
     saved_log_end: u64,
+    /// `true` if all transactions read from that log have GTIDs, and there are any: then positions do not matter.
+    has_only_gtids: bool,
     /// Number of the log read last.
     last_log: usize,
 }
@@ -43,6 +45,7 @@ impl AppliedCheck {
             seen: GtidSet::new(),
             checked_log: None,
             saved_log_end: 0,
+            has_only_gtids: false,
             last_log: 0,
         }
     }
@@ -77,8 +80,11 @@ impl AppliedCheck {
         if !is_saved_log {
             return self.check_place_reached(origin.log_number);
         }
+        let is_first = self.saved_log_end == 0;
+        self.has_only_gtids = unit.gtid().is_some() && (is_first || self.has_only_gtids);
         self.saved_log_end = origin.end;
-        match origin.start < place.position && place.position < origin.end {
+        let is_inside = origin.start < place.position && place.position < origin.end;
+        match is_inside && unit.gtid().is_none() {
             true => Err(another_log_error(place, &format!("this position is inside {unit}"))),
             false => Ok(()),
         }
@@ -91,9 +97,10 @@ impl AppliedCheck {
 
     /// Checks that the log with the saved position did not end before it. `next_log` is the number of the next log.
     fn check_place_reached(&self, next_log: usize) -> Result<(), ReplayError> {
+        let end = self.saved_log_end;
         match (&self.applied.progress.place, &self.saved_log) {
-            (Some(place), Some(Ok(number))) if *number < next_log && self.saved_log_end < place.position => {
-                let end = self.saved_log_end;
+            (Some(_), Some(_)) if self.has_only_gtids => Ok(()),
+            (Some(place), Some(Ok(number))) if *number < next_log && end < place.position => {
                 Err(another_log_error(place, &format!("its last transaction ends at {end}")))
             }
             _ => Ok(()),
@@ -232,11 +239,16 @@ mod tests {
             (50, vec![one.clone()], "this position is inside "),
             (100, vec![one.clone()], "its last transaction ends at 99"),
             (100, vec![one.clone(), two.clone()], "its last transaction ends at 99"),
-            (100, vec![two], "its last transaction ends at 0"),
+            (100, vec![two.clone()], "its last transaction ends at 0"),
         ] {
             let refused = check(position, &units).unwrap_err();
             assert!(refused.contains(wanted), "{position}: {refused}");
         }
+        // GTIDs identify transactions, whatever the position is.
+        let by_gtid = head(0, "b.1", Some(1));
+        assert_eq!(check(50, &[by_gtid.clone(), two.clone()]), Ok(()));
+        assert_eq!(check(100, &[by_gtid.clone(), two]), Ok(()));
+        assert!(check(100, &[by_gtid, one]).is_err());
     }
 
     #[test]
