@@ -378,7 +378,10 @@ fn tls_comes_before_the_login() {
     check(server(), &account, &[request.clone(), request.clone()], &["tls", BAD]);
     // A login that claims TLS, without TLS.
     check(server(), &account, &[login_over_tls], &[BAD]);
-    check(server(), &account, &[request.clone(), login(NEW, "caching_sha2_password", b"")], &["tls", BAD]);
+    // As mysql-binlog-connector-java does.
+    let without_capability =
+        [request.clone(), login(NEW, "caching_sha2_password", &[1; 32]), b"secret\0".to_vec()];
+    check(server(), &account, &without_capability, &["tls", "account", "receive", "authenticated"]);
     let no_tls = ServerHandshake::CAPABILITIES.without(Capabilities::SSL);
     check(HandshakeOptions { capabilities: no_tls, ..server() }, &account, &[request.clone()], &[BAD]);
 

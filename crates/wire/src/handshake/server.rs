@@ -416,7 +416,8 @@ impl ServerHandshake {
         let request = LoginRequest::decode(payload)?;
         let capabilities = request.head.capabilities.both(self.options.capabilities);
         let is_encrypted = security == LinkSecurity::Tls;
-        if capabilities.contains(Capabilities::SSL) != is_encrypted {
+        // Over TLS, servers do not look at this capability again, and mysql-binlog-connector-java leaves it out there.
+        if capabilities.contains(Capabilities::SSL) && !is_encrypted {
             return Err(WireError::unexpected(payload, "a login request after the requested TLS"));
         }
         let login = LoginDetails {
