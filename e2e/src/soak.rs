@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -236,7 +237,9 @@ impl Soak {
             thread::sleep(GLANCE);
         };
         let said = self.said()?;
-        let is_meant = status.code().is_some_and(|code| codes.contains(&code));
+        // A process that has just started has no handler of SIGINT yet, and nothing to end in order.
+        let is_too_early = status.signal() == Some(Signal::SIGINT as i32) && codes.contains(&130);
+        let is_meant = is_too_early || status.code().is_some_and(|code| codes.contains(&code));
         ensure!(is_meant && !said.contains("panicked"), "{status}: {said}");
         Ok(())
     }
