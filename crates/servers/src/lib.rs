@@ -50,6 +50,8 @@ pub use crate::password_source::PasswordSource;
 pub use crate::server_address::{AddressError, PublicKeySource, ServerAddress};
 pub use crate::server_facts::{GTIDS_SINCE, GtidMode, ServerFacts, version_numbers};
 pub use crate::server_link::{CancelToken, LinkOptions, ServerLink};
-pub use crate::sql_connection::{NamedRow, ResultRow, SqlConnection, StatementParameter, check_fit};
+pub use crate::sql_connection::{
+    NamedRow, ResultRow, ResultTable, SqlConnection, StatementParameter, check_fit,
+};
 pub use crate::tls_policy::{SslMode, TlsPolicy, TlsVersion};
 pub use crate::tls_request::{HostVerification, TlsRequest};

@@ -55,6 +55,15 @@ pub type ResultRow = Vec<Option<Vec<u8>>>;
 /// Row with the names of its columns.
 pub type NamedRow = Vec<(String, Option<Vec<u8>>)>;
 
+/// Result of a query: rows, and the names of their columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResultTable {
+    /// Names of the columns.
+    pub names: Vec<String>,
+    /// Rows; each has a value for every column.
+    pub rows: Vec<ResultRow>,
+}
+
 /// Value of a prepared statement's parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementParameter {
@@ -124,6 +133,8 @@ const PARAMETERS_WHOLE_MAX: usize = 16 << 20;
 const PIECE_SIZE: usize = 512 << 10;
 /// Largest size of the rows held at once. Bounds the memory that a hostile server can take.
 const ROWS_SIZE_MAX: usize = 1 << 30;
+/// Maximum size of a [`ResultTable`] in memory, in bytes.
+const TABLE_SIZE_MAX: usize = 64 << 20;
 
 /// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it matches, changed or not.
 const SQL_CAPABILITIES: Capabilities = Capabilities(
@@ -279,6 +290,26 @@ impl SqlConnection {
             Ok(())
         })?;
         Ok(rows)
+    }
+
+    /// Returns the rows of a query, at most 64 MiB, and the names of their columns, also if there are no rows.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`]; [`ConnectionError::Lost`] if there are more rows.
+    pub fn result_table(&mut self, sql: &str) -> Result<ResultTable, ConnectionError> {
+        let (mut table, mut size) = (ResultTable::default(), 0);
+        self.query(sql.as_bytes(), &mut |part| {
+            match part {
+                ResultPart::Column(column) => {
+                    table.names.push(String::from_utf8_lossy(column.name).into_owned());
+                }
+                ResultPart::Row(row) => table.rows.push(bounded_row(row, &mut size, TABLE_SIZE_MAX)?),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(table)
     }
 
     /// Calls `take` with each row of a query until it returns `Break`. The server sends all rows in any case.
