@@ -68,6 +68,11 @@ pub(super) fn put_progress(out: &mut String, progress: &ReplayProgress, stream: 
     let _ = write!(out, " WHERE stream={stream};");
 }
 
+/// Returns the statement that removes a saved intent.
+pub(super) fn withdraw_intent_sql() -> String {
+    format!("UPDATE {PROGRESS_TABLE} SET intent=NULL WHERE stream=1")
+}
+
 /// Returns the statement that saves an intent: hexadecimal words, which survive any character set.
 pub(super) fn save_intent_sql(intent: &StatementIntent) -> String {
     let mut out = format!("UPDATE {PROGRESS_TABLE} SET intent='");

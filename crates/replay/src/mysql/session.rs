@@ -1,6 +1,7 @@
 //! One session on a MySQL server.
 
 use std::fmt::Write as _;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,7 @@ use servers::{SqlConnection, StatementParameter};
 use sql::quote::put_name;
 
 use crate::apply_plan::{LoadDataFile, RowEvents, SourceStatement, StatementInput};
-use crate::error::TargetFailure;
+use crate::error::{TargetFailure, TargetFailureKind};
 use crate::mysql::TargetLogging;
 use crate::mysql::binlog_statement::{
     EventPart, PACKET_MARGIN, events_size_max, format_description, put_binlog, row_too_large_message, split,
@@ -59,6 +60,7 @@ pub(super) struct MysqlSession {
     pub(super) logging: TargetLogging,
     /// GTIDs of the transaction. It is logged under the last one; empty if it is not logged.
     gtids: Vec<Gtid>,
+    announcement: StatementAnnouncement,
 }
 
 /// The parts of a session.
@@ -94,6 +96,17 @@ pub(super) enum TransactionState {
     ImplicitCommit(Option<String>),
 }
 
+/// Announcement on the target of a statement that commits implicitly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StatementAnnouncement {
+    /// None, or the statement was run, or its outcome is unknown.
+    Settled,
+    /// The statement is announced and not yet run.
+    Open,
+    /// The statement was not run: the target refused it, or an assignment before it.
+    Refused,
+}
+
 impl MysqlSession {
     pub(super) fn new(parts: SessionParts) -> Self {
         let SessionParts {
@@ -127,6 +140,71 @@ impl MysqlSession {
             progress_row: 1,
             logging,
             gtids: Vec::new(),
+            announcement: StatementAnnouncement::Settled,
+        }
+    }
+
+    /// Runs a statement with the variables of its session on the source.
+    fn run_in_context(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        self.adapter.check_statement(statement)?;
+        let creation = self.table_creation_sql(statement)?;
+        self.settings = None;
+        self.begin_if_due();
+        self.send_rows()?;
+        self.set_odd_texts(statement)?;
+        let mut set = Vec::new();
+        put_database(&mut set, &statement.database, &mut self.variables);
+        // User variables come first: their values do not depend on the other variables.
+        let mut variables = Vec::new();
+        let source = statement.context.flavour();
+        let collations = |id| self.adapter.target_collation(id, source);
+        let is_plain =
+            |variable: &&StatementInput| progress_sql::unverified_text(variable, &collations).is_none();
+        for variable in statement.variables.iter().filter(is_plain) {
+            put_variable(&mut variables, variable, &collations)?;
+        }
+        if variables.pop().is_some() {
+            if !variables.is_ascii() {
+                self.put_names_charset(&mut set);
+            }
+            set.extend_from_slice(b"SET ");
+            set.append(&mut variables);
+            set.push(b';');
+        }
+        match String::from_utf8(set) {
+            Ok(set) => self.sql.push_str(&set),
+            Err(set) => {
+                self.send()?;
+                self.connection.run_bytes(set.as_bytes())?;
+            }
+        }
+        self.adopt(&statement.context)?;
+        let (seconds, micros) = statement.timestamp;
+        let _ = write!(self.sql, "SET @@session.timestamp={seconds}.{:06}", micros.unwrap_or(0));
+        if let Some(thread_id) = statement.thread_id {
+            let _ = write!(self.sql, ",@@session.pseudo_thread_id={thread_id}");
+        }
+        self.sql.push(';');
+        if let TransactionState::ImplicitCommit(Some(gtid)) = &self.state {
+            let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
+        }
+        self.send()?;
+        let result = self.run(statement, creation.as_deref().unwrap_or(&statement.sql));
+        if !self.takes_only_rows(statement, creation.as_deref()) {
+            self.variables.forget();
+        }
+        result
+    }
+
+    /// Notes the outcome of an announced statement. A server that answers with an error has not run it. Without an
+    /// answer the announcement stays, and the next replay finds out.
+    fn note_outcome(&mut self, result: &Result<(), TargetFailure>) {
+        use TargetFailureKind::{Locked, Refused};
+        if self.announcement == StatementAnnouncement::Open {
+            self.announcement = match result.as_ref().map_err(|failure| failure.kind) {
+                Err(Refused | Locked) => StatementAnnouncement::Refused,
+                Err(_) | Ok(()) => StatementAnnouncement::Settled,
+            };
         }
     }
 
@@ -440,6 +518,7 @@ impl TargetSession for MysqlSession {
             None => fingerprint::compute(&mut self.connection, &intent.databases)?,
         };
         self.connection.run(&progress_sql::save_intent_sql(&StatementIntent { before, ..intent }))?;
+        self.announcement = StatementAnnouncement::Open;
         self.state = TransactionState::ImplicitCommit(gtid);
         Ok(())
     }
@@ -467,53 +546,8 @@ impl TargetSession for MysqlSession {
     }
 
     fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
-        self.adapter.check_statement(statement)?;
-        let creation = self.table_creation_sql(statement)?;
-        self.settings = None;
-        self.begin_if_due();
-        self.send_rows()?;
-        self.set_odd_texts(statement)?;
-        let mut set = Vec::new();
-        put_database(&mut set, &statement.database, &mut self.variables);
-        // User variables come first: their values do not depend on the other variables.
-        let mut variables = Vec::new();
-        let source = statement.context.flavour();
-        let collations = |id| self.adapter.target_collation(id, source);
-        let is_plain =
-            |variable: &&StatementInput| progress_sql::unverified_text(variable, &collations).is_none();
-        for variable in statement.variables.iter().filter(is_plain) {
-            put_variable(&mut variables, variable, &collations)?;
-        }
-        if variables.pop().is_some() {
-            if !variables.is_ascii() {
-                self.put_names_charset(&mut set);
-            }
-            set.extend_from_slice(b"SET ");
-            set.append(&mut variables);
-            set.push(b';');
-        }
-        match String::from_utf8(set) {
-            Ok(set) => self.sql.push_str(&set),
-            Err(set) => {
-                self.send()?;
-                self.connection.run_bytes(set.as_bytes())?;
-            }
-        }
-        self.adopt(&statement.context)?;
-        let (seconds, micros) = statement.timestamp;
-        let _ = write!(self.sql, "SET @@session.timestamp={seconds}.{:06}", micros.unwrap_or(0));
-        if let Some(thread_id) = statement.thread_id {
-            let _ = write!(self.sql, ",@@session.pseudo_thread_id={thread_id}");
-        }
-        self.sql.push(';');
-        if let TransactionState::ImplicitCommit(Some(gtid)) = &self.state {
-            let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
-        }
-        self.send()?;
-        let result = self.run(statement, creation.as_deref().unwrap_or(&statement.sql));
-        if !self.takes_only_rows(statement, creation.as_deref()) {
-            self.variables.forget();
-        }
+        let result = self.run_in_context(statement);
+        self.note_outcome(&result);
         result
     }
 
@@ -545,6 +579,12 @@ impl TargetSession for MysqlSession {
         (self.format, self.state) = (None, TransactionState::Idle);
         self.settings = None;
         self.connection.run("ROLLBACK")?;
+        // Otherwise the next replay would take any change of the definitions for the effect of the statement.
+        if mem::replace(&mut self.announcement, StatementAnnouncement::Settled)
+            == StatementAnnouncement::Refused
+        {
+            self.connection.run(&progress_sql::withdraw_intent_sql())?;
+        }
         if self.logging == TargetLogging::BySourceGtids {
             self.connection.run("SET @@SESSION.GTID_NEXT='AUTOMATIC'")?;
         }
