@@ -454,3 +454,99 @@ fn idle_clients_cost_little() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn definitions_come_from_the_named_server_and_rows_do_not() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql("create database shop; create table shop.orders (id int primary key, note text)")?;
+    let relay = RelayProcess::of(&source)?;
+    let sql = |port: u16, statement: &str| -> Result<String> {
+        // MySQL's client sends `\G` as the end of a statement only.
+        let address = ServerAddress::parse(&format!("mysql://root@127.0.0.1:{port}/"))?;
+        let mut connection = SqlConnection::open(&address)?;
+        Ok(format!("{:?}", connection.result_table(statement).map_err(|error| error.to_string())))
+    };
+    let questions = [
+        "show full columns from `shop`.`orders`",
+        "show index from shop.orders",
+        "show create table shop.orders",
+        "select table_name from information_schema.tables where table_schema = 'shop'",
+        "select column_name, column_type from information_schema.columns where table_name = 'orders'",
+        "show columns from shop.missing",
+    ];
+    let refused = sql(relay.port, questions[0])?;
+    ensure!(refused.contains("1235"), "{refused}");
+    drop(relay);
+    let address = format!("--definitions-from=mysql://root@127.0.0.1:{}/", source.port());
+    let mut relay = RelayProcess::start(&index_of(&source)?, &[&address])?;
+    for question in questions {
+        let [direct, relayed] = [source.port(), relay.port].map(|port| sql(port, question));
+        assert_eq!(relayed?, direct?, "{question}");
+    }
+    for question in ["select * from shop.orders", "show tables; drop table shop.orders", "table shop.orders"]
+    {
+        let refused = sql(relay.port, question)?;
+        ensure!(refused.starts_with("Err"), "{question}: {refused}");
+    }
+    // A connection that was lost is replaced.
+    let others = "select group_concat(id) from information_schema.processlist where user = 'root' and id <> connection_id()";
+    let address = ServerAddress::parse(&format!("mysql://root@127.0.0.1:{}/", source.port()))?;
+    let mut connection = SqlConnection::open(&address)?;
+    let ids = connection.value(others)?.context("the relay has a connection")?;
+    for id in ids.split(',') {
+        connection.run(&format!("kill {id}"))?;
+    }
+    let answer = sql(relay.port, questions[2])?;
+    ensure!(answer.starts_with("Ok"), "{answer}");
+    relay.stop()
+}
+
+#[test]
+fn a_relay_with_accounts_never_lets_others_in() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    let folder = TempDir::new()?;
+    let accounts = write_account(folder.path(), "secret")?;
+    let relay = RelayProcess::start(&index_of(&source)?, &["--accounts", &accounts])?;
+    let pid = Pid::from_raw(relay.running.as_ref().context("it runs")?.id().try_into()?);
+    let tls = "--ssl-mode=REQUIRED";
+    // A removed file changes nothing.
+    let saved = fs::read(&accounts)?;
+    fs::remove_file(&accounts)?;
+    kill(pid, Signal::SIGHUP)?;
+    thread::sleep(Duration::from_millis(500));
+    ensure!(login(relay.port, "secret", tls)?.is_none());
+    ensure!(login(relay.port, "", tls)?.is_some_and(|error| error.contains("1045")));
+    // Without accounts, no client logs in.
+    fs::write(&accounts, "")?;
+    let mut permissions = fs::metadata(&accounts)?.permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+    fs::set_permissions(&accounts, permissions)?;
+    kill(pid, Signal::SIGHUP)?;
+    wait_until("the removed account is refused", || Ok(login(relay.port, "secret", tls)?.is_some()))?;
+    ensure!(login(relay.port, "", tls)?.is_some_and(|error| error.contains("1045")));
+    fs::write(&accounts, saved)?;
+    kill(pid, Signal::SIGHUP)?;
+    wait_until("the account is there again", || Ok(login(relay.port, "secret", tls)?.is_none()))
+}
+
+#[test]
+fn a_missing_file_of_accounts_and_an_empty_password_are_errors() -> Result<()> {
+    let folder = TempDir::new()?;
+    let run = |arguments: &[&str]| -> Result<String> {
+        let mut command = Command::new(bintide()?);
+        let output = command.env_clear().current_dir(folder.path()).args(arguments).output()?;
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {output:?}");
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let log = testkit::workspace_root().join("samples/types.binlog").display().to_string();
+    let missing = run(&["relay", &log, "--state=state", "--accounts=missing.toml", "--listen=127.0.0.1:0"])?;
+    ensure!(missing.contains("missing.toml does not exist"), "{missing}");
+    for content in ["", "\nsecret\n"] {
+        fs::write(folder.path().join("password"), content)?;
+        let empty =
+            run(&["relay", "user", "add", "repl", "--accounts=new.toml", "--password-file=password"])?;
+        ensure!(empty.contains("--no-password"), "{empty}");
+    }
+    ensure!(!folder.path().join("new.toml").exists());
+    Ok(())
+}

@@ -126,14 +126,15 @@ fn handshake_options(
     })
 }
 
-/// Finds the account of a client. Without any accounts, every client of this machine logs in without a password.
+/// Finds the account of a client. If the relay was started without accounts and still has none, every client of this
+/// machine logs in without a password. If the accounts were removed later, no client logs in.
 fn find_account(
     login: &LoginDetails,
     address: IpAddr,
     accounts: &RelayAccounts,
     shared: &RelayShared,
 ) -> Option<ClientAccount> {
-    if accounts.is_empty() && shared.listens_on_loopback() && address.is_loopback() {
+    if accounts.is_empty() && shared.was_started_without_accounts && address.is_loopback() {
         return Some(ClientAccount {
             user: String::from_utf8_lossy(&login.user).into_owned(),
             host: "localhost".to_owned(),

@@ -30,6 +30,12 @@ pub enum RelayServerError {
         /// Address as it was given.
         address: String,
     },
+    /// The file of accounts was removed.
+    #[error("the file of accounts {} does not exist any more", path.display())]
+    AccountsMissing {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// A file of the state directory cannot be used.
     #[error("could not {verb} {}: {cause}", path.display())]
     State {

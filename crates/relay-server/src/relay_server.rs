@@ -160,6 +160,9 @@ impl RelayServer {
         let accounts = Arc::new(options.accounts.load()?);
         let tls = options.tls.load(&options.state)?;
         *self.shared.files.write().unwrap_or_else(PoisonError::into_inner) = LoadedFiles { tls, accounts };
+        if !self.shared.was_started_without_accounts && !options.accounts.exists() {
+            return Err(RelayServerError::AccountsMissing { path: options.accounts.path().to_owned() });
+        }
         Ok(())
     }
 

@@ -47,6 +47,9 @@ pub(crate) struct RelayShared {
     pub(crate) is_stopping: AtomicBool,
     gtids: Mutex<StoredGtids>,
 }
+    definitions: Option<DefinitionSource>,
+    /// True if the relay started without accounts: until it gets some, all clients of this machine may log in.
+    pub(crate) was_started_without_accounts: bool,
 
 /// Relay with its SQL answers.
 pub(crate) struct ServedRelay {
@@ -74,6 +77,8 @@ impl RelayShared {
     pub(crate) fn new(options: RelayServerOptions, parts: PreparedRelay) -> Self {
         let PreparedRelay { address, identity, forms, password_key, files } = parts;
         Self {
+        let was_started_without_accounts = files.accounts.is_empty();
+        let definitions = options.definitions_from.clone().map(DefinitionSource::new);
             options,
             address,
             identity,
@@ -89,16 +94,13 @@ impl RelayShared {
             is_stopping: AtomicBool::new(false),
             gtids: Mutex::default(),
         }
+            definitions,
+            was_started_without_accounts,
     }
 
     /// Returns the present content of the files.
     pub(crate) fn files(&self) -> LoadedFiles {
         self.files.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Tells whether only clients of this machine can connect.
-    pub(crate) fn listens_on_loopback(&self) -> bool {
-        self.address.ip().to_canonical().is_loopback()
     }
 
     /// Tells whether the relay stops.

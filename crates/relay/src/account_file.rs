@@ -88,6 +88,16 @@ impl AccountFile {
         Self { path: path.into() }
     }
 
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns true if the file exists.
+    pub fn exists(&self) -> bool {
+        self.path.exists()
+    }
+
     /// Reads the accounts; none if the file does not exist.
     ///
     /// # Errors

@@ -59,6 +59,9 @@ struct AddArgs {
     /// Use mysql_native_password, for clients that do not know caching_sha2_password: MySQL before 8.0, MariaDB
     #[arg(long)]
     native_password: bool,
+    /// Let everyone with this name log in without a password
+    #[arg(long, conflicts_with_all = ["password_file", "native_password"])]
+    no_password: bool,
 }
 
 /// Arguments of `relay user remove`.
@@ -133,6 +136,24 @@ impl AddArgs {
 
     fn password(&self) -> Result<String, CommandFailure> {
         let Some(path) = &self.password_file else {
+        if self.no_password {
+            return Ok(String::new());
+        }
+        let password = self.read_password()?;
+        match (password.is_empty(), &self.password_file) {
+            (false, _) => Ok(password),
+            (true, Some(path)) => Err(CommandFailure::NotStarted(anyhow!(
+                "the first line of {} is empty: write the password there, or give --no-password for an account without \
+                 a password",
+                path.display()
+            ))),
+            (true, None) => Err(CommandFailure::NotStarted(anyhow!(
+                "the password is empty: type one, or give --no-password for an account without a password"
+            ))),
+        }
+    }
+
+    fn read_password(&self) -> Result<String, CommandFailure> {
             let password = rpassword::prompt_password("Password: ");
             return password.map_err(|error| {
                 CommandFailure::NotStarted(anyhow!("could not read the password from the terminal: {error}"))

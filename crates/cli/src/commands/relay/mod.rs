@@ -214,6 +214,15 @@ impl RelayArgs {
             state,
             connections_max: self.max_connections,
             notices: Arc::new(show_notice),
+        if let Some(path) = &self.accounts
+            && !path.exists()
+        {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "--accounts: {} does not exist; to create it, add an account: bintide relay user add NAME --accounts {}",
+                path.display(),
+                path.display()
+            )));
+        }
         })
     }
 }
