@@ -1,9 +1,11 @@
 //! Compares the records of `bintide stream` with those of Debezium and Maxwell. The tool and bintide read the same
-//! server's log, and their records are compared field by field.
+//! server's log, and their records are compared field by field. Then these tools and others read a relay of compressed
+//! logs.
 
 mod compare;
 mod debezium;
 mod maxwell;
+mod through_relay;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use serde_json::Value;
 use testkit::{TestServer, target_dir};
 
@@ -20,16 +23,37 @@ use testkit::workspace_root;
 /// Value of the last row, which no other record has.
 const LAST_VALUE: &str = "424242";
 
-/// Compares with both tools, one after the other.
-pub(crate) fn run_judges() -> Result<()> {
+/// Parts of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JudgePart {
+    /// Compare with Debezium
+    Debezium,
+    /// Compare with Maxwell
+    Maxwell,
+    /// Run Debezium, Maxwell, canal and python-mysql-replication on a relay
+    Relay,
+}
+
+/// Runs one part, or all of them.
+pub(crate) fn run_judges(only: Option<JudgePart>) -> Result<()> {
     testkit::run_cargo(&["build", "--quiet", "--package", "bintide"])?;
-    let folder = |name: &str| -> Result<PathBuf> {
-        let folder = target_dir().join("judge").join(name);
-        fs::create_dir_all(&folder)?;
-        Ok(folder)
-    };
-    debezium::judge(&folder("debezium")?)?;
-    maxwell::judge(&folder("maxwell")?)
+    let folder = target_dir().join("judge");
+    for part in JudgePart::value_variants() {
+        if only.is_some_and(|only| only != *part) {
+            continue;
+        }
+        match part {
+            JudgePart::Debezium => debezium::judge(&make_folder(&folder.join("debezium"))?)?,
+            JudgePart::Maxwell => maxwell::judge(&make_folder(&folder.join("maxwell"))?)?,
+            JudgePart::Relay => through_relay::judge(&folder)?,
+        }
+    }
+    Ok(())
+}
+
+fn make_folder(folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    Ok(folder.to_owned())
 }
 
 /// Fetches the dependencies of `bench/NAME/pom.xml` with Maven into the target directory, and compiles the Java
@@ -119,12 +143,14 @@ fn sample_scripts() -> Result<[String; 2]> {
 
 /// Returns bintide's records of the same log.
 fn bintide_records(server: &TestServer, arguments: &[&str]) -> Result<Vec<Value>> {
-    let program =
-        env::var_os("BINTIDE_BIN").map_or_else(|| target_dir().join("debug/bintide"), PathBuf::from);
     let index = server.datadir().join("binlog.index");
-    let output = Command::new(program).arg("stream").args(arguments).arg(index).output()?;
+    let output = Command::new(bintide_program()).arg("stream").args(arguments).arg(index).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     parse_lines(&String::from_utf8(output.stdout)?)
+}
+
+fn bintide_program() -> PathBuf {
+    env::var_os("BINTIDE_BIN").map_or_else(|| target_dir().join("debug/bintide"), PathBuf::from)
 }
 
 fn parse_lines(text: &str) -> Result<Vec<Value>> {

@@ -16,6 +16,8 @@ mod words;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::judge::JudgePart;
+
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tasks of the bintide workspace")]
 struct XtaskArgs {
@@ -62,7 +64,10 @@ enum XtaskCommand {
     Soak(soak::SoakOptions),
     /// Compare the records of `bintide stream` with those of Debezium and Maxwell, fetched with Maven and run on the
     /// same server
-    Judge,
+    Judge {
+        /// Run only this part
+        part: Option<JudgePart>,
+    },
     /// Check the project's rules that neither the compiler nor clippy checks
     Tidy,
     /// Write the reviewed snapshot of all text that a user can see, e2e/words/, and the output shown in docs/
@@ -93,7 +98,7 @@ fn main() -> Result<()> {
         XtaskCommand::Test { filters, servers } => checks::run_tests(&filters, servers.as_deref()),
         XtaskCommand::Chaos(chaos) => chaos::run_chaos(&chaos),
         XtaskCommand::Soak(soak) => soak::run_soak(&soak),
-        XtaskCommand::Judge => judge::run_judges(),
+        XtaskCommand::Judge { part } => judge::run_judges(part),
         XtaskCommand::Tidy => tidy::check(),
         XtaskCommand::Words => words::write(),
         XtaskCommand::Book => book::build_book(),

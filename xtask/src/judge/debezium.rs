@@ -32,9 +32,14 @@ const MORE_CHANGES_SQL: &str = "
     ALTER TABLE t ADD COLUMN more DECIMAL(10, 2) UNSIGNED NOT NULL DEFAULT 7.5;
     INSERT INTO t VALUES (9, 'z', 1.25);";
 
+/// Fetches Debezium, and compiles the program that runs it.
+pub(super) fn fetch(folder: &Path) -> Result<()> {
+    fetch_jars(folder, "debezium", &["Judge.java"])
+}
+
 /// Runs both, compares the records, and prints the differences.
 pub(super) fn judge(folder: &Path) -> Result<()> {
-    fetch_jars(folder, "debezium", &["Judge.java"])?;
+    fetch(folder)?;
     let server = Launch::mysql().option("--binlog-row-metadata=FULL").start()?;
     server.sql("CREATE USER judge@'%' IDENTIFIED BY 'judge'; GRANT ALL ON *.* TO judge@'%'")?;
     let theirs = run_debezium(folder, &server)?;
@@ -52,7 +57,7 @@ pub(super) fn judge(folder: &Path) -> Result<()> {
 /// Runs Debezium and the samples, and returns Debezium's records.
 fn run_debezium(folder: &Path, server: &TestServer) -> Result<Vec<Value>> {
     let (properties, records, log) = (folder.join("properties"), folder.join("records"), folder.join("log"));
-    fs::write(&properties, settings(server.port()))?;
+    fs::write(&properties, settings(server.port(), "no_data"))?;
     let mut java = Command::new("java");
     java.arg("-cp").arg(class_path(folder)).arg("Judge").args([&properties, &records]).arg(LAST_VALUE);
     java.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
@@ -73,7 +78,8 @@ fn run_debezium(folder: &Path, server: &TestServer) -> Result<Vec<Value>> {
         .collect())
 }
 
-fn settings(port: u16) -> String {
+/// Returns the properties of Debezium on a server of this machine. `snapshot_mode` is its property of this name.
+pub(super) fn settings(port: u16, snapshot_mode: &str) -> String {
     let lines = [
         "name=judge",
         "connector.class=io.debezium.connector.mysql.MySqlConnector",
@@ -85,7 +91,7 @@ fn settings(port: u16) -> String {
         "database.password=judge",
         "database.server.id=9988",
         "topic.prefix=bintide",
-        "snapshot.mode=no_data",
+        &format!("snapshot.mode={snapshot_mode}"),
         "provide.transaction.metadata=true",
         "key.converter.schemas.enable=false",
         "value.converter.schemas.enable=false",
