@@ -14,7 +14,8 @@ use e2e::received::same_logs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use servers::{
-    CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
+    CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SqlConnection,
+    SslMode, TlsPolicy,
 };
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
@@ -461,7 +462,6 @@ fn definitions_come_from_the_named_server_and_rows_do_not() -> Result<()> {
     source.sql("create database shop; create table shop.orders (id int primary key, note text)")?;
     let relay = RelayProcess::of(&source)?;
     let sql = |port: u16, statement: &str| -> Result<String> {
-        // MySQL's client sends `\G` as the end of a statement only.
         let address = ServerAddress::parse(&format!("mysql://root@127.0.0.1:{port}/"))?;
         let mut connection = SqlConnection::open(&address)?;
         Ok(format!("{:?}", connection.result_table(statement).map_err(|error| error.to_string())))

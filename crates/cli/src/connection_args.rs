@@ -163,6 +163,10 @@ pub(crate) struct VerifyServer;
 #[derive(Clone, Debug)]
 pub(crate) struct SchemaServer;
 
+/// Server of `relay --definitions-from`: `--definitions-…`.
+#[derive(Clone, Debug)]
+pub(crate) struct DefinitionServer;
+
 impl ServerRole for MainServer {
     const PREFIX: &'static str = "";
     const OPTION: &'static str = "";
@@ -181,6 +185,11 @@ impl ServerRole for VerifyServer {
 impl ServerRole for SchemaServer {
     const PREFIX: &'static str = "schema";
     const OPTION: &'static str = "schema";
+}
+
+impl ServerRole for DefinitionServer {
+    const PREFIX: &'static str = "definitions";
+    const OPTION: &'static str = "definitions-from";
 }
 
 /// Connection options of one server.

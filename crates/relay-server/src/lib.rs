@@ -23,6 +23,7 @@ mod client_link;
 mod client_login;
 mod client_registry;
 mod client_session;
+mod definition_source;
 mod error;
 mod login_throttle;
 mod prepared_text;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SqlFace};
+use servers::ServerAddress;
 use wire::{PacketCodec, ServerError, ServerHandshake};
 
 use crate::client_link::ClientLink;
@@ -53,6 +54,8 @@ pub struct RelayServerOptions {
     pub tls: TlsFiles,
     /// Directory for the relay's own files: identity, certificate, keys, indexes. It is created for its owner only.
     pub state: PathBuf,
+    /// Server to ask for the definitions of tables; `None` to refuse such statements.
+    pub definitions_from: Option<ServerAddress>,
     /// Maximum number of connections.
     pub connections_max: usize,
     /// Receiver of notices.
@@ -157,12 +160,12 @@ impl RelayServer {
     /// If a file cannot be used.
     pub fn reload(&self) -> Result<(), RelayServerError> {
         let options = &self.shared.options;
-        let accounts = Arc::new(options.accounts.load()?);
-        let tls = options.tls.load(&options.state)?;
-        *self.shared.files.write().unwrap_or_else(PoisonError::into_inner) = LoadedFiles { tls, accounts };
         if !self.shared.was_started_without_accounts && !options.accounts.exists() {
             return Err(RelayServerError::AccountsMissing { path: options.accounts.path().to_owned() });
         }
+        let accounts = Arc::new(options.accounts.load()?);
+        let tls = options.tls.load(&options.state)?;
+        *self.shared.files.write().unwrap_or_else(PoisonError::into_inner) = LoadedFiles { tls, accounts };
         Ok(())
     }
 

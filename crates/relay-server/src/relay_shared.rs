@@ -10,12 +10,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use binlog::gtid::GtidSet;
 use relay::{
     ClientFacts, FormChoice, LogForm, LogsEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
-    ServedLog, SqlFace,
+    ServedLog, SqlFace, SqlRows,
 };
 use rustls::ServerConfig;
-use wire::{PasswordDigest, PasswordKey};
+use wire::{PasswordDigest, PasswordKey, ServerError};
 
 use crate::client_registry::ClientRegistry;
+use crate::definition_source::DefinitionSource;
 use crate::lock;
 use crate::login_throttle::LoginThrottle;
 use crate::relay_counters::RelayCounters;
@@ -46,10 +47,10 @@ pub(crate) struct RelayShared {
     pub(crate) started: Instant,
     pub(crate) is_stopping: AtomicBool,
     gtids: Mutex<StoredGtids>,
-}
     definitions: Option<DefinitionSource>,
     /// True if the relay started without accounts: until it gets some, all clients of this machine may log in.
     pub(crate) was_started_without_accounts: bool,
+}
 
 /// Relay with its SQL answers.
 pub(crate) struct ServedRelay {
@@ -76,9 +77,9 @@ pub(crate) struct PreparedRelay {
 impl RelayShared {
     pub(crate) fn new(options: RelayServerOptions, parts: PreparedRelay) -> Self {
         let PreparedRelay { address, identity, forms, password_key, files } = parts;
-        Self {
         let was_started_without_accounts = files.accounts.is_empty();
         let definitions = options.definitions_from.clone().map(DefinitionSource::new);
+        Self {
             options,
             address,
             identity,
@@ -93,9 +94,9 @@ impl RelayShared {
             started: Instant::now(),
             is_stopping: AtomicBool::new(false),
             gtids: Mutex::default(),
-        }
             definitions,
             was_started_without_accounts,
+        }
     }
 
     /// Returns the present content of the files.
@@ -176,6 +177,10 @@ impl RelayFacts for RelayShared {
         // A dump that waits notices it now.
         self.growth.note();
         is_found
+    }
+
+    fn ask_source(&self, sql: &str) -> Option<Result<SqlRows, ServerError>> {
+        self.definitions.as_ref().map(|source| source.ask(sql))
     }
 
     fn uptime_s(&self) -> u64 {

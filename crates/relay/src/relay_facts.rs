@@ -1,9 +1,11 @@
 //! Facts about a running relay that its SQL answers and its pages show.
 
 use binlog::gtid::GtidSet;
+use wire::ServerError;
 
 use crate::error::RelayError;
 use crate::form::LogForm;
+use crate::sql_answer::SqlRows;
 
 /// Source of facts about a running relay. The listener implements it; tests use fixed facts.
 pub trait RelayFacts: Send + Sync {
@@ -47,6 +49,13 @@ pub trait RelayFacts: Send + Sync {
     /// `binary_log_transaction_compression_stats`; only rows with transactions.
     fn compression_counters(&self) -> Vec<CompressionCounters> {
         Vec::new()
+    }
+
+    /// Asks the source for the definitions of tables, by a statement that reads nothing else. Returns `None` if the relay
+    /// has no source to ask.
+    fn ask_source(&self, sql: &str) -> Option<Result<SqlRows, ServerError>> {
+        let _ = sql;
+        None
     }
 
     /// Returns sums over the stages of work. A stage of [`StageTotals::NAMES`] that is not among them has not run.

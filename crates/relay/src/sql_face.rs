@@ -6,6 +6,7 @@
 //! ```
 
 mod assignment;
+mod definitions;
 mod fact_table;
 mod query_engine;
 mod refusals;
@@ -25,6 +26,7 @@ use sql::lexer::{SqlLexer, SqlTokenKind};
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;
 
+use self::definitions::asks_for_definitions;
 use self::fact_table::{FACT_TABLES, FactTable, find_database};
 use self::query_engine::{EngineTable, QueryEngine};
 use self::refusals::{
@@ -218,6 +220,9 @@ impl SqlFace {
         if words.is_at_end() {
             return Err(empty_query());
         }
+        if let Some(rows) = self.ask_source(sql, session) {
+            return rows.map(SqlAnswer::Rows);
+        }
         for form in STATEMENT_FORMS {
             let mut rest = words.clone();
             let Some(options) = take_pattern(form.pattern, &mut rest) else { continue };
@@ -229,6 +234,13 @@ impl SqlFace {
             return (form.answer)(&mut statement, session);
         }
         Err(refuse(sql, words))
+    }
+
+    /// Passes a statement about definitions to the source. Returns `None` for another statement, and if the relay has no
+    /// source to ask.
+    fn ask_source(&self, sql: &str, session: &SqlSession) -> Option<Result<SqlRows, ServerError>> {
+        let may_ask = session.role.may(AskServer) && asks_for_definitions(sql);
+        may_ask.then(|| self.facts.ask_source(sql)).flatten()
     }
 }
 

@@ -134,8 +134,8 @@ impl AddArgs {
         })
     }
 
+    /// Returns the password; an empty one only if this was asked for.
     fn password(&self) -> Result<String, CommandFailure> {
-        let Some(path) = &self.password_file else {
         if self.no_password {
             return Ok(String::new());
         }
@@ -154,6 +154,7 @@ impl AddArgs {
     }
 
     fn read_password(&self) -> Result<String, CommandFailure> {
+        let Some(path) = &self.password_file else {
             let password = rpassword::prompt_password("Password: ");
             return password.map_err(|error| {
                 CommandFailure::NotStarted(anyhow!("could not read the password from the terminal: {error}"))

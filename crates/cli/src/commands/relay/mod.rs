@@ -16,12 +16,14 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use receive::LogReceiver;
 use relay::{AccountFile, FormChoice, RelayStore};
 use relay_server::{RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles};
+use servers::ServerAddress;
 use tracing::{info, warn};
 use wire::ReplicaEnd;
 
 use crate::commands::receive::{ReceiveDisplay, SourceArgs};
 use crate::commands::relay::accounts::AccountsArgs;
 use crate::commands::relay::relay_metrics::{RELAY_METRICS, RelayFigures};
+use crate::connection_args::{ConnectionArgs, CredentialSharing, DefinitionServer};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -80,6 +82,13 @@ pub(crate) struct RelayArgs {
     /// Directory for the relay's own files: identity, certificate, keys, and indexes of forms [default: .relay in DIR]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Server to ask for the definitions of tables, for clients that read them from their source, such as Debezium and
+    /// canal. Its connection options have the prefix --definitions-, such as --definitions-password-file. Without it,
+    /// such statements are refused.
+    #[arg(id = "definitions-from", long, value_name = "ADDRESS")]
+    definitions_from: Option<String>,
+    #[command(flatten)]
+    definitions: ConnectionArgs<DefinitionServer>,
     /// Maximum number of connections
     #[arg(long, value_name = "NUMBER", default_value = "4000")]
     max_connections: usize,
@@ -124,7 +133,7 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
             let why = "a server is given by its options: relay receives only from servers that --from names";
             return Err(CommandFailure::NotStarted(anyhow!(why)));
         }
-        return serve(command, folder);
+        return serve(command, folder, global);
     }
     let cancel = interrupt::cancel_on_interrupt();
     let wanted = command.source.receive_options(folder.clone(), ReplicaEnd::Never)?;
@@ -144,7 +153,7 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
             thread::sleep(POLL_INTERVAL);
         }
         let outcome = match has_log(folder) {
-            true => serve(command, folder),
+            true => serve(command, folder, global),
             false => Ok(CommandVerdict::Success),
         };
         cancel.cancel();
@@ -163,10 +172,10 @@ fn has_log(folder: &Path) -> bool {
     first.is_some_and(|log| log.len() > MAGIC.len() as u64)
 }
 
-fn serve(command: &RelayArgs, folder: &Path) -> CommandResult {
+fn serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
     let not_started = |error: anyhow::Error| CommandFailure::NotStarted(error);
     let store = RelayStore::open(folder, command.source.keyring.clone());
-    let options = command.server_options(folder)?;
+    let options = command.server_options(folder, global)?;
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
     let figures = RelayFigures::of(&server);
@@ -187,7 +196,11 @@ fn serve(command: &RelayArgs, folder: &Path) -> CommandResult {
 }
 
 impl RelayArgs {
-    fn server_options(&self, folder: &Path) -> Result<RelayServerOptions, CommandFailure> {
+    fn server_options(
+        &self,
+        folder: &Path,
+        global: &GlobalArgs,
+    ) -> Result<RelayServerOptions, CommandFailure> {
         let parent = if folder.is_dir() { folder } else { folder.parent().unwrap_or(Path::new(".")) };
         let of_a_server = SERVER_FILES.iter().any(|name| parent.join(name).exists());
         let state = match &self.state {
@@ -201,6 +214,15 @@ impl RelayArgs {
             }
             None => parent.join(STATE_NAME),
         };
+        if let Some(path) = &self.accounts
+            && !path.exists()
+        {
+            return Err(CommandFailure::NotStarted(anyhow!(
+                "--accounts: {} does not exist; to create it, add an account: bintide relay user add NAME --accounts {}",
+                path.display(),
+                path.display()
+            )));
+        }
         Ok(RelayServerOptions {
             listen: self.listen.clone(),
             form: self.form,
@@ -212,18 +234,19 @@ impl RelayArgs {
                 client_ca: self.client_ca.clone(),
             },
             state,
+            definitions_from: self.definition_server(global)?,
             connections_max: self.max_connections,
             notices: Arc::new(show_notice),
-        if let Some(path) = &self.accounts
-            && !path.exists()
-        {
-            return Err(CommandFailure::NotStarted(anyhow!(
-                "--accounts: {} does not exist; to create it, add an account: bintide relay user add NAME --accounts {}",
-                path.display(),
-                path.display()
-            )));
-        }
         })
+    }
+}
+
+impl RelayArgs {
+    /// Returns the address of the server to ask for definitions.
+    fn definition_server(&self, global: &GlobalArgs) -> Result<Option<ServerAddress>, CommandFailure> {
+        let Some(text) = &self.definitions_from else { return Ok(None) };
+        let main = &self.source.connection;
+        self.definitions.address_beside(main, CredentialSharing::Account, text, global).map(Some)
     }
 }
 

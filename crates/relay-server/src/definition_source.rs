@@ -1,0 +1,81 @@
+//! Server that is asked for the definitions of tables.
+
+use std::sync::Mutex;
+
+use relay::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
+use servers::{ConnectionError, ServerAddress, SqlConnection};
+use wire::ServerError;
+
+use crate::lock;
+
+/// Maximum time of a statement in milliseconds: the clients that ask wait for each other.
+const STATEMENT_TIME_MAX_MS: u32 = 30_000;
+
+/// Server that is asked for the definitions of tables, over one connection, which opens on the first question.
+pub(crate) struct DefinitionSource {
+    address: ServerAddress,
+    connection: Mutex<Option<SqlConnection>>,
+}
+
+impl DefinitionSource {
+    pub(crate) const fn new(address: ServerAddress) -> Self {
+        Self { address, connection: Mutex::new(None) }
+    }
+
+    /// Asks a question, a second time if the connection is lost. All values are text.
+    pub(crate) fn ask(&self, sql: &str) -> Result<SqlRows, ServerError> {
+        let mut connection = lock(&self.connection);
+        let had_connection = connection.is_some();
+        match self.ask_once(sql, &mut connection) {
+            Err(error) if !matches!(error, ConnectionError::Refused { .. }) => {
+                *connection = None;
+                let again = if had_connection { self.ask_once(sql, &mut connection) } else { Err(error) };
+                again.map_err(server_error)
+            }
+            answer => answer.map_err(server_error),
+        }
+    }
+
+    fn ask_once(
+        &self,
+        sql: &str,
+        connection: &mut Option<SqlConnection>,
+    ) -> Result<SqlRows, ConnectionError> {
+        let connection = match connection {
+            Some(open) => open,
+            none => none.insert(self.connect()?),
+        };
+        let table = connection.result_table(sql)?;
+        let column = |name| SqlColumn { name, kind: SqlColumnKind::Text };
+        let value = |value: Option<Vec<u8>>| {
+            value.map_or(SqlValue::Null, |bytes| String::from_utf8_lossy(&bytes).into_owned().into())
+        };
+        Ok(SqlRows {
+            columns: table.names.into_iter().map(column).collect(),
+            rows: table.rows.into_iter().map(|row| row.into_iter().map(value).collect()).collect(),
+        })
+    }
+
+    fn connect(&self) -> Result<SqlConnection, ConnectionError> {
+        let mut connection = SqlConnection::open(&self.address)?;
+        connection.run("SET SESSION TRANSACTION READ ONLY")?;
+        // The relay has checked the statement with this mode.
+        connection.run("SET SESSION sql_mode = ''")?;
+        // MariaDB has another variable, and servers before 5.7.8 have none.
+        match connection.run(&format!("SET SESSION max_execution_time = {STATEMENT_TIME_MAX_MS}")) {
+            Ok(()) | Err(ConnectionError::Refused { .. }) => Ok(connection),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// `ER_CONNECT_TO_FOREIGN_DATA_SOURCE`, unless the server itself refuses the statement.
+fn server_error(error: ConnectionError) -> ServerError {
+    match error {
+        ConnectionError::Refused { code, message } => ServerError::new(code, "HY000", message),
+        error => {
+            let message = format!("Unable to connect to foreign data source: {error}");
+            ServerError::new(1429, "HY000", message)
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Statements about the definitions of tables. Logs do not have all definitions, so the source answers, if the relay
+//! may ask it.
+
+use sql::SqlWords;
+
+use super::check_end;
+
+/// Beginnings of statements about definitions.
+const DEFINITION_SHOWS: &[&str] = &[
+    "SHOW COLUMNS",
+    "SHOW FIELDS",
+    "SHOW FULL COLUMNS",
+    "SHOW FULL FIELDS",
+    "SHOW CREATE DATABASE",
+    "SHOW CREATE SCHEMA",
+    "SHOW CREATE TABLE",
+    "SHOW CREATE VIEW",
+    "SHOW DATABASES",
+    "SHOW SCHEMAS",
+    "SHOW INDEX",
+    "SHOW INDEXES",
+    "SHOW KEYS",
+    "SHOW FULL TABLES",
+    "SHOW TABLES",
+    "SHOW TABLE STATUS",
+];
+
+/// Keywords after the tables of a `SELECT` that no version of a server takes as an alias or an index hint.
+const AFTER_TABLES: &[&str] = &["WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"];
+/// Keywords of statements that read in more than one place, or write a file.
+const OTHER_READS: &[&str] = &["FROM", "INTO", "UNION", "EXCEPT", "INTERSECT", "PROCEDURE"];
+
+/// Returns true if the statement asks for definitions and for nothing else: a `SHOW` statement of the list, or a
+/// `SELECT` of tables of `information_schema` without another query inside it. The source must read the statement with
+/// an empty `sql_mode`, as this function does.
+pub(super) fn asks_for_definitions(sql: &str) -> bool {
+    // Whether a server executes such a comment depends on its version.
+    if check_end(sql, 0).is_err() || ["/*!", "/*M!"].iter().any(|start| sql.contains(start)) {
+        return false;
+    }
+    let Some(mut words) = SqlWords::parse(sql, 0) else { return false };
+    if words.is_any_next(DEFINITION_SHOWS) {
+        return true;
+    }
+    if !words.take("SELECT") || has_query(&words) {
+        return false;
+    }
+    while !words.is_at_end() && !words.is_next("FROM") {
+        if words.is_next("INTO") {
+            return false;
+        }
+        words.skip();
+    }
+    words.take("FROM") && !words.has_ahead(OTHER_READS) && reads_definitions(&mut words)
+}
+
+/// Returns true if all tables of a `SELECT` have definitions. Parentheses could have tables in them.
+fn reads_definitions(words: &mut SqlWords) -> bool {
+    let mut is_table_next = true;
+    while !words.is_at_end() && !words.is_any_next(AFTER_TABLES) {
+        if is_table_next {
+            let Some((Some(database), table)) = words.take_table() else { return false };
+            // The clients of the relay are not those of the source.
+            if !database.eq_ignore_ascii_case("information_schema")
+                || table.eq_ignore_ascii_case("PROCESSLIST")
+            {
+                return false;
+            }
+        }
+        is_table_next = words.take_sign(",") || words.take_any(&["JOIN", "STRAIGHT_JOIN"]);
+        if !is_table_next {
+            words.skip();
+        }
+    }
+    !is_table_next
+}
+
+/// Returns true if the statement has another query in it, at any depth.
+fn has_query(words: &SqlWords) -> bool {
+    let mut words = words.clone();
+    while let Some(word) = words.take_next() {
+        let is_query = ["SELECT", "TABLE", "VALUES", "WITH"];
+        if matches!(&word, sql::SqlWord::Plain(word) if is_query.iter().any(|key| word.eq_ignore_ascii_case(key)))
+        {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_definition(sql: &str) -> bool {
+        asks_for_definitions(sql)
+    }
+
+    #[test]
+    fn definitions_are_recognised() {
+        for sql in [
+            "show full columns from `shop`.`orders`",
+            "SHOW INDEX FROM shop.orders",
+            "SHOW CREATE TABLE `shop`.`orders`;",
+            "SHOW FULL TABLES IN `shop` where Table_Type = 'BASE TABLE'",
+            "SELECT column_name, (ordinal_position) FROM information_schema.columns WHERE table_schema IN ('a', 'b')",
+            "SELECT t.TABLE_NAME FROM INFORMATION_SCHEMA.TABLES t LEFT JOIN information_schema.COLUMNS AS c USING (TABLE_NAME)",
+            "SELECT 1 FROM information_schema.tables, information_schema.columns WHERE 1",
+            "SELECT COUNT(*) FROM `INFORMATION_SCHEMA`.`COLUMNS` c ORDER BY 1",
+        ] {
+            assert!(is_definition(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn data_are_never_asked_for() {
+        for sql in [
+            "SELECT * FROM shop.orders",
+            "SELECT * FROM information_schema.columns, shop.orders",
+            "SELECT * FROM information_schema.columns c, shop.orders",
+            "SELECT * FROM information_schema.columns JOIN shop.orders",
+            "SELECT * FROM information_schema.columns NATURAL JOIN shop.orders",
+            "SELECT * FROM information_schema.columns WHERE 1 = (SELECT 1 FROM shop.orders)",
+            "SELECT (SELECT a FROM shop.orders), 1 FROM information_schema.columns",
+            "SELECT * FROM information_schema.columns WHERE 1 IN (TABLE shop.orders)",
+            "SELECT * FROM information_schema.columns UNION SELECT * FROM shop.orders",
+            "SELECT * FROM information_schema.columns INTO OUTFILE '/tmp/x'",
+            "SELECT 'x' INTO OUTFILE '/tmp/x' FROM information_schema.columns",
+            "SELECT * FROM (shop.orders, information_schema.columns)",
+            "SELECT * FROM information_schema.tables /*!99999 , shop.orders */",
+            "SELECT * FROM information_schema.tables window, shop.orders",
+            "SELECT * FROM information_schema.tables USE INDEX FOR JOIN (i), shop.orders",
+            "SELECT * FROM information_schema.tables WHERE \"\\\"\" UNION SELECT * FROM shop.orders WHERE \"\"",
+            "SELECT * FROM { OJ shop.orders LEFT JOIN information_schema.tables ON 1 }",
+            "SELECT * FROM information_schema.tables JOIN information_schema.columns ON 1, shop.orders",
+            "SELECT * FROM information_schema.tables JOIN (shop.orders)",
+            "SELECT * FROM information_schema.tables JOIN",
+            "SELECT * FROM information_schema.processlist",
+            "SELECT 1",
+            "SELECT * FROM columns",
+            "SHOW GRANTS",
+            "SHOW TABLES; DROP TABLE shop.orders",
+            "SELECT * FROM information_schema.columns; DROP TABLE shop.orders",
+            "WITH a AS (SELECT 1) SELECT * FROM information_schema.columns",
+        ] {
+            assert!(!is_definition(sql), "{sql}");
+        }
+    }
+}
