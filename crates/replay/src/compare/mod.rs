@@ -1,6 +1,6 @@
 //! Comparison of a target's rows with a server's.
 //!
-//! Two servers of the same flavour and release are compared by `CHECKSUM TABLE`. Its checksums depend on the release's
+//! Two servers of the same flavour and release, except MySQL before 8.0, are compared by `CHECKSUM TABLE`. Its checksums depend on the release's
 //! row format. Otherwise all rows are read and compared by a digest of their values: see [`ComparisonMethod`].
 
 mod rows_digest;
@@ -38,7 +38,7 @@ pub enum ComparisonTarget<'t> {
 /// The method of comparing tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparisonMethod {
-    /// `CHECKSUM TABLE … EXTENDED`: both servers have the same flavour and release.
+    /// `CHECKSUM TABLE … EXTENDED`: both servers have the same flavour and release, and are not MySQL before 8.0.
     Checksum,
     /// The number of rows, and the sum of a hash of each row's values as text, in UTF-8 and UTC. All rows are sent to
     /// the client.
@@ -93,7 +93,9 @@ impl TargetComparison {
                 ComparisonTarget::Sqlite(path) => TargetReader::Sqlite(Box::new(SqliteReader::open(path)?)),
             };
             let means = match &target {
-                TargetReader::Server(target) if target.release() == server.release() => {
+                TargetReader::Server(target)
+                    if target.release() == server.release() && !server.has_old_documents() =>
+                {
                     ComparisonMethod::Checksum
                 }
                 _ => ComparisonMethod::Digest,

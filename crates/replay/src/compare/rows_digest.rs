@@ -16,6 +16,8 @@ pub(super) struct ComparedColumn {
 
 /// The type of an `ENUM` or `SET` whose texts are unknown.
 pub(super) const NUMBER_ONLY: &str = "number";
+/// Type of a JSON column whose server leaves out the `.0` of a DOUBLE in its text, as MySQL before 8.0 does.
+pub(super) const SHORT_DOCUMENT: &str = "short-json";
 
 /// A column and the form in which its values are read and compared.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +37,7 @@ pub(super) enum ComparisonForm {
     Double,
     /// Text, in UTF-8.
     Text,
-    /// A JSON document: servers format spaces and order keys differently.
+    /// A JSON document: servers format spaces and numbers and order keys differently.
     Document,
 }
 
@@ -80,7 +82,7 @@ fn comparison_form(theirs: &ComparedColumn, ours: &ComparedColumn) -> Comparison
         ComparisonForm::Double
     } else if any(&["bit", "year", "zerofill", "tinyint", "smallint", "mediumint", "int", "bigint"]) {
         ComparisonForm::Number
-    } else if any(&["json"]) && any(&["longtext"]) {
+    } else if any(&[SHORT_DOCUMENT]) || any(&["json"]) && any(&["longtext"]) {
         ComparisonForm::Document
     } else if any(&["char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json"]) {
         ComparisonForm::Text
@@ -151,12 +153,37 @@ fn text(value: &[u8]) -> Cow<'_, [u8]> {
 
 fn document(value: &[u8]) -> Cow<'_, [u8]> {
     let parsed = serde_json::from_slice::<serde_json::Value>(value).ok();
-    parsed.map_or_else(|| text(value), |parsed| parsed.to_string().into_bytes().into())
+    parsed.map_or_else(
+        || text(value),
+        |mut parsed| {
+            shorten_numbers(&mut parsed);
+            parsed.to_string().into_bytes().into()
+        },
+    )
+}
+
+/// Replaces each floating-point number with an integer value by this integer. serde_json limits the depth.
+fn shorten_numbers(value: &mut serde_json::Value) {
+    /// Integers up to this one have a floating-point number of their own.
+    const EXACT_MAX: f64 = (1_u64 << 53) as f64;
+    match value {
+        serde_json::Value::Array(values) => values.iter_mut().for_each(shorten_numbers),
+        serde_json::Value::Object(values) => values.values_mut().for_each(shorten_numbers),
+        serde_json::Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT_MAX);
+            if let Some(float) = float {
+                *value = serde_json::Value::from(float as i64);
+            }
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ColumnPairs, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest};
+    use super::{
+        ColumnPairs, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest, SHORT_DOCUMENT,
+    };
 
     fn columns(text: &str) -> Vec<ComparedColumn> {
         let column = |word: &str| {
@@ -202,6 +229,9 @@ mod tests {
         check(["varchar", "varchar"], "NULL", "", false);
         check(["json", "longtext"], "{\"a\": 1, \"b\": [2]}", "{\"b\":[2],\"a\":1}", true);
         check(["json", "json"], "{\"a\": 1}", "{\"a\":1}", false);
+        check(["json", "json"], "{\"a\": 1.0}", "{\"a\": 1}", false);
+        check(["json", SHORT_DOCUMENT], "{\"a\": [30.0, -0.5]}", "{\"a\": [30, -0.5]}", true);
+        check(["json", SHORT_DOCUMENT], "{\"a\": 30.5}", "{\"a\": 30}", false);
         check(["enum", NUMBER_ONLY], "2", "2", true);
         check(["point", "point"], "1", "2", false);
     }

@@ -6,7 +6,9 @@ use binlog::gtid::GtidSet;
 use servers::{ServerAddress, ServerFacts, SqlConnection};
 use sql::quote;
 
-use crate::compare::rows_digest::{ColumnReading, ComparedColumn, ComparisonForm, RowText, RowsDigest};
+use crate::compare::rows_digest::{
+    ColumnReading, ComparedColumn, ComparisonForm, RowText, RowsDigest, SHORT_DOCUMENT,
+};
 use crate::error::TargetFailure;
 use crate::target_table::TargetTableName;
 
@@ -29,6 +31,13 @@ impl ServerReader {
         Ok(Self { connection, facts })
     }
 
+    /// Returns true for MySQL before 8.0: its `CHECKSUM TABLE` gives different results for the same JSON documents (seen
+    /// with 5.7.22), and its text of a document differs from later ones.
+    pub(super) fn has_old_documents(&self) -> bool {
+        let major = self.facts.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        !self.facts.is_mariadb && major.is_some_and(|major| major < 8)
+    }
+
     /// Returns flavour and release. Servers of one release represent rows in the same way.
     pub(super) fn release(&self) -> (bool, Vec<&str>) {
         (self.facts.is_mariadb, self.facts.version.split('.').take(2).collect())
@@ -48,11 +57,14 @@ impl ServerReader {
              (SELECT 1 FROM information_schema.tables WHERE {is_of} AND table_type = 'BASE TABLE')
              ORDER BY ordinal_position"
         ))?;
+        let has_old_documents = self.has_old_documents();
         let text = |value: Option<Vec<u8>>| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
         let columns = rows.into_iter().map(|row| {
             let mut values = row.into_iter();
             let mut next = || text(values.next().flatten());
-            ComparedColumn { name: next(), data_type: next() }
+            let (name, data_type) = (next(), next());
+            let is_short = has_old_documents && data_type == "json";
+            ComparedColumn { name, data_type: if is_short { SHORT_DOCUMENT.to_owned() } else { data_type } }
         });
         Ok(columns.collect())
     }
