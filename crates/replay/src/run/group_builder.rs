@@ -54,6 +54,27 @@ pub(super) struct GroupMember {
 }
 
 impl CommitGroup {
+    /// Creates a group of one transaction, whose rows are all in its plan.
+    fn single(
+        head: TransactionHead,
+        work: ApplyPlan,
+        claim: ScheduleClaim,
+        progress: ReplayProgress,
+    ) -> Self {
+        Self {
+            transactions: 1,
+            committed_us: vec![head.committed_us],
+            end: head.origin.clone(),
+            head,
+            work,
+            progress,
+            gtids: Vec::new(),
+            claim,
+            members: Vec::new(),
+            kept_table: None,
+        }
+    }
+
     /// Returns the bytes of the apply plan and of the members' rows.
     pub(super) fn size(&self) -> usize {
         let members = self.members.iter().map(GroupMember::size).sum::<usize>();
@@ -177,20 +198,8 @@ impl<'t> GroupBuilder<'t> {
             gtids.extend(head.gtid());
         }
         let transactions = 1 + u64::from(prepared.is_some());
-        let (committed_us, end, progress) =
-            (vec![head.committed_us], head.origin.clone(), self.ledger.next_progress());
-        let group = CommitGroup {
-            head,
-            transactions,
-            committed_us,
-            end,
-            work,
-            progress,
-            gtids,
-            claim,
-            members: Vec::new(),
-            kept_table,
-        };
+        let single = CommitGroup::single(head, work, claim, self.ledger.next_progress());
+        let group = CommitGroup { transactions, gtids, kept_table, ..single };
         self.push(group, out)
     }
 
@@ -245,18 +254,8 @@ impl<'t> GroupBuilder<'t> {
         if transactions == 1 {
             members.clear();
         }
-        let group = CommitGroup {
-            head,
-            transactions,
-            committed_us,
-            end,
-            work,
-            progress: self.ledger.next_progress(),
-            gtids: Vec::new(),
-            claim,
-            members,
-            kept_table: None,
-        };
+        let single = CommitGroup::single(head, work, claim, self.ledger.next_progress());
+        let group = CommitGroup { transactions, committed_us, end, members, ..single };
         self.push(group, out)
     }
 
@@ -325,21 +324,7 @@ impl<'t> GroupBuilder<'t> {
             }
             None => {
                 let work = ApplyPlan { shape: TransactionShape::Rows, steps: Vec::new(), session: None };
-                let (progress, gtids) = (self.ledger.next_progress(), Vec::new());
-                let (committed_us, end) = (vec![head.committed_us], head.origin.clone());
-                let (transactions, members) = (1, Vec::new());
-                out.push(CommitGroup {
-                    head,
-                    transactions,
-                    committed_us,
-                    end,
-                    work,
-                    progress,
-                    gtids,
-                    claim,
-                    members,
-                    kept_table: None,
-                });
+                out.push(CommitGroup::single(head, work, claim, self.ledger.next_progress()));
             }
         }
         Ok(())
