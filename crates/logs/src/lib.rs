@@ -91,5 +91,6 @@ pub use crate::store_writer::{AppendOutcome, LogEncryption, RetentionLimit, Stor
 pub use crate::temporary_space::limit_temporary_files;
 pub use crate::thread_panic::{ThreadPanic, panic_message};
 pub use crate::transaction_cutter::{
-    CutError, LogSegment, SegmentContent, TransactionCutter, WholeTransaction, read_events_within,
+    CutError, LogSegment, SegmentContent, TakeSegment, TransactionCutter, WholeTransaction,
+    read_events_within,
 };

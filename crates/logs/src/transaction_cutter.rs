@@ -88,7 +88,7 @@ struct OpenTransaction {
 }
 
 /// Callback that takes segments in order.
-type TakeSegment<'g, E> = &'g mut dyn FnMut(LogSegment) -> Result<(), E>;
+pub type TakeSegment<'g, E> = &'g mut dyn FnMut(LogSegment) -> Result<(), E>;
 
 impl TransactionCutter {
     /// Creates a cutter that does not keep uncompressed transactions of more than `large` bytes: a caller that needs

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::fmt;
 
 use binlog::MAGIC;
-use logs::{EndOfLog, EventChunk, LogKind, LogReader, ReadOutcome, TransactionCutter};
+use logs::{EndOfLog, EventChunk, LogKind, LogReader, ReadOutcome, TakeSegment, TransactionCutter};
 
 use crate::error::RewriteError;
-use crate::feed::{RewriteUnit, UnitBuilder};
+use crate::feed::{FeedError, RewriteUnit, UnitBuilder};
 use crate::log_assembler::LogAssembler;
 use crate::output::RewriteOutput;
 use crate::spare_buffers::SpareBuffers;
@@ -152,29 +152,27 @@ impl LogRenderer {
         out: &mut dyn RewriteOutput,
         progress: &mut dyn MoveObserver,
     ) -> Result<(), RewriteError> {
-        let mut units = Vec::new();
-        let mut give = |unit, _| {
-            units.push(unit);
-            Ok(())
-        };
-        let built = &mut self.units;
-        self.cutter
-            .finish(&mut |segment| built.take(segment, &mut give))
-            .and_then(|()| Ok(built.flush(&mut give)?))
-            .map_err(|stop| stop.into_error(self.reader.name()))?;
+        let units = self.collect_units(|cutter, give| cutter.finish(give))?;
         self.write_units(units, out, progress)
     }
 
     fn cut_chunk(&mut self, chunk: &EventChunk) -> Result<Vec<RewriteUnit>, RewriteError> {
         self.units.check_chunk(chunk, self.reader.kind())?;
+        self.collect_units(|cutter, give| cutter.cut_chunk(chunk, give))
+    }
+
+    /// Returns the units of the transactions that `cut` passes on.
+    fn collect_units(
+        &mut self,
+        cut: impl FnOnce(&mut TransactionCutter, TakeSegment<'_, FeedError>) -> Result<(), FeedError>,
+    ) -> Result<Vec<RewriteUnit>, RewriteError> {
         let mut units = Vec::new();
         let mut give = |unit, _| {
             units.push(unit);
             Ok(())
         };
         let built = &mut self.units;
-        self.cutter
-            .cut_chunk(chunk, &mut |segment| built.take(segment, &mut give))
+        cut(&mut self.cutter, &mut |segment| built.take(segment, &mut give))
             .and_then(|()| Ok(built.flush(&mut give)?))
             .map_err(|stop| stop.into_error(self.reader.name()))?;
         Ok(units)
