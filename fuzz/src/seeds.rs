@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use binlog::{ChecksumAlgorithm, EventFormat, EventType, Flavour, Framer, FramerOutput, MAGIC, RawEvent};
+use binlog::{
+    ChecksumAlgorithm, Event, EventFormat, EventType, Flavour, Framer, FramerOutput, MAGIC, RawEvent,
+};
 
 use crate::checks::Target;
 
@@ -73,6 +75,18 @@ fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
     paths.sort();
     Ok(paths)
+}
+
+/// SQL statements, those of the caller and those of a log, each after a byte that selects a mode: 0.
+pub(crate) fn statements(examples: &[&str], sample: &Sample) -> Vec<Vec<u8>> {
+    let format = format_of("9.7.4", 8);
+    let mut seeds: Vec<Vec<u8>> = examples.iter().map(|sql| [&[0], sql.as_bytes()].concat()).collect();
+    for raw in raw_events(sample) {
+        if let Ok(Event::Query(query)) = raw.decode(&format) {
+            seeds.push([&[0], query.sql].concat());
+        }
+    }
+    seeds
 }
 
 /// The events of a log, as far as it can be framed.

@@ -1,11 +1,10 @@
 //! SQL: tokens that together are the text, and statements of any form.
 
-use binlog::Event;
 use sql::ddl::DdlStatement;
 use sql::lexer::{SqlLexer, SqlTokenKind, digits_of, name_of, string_of};
 use sql::{SqlWords, classify_statement, find_start_transaction, first_word};
 
-use crate::seeds::{Sample, format_of, raw_events};
+use crate::seeds::{Sample, statements};
 
 const STATEMENTS: [&str; 6] = [
     "create table if not exists `d`.t (a int primary key, b enum('x','y''z') charset latin1 default _latin1'x' comment \
@@ -20,14 +19,7 @@ const STATEMENTS: [&str; 6] = [
 ];
 
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
-    let format = format_of("9.7.4", 8);
-    let mut seeds: Vec<Vec<u8>> = STATEMENTS.iter().map(|sql| [&[0], sql.as_bytes()].concat()).collect();
-    for raw in raw_events(sample) {
-        if let Ok(Event::Query(query)) = raw.decode(&format) {
-            seeds.push([&[0], query.sql].concat());
-        }
-    }
-    seeds
+    statements(&STATEMENTS, sample)
 }
 
 /// The first byte is a mode, the rest a statement.

@@ -1,6 +1,6 @@
 //! Statements of a log as searches: what comes out of any bytes is one SELECT, with nothing in it that does more.
 
-use binlog::{Charset, Event};
+use binlog::Charset;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{ObjectName, ObjectNamePart, Statement as Parsed, visit_relations};
@@ -8,7 +8,7 @@ use sqlparser::dialect::MySqlDialect;
 use sqlparser::parser::Parser;
 use warm::{FunctionSet, LoggedStatement, read_extent};
 
-use crate::seeds::{Sample, format_of, raw_events};
+use crate::seeds::{Sample, statements};
 
 /// Of each kind that is made a search, and of each thing that keeps one from it.
 const STATEMENTS: [&str; 8] = [
@@ -27,14 +27,7 @@ const CHARSETS: [Option<Charset>; 5] =
     [Some(Charset::Utf8mb4), Some(Charset::Latin1), Some(Charset::Sjis), Some(Charset::Ujis), None];
 
 pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
-    let format = format_of("9.7.4", 8);
-    let mut seeds: Vec<Vec<u8>> = STATEMENTS.iter().map(|sql| [&[0], sql.as_bytes()].concat()).collect();
-    for raw in raw_events(sample) {
-        if let Ok(Event::Query(query)) = raw.decode(&format) {
-            seeds.push([&[0], query.sql].concat());
-        }
-    }
-    seeds
+    statements(&STATEMENTS, sample)
 }
 
 /// The first byte is a mode and a character set, the rest a statement.
