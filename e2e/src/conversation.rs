@@ -7,9 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use testkit::{Launch, TestServer};
 use wire::{
-    Capabilities, CleartextPolicy, ClientHandshake, ClientOptions, HandshakeStep, PacketCodec,
-    ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, SemiSync, ServerKeySource,
-    TlsMode, Transport,
+    ClientHandshake, ClientOptions, HandshakeStep, PacketCodec, ReplicaConversation, ReplicaEnd,
+    ReplicaOptions, ReplicaStart, ReplicaStep, SemiSync, ServerKeySource,
 };
 
 /// Bytes on a line.
@@ -25,16 +24,9 @@ pub const KEPT: [(&str, Kind); 2] =
 /// What the replica is, in all of them. What it draws at random elsewhere is fixed here.
 pub fn client() -> ClientOptions {
     ClientOptions {
-        user: b"repl".to_vec(),
-        password: b"secret".to_vec(),
-        capabilities: Capabilities::default(),
-        tls: TlsMode::Never,
-        transport: Transport::Network,
         server_key: ServerKeySource::Ask,
-        cleartext: CleartextPolicy::Refuse,
-        compressions: vec![None],
         attributes: vec![("program_name".to_owned(), "bintide".to_owned())],
-        padding: [7; 20],
+        ..ClientOptions::new("repl", "secret", [7; 20])
     }
 }
 

@@ -53,16 +53,8 @@ fn payload(server: &ServerAction<'_>) -> Vec<u8> {
 
 fn options() -> ClientOptions {
     ClientOptions {
-        user: b"repl".to_vec(),
-        password: b"secret".to_vec(),
-        capabilities: Capabilities::default(),
-        tls: TlsMode::Never,
-        transport: Transport::Network,
-        server_key: ServerKeySource::Refuse,
-        cleartext: CleartextPolicy::Refuse,
-        compressions: vec![None],
         attributes: vec![("program_name".into(), "bintide".into())],
-        padding: [7; 20],
+        ..ClientOptions::new("repl", "secret", [7; 20])
     }
 }
 

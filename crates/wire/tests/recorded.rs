@@ -6,26 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wire::{
-    Capabilities, CleartextPolicy, ClientCommand, ClientHandshake, ClientOptions, CommandResponse,
-    ConnectionAttributes, FormatOrigin, HandshakeOptions, HandshakeStep, LoginRequest, PacketCodec,
-    PasswordKey, PasswordPlugin, PositionGaps, ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart,
-    ReplicaStep, SemiSync, ServerGreeting, ServerHandshake, ServerKeySource, ServerSession, ServerStep,
-    SourceEvent, StoredPassword, StreamReader, TlsMode, Transport,
+    Capabilities, ClientCommand, ClientHandshake, ClientOptions, CommandResponse, ConnectionAttributes,
+    FormatOrigin, HandshakeOptions, HandshakeStep, LoginRequest, PacketCodec, PasswordKey, PasswordPlugin,
+    PositionGaps, ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, SemiSync,
+    ServerGreeting, ServerHandshake, ServerKeySource, ServerSession, ServerStep, SourceEvent, StoredPassword,
+    StreamReader, Transport,
 };
 
 /// Returns the options of `e2e::conversation`.
 fn client() -> ClientOptions {
     ClientOptions {
-        user: b"repl".to_vec(),
-        password: b"secret".to_vec(),
-        capabilities: Capabilities::default(),
-        tls: TlsMode::Never,
-        transport: Transport::Network,
         server_key: ServerKeySource::Ask,
-        cleartext: CleartextPolicy::Refuse,
-        compressions: vec![None],
         attributes: vec![("program_name".to_owned(), "bintide".to_owned())],
-        padding: [7; 20],
+        ..ClientOptions::new("repl", "secret", [7; 20])
     }
 }
 

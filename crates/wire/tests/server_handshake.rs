@@ -5,30 +5,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use wire::{
-    AuthSwitchRequest, Capabilities, CleartextPolicy, ClientCommand, ClientHandshake, ClientOptions,
-    ClientSession, CommandResponse, ErrPacket, HandshakeOptions, HandshakeStep, LoginRequest,
-    PACKET_LIMIT_MIN, PacketCodec, PacketCompression, PasswordDigest, PasswordKey, PasswordPlugin,
-    ResponseWriter, ServerError, ServerGreeting, ServerHandshake, ServerKeySource, ServerSession, ServerStep,
-    SslRequest, StoredPassword, TlsMode, Transport,
+    AuthSwitchRequest, Capabilities, ClientCommand, ClientHandshake, ClientOptions, ClientSession,
+    CommandResponse, ErrPacket, HandshakeOptions, HandshakeStep, LoginRequest, PACKET_LIMIT_MIN, PacketCodec,
+    PacketCompression, PasswordDigest, PasswordKey, PasswordPlugin, ResponseWriter, ServerError,
+    ServerGreeting, ServerHandshake, ServerKeySource, ServerSession, ServerStep, SslRequest, StoredPassword,
+    TlsMode, Transport,
 };
 
 /// Key created for this test.
-const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
-    MIICdwIBADANBgkqhkiG9w0BAQEFAASCAmEwggJdAgEAAoGBALvCd80qR6F3anSC\n\
-    skxpxKlyVyqkYNhDc6aieguOwAKIKOQKdUoIwxiJCklWP7SsfBkKAPozJ0LADWMl\n\
-    vP+0q6t3BStLWmlnhVR8dePAhE8cRjBqCOaWKDgUQ7ilQiY61WytNwvWTucwEcga\n\
-    joSn02Az6+bjnbpDhIOx2Z7hoalvAgMBAAECgYAOxwFyzk8Q8DsarGaoCPMHew5N\n\
-    Nt7AZp6lkMgWPMfz6w980y3kA8iHF9INb5JX//NMbTMifgArCr6C/Sdg4LFaDLZw\n\
-    U1wuQw+HYyVCx2jGFXd3ITyhY+qM2BCzMSZVNUbSJaRowGX15uZ+1VHLDdbewYQv\n\
-    FuYpH6hVQ4OUFbs5YQJBAPJ6ZQdvvj1DLnnKXJQoPW5gBL+w31jE+dahZVK+dBhR\n\
-    Lr5dTmah8NVTvL5Bj6ario5wKpNFsksx/UsAZEYiNMcCQQDGOupOz30+a1IMw0F1\n\
-    CuWYLs07Lk5708Ub6D5inmFBL/76I5KDsQRoOPIOvrG45UxyBLBZNyyCBwoITuA2\n\
-    e24ZAkEA23cGPB3ajO5igV80PfDR8TW89pcq/9iA3M+FusegomXQLgKbtG78YMkC\n\
-    uxzx3QPES7mf/14EyuR7Akhfec75/wJAeKlb/mTmQ5xn8UTZDzl2z8+NNTzWoSEi\n\
-    lf4kGzt0z407k18by/VwTVB8ZuVEoNtSUQTxoxymhu9p9+yrJf6z4QJBAOAo1+0C\n\
-    PvGWF9xxyUqdtknCj/MBC1WhxIGvtxtDc5muRctnKfZjyvfjFa58jryfkk/zjVN7\n\
-    cmtT6ZEqwoRULNI=\n\
-    -----END PRIVATE KEY-----\n";
+const KEY: &str = include_str!("keys/server_private.pem");
 
 fn key() -> Option<Arc<PasswordKey>> {
     Some(Arc::new(PasswordKey::from_pem(KEY).unwrap()))
@@ -50,16 +35,8 @@ fn server() -> HandshakeOptions {
 
 fn client() -> ClientOptions {
     ClientOptions {
-        user: b"repl".to_vec(),
-        password: b"secret".to_vec(),
-        capabilities: Capabilities::default(),
-        tls: TlsMode::Never,
-        transport: Transport::Network,
-        server_key: ServerKeySource::Refuse,
-        cleartext: CleartextPolicy::Refuse,
-        compressions: vec![None],
         attributes: vec![("_client_version".into(), "8.0.15".into())],
-        padding: [7; 20],
+        ..ClientOptions::new("repl", "secret", [7; 20])
     }
 }
 

@@ -58,16 +58,12 @@ pub(super) fn check(bytes: &[u8]) {
     let Some((wishes, rest)) = bytes.split_first() else { return };
     let has = |bit: u8| wishes & bit != 0;
     let options = ClientOptions {
-        user: b"user".to_vec(),
-        password: b"secret".to_vec(),
-        capabilities: Capabilities::default(),
         tls: if has(1) { TlsMode::IfOffered } else { TlsMode::Never },
         transport: if has(2) { Transport::Local } else { Transport::Network },
         server_key: if has(4) { ServerKeySource::Refuse } else { ServerKeySource::Ask },
         cleartext: if has(8) { CleartextPolicy::OverTls } else { CleartextPolicy::Refuse },
         compressions: vec![if has(16) { Some(PacketCompression::Zstd { level: 3 }) } else { None }],
-        attributes: Vec::new(),
-        padding: [7; 20],
+        ..ClientOptions::new("user", "secret", [7; 20])
     };
     let mut handshake = ClientHandshake::new(options);
     for payload in packets(rest) {

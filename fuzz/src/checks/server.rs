@@ -4,9 +4,9 @@
 use std::sync::{Arc, LazyLock};
 
 use wire::{
-    Capabilities, CleartextPolicy, ClientCommand, ClientHandshake, ClientOptions, ErrPacket,
-    HandshakeOptions, HandshakeStep, PacketCodec, PasswordKey, PasswordPlugin, PreparedStatement,
-    ServerHandshake, ServerKeySource, ServerStatement, ServerStep, StoredPassword, TlsMode, Transport,
+    Capabilities, ClientCommand, ClientHandshake, ClientOptions, ErrPacket, HandshakeOptions, HandshakeStep,
+    PacketCodec, PasswordKey, PasswordPlugin, PreparedStatement, ServerHandshake, ServerKeySource,
+    ServerStatement, ServerStep, StoredPassword, TlsMode, Transport,
 };
 
 use super::conversation::{packets, put_packet};
@@ -15,22 +15,7 @@ use crate::seeds::Sample;
 /// A key of 1024 bits: quick.
 static KEY: LazyLock<Arc<PasswordKey>> =
     LazyLock::new(|| Arc::new(PasswordKey::from_pem(KEY_PEM).expect("it is a key")));
-const KEY_PEM: &str = "-----BEGIN PRIVATE KEY-----\n\
-    MIICdwIBADANBgkqhkiG9w0BAQEFAASCAmEwggJdAgEAAoGBALvCd80qR6F3anSC\n\
-    skxpxKlyVyqkYNhDc6aieguOwAKIKOQKdUoIwxiJCklWP7SsfBkKAPozJ0LADWMl\n\
-    vP+0q6t3BStLWmlnhVR8dePAhE8cRjBqCOaWKDgUQ7ilQiY61WytNwvWTucwEcga\n\
-    joSn02Az6+bjnbpDhIOx2Z7hoalvAgMBAAECgYAOxwFyzk8Q8DsarGaoCPMHew5N\n\
-    Nt7AZp6lkMgWPMfz6w980y3kA8iHF9INb5JX//NMbTMifgArCr6C/Sdg4LFaDLZw\n\
-    U1wuQw+HYyVCx2jGFXd3ITyhY+qM2BCzMSZVNUbSJaRowGX15uZ+1VHLDdbewYQv\n\
-    FuYpH6hVQ4OUFbs5YQJBAPJ6ZQdvvj1DLnnKXJQoPW5gBL+w31jE+dahZVK+dBhR\n\
-    Lr5dTmah8NVTvL5Bj6ario5wKpNFsksx/UsAZEYiNMcCQQDGOupOz30+a1IMw0F1\n\
-    CuWYLs07Lk5708Ub6D5inmFBL/76I5KDsQRoOPIOvrG45UxyBLBZNyyCBwoITuA2\n\
-    e24ZAkEA23cGPB3ajO5igV80PfDR8TW89pcq/9iA3M+FusegomXQLgKbtG78YMkC\n\
-    uxzx3QPES7mf/14EyuR7Akhfec75/wJAeKlb/mTmQ5xn8UTZDzl2z8+NNTzWoSEi\n\
-    lf4kGzt0z407k18by/VwTVB8ZuVEoNtSUQTxoxymhu9p9+yrJf6z4QJBAOAo1+0C\n\
-    PvGWF9xxyUqdtknCj/MBC1WhxIGvtxtDc5muRctnKfZjyvfjFa58jryfkk/zjVN7\n\
-    cmtT6ZEqwoRULNI=\n\
-    -----END PRIVATE KEY-----\n";
+const KEY_PEM: &str = include_str!("../../../crates/wire/tests/keys/server_private.pem");
 /// The account of every client.
 static CACHING: LazyLock<StoredPassword> =
     LazyLock::new(|| StoredPassword::caching_sha2(b"secret", [1; 32]).expect("it is short"));
@@ -85,16 +70,11 @@ pub(super) fn seeds(_: &Sample) -> Vec<Vec<u8>> {
 /// A right login, and commands.
 fn seed(bits: u8, tls: TlsMode) -> Vec<u8> {
     let client = ClientOptions {
-        user: b"user".to_vec(),
-        password: b"secret".to_vec(),
         capabilities: Capabilities::SESSION_TRACK | Capabilities::QUERY_ATTRIBUTES,
         tls,
-        transport: Transport::Network,
         server_key: ServerKeySource::Ask,
-        cleartext: CleartextPolicy::Refuse,
-        compressions: vec![None],
         attributes: vec![("program_name".into(), "fuzz".into())],
-        padding: [7; 20],
+        ..ClientOptions::new("user", "secret", [7; 20])
     };
     let mut client = ClientHandshake::new(client);
     let mut seed = vec![bits];

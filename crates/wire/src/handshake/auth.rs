@@ -3,7 +3,7 @@
 use ed25519_dalek::VerifyingKey;
 use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign};
 use rsa::pkcs8::DecodePublicKey as _;
-use rsa::rand_core::{CryptoRng, Error as RandError, RngCore};
+use rsa::rand_core::{CryptoRng, Error as RandError, RngCore, impls};
 use rsa::{Oaep, RsaPublicKey};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256, Sha512};
@@ -125,15 +125,11 @@ struct PaddingSource<'a>(&'a [u8; PADDING_SIZE]);
 
 impl RngCore for PaddingSource<'_> {
     fn next_u32(&mut self) -> u32 {
-        let mut bytes = [0; 4];
-        self.fill_bytes(&mut bytes);
-        u32::from_le_bytes(bytes)
+        impls::next_u32_via_fill(self)
     }
 
     fn next_u64(&mut self) -> u64 {
-        let mut bytes = [0; 8];
-        self.fill_bytes(&mut bytes);
-        u64::from_le_bytes(bytes)
+        impls::next_u64_via_fill(self)
     }
 
     fn fill_bytes(&mut self, bytes: &mut [u8]) {

@@ -63,6 +63,26 @@ pub struct ClientOptions {
     pub padding: [u8; PADDING_SIZE],
 }
 
+impl ClientOptions {
+    /// Creates the options of a client on a network that uses neither TLS nor compression, and no key of the server.
+    ///
+    /// `padding` must be random and different for each connection.
+    pub fn new(user: &str, password: &str, padding: [u8; PADDING_SIZE]) -> Self {
+        Self {
+            user: user.as_bytes().to_vec(),
+            password: password.as_bytes().to_vec(),
+            capabilities: Capabilities::default(),
+            tls: TlsMode::Never,
+            transport: Transport::Network,
+            server_key: ServerKeySource::Refuse,
+            cleartext: CleartextPolicy::Refuse,
+            compressions: vec![None],
+            attributes: Vec::new(),
+            padding,
+        }
+    }
+}
+
 /// Use of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {

@@ -1,6 +1,6 @@
 //! Random bytes from a seed.
 
-use rsa::rand_core::{CryptoRng, Error as RandError, RngCore};
+use rsa::rand_core::{CryptoRng, Error as RandError, RngCore, impls};
 use sha2::{Digest as _, Sha256};
 
 /// Generator of random bytes: SHA-256 of a secret seed and a counter. The crate draws no random numbers itself.
@@ -18,15 +18,11 @@ impl SeededBytes {
 
 impl RngCore for SeededBytes {
     fn next_u32(&mut self) -> u32 {
-        let mut bytes = [0; 4];
-        self.fill_bytes(&mut bytes);
-        u32::from_le_bytes(bytes)
+        impls::next_u32_via_fill(self)
     }
 
     fn next_u64(&mut self) -> u64 {
-        let mut bytes = [0; 8];
-        self.fill_bytes(&mut bytes);
-        u64::from_le_bytes(bytes)
+        impls::next_u64_via_fill(self)
     }
 
     fn fill_bytes(&mut self, bytes: &mut [u8]) {
