@@ -6,6 +6,7 @@
 //! | split SQL into tokens, which together are the text | [`lexer`] |
 //! | read the words of a statement | [`SqlWords`] |
 //! | parse definitions of tables and databases, and their changes | [`ddl`] |
+//! | name families of data types | [`data_type`] |
 //! | find the tables that a statement changes | [`classify_statement`] |
 //! | select databases and tables | [`ReplicationFilter`] |
 //! | find the rules that matched nothing | [`UnmatchedRules`] |
@@ -15,6 +16,7 @@
 //! never rewrites a statement.
 #![forbid(unsafe_code)]
 
+pub mod data_type;
 pub mod ddl;
 pub mod lexer;
 pub mod quote;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use binlog::events::Rows;
 use binlog::{Column, ColumnType, GeometryType, KeyPart, Table};
+use sql::data_type::{BINARY_TYPES, BLOB_TYPES};
 
 use crate::ddl_schema::DdlSchema;
 use crate::error::StreamError;
@@ -206,10 +207,9 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
     const BINARY: u16 = 63;
     // A server reports ENUM and SET members in UTF-8, whatever the column's own character set is.
     let texts = parse_texts(&facts.column_type).into_iter().map(|text| text.into_bytes().into());
-    let is_bytes = ["binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"];
     let told = match &*facts.data_type {
         "enum" | "set" => None,
-        data_type if is_bytes.contains(&data_type) => Some(BINARY),
+        data_type if BINARY_TYPES.contains(&data_type) => Some(BINARY),
         _ => facts.collation,
     };
     let mut named = column.clone();
@@ -221,20 +221,17 @@ fn with_column_schema(column: &Column, facts: &ColumnSchema) -> Column {
     named
 }
 
-/// Data types that the log's BLOB type stands for.
-const BLOB_TYPES: [&str; 9] =
-    ["tinyblob", "blob", "mediumblob", "longblob", "tinytext", "text", "mediumtext", "longtext", "json"];
-
 /// Returns whether the log's column type is compatible with the catalogue's column.
 fn is_compatible(column_type: ColumnType, facts: &ColumnSchema) -> bool {
+    let data_type = &*facts.data_type;
     let wanted: &[&str] = match column_type {
         // MariaDB logs its address and UUID types as CHAR.
         ColumnType::Char { .. } => &["char", "binary", "uuid", "inet6", "inet4"],
-        ColumnType::Blob { .. } => &BLOB_TYPES,
+        ColumnType::Blob { .. } => return data_type == "json" || BLOB_TYPES.contains(&data_type),
         ColumnType::Vector { .. } => &[],
         same => same.data_types(),
     };
-    wanted.is_empty() || wanted.contains(&&*facts.data_type)
+    wanted.is_empty() || wanted.contains(&data_type)
 }
 
 /// Returns the members of `enum('a','it''s')` and `set(…)`; empty for other types.

@@ -6,6 +6,7 @@ use binlog::{
     BitValue, BytesValue, Charset, Date, DateTime, GeometryValue, TextValue, Time, Timestamp, Value,
     VectorValue,
 };
+use sql::data_type::{BINARY_TYPES, GEOMETRY_TYPES};
 use sql::quote::quote_name;
 
 use crate::column_catalogue::ColumnSchema;
@@ -119,12 +120,11 @@ impl SqlType {
             "time" => Self::Time,
             "datetime" => Self::DateTime,
             "timestamp" => Self::Timestamp,
-            "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Self::Bytes,
+            bytes if BINARY_TYPES.contains(&bytes) => Self::Bytes,
             "set" => Self::Set,
             "json" => Self::Json,
             "vector" => Self::Vector,
-            "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
-            | "multipolygon" | "geometrycollection" | "geomcollection" => Self::Geometry,
+            geometry if GEOMETRY_TYPES.contains(&geometry) => Self::Geometry,
             _ => Self::Text,
         }
     }

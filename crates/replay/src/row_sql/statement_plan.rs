@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use binlog::{Collation, Column, ColumnType, Flavour};
+use sql::data_type::{BLOB_TYPES, GEOMETRY_TYPES, INTEGER_TYPES};
 
 use crate::error::TargetFailure;
 use crate::row_reader::{EventRows, RowLookup};
@@ -135,63 +136,46 @@ fn keys(table: &TargetTable, matched: &[usize]) -> Vec<Vec<usize>> {
     table.keys.iter().filter_map(|key| key.iter().map(log).collect()).collect()
 }
 
-const INTEGERS: &[&str] = &["tinyint", "smallint", "mediumint", "int", "bigint"];
-const STRINGS: &[&str] = &[
-    "char",
-    "varchar",
-    "tinytext",
-    "text",
-    "mediumtext",
-    "longtext",
-    "binary",
-    "varbinary",
-    "tinyblob",
-    "blob",
-    "mediumblob",
-    "longblob",
-    "json",
-    "uuid",
-    "inet6",
-    "inet4",
-];
-const GEOMETRIES: &[&str] = &[
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-    "geometrycollection",
-    "geomcollection",
-];
+/// Types of texts and bytes besides TEXT and BLOB, and types that logs show as such.
+const OTHER_STRING_TYPES: [&str; 8] =
+    ["char", "varchar", "binary", "varbinary", "json", "uuid", "inet6", "inet4"];
 
-/// Returns the target's types that accept this column's values.
-const fn compatible_types(column_type: ColumnType) -> &'static [&'static str] {
+/// Returns whether the log's column has texts or bytes.
+const fn is_string(column_type: ColumnType) -> bool {
+    matches!(
+        column_type,
+        ColumnType::Varchar { .. }
+            | ColumnType::Char { .. }
+            | ColumnType::Blob { .. }
+            | ColumnType::CompressedVarchar { .. }
+            | ColumnType::CompressedBlob { .. }
+    )
+}
+
+/// Returns whether the target's type accepts the values of the log's column.
+fn is_compatible(column_type: ColumnType, data_type: &str) -> bool {
     match column_type {
         ColumnType::TinyInt
         | ColumnType::SmallInt
         | ColumnType::MediumInt
         | ColumnType::Int
-        | ColumnType::BigInt => INTEGERS,
-        ColumnType::Float => &["float", "double"],
-        ColumnType::Json { .. } => &["json", "longtext"],
-        ColumnType::Geometry { .. } => GEOMETRIES,
-        ColumnType::Varchar { .. }
-        | ColumnType::Char { .. }
-        | ColumnType::Blob { .. }
-        | ColumnType::CompressedVarchar { .. }
-        | ColumnType::CompressedBlob { .. } => STRINGS,
-        same => same.data_types(),
+        | ColumnType::BigInt => INTEGER_TYPES.contains(&data_type),
+        ColumnType::Float => ["float", "double"].contains(&data_type),
+        ColumnType::Json { .. } => ["json", "longtext"].contains(&data_type),
+        ColumnType::Geometry { .. } => GEOMETRY_TYPES.contains(&data_type),
+        string if is_string(string) => {
+            BLOB_TYPES.contains(&data_type) || OTHER_STRING_TYPES.contains(&data_type)
+        }
+        same => same.data_types().contains(&data_type),
     }
 }
 
 /// Checks that the target's column can hold the values of the log's column.
 fn check_type(log: &Column, target: &TargetColumn, source: Flavour) -> Result<(), String> {
-    if !compatible_types(log.column_type).contains(&target.data_type.as_str()) {
+    if !is_compatible(log.column_type, &target.data_type) {
         return Err(format!("is {:?} in the log, but {} on the target", log.column_type, target.data_type));
     }
-    if compatible_types(log.column_type) != STRINGS || target.data_type == "json" {
+    if !is_string(log.column_type) || target.data_type == "json" {
         return Ok(());
     }
     match (log.collation, &target.charset) {

@@ -2,6 +2,7 @@
 
 use binlog::{Charset, Column, ColumnType, Flavour};
 use serde::{Deserialize, Serialize};
+use sql::data_type::{BINARY_TYPES, GEOMETRY_TYPES};
 use sql::ddl::{ColumnTypeDefinition, TypeArgument};
 
 use crate::row_reader::column_charset;
@@ -131,12 +132,11 @@ impl MysqlType {
                 Self::Text { charset: charset.map(str::to_owned) }
             }
             "binary" => Self::Bytes { size: Some(number(0).unwrap_or(1)) },
-            "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Self::Bytes { size: None },
+            bytes if BINARY_TYPES.contains(&bytes) => Self::Bytes { size: None },
             "enum" => Self::Enum { texts: texts() },
             "set" => Self::Set { texts: texts() },
             "json" => Self::Json,
-            "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
-            | "multipolygon" | "geometrycollection" => Self::Geometry,
+            geometry if GEOMETRY_TYPES.contains(&geometry) => Self::Geometry,
             "vector" => Self::Vector,
             _ => return None,
         })

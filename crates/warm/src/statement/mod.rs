@@ -12,6 +12,7 @@ mod statement_text;
 mod table_finder;
 
 use binlog::Charset;
+use sql::data_type::{BLOB_TYPES, GEOMETRY_TYPES};
 use sql::quote::{quote_name, quote_table};
 
 use crate::replica_table::{IndexKind, ReplicaTable};
@@ -198,7 +199,7 @@ pub fn row_only_columns(definition: &ReplicaTable) -> Option<Vec<String>> {
     let clustered = definition.clustered()?;
     let is_short = |column: usize| {
         let column = &definition.columns[column];
-        !column.is_virtual && !LONG_TYPES.contains(&column.data_type.as_str())
+        !column.is_virtual && !is_long(&column.data_type)
     };
     let is_in_another = |column: usize| {
         let mut others = definition.indexes.iter().filter(|index| index.kind != IndexKind::Clustered);
@@ -213,27 +214,12 @@ pub fn row_only_columns(definition: &ReplicaTable) -> Option<Vec<String>> {
     Some(found.into_iter().map(name).collect::<Vec<_>>()).filter(|names| !names.is_empty())
 }
 
-/// Types whose values may be stored outside of the row.
-const LONG_TYPES: [&str; 18] = [
-    "tinyblob",
-    "blob",
-    "mediumblob",
-    "longblob",
-    "tinytext",
-    "text",
-    "mediumtext",
-    "longtext",
-    "json",
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-    "geometrycollection",
-    "vector",
-];
+/// Returns whether values of the type may be stored outside of the row.
+fn is_long(data_type: &str) -> bool {
+    ["json", "vector"].contains(&data_type)
+        || BLOB_TYPES.contains(&data_type)
+        || GEOMETRY_TYPES.contains(&data_type)
+}
 
 /// Columns to select: hardly any index has more.
 const COLUMNS_MAX: usize = 16;
