@@ -3,10 +3,10 @@
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -14,6 +14,8 @@ use wire::{
     Capabilities, ClientCommand, ColumnDefinition, EofPacket, ErrPacket, OkPacket, PacketCodec, ResultWriter,
     ServerGreeting, ServerStatus,
 };
+
+use crate::test_listener::TestListener;
 
 /// A command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,16 +90,14 @@ type Script = dyn FnMut(Asked<'_>) -> Reply + Send;
 /// A server that answers as a script says, until it is dropped.
 #[derive(Debug)]
 pub struct FakeServer {
-    port: u16,
     shared: Arc<Shared>,
-    accepting: Option<JoinHandle<()>>,
+    listener: TestListener,
 }
 
 struct Shared {
     version: String,
     script: Mutex<Box<Script>>,
     is_over: AtomicBool,
-    streams: Mutex<Vec<TcpStream>>,
 }
 
 impl fmt::Debug for Shared {
@@ -118,8 +118,6 @@ const CAPABILITIES: [Capabilities; 8] = [
     Capabilities::PLUGIN_AUTH,
 ];
 
-/// Interval at which a thread that waits looks whether all is over.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Bytes of a packet from a client at most.
 const PACKET_SIZE_MAX: usize = 64 << 20;
 
@@ -130,62 +128,36 @@ impl FakeServer {
     ///
     /// When there is no free port.
     pub fn start(version: &str, script: impl FnMut(Asked<'_>) -> Reply + Send + 'static) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
         let shared = Arc::new(Shared {
             version: version.to_owned(),
             script: Mutex::new(Box::new(script)),
             is_over: AtomicBool::new(false),
-            streams: Mutex::default(),
         });
         let serving = Arc::clone(&shared);
-        let accepting = thread::spawn(move || accept(&listener, &serving));
-        Ok(Self { port, shared, accepting: Some(accepting) })
+        let listener = TestListener::start(move |stream| serve(stream, &serving))?;
+        Ok(Self { shared, listener })
     }
 
     /// Its address, with an account that it lets in, without TLS.
     pub fn address(&self) -> String {
-        format!("mysql://root@127.0.0.1:{}/?tls=off", self.port)
+        format!("mysql://root@127.0.0.1:{}/?tls=off", self.port())
     }
 
     /// Where it listens.
     pub const fn port(&self) -> u16 {
-        self.port
+        self.listener.port()
     }
 }
 
 impl Drop for FakeServer {
     fn drop(&mut self) {
+        // The listener, dropped next, waits for no stream of payloads.
         self.shared.is_over.store(true, Ordering::Relaxed);
-        if let Some(accepting) = self.accepting.take() {
-            // After a panic of it, the message is out.
-            let _ = accepting.join();
-        }
-        for stream in self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    while !shared.is_over.load(Ordering::Relaxed) {
-        let Ok((stream, _)) = listener.accept() else {
-            thread::sleep(POLL_INTERVAL);
-            continue;
-        };
-        let shared = Arc::clone(shared);
-        thread::spawn(move || {
-            // A client that goes away is no error of ours.
-            let _ = stream.set_nonblocking(false).and_then(|()| serve(stream, &shared));
-        });
     }
 }
 
 /// Lets a client in, and answers it until it goes.
 fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
     let mut client = Client { stream, packets: PacketCodec::new(PACKET_SIZE_MAX) };
     let capabilities = CAPABILITIES.iter().fold(Capabilities(0), |all, one| Capabilities(all.0 | one.0));
     let greeting = ServerGreeting {

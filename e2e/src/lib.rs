@@ -22,6 +22,7 @@
 //! | [`replays`] | logs applied to another server, and what must be equal then |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
 //! | [`soak`] | a target that follows a source while everything is stopped at random |
+//! | [`test_listener`] | a port of a test, with a thread for each connection |
 //! | [`warming`] | replicas that lag, and `bintide warm` beside them |
 //! | [`words`] | the reviewed snapshot of all text that a user can see |
 //! | [`workload`] | SQL drawn at random, run on a real server |
@@ -47,6 +48,7 @@ pub mod received;
 pub mod replays;
 pub mod rows;
 pub mod soak;
+pub mod test_listener;
 pub mod warming;
 pub mod words;
 pub mod workload;

@@ -3,13 +3,12 @@
 
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::conversation;
 use anyhow::{Context, Result, bail};
 use rustls::crypto::ring;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -22,10 +21,13 @@ use wire::{
     ServerStatus, ServerStep, StoredPassword, Transport,
 };
 
+use crate::conversation;
+use crate::test_listener::TestListener;
+
 /// Seed of all connections: conversations with it can be recorded.
 pub const SEED: [u8; 32] = [7; 32];
 
-/// Interval at which the thread that accepts looks whether all is over.
+/// Interval at which a thread that sends events looks for the client's answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Number of the event type.
 const FORMAT_DESCRIPTION: u8 = 15;
@@ -85,21 +87,18 @@ pub struct LoginRecord {
 /// A server that lets in the clients of its accounts, until it is dropped.
 #[derive(Debug)]
 pub struct LoginServer {
-    port: u16,
     shared: Arc<LoginShared>,
-    accepting: Option<JoinHandle<()>>,
+    listener: TestListener,
 }
 
 #[derive(Debug)]
 struct LoginShared {
     options: LoginServerOptions,
     tls: Arc<ServerConfig>,
-    is_over: AtomicBool,
     next_connection: AtomicU32,
     /// The digest of each account that has logged in with the password itself.
     digests: Mutex<HashMap<Vec<u8>, PasswordDigest>>,
     records: Mutex<Vec<LoginRecord>>,
-    streams: Mutex<Vec<TcpStream>>,
 }
 
 impl LoginServer {
@@ -109,26 +108,21 @@ impl LoginServer {
     ///
     /// When there is no free port, or no certificate.
     pub fn start(options: LoginServerOptions) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
         let shared = Arc::new(LoginShared {
             options,
             tls: Arc::new(tls_config()?),
-            is_over: AtomicBool::new(false),
             next_connection: AtomicU32::new(1),
             digests: Mutex::default(),
             records: Mutex::default(),
-            streams: Mutex::default(),
         });
         let serving = Arc::clone(&shared);
-        let accepting = thread::spawn(move || accept(&listener, &serving));
-        Ok(Self { port, shared, accepting: Some(accepting) })
+        let listener = TestListener::start(move |stream| serve(stream, &serving))?;
+        Ok(Self { shared, listener })
     }
 
     /// Where it listens.
     pub const fn port(&self) -> u16 {
-        self.port
+        self.listener.port()
     }
 
     /// The version in its greeting.
@@ -147,19 +141,6 @@ impl LoginServer {
     }
 }
 
-impl Drop for LoginServer {
-    fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        if let Some(accepting) = self.accepting.take() {
-            // After a panic of it, the message is out.
-            let _ = accepting.join();
-        }
-        for stream in lock(&self.shared.streams).drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -172,20 +153,6 @@ fn tls_config() -> Result<ServerConfig> {
         .with_no_client_auth()
         .with_single_cert(vec![issued.cert.der().clone()], key)
         .context("the certificate")
-}
-
-fn accept(listener: &TcpListener, shared: &Arc<LoginShared>) {
-    while !shared.is_over.load(Ordering::Relaxed) {
-        let Ok((stream, _)) = listener.accept() else {
-            thread::sleep(POLL_INTERVAL);
-            continue;
-        };
-        let shared = Arc::clone(shared);
-        thread::spawn(move || {
-            // A client that goes away is no error of ours.
-            let _ = serve(stream, &shared);
-        });
-    }
 }
 
 /// A connection, which may become one over TLS.
@@ -275,9 +242,6 @@ impl LoginClient {
 }
 
 fn serve(stream: TcpStream, shared: &LoginShared) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    lock(&shared.streams).push(stream.try_clone()?);
     let client = LoginClient {
         stream: ClientStream::Plain(stream),
         packets: PacketCodec::new(0),
