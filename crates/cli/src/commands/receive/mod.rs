@@ -2,6 +2,7 @@
 
 mod failure;
 mod notice_text;
+mod receive_beside;
 mod receive_display;
 mod receive_metrics;
 mod retention;
@@ -19,6 +20,7 @@ use receive::{DiskFullPolicy, GtidState, LogReceiver, ReceiveOptions, StartPoint
 use servers::{CancelToken, LinkOptions, ServerAddress};
 use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
+pub(crate) use crate::commands::receive::receive_beside::receive_beside;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
 use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures};
 pub(crate) use crate::commands::receive::retention::parse_retention;

@@ -2,11 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
 
 use anyhow::anyhow;
-use binlog::MAGIC;
 use clap::Args;
 use logs::{LogEncryption, RetentionLimit, Store};
 use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
@@ -14,11 +11,11 @@ use replay::TargetInspector;
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 
-use crate::commands::receive::{ReceiveDisplay, parse_retention};
+use crate::commands::receive::{ReceiveDisplay, parse_retention, receive_beside};
 use crate::commands::replay::target::TargetAddress;
 use crate::commands::replay::{ReplayArgs, apply, status};
 use crate::connection_args::{ConnectionArgs, CredentialSharing, ReplaySource};
-use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
+use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 
@@ -50,9 +47,6 @@ pub(super) struct ReplaySourceArgs {
     connection: ConnectionArgs<ReplaySource>,
 }
 
-/// Interval at which the wait for the first log polls.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
 impl ReplaySourceArgs {
     /// Returns the source of this address.
     fn source(
@@ -78,7 +72,6 @@ impl ReplaySourceArgs {
 }
 
 /// Receives and applies logs until Ctrl-C, or until one of the two fails.
-#[expect(clippy::result_large_err, reason = "the thread ends once, with one error")]
 pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let from = command.live.from.clone();
     command.follow = true;
@@ -110,28 +103,10 @@ pub(super) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
     };
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let (receiver, store) = LogReceiver::open(wanted, addresses, options, display)?;
-    thread::scope(|scope| {
-        let receiving = scope.spawn(move || {
-            let ended = receiver.run(store);
-            if ended.is_err() {
-                // Without a source nothing can be applied.
-                interrupt::request_stop();
-            }
-            ended
-        });
-        let outcome = match wait_for_first_event(&folder, &receiving) {
-            true => {
-                command.inputs.set_store(folder);
-                apply(command, global)
-            }
-            false => Ok(CommandVerdict::Success),
-        };
-        cancel.cancel();
-        match receiving.join() {
-            Ok(Ok(_)) => outcome,
-            Ok(Err(failure)) => Err(failure.into()),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+    // If the receiver fails, nothing more can be applied.
+    receive_beside(receiver, store, &cancel, &folder.clone(), || {
+        command.inputs.set_store(folder);
+        apply(command, global)
     })
 }
 
@@ -202,20 +177,4 @@ fn relay_start_point(
     };
     let gtids = applied.executed.union(&applied.progress.gtids);
     Ok(StartPoint::ForTarget { gtids, log: applied.progress.place.map(|place| place.log) })
-}
-
-/// Waits for the first event of the first log. Returns false if the receiver ends or is interrupted before.
-fn wait_for_first_event<T>(folder: &Path, receiving: &ScopedJoinHandle<'_, T>) -> bool {
-    let is_there = || {
-        let store = Store::open(folder).ok()?;
-        let size = std::fs::metadata(store.logs().first()?).ok()?.len();
-        (size > MAGIC.len() as u64).then_some(())
-    };
-    while is_there().is_none() {
-        if receiving.is_finished() || interrupt::is_stop_requested() {
-            return false;
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
-    true
 }

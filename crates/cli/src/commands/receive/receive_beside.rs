@@ -1,0 +1,67 @@
+//! A receiver that runs beside a command that uses its logs.
+
+use std::path::Path;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use binlog::MAGIC;
+use logs::{Store, StoreWriter};
+use receive::LogReceiver;
+use servers::CancelToken;
+
+use crate::exit::{CommandResult, CommandVerdict};
+use crate::interrupt;
+
+/// Interval at which the wait for the first log polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Receives into `folder`, and runs `work` as soon as a log there has an event. If the receiver fails, `work` is asked
+/// to stop, as by Ctrl-C; when `work` ends, the receiver is stopped. Without any event, `work` does not run.
+///
+/// `cancel` is the token of the receiver's options.
+pub(crate) fn receive_beside(
+    receiver: LogReceiver,
+    store: StoreWriter,
+    cancel: &CancelToken,
+    folder: &Path,
+    work: impl FnOnce() -> CommandResult,
+) -> CommandResult {
+    thread::scope(|scope| {
+        let receiving = scope.spawn(move || {
+            // Boxed: the error is large.
+            let ended = receiver.run(store).map_err(Box::new);
+            if ended.is_err() {
+                interrupt::request_stop();
+            }
+            ended
+        });
+        let outcome = match wait_for_first_event(folder, &receiving) {
+            true => work(),
+            false => Ok(CommandVerdict::Success),
+        };
+        cancel.cancel();
+        match receiving.join() {
+            Ok(Ok(())) => outcome,
+            Ok(Err(failure)) => Err((*failure).into()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Waits for the first event of the first log. Returns false if the receiver ends or is interrupted before.
+fn wait_for_first_event<T>(folder: &Path, receiving: &ScopedJoinHandle<'_, T>) -> bool {
+    while !has_event(folder) {
+        if receiving.is_finished() || interrupt::is_stop_requested() {
+            return has_event(folder);
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    true
+}
+
+/// Returns whether the directory has a log with an event.
+fn has_event(folder: &Path) -> bool {
+    let store = Store::open(folder).ok();
+    let first = store.and_then(|store| std::fs::metadata(store.logs().first()?).ok());
+    first.is_some_and(|log| log.len() > MAGIC.len() as u64)
+}
