@@ -86,6 +86,7 @@
 //! any input.
 #![forbid(unsafe_code)]
 
+mod base64;
 mod charset;
 mod collation;
 mod column;
@@ -116,6 +117,7 @@ mod transaction;
 mod value;
 mod write;
 
+pub use crate::base64::{BASE64_LINE_BYTES, put_base64, put_base64_lines};
 pub use crate::charset::Charset;
 pub use crate::collation::Collation;
 pub use crate::column::{Column, ColumnType, GeometryType};
@@ -127,7 +129,8 @@ pub use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
 pub use crate::framer::{EVENT_SIZE_MAX, Framer, FramerOutput, MAGIC, MAGIC_ENCRYPTED};
 pub use crate::header::{EventFlags, EventHeader, EventOrigin, HEADER_SIZE};
 pub use crate::json::{
-    JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonDocument, JsonPathLeg, JsonQuotes, JsonValue,
+    JsonChange, JsonChangeKind, JsonChanges, JsonContainer, JsonDocument, JsonHexDigits, JsonPathLeg,
+    JsonQuotes, JsonValue, put_json_escaped, put_json_string,
 };
 #[cfg(feature = "zstd")]
 pub use crate::payload::{CompressError, PayloadWriter, ZstdLevel};

@@ -3,7 +3,6 @@
 //! This crate opens no connection: its caller passes in the code that talks to servers. It never changes a log.
 #![forbid(unsafe_code)]
 
-pub mod base64;
 mod block_reader;
 mod color_writer;
 mod decode;

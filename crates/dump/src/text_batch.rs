@@ -6,15 +6,22 @@ use std::mem::{replace, take};
 use std::ops::Range;
 use std::sync::Arc;
 
-use binlog::{Cursor, Event, EventChecksum, EventHeader};
+use binlog::{BASE64_LINE_BYTES, Cursor, Event, EventChecksum, EventHeader, put_base64_lines};
 
-use crate::base64::{LINE_BYTES, put_lines};
 use crate::decode::{LogFormat, decode};
 use crate::dump_spool::{DumpSpool, SpooledBytes};
 use crate::event_buffer::{BufferReserve, EventBuffer};
 use crate::head_text::{EventHead, GeneratedKeys, HeadText};
 use crate::hexdump::HexdumpForm;
 use crate::rows_text::{TableText, put_rows};
+
+/// Appends bytes in base64 as `BINLOG` statements have them: in lines of 76 characters, each ended by a newline.
+pub(crate) fn put_event_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_base64_lines(out, bytes, b"\n");
+    if !bytes.is_empty() {
+        out.push(b'\n');
+    }
+}
 
 /// Lines of base64 encoded between two checks of the size of the output.
 const BASE64_LINES_PER_CHECK: usize = 8192;
@@ -347,8 +354,8 @@ impl TextBatch {
             match step.deferred {
                 DeferredText::Base64 => {
                     // In whole lines, a part at a time: an event can have a gigabyte.
-                    for piece in event.chunks(BASE64_LINES_PER_CHECK * LINE_BYTES) {
-                        put_lines(&mut out, piece);
+                    for piece in event.chunks(BASE64_LINES_PER_CHECK * BASE64_LINE_BYTES) {
+                        put_event_base64(&mut out, piece);
                         hand_on_if_full(&mut out)?;
                     }
                 }

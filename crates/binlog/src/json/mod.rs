@@ -22,6 +22,7 @@
 mod changes;
 mod chunked_list;
 mod edit;
+mod escape;
 mod number;
 mod path;
 mod text;
@@ -32,6 +33,7 @@ use crate::error::{DecodeError, DecodeReason};
 use crate::temporal::{Date, DateTime, Time};
 
 pub use self::changes::{JsonChange, JsonChangeKind, JsonChanges};
+pub use self::escape::{JsonHexDigits, put_json_escaped, put_json_string};
 pub use self::path::JsonPathLeg;
 pub use self::text::JsonQuotes;
 

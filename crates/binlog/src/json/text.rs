@@ -1,7 +1,9 @@
 //! Text of JSON documents, as MySQL writes it.
 
+use super::escape::{JsonHexDigits, put_json_string};
 use super::number::put_double;
 use super::{DEPTH_MAX, FieldWidth, JsonContainer, JsonDocument, JsonPart, JsonValue};
+use crate::base64::put_base64_lines;
 use crate::error::{DecodeError, DecodeReason};
 
 /// Quoting of strings, and of other values that are written as strings.
@@ -61,7 +63,7 @@ impl<'a> JsonTextWriter<'a, '_> {
         if container.is_object {
             let name = container.name(index)?;
             self.claim_bytes(name.len(), container.offset)?;
-            put_string(self.out, name);
+            put_json_string(self.out, name, JsonHexDigits::Lower);
             self.out.extend_from_slice(b": ");
         }
         let part = container.part(index)?;
@@ -140,7 +142,7 @@ fn put_scalar(out: &mut Vec<u8>, value: &JsonValue<'_>, quotes: JsonQuotes) {
         JsonValue::Double(number) => put_double(out, *number),
         JsonValue::Decimal(decimal) => decimal.write(out),
         JsonValue::String(bytes) | JsonValue::Opaque { type_code: VAR_STRING, bytes } => match quotes {
-            JsonQuotes::Always => put_string(out, bytes),
+            JsonQuotes::Always => put_json_string(out, bytes, JsonHexDigits::Lower),
             JsonQuotes::Inside => out.extend_from_slice(bytes),
         },
         JsonValue::Date(date) => quoted(out, quotes, |out| date.write(out)),
@@ -150,7 +152,11 @@ fn put_scalar(out: &mut Vec<u8>, value: &JsonValue<'_>, quotes: JsonQuotes) {
             out.extend_from_slice(b"base64:type");
             put_display(out, type_code);
             out.push(b':');
-            put_base64(out, bytes, quotes);
+            let line_break: &[u8] = match quotes {
+                JsonQuotes::Always => b"\\n",
+                JsonQuotes::Inside => b"\n",
+            };
+            put_base64_lines(out, bytes, line_break);
         }),
         // The caller opens containers.
         JsonValue::Array(_) | JsonValue::Object(_) => {}
@@ -171,64 +177,4 @@ fn put_display(out: &mut Vec<u8>, number: &impl std::fmt::Display) {
     use std::io::Write as _;
     // Writing to a `Vec` does not fail.
     let _ = write!(out, "{number}");
-}
-
-/// Appends a quoted string; bytes beyond ASCII are not changed.
-pub(super) fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.push(b'"');
-    let mut rest = bytes;
-    while let Some(index) = rest.iter().position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\')) {
-        out.extend_from_slice(&rest[..index]);
-        put_escaped(out, rest[index]);
-        rest = &rest[index + 1..];
-    }
-    out.extend_from_slice(rest);
-    out.push(b'"');
-}
-
-fn put_escaped(out: &mut Vec<u8>, byte: u8) {
-    const HEX: [u8; 16] = *b"0123456789abcdef";
-    let short = match byte {
-        b'"' | b'\\' => byte,
-        0x08 => b'b',
-        0x09 => b't',
-        0x0a => b'n',
-        0x0c => b'f',
-        0x0d => b'r',
-        _ => {
-            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 0xf)]);
-            return out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
-        }
-    };
-    out.extend_from_slice(&[b'\\', short]);
-}
-
-/// Appends base64 with a line break after every 76 characters, except at the end.
-fn put_base64(out: &mut Vec<u8>, bytes: &[u8], quotes: JsonQuotes) {
-    const LINE: usize = 76 / 4 * 3;
-    let line_break: &[u8] = match quotes {
-        JsonQuotes::Always => b"\\n",
-        JsonQuotes::Inside => b"\n",
-    };
-    for (index, line) in bytes.chunks(LINE).enumerate() {
-        if index > 0 {
-            out.extend_from_slice(line_break);
-        }
-        for group in line.chunks(3) {
-            put_base64_group(out, group);
-        }
-    }
-}
-
-/// Encodes one to three bytes as four characters.
-fn put_base64_group(out: &mut Vec<u8>, group: &[u8]) {
-    const DIGITS: [u8; 64] = *b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let byte = |index: usize| group.get(index).copied().map_or(0, u32::from);
-    let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-    for index in 0..4 {
-        out.push(match index > group.len() {
-            true => b'=',
-            false => DIGITS[(bits >> (18 - 6 * index) & 0x3f) as usize],
-        });
-    }
 }

@@ -16,7 +16,6 @@ use binlog::{Event, EventFlags, EventType};
 use super::pending_statement::{BatchQueue, PendingStatement};
 use super::transaction_word::TransactionWord;
 use super::{BlockEvent, HaltReason, LogDumper};
-use crate::base64::put_lines;
 use crate::delimiter::end_statement;
 use crate::dump_settings::Base64Output;
 use crate::errno::os_error;
@@ -28,6 +27,7 @@ use crate::load_files::LoadError;
 use crate::numbers::put_u32;
 use crate::printed_session::{SessionStyle, StatementVariables};
 use crate::rows_text::TypeComments;
+use crate::text_batch::put_event_base64;
 
 impl LogDumper<'_, '_> {
     pub(super) fn print(
@@ -211,7 +211,7 @@ impl LogDumper<'_, '_> {
         }
         if self.settings.base64 == Base64Output::Auto {
             out.extend_from_slice(b"BINLOG '\n");
-            put_lines(out, item.bytes());
+            put_event_base64(out, item.bytes());
             out.push(b'\'');
             end_statement(out);
             self.format_printed = true;

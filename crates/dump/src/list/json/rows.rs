@@ -6,13 +6,14 @@ use std::sync::Arc;
 use binlog::events::Rows;
 use binlog::{
     Charset, Column, DecodeError, DecodeReason, EventFormat, JsonChange, JsonChangeKind, JsonChanges,
-    JsonDocument, JsonQuotes, RowChange, RowField, RowImage, Table, Timestamp, Value,
+    JsonDocument, JsonHexDigits, JsonQuotes, RowChange, RowField, RowImage, Table, Timestamp, Value,
+    put_base64, put_json_escaped,
 };
 
 use super::body::LineMatch;
 use super::put_flags;
 use super::table::charset_of;
-use super::writer::{JsonArray, JsonObject, put_base64, put_bytes, put_decoded, put_escaped, put_string};
+use super::writer::{JsonArray, JsonObject, put_bytes, put_decoded, put_string};
 use crate::list::event_context::StatementTables;
 use crate::list::event_selection::EventSelection;
 use crate::list::info::ROWS_FLAGS;
@@ -365,7 +366,7 @@ fn put_document(out: &mut Vec<u8>, document: JsonDocument<'_>) -> Result<(), Dec
         let text = out.split_off(start);
         for byte in text {
             match byte < 0x20 {
-                true => put_escaped(out, &[byte]),
+                true => put_json_escaped(out, &[byte], JsonHexDigits::Lower),
                 false => out.push(byte),
             }
         }

@@ -1,7 +1,6 @@
 //! Writes JSON directly into bytes, without a tree or copies.
 
-use base64_simd::{Out, STANDARD};
-use binlog::Charset;
+use binlog::{Charset, JsonHexDigits, put_base64, put_json_string};
 
 use crate::numbers::{put_i64, put_padded, put_u64};
 
@@ -206,55 +205,10 @@ pub(crate) fn put_string_lossy(out: &mut Vec<u8>, bytes: &[u8]) {
     put_string(out, &String::from_utf8_lossy(bytes));
 }
 
-/// The letter after the backslash for each byte: 0 for no escape, `u` for an escape by number.
-const ESCAPES: [u8; 256] = {
-    let mut escapes = [0; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        escapes[byte] = b'u';
-        byte += 1;
-    }
-    escapes[0x08] = b'b';
-    escapes[0x09] = b't';
-    escapes[0x0a] = b'n';
-    escapes[0x0c] = b'f';
-    escapes[0x0d] = b'r';
-    escapes[b'"' as usize] = b'"';
-    escapes[b'\\' as usize] = b'\\';
-    escapes
-};
-
 /// Writes a string in quotes.
 #[inline]
 pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    put_escaped(out, text.as_bytes());
-    out.push(b'"');
-}
-
-/// Writes a string's contents without quotes.
-#[inline]
-pub(crate) fn put_escaped(out: &mut Vec<u8>, mut rest: &[u8]) {
-    while let Some(plain) = rest.iter().position(|byte| ESCAPES[usize::from(*byte)] != 0) {
-        let byte = rest[plain];
-        out.extend_from_slice(&rest[..plain]);
-        match ESCAPES[usize::from(byte)] {
-            b'u' => {
-                let [high, low] = [byte >> 4, byte & 0xf].map(|digit| HEX[usize::from(digit)]);
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
-            }
-            escape => out.extend_from_slice(&[b'\\', escape]),
-        }
-        rest = &rest[plain + 1..];
-    }
-    out.extend_from_slice(rest);
-}
-
-/// Writes base64 on one line.
-pub(crate) fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    let start = out.len();
-    out.resize(start + STANDARD.encoded_length(bytes.len()), 0);
-    let _ = STANDARD.encode(bytes, Out::from_slice(&mut out[start..]));
+    put_json_string(out, text.as_bytes(), JsonHexDigits::Lower);
 }
 
 /// Writes a time in UTC without zone, given in seconds since 1970: `2026-11-21T21:14:59`.
