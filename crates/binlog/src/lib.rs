@@ -145,7 +145,7 @@ pub use crate::table_registry::TableRegistry;
 pub use crate::temporal::{Date, DateTime, Time, Timestamp};
 pub use crate::transaction::{
     AssembleError, ClockShift, CompressionCheck, CompressionRefusal, EventPlace, EventRole, GrammarFault,
-    GrammarLoss, GrammarStep, GtidRewriteError, TrackError, TrackFault, TrackedEvent, Transaction,
+    GrammarLoss, GrammarStep, GtidMove, GtidRewriteError, TrackError, TrackFault, TrackedEvent, Transaction,
     TransactionAssembler, TransactionGrammar, TransactionId, TransactionKind, TransactionOutline,
     TransactionTracker, TransactionVerb, put_gtid_renumbered, put_gtid_resized,
 };

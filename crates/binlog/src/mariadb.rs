@@ -9,7 +9,7 @@ use crate::format::EventFormat;
 use crate::framer::EVENT_SIZE_MAX;
 use crate::header::HEADER_SIZE;
 use crate::raw::RawEvent;
-use crate::write::{NextPosition, write};
+use crate::write::{EventFrame, NextPosition, write};
 
 impl EventType {
     /// Returns the type of a compressed MariaDB event after decompression; `None` for all other types.
@@ -63,7 +63,8 @@ impl RawEvent<'_> {
             out.extend_from_slice(&plain);
             Ok(())
         };
-        write(event_type, origin, next, self.checksum(), out, body).map_err(|_| {
+        let frame = EventFrame { event_type, origin, next, checksum: self.checksum() };
+        write(frame, out, body).map_err(|_| {
             DecodeError::new(0, DecodeReason::Unsupported { what: "an event of more than 1 GiB" })
         })
     }

@@ -36,7 +36,8 @@ impl Event<'_> {
             Self::FormatDescription(description) => description.checksum(),
             _ => format.checksum.for_events(),
         };
-        write(self.event_type(), origin, next, checksum, out, |out| self.encode(format, out))
+        let frame = EventFrame { event_type: self.event_type(), origin, next, checksum };
+        write(frame, out, |out| self.encode(format, out))
     }
 }
 
@@ -55,7 +56,8 @@ impl RawEvent<'_> {
         checksum: EventChecksum,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        write(self.event_type(), origin, next, checksum, out, |out| {
+        let frame = EventFrame { event_type: self.event_type(), origin, next, checksum };
+        write(frame, out, |out| {
             out.extend_from_slice(self.body());
             Ok(())
         })
@@ -78,14 +80,20 @@ pub fn move_event(bytes: &mut [u8], kind: EventChecksum, next: NextPosition) {
     }
 }
 
+/// Header fields and checksum around the body of an event.
+pub(crate) struct EventFrame {
+    pub(crate) event_type: EventType,
+    pub(crate) origin: EventOrigin,
+    pub(crate) next: NextPosition,
+    pub(crate) checksum: EventChecksum,
+}
+
 pub(crate) fn write(
-    event_type: EventType,
-    origin: EventOrigin,
-    next: NextPosition,
-    checksum: EventChecksum,
+    frame: EventFrame,
     out: &mut Vec<u8>,
     body: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
+    let EventFrame { event_type, origin, next, checksum } = frame;
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_SIZE]);
     let sized = body(out).and_then(|()| {

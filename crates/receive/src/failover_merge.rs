@@ -7,7 +7,8 @@
 use binlog::events::PreviousGtids;
 use binlog::gtid::GtidSet;
 use binlog::{
-    ClockShift, Event, EventFormat, EventType, NextPosition, RawEvent, move_event, put_gtid_renumbered,
+    ClockShift, Event, EventFormat, EventType, GtidMove, NextPosition, RawEvent, move_event,
+    put_gtid_renumbered,
 };
 use logs::LogContents;
 use wire::ReplicaStart;
@@ -125,7 +126,8 @@ impl FailoverMerge {
         self.last = self.last.saturating_add(1);
         assert!(self.last > 0, "ours: a logical clock starts at 1");
         let behind = size.unwrap_or_default().saturating_sub(raw.bytes().len() as u64);
-        put_gtid_renumbered(raw, shift, behind, NextPosition::FromStart(place), format, &mut self.buffer)?;
+        let moved = GtidMove { shift, behind, next: NextPosition::FromStart(place) };
+        put_gtid_renumbered(raw, &moved, format, &mut self.buffer)?;
         Ok(())
     }
 

@@ -201,7 +201,18 @@ pub fn put_gtid_resized(
     format: &EventFormat,
     out: &mut Vec<u8>,
 ) -> Result<(), GtidRewriteError> {
-    put_gtid_renumbered(raw, ClockShift::NONE, behind, next, format, out)
+    put_gtid_renumbered(raw, &GtidMove { shift: ClockShift::NONE, behind, next }, format, out)
+}
+
+/// Change of a GTID event for another place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GtidMove {
+    /// Shift of the logical clock.
+    pub shift: ClockShift,
+    /// Bytes of the transaction's events behind the GTID event.
+    pub behind: u64,
+    /// Position of the next event, for the header.
+    pub next: NextPosition,
 }
 
 /// Appends a transaction's GTID event like [`put_gtid_resized`], with its logical clock shifted for another file.
@@ -211,12 +222,11 @@ pub fn put_gtid_resized(
 /// As [`put_gtid_resized`].
 pub fn put_gtid_renumbered(
     raw: &RawEvent<'_>,
-    shift: ClockShift,
-    behind: u64,
-    next: NextPosition,
+    moved: &GtidMove,
     format: &EventFormat,
     out: &mut Vec<u8>,
 ) -> Result<(), GtidRewriteError> {
+    let GtidMove { shift, behind, next } = *moved;
     let mut event = raw.decode(format)?;
     match &mut event {
         Event::Gtid(gtid) | Event::AnonymousGtid(gtid) => {
@@ -282,7 +292,7 @@ impl TransactionPayload<'_> {
 mod tests {
     use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
 
-    use super::put_gtid_renumbered;
+    use super::{GtidMove, put_gtid_renumbered};
     use crate::event::Event;
     use crate::events::{CommitStamps, FormatDescription, GtidTagged, LogicalClock};
     use crate::format::{ChecksumAlgorithm, EventFormat, Flavour};
@@ -344,7 +354,8 @@ mod tests {
             Event::GtidTagged(tagged(clock, b"tag")).write(origin, NextPosition::Fixed(0), &format, &mut old).unwrap();
             let raw = RawEvent::new(&old, checksum.for_events()).unwrap();
             let (shift, mut new) = (ClockShift::behind(by), Vec::new());
-            put_gtid_renumbered(&raw, shift, behind, NextPosition::Fixed(0), &format, &mut new).unwrap();
+            let moved = GtidMove { shift, behind, next: NextPosition::Fixed(0) };
+            put_gtid_renumbered(&raw, &moved, &format, &mut new).unwrap();
             let raw = RawEvent::new(&new, checksum.for_events()).unwrap();
             let Event::GtidTagged(found) = raw.decode(&format).unwrap() else { unreachable!() };
             prop_assert_eq!(found.stamps.transaction_size, Some(behind + new.len() as u64));

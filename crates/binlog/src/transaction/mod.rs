@@ -11,7 +11,7 @@ mod verb;
 pub use self::assembler::{AssembleError, Transaction, TransactionAssembler};
 pub use self::clock::ClockShift;
 pub use self::compression::{
-    CompressionCheck, CompressionRefusal, GtidRewriteError, put_gtid_renumbered, put_gtid_resized,
+    CompressionCheck, CompressionRefusal, GtidMove, GtidRewriteError, put_gtid_renumbered, put_gtid_resized,
 };
 pub use self::grammar::{EventPlace, GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
 pub use self::outline::{
