@@ -23,9 +23,15 @@ const UNACKNOWLEDGED_MAX: u64 = 1 << 20;
 enum EventRouting {
     /// Events are stored as they are.
     Plain,
-    /// Events are merged with the stored transactions, because another server replaced the source. The string is its
-    /// UUID, until its first log has begun.
-    Merged(FailoverMerge, Option<String>),
+    /// Events are merged with the stored transactions, because another server replaced the source.
+    Merged(MergedRouting),
+}
+
+/// Events of a server that replaced the source.
+struct MergedRouting {
+    joined: FailoverMerge,
+    /// UUID of the server, until its first log has begun.
+    next_uuid: Option<String>,
 }
 
 impl LogReceiver {
@@ -87,8 +93,8 @@ impl LogReceiver {
             let is_behind_format = matches!(live.arrival, SourceEvent::Event { .. });
             let has_begun = match &mut routing {
                 EventRouting::Plain => self.store_event(store, &live.arrival, format.as_ref())?,
-                EventRouting::Merged(joined, next) => {
-                    self.merge_event(store, joined, next, &live.arrival, format.as_ref())?
+                EventRouting::Merged(merged) => {
+                    self.merge_event(store, merged, &live.arrival, format.as_ref())?
                 }
             };
             has_head &= !has_begun;
@@ -165,26 +171,25 @@ impl LogReceiver {
         Ok(false)
     }
 
-    /// Does the same for a server that replaced the source. `next` is its UUID until its first log has begun here.
+    /// Does the same for a server that replaced the source.
     fn merge_event(
         &mut self,
         store: &mut StoreWriter,
-        joined: &mut FailoverMerge,
-        next: &mut Option<String>,
+        merged: &mut MergedRouting,
         arrival: &SourceEvent<'_>,
         format: Option<&EventFormat>,
     ) -> Result<bool, Disconnect> {
         match arrival {
             SourceEvent::File { file, .. } => {
                 self.sync(store)?;
-                let is_new = store.continue_in(log_name(file)?, next.take().as_deref())?;
+                let is_new = store.continue_in(log_name(file)?, merged.next_uuid.take().as_deref())?;
                 if is_new {
-                    joined.begin_log();
+                    merged.joined.begin_log();
                 }
                 self.watch.set_place(store.store_end());
                 return Ok(is_new);
             }
-            SourceEvent::Format { event, origin: FormatOrigin::File } if joined.wants_format() => {
+            SourceEvent::Format { event, origin: FormatOrigin::File } if merged.joined.wants_format() => {
                 store.append_next(event.bytes())?;
                 self.note_appended(event, MAGIC.len() as u64, format, store);
             }
@@ -192,7 +197,7 @@ impl LogReceiver {
                 let none = || Disconnect::Failed(ReceiveError::EventBeforeFormat);
                 let place = store.next_position();
                 let taken =
-                    joined.take(event, format.ok_or_else(none)?, place).map_err(Disconnect::Failed)?;
+                    merged.joined.take(event, format.ok_or_else(none)?, place).map_err(Disconnect::Failed)?;
                 if let Some(bytes) = taken {
                     store.append_next(bytes)?;
                     self.note_appended(event, *position, format, store);
@@ -260,10 +265,8 @@ impl LogReceiver {
                     return Err(Disconnect::Unfit(reason));
                 }
                 self.say(&ReceiveNotice::SourceReplaced { uuid: &candidate.uuid, before: &before });
-                return Ok(EventRouting::Merged(
-                    FailoverMerge::after_contents(contents),
-                    Some(candidate.uuid),
-                ));
+                let joined = FailoverMerge::after_contents(contents);
+                return Ok(EventRouting::Merged(MergedRouting { joined, next_uuid: Some(candidate.uuid) }));
             }
         }
         if is_first {
@@ -273,7 +276,10 @@ impl LogReceiver {
         match contents.gtids.is_empty() {
             // Without GTIDs, the source would send its whole history.
             true => Err(Disconnect::Failed(ReceiveError::NoPreviousGtids)),
-            false => Ok(EventRouting::Merged(FailoverMerge::after_contents(contents), None)),
+            false => {
+                let joined = FailoverMerge::after_contents(contents);
+                Ok(EventRouting::Merged(MergedRouting { joined, next_uuid: None }))
+            }
         }
     }
 
@@ -285,7 +291,7 @@ impl LogReceiver {
         routing: &EventRouting,
     ) -> Result<(), Disconnect> {
         let next = match routing {
-            EventRouting::Merged(_, next) => next.as_deref(),
+            EventRouting::Merged(merged) => merged.next_uuid.as_deref(),
             EventRouting::Plain => None,
         };
         if self.wanted.compress.is_some() && facts.gtid_mode.as_deref() != Some("ON") {
@@ -298,8 +304,8 @@ impl LogReceiver {
     /// Returns the start of the stream: the last stored event, to check that the source still has it; from a server
     /// that replaced the source, the missing transactions.
     fn start_request(&self, store: &StoreWriter, routing: &EventRouting) -> Result<ReplicaStart, Disconnect> {
-        if let EventRouting::Merged(joined, _) = routing {
-            return Ok(joined.start());
+        if let EventRouting::Merged(merged) = routing {
+            return Ok(merged.joined.start());
         }
         let (log, last) = match store.store_end() {
             Some(place) => (place.log.to_owned(), place.last),

@@ -17,7 +17,7 @@ use crate::error::{ErrorContext, RewriteError};
 use crate::output::RewriteOutput;
 use crate::staged_file::StagedFile;
 use crate::tally::{RewriteProgress, TransactionMove};
-use crate::{ResourcePlan, RewriteAction, RewriteLimits, RewriteReport, rewrite};
+use crate::{ResourcePlan, RewriteAction, RewriteLimits, RewriteReport, RewriteSettings, rewrite};
 
 /// A file to rewrite.
 #[derive(Clone, Debug)]
@@ -221,12 +221,13 @@ fn rewrite_to(
 ) -> Result<RewriteReport, RewriteError> {
     let open = || open(job.source, job.keyring.as_ref());
     let mut progress = |moved| progress(moved);
+    let settings = RewriteSettings { action: job.action, bounds: job.plan.bounds(), sizes };
     let header = match job.encryption {
         OutputEncryption::Preserve => read_encrypted_header(job.source)?,
         OutputEncryption::Remove => None,
     };
     let Some((header, keyring)) = header.zip(job.keyring.as_ref()) else {
-        return rewrite(job.action, job.plan.bounds(), sizes, &open, out, &mut progress);
+        return rewrite(settings, &open, out, &mut progress);
     };
     let name = job.source.display().to_string();
     let at = ErrorContext { name: &name, offset: 0 };
@@ -236,7 +237,7 @@ fn rewrite_to(
     let sealed = EncryptedWriter::begin(out, key);
     let sealed =
         sealed.map_err(|cause| RewriteError::Write { what: "an encrypted log".to_owned(), cause })?;
-    rewrite(job.action, job.plan.bounds(), sizes, &open, sealed, &mut progress)
+    rewrite(settings, &open, sealed, &mut progress)
 }
 
 fn open(path: &Path, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::LogError> {

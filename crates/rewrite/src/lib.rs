@@ -140,6 +140,17 @@ pub struct RewriteLimits {
     pub folder: PathBuf,
 }
 
+/// Settings of one [`rewrite`].
+#[derive(Clone, Copy, Debug)]
+pub struct RewriteSettings<'s> {
+    /// Change of the log's transactions.
+    pub action: RewriteAction,
+    /// Number of workers, and memory of the data between them.
+    pub bounds: PipelineLimits,
+    /// Sizes of work units.
+    pub sizes: &'s RewriteLimits,
+}
+
 /// Reads the log that `open` opens, and writes a log with the same transactions to `out`, starting with the magic.
 ///
 /// `open` is called again for each transaction that is too large for memory.
@@ -149,13 +160,12 @@ pub struct RewriteLimits {
 /// The log cannot be read, is corrupt (checksums are verified), or has a format without compressed transactions; `out`
 /// cannot be written; `progress` stopped the work. The output is then unusable.
 pub fn rewrite<W: RewriteOutput>(
-    action: RewriteAction,
-    bounds: PipelineLimits,
-    sizes: &RewriteLimits,
+    settings: RewriteSettings<'_>,
     open: &(dyn Fn() -> Result<LogReader, logs::LogError> + Sync),
     out: W,
     progress: &mut dyn MoveObserver,
 ) -> Result<RewriteReport, RewriteError> {
+    let RewriteSettings { action, bounds, sizes } = settings;
     let mut reader = open()?;
     let name = reader.name().to_owned();
     let spare = SpareBuffers::default();

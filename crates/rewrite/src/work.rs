@@ -59,6 +59,15 @@ pub(crate) type LogOpener<'o> = &'o (dyn Fn() -> Result<LogReader, logs::LogErro
 /// Bytes per part, for events that are decompressed or copied.
 pub(crate) const PART_SIZE: usize = 1024 * 1024;
 
+/// GTID event before a payload.
+#[derive(Clone, Copy)]
+struct PayloadGtid<'e> {
+    event: &'e LogEvent<'e>,
+    format: &'e EventFormat,
+    /// Position of the next event for the headers; `None` if the log's own positions are written.
+    next: Option<u32>,
+}
+
 /// State that all workers of one log share.
 pub(crate) struct RewriteShared<'o> {
     pub(crate) action: RewriteAction,
@@ -237,7 +246,8 @@ impl<'o> RewriteWorker<'o> {
             last = event;
         }
         let next = relay_position(kind, &last.raw);
-        self.write_payload(&gtid, first.format(), how, next, size)
+        let gtid = PayloadGtid { event: &gtid, format: first.format(), next };
+        self.write_payload(&gtid, how, size)
     }
 
     /// Compresses a compressed transaction again.
@@ -267,7 +277,8 @@ impl<'o> RewriteWorker<'o> {
         let inner_size = inner.summary().uncompressed_size;
         self.batch.tally.opening.record(started.elapsed());
         if inner_size == self.inner.len() as u64 {
-            return self.write_payload(&gtid, format, how, next, before);
+            let gtid = PayloadGtid { event: &gtid, format, next };
+            return self.write_payload(&gtid, how, before);
         }
         let started = Instant::now();
         self.writer = None;
@@ -292,15 +303,15 @@ impl<'o> RewriteWorker<'o> {
         self.write_spooled_payload(spooled, how, before, sender)
     }
 
-    /// Compresses `self.inner` into a payload event and adds it behind its GTID event.
+    /// Compresses `self.inner` into a payload event and adds it behind its GTID event. `size` is that of the transaction
+    /// before.
     fn write_payload(
         &mut self,
-        gtid: &LogEvent<'_>,
-        format: &EventFormat,
+        gtid: &PayloadGtid<'_>,
         how: CompressSettings,
-        next: Option<u32>,
         size: u64,
     ) -> Result<bool, RewriteError> {
+        let PayloadGtid { event: gtid, format, next } = *gtid;
         let started = Instant::now();
         if self.writer.is_none() {
             self.writer = Some(self.shared.writers.acquire()?);

@@ -9,7 +9,7 @@ use std::path::Path;
 use binlog::{MAGIC, ZstdLevel};
 use bintide_rewrite::{
     CompressSettings, CompressedPolicy, LogRenderer, MinimumGain, OldFormatPolicy, RenderStep, RewriteAction,
-    RewriteLimits, TransactionMove, rewrite,
+    RewriteLimits, RewriteSettings, TransactionMove, rewrite,
 };
 use logs::LogReader;
 use logs::ordered::PipelineLimits;
@@ -66,7 +66,8 @@ fn steps_write_the_same_log_and_can_start_at_any_transaction() {
                 ControlFlow::Continue(())
             };
             let bounds = PipelineLimits::with_bytes(1 << 24);
-            rewrite(action, bounds, &limits(), &open, &mut wanted, &mut note).unwrap();
+            let settings = RewriteSettings { action, bounds, sizes: &limits() };
+            rewrite(settings, &open, &mut wanted, &mut note).unwrap();
             assert!(out == wanted, "{name} {action:?}");
             assert_eq!(moves, wanted_moves, "{name} {action:?}");
             for moved in moves.iter().step_by(5) {
