@@ -19,6 +19,7 @@ use crate::list::ListFormat;
 use crate::list_options::{self, TerminalOutput};
 use crate::local_time::local_zone;
 use crate::options::files::LoadedArguments;
+use crate::options::help::HelpContent;
 use crate::options::option_table::{BINTIDE_OPTIONS, MYSQLBINLOG_OPTIONS, OptionEntry, OptionId, OptionKind};
 use crate::options::{self, DumpExit, OptionParser, OptionValues, OptionWord, WordOrigin, files, help};
 use crate::pipeline::{self, DumpEnd, DumpInputs};
@@ -112,12 +113,25 @@ fn run_on(
 ) -> u8 {
     let args: Vec<Vec<u8>> = args.into_iter().map(OsStringExt::into_vec).collect();
     let (program, words) = args.split_first().map_or((&[][..], &[][..]), |(program, words)| (program, words));
-    let talk = DumpDiagnostics::new(streams.error, program);
-    let inputs = DumpInputs { stdin: streams.input, servers: streams.servers };
-    match run_checked(dialect, (words, presets), inputs, (streams.output, terminal), talk) {
+    let streams = DumpStreams {
+        inputs: DumpInputs { stdin: streams.input, servers: streams.servers },
+        output: streams.output,
+        terminal,
+        talk: DumpDiagnostics::new(streams.error, program),
+    };
+    match run_checked(dialect, words, presets, streams) {
         Ok(()) => 0,
         Err(DumpExit(code)) => code,
     }
+}
+
+/// Streams of one run, and the error messages.
+struct DumpStreams<'i, 'o, 'd> {
+    inputs: DumpInputs<'i>,
+    output: &'o mut (dyn Write + Send),
+    /// Set if the output is a terminal.
+    terminal: TerminalOutput,
+    talk: DumpDiagnostics<'d>,
 }
 
 fn option_entries(dialect: DumpDialect) -> Vec<&'static OptionEntry> {
@@ -129,11 +143,11 @@ fn option_entries(dialect: DumpDialect) -> Vec<&'static OptionEntry> {
 
 fn run_checked(
     dialect: DumpDialect,
-    (words, presets): (&[Vec<u8>], &[OptionPreset]),
-    inputs: DumpInputs<'_>,
-    (output, terminal): (&mut (dyn Write + Send), TerminalOutput),
-    mut talk: DumpDiagnostics<'_>,
+    words: &[Vec<u8>],
+    presets: &[OptionPreset],
+    streams: DumpStreams<'_, '_, '_>,
 ) -> Result<(), DumpExit> {
+    let DumpStreams { inputs, output, terminal, mut talk } = streams;
     let specs = option_entries(dialect);
     let environment = OptionFileEnvironment::of_process();
     let (mut choice, rest) = FileChoice::take(words, &environment);
@@ -166,7 +180,9 @@ fn run_checked(
         let mut text = Vec::new();
         match show {
             HelpRequest::Help => {
-                help::write(&mut text, talk.program(), &specs, &values, &choice, &environment)
+                let (choice, environment) = (&choice, &environment);
+                let content = HelpContent { specs: &specs, values: &values, choice, environment };
+                help::write(&mut text, talk.program(), &content)
             }
             HelpRequest::Version => help::put_version(&mut text, talk.program()),
         }
@@ -194,17 +210,16 @@ fn run_checked(
         Some(file) => (file, TerminalOutput::No),
         None => (output, terminal),
     };
-    print(form, &settings, &files, inputs, (output, terminal), talk)
+    print(form, &settings, &files, DumpStreams { inputs, output, terminal, talk })
 }
 
 fn print(
     form: Option<ListFormat>,
     settings: &DumpSettings,
     files: &[Vec<u8>],
-    inputs: DumpInputs<'_>,
-    (output, terminal): (&mut (dyn Write + Send), TerminalOutput),
-    talk: DumpDiagnostics<'_>,
+    streams: DumpStreams<'_, '_, '_>,
 ) -> Result<(), DumpExit> {
+    let DumpStreams { inputs, output, terminal, talk } = streams;
     let mut painter;
     let output: &mut (dyn Write + Send) = match list_options::paint_style(form, settings.color, terminal) {
         Some(style) => {
@@ -215,10 +230,10 @@ fn print(
     };
     match form.filter(|_| terminal == TerminalOutput::Yes) {
         Some(list) => {
-            let mut visible = VisibleWriter::new(EscapeStyle::of(list), output);
-            print_plain(form, settings, files, inputs, &mut visible, talk)
+            let output = &mut VisibleWriter::new(EscapeStyle::of(list), output);
+            print_plain(form, settings, files, DumpStreams { inputs, output, terminal, talk })
         }
-        None => print_plain(form, settings, files, inputs, output, talk),
+        None => print_plain(form, settings, files, DumpStreams { inputs, output, terminal, talk }),
     }
 }
 
@@ -226,10 +241,9 @@ fn print_plain(
     form: Option<ListFormat>,
     settings: &DumpSettings,
     files: &[Vec<u8>],
-    inputs: DumpInputs<'_>,
-    output: &mut (dyn Write + Send),
-    mut talk: DumpDiagnostics<'_>,
+    streams: DumpStreams<'_, '_, '_>,
 ) -> Result<(), DumpExit> {
+    let DumpStreams { inputs, output, mut talk, .. } = streams;
     if let Some(bytes_max) = settings.temporary_max {
         logs::limit_temporary_files(bytes_max.get());
     }

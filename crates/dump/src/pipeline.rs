@@ -76,23 +76,27 @@ pub(crate) fn run(
         spare.put_back(part);
         Ok(())
     };
+    let run = DumpRun { settings, names, inputs, diagnostics, spare: &spare };
     match settings.jobs() {
-        NonZeroUsize::MIN => run_alone(settings, names, inputs, &mut write, diagnostics, &spare),
-        jobs => run_in_parallel(jobs, settings, names, inputs, &mut write, diagnostics, &spare),
+        NonZeroUsize::MIN => run_alone(run, &mut write),
+        jobs => run_in_parallel(jobs, run, &mut write),
     }
+}
+
+/// Logs to dump, and all that reading them needs.
+struct DumpRun<'r, 'i, 'd> {
+    settings: &'r DumpSettings,
+    names: &'r [Vec<u8>],
+    inputs: &'r mut DumpInputs<'i>,
+    diagnostics: &'r mut DumpDiagnostics<'d>,
+    spare: &'r BufferReserve,
 }
 
 /// Writes one part of the text.
 type PartWriter<'w> = &'w mut dyn FnMut(Vec<u8>) -> Result<(), DumpEnd>;
 
-fn run_alone(
-    settings: &DumpSettings,
-    names: &[Vec<u8>],
-    inputs: &mut DumpInputs<'_>,
-    write: PartWriter<'_>,
-    diagnostics: &mut DumpDiagnostics<'_>,
-    spare: &BufferReserve,
-) -> Result<(), DumpEnd> {
+fn run_alone(run: DumpRun<'_, '_, '_>, write: PartWriter<'_>) -> Result<(), DumpEnd> {
+    let DumpRun { settings, names, inputs, diagnostics, spare } = run;
     let mut failed = None;
     let mut heads = HeadText::new(settings);
     let mut hand_on = |batch: TextBatch| {
@@ -107,13 +111,10 @@ fn run_alone(
 
 fn run_in_parallel(
     jobs: NonZeroUsize,
-    settings: &DumpSettings,
-    names: &[Vec<u8>],
-    inputs: &mut DumpInputs<'_>,
+    run: DumpRun<'_, '_, '_>,
     write: PartWriter<'_>,
-    diagnostics: &mut DumpDiagnostics<'_>,
-    spare: &BufferReserve,
 ) -> Result<(), DumpEnd> {
+    let DumpRun { settings, names, inputs, diagnostics, spare } = run;
     run_ordered(
         PipelineLimits { workers: jobs, bytes: IN_FLIGHT_MAX },
         |feed| {

@@ -118,6 +118,15 @@ impl<'a> StatementVariables<'a> {
     }
 }
 
+/// Statement to print with its session variables.
+pub(crate) struct PrintedStatement<'q> {
+    pub(crate) header: &'q EventHeader,
+    pub(crate) query: &'q Query<'q>,
+    pub(crate) variables: &'q StatementVariables<'q>,
+    /// Set for `BEGIN`, `COMMIT` and other statements that only delimit a transaction.
+    pub(crate) is_transaction_word: bool,
+}
+
 impl PrintedSession {
     /// Returns the three character sets as last printed, by collation number.
     pub(crate) fn charset(&self) -> Option<[u16; 3]> {
@@ -129,12 +138,10 @@ impl PrintedSession {
     pub(crate) fn put_changes(
         &mut self,
         out: &mut Vec<u8>,
-        header: &EventHeader,
-        query: &Query<'_>,
-        variables: &StatementVariables<'_>,
-        is_transaction_word: bool,
+        statement: &PrintedStatement<'_>,
         style: SessionStyle,
     ) -> Option<u16> {
+        let PrintedStatement { header, query, variables, is_transaction_word } = *statement;
         self.put_database(out, header, query, is_transaction_word);
         out.extend_from_slice(b"SET TIMESTAMP=");
         put_u32(out, header.timestamp);

@@ -209,11 +209,14 @@ mod tests {
     fn types_alone() {
         // INT, INT UNSIGNED NOT NULL, YEAR, VARCHAR(20) in utf8mb4, VARBINARY(80), DECIMAL(5,2), TIME, TIME(3).
         check(
-            1,
-            &[3, 3, 13, 15, 15, 246, 19, 19],
-            &[80, 0, 80, 0, 5, 2, 0, 3],
-            &[0b1111_1101],
-            &[&[1, 1, 0b0110_0000], &[3, 4, 0xfc, 255, 0, 63][..]].concat(),
+            TableMap {
+                flags: 1,
+                column_types: &[3, 3, 13, 15, 15, 246, 19, 19],
+                metadata: &[80, 0, 80, 0, 5, 2, 0, 3],
+                nullable: &[0b1111_1101],
+                optional: &[&[1, 1, 0b0110_0000], &[3, 4, 0xfc, 255, 0, 63][..]].concat(),
+                ..map()
+            },
             "# Columns(INT,\n#         INT UNSIGNED NOT NULL,\n#         YEAR,\n\
              #         VARCHAR(20) CHARSET utf8mb4 COLLATE utf8mb4_0900_ai_ci,\n#         VARBINARY(80),\n\
              #         DECIMAL(5,2),\n#         TIME,\n#         TIME(3))\n",
@@ -228,11 +231,14 @@ mod tests {
         let key = &[9, 4, 1, 0, 0, 5];
         let visible = &[12, 1, 0b1000_0000];
         check(
-            1,
-            &[252, 254],
-            &[2, 0xf7, 1],
-            &[0],
-            &[&names[..], texts, collation, key, visible, &[2, 1, 8]].concat(),
+            TableMap {
+                flags: 1,
+                column_types: &[252, 254],
+                metadata: &[2, 0xf7, 1],
+                nullable: &[0],
+                optional: &[&names[..], texts, collation, key, visible, &[2, 1, 8]].concat(),
+                ..map()
+            },
             "# Columns(`a` TEXT NOT NULL CHARSET latin1 COLLATE latin1_swedish_ci,\n\
              #         `b``c` ENUM NOT NULL('x', 'i\\'s') CHARSET latin1 COLLATE latin1_swedish_ci INVISIBLE)\n\
              # Primary Key(b`c, a(5))\n",
@@ -242,29 +248,35 @@ mod tests {
     #[test]
     fn a_key_that_the_server_made_up() {
         check(
-            5,
-            &[8, 3],
-            &[],
-            &[2],
-            &[1, 1, 0x80],
+            TableMap {
+                flags: 5,
+                column_types: &[8, 3],
+                metadata: &[],
+                nullable: &[2],
+                optional: &[1, 1, 0x80],
+                ..map()
+            },
             "# Columns(`my_row_id` BIGINT UNSIGNED NOT NULL INVISIBLE AUTO_INCREMENT,\n#         INT)\n\
              # Primary Key(my_row_id)\n",
         );
     }
 
-    #[track_caller]
-    fn check(flags: u16, types: &[u8], metadata: &[u8], nullable: &[u8], optional: &[u8], wanted: &str) {
-        let map = TableMap {
+    fn map() -> TableMap<'static> {
+        TableMap {
             table_id: 71,
-            flags,
+            flags: 1,
             database: b"d",
             table: b"t",
-            column_types: types,
-            metadata,
-            nullable,
-            optional,
+            column_types: &[],
+            metadata: &[],
+            nullable: &[],
+            optional: &[],
             flavour: Flavour::MySql,
-        };
+        }
+    }
+
+    #[track_caller]
+    fn check(map: TableMap<'_>, wanted: &str) {
         let mut out = Vec::new();
         put_table_metadata(&mut out, &Table::new(&map).unwrap());
         assert_eq!(String::from_utf8_lossy(&out), wanted);

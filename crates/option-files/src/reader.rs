@@ -167,6 +167,16 @@ struct OptionFileReader<'r> {
     origin: FileOrigin,
 }
 
+/// Line of an option file that includes other files.
+struct DirectivePlace<'l> {
+    /// File name.
+    name: &'l [u8],
+    /// Line number, from 1.
+    number: &'l str,
+    /// Number of files that include each other up to here.
+    depth: u32,
+}
+
 impl OptionFileReader<'_> {
     fn read_all(&mut self, choice: &FileChoice) -> Result<(), ReadFailure> {
         if let Some(only) = &choice.only {
@@ -277,7 +287,10 @@ impl OptionFileReader<'_> {
             let text = trim_start(line, is_space);
             match text.first() {
                 None | Some(b'#' | b';') => {}
-                Some(b'!') => self.directive(&text[1..], text, name, &number, depth)?,
+                Some(b'!') => {
+                    let place = DirectivePlace { name, number: &number, depth };
+                    self.directive(&text[1..], text, &place)?
+                }
                 Some(b'[') => group = Some(self.group(&text[1..], name, &number)?),
                 Some(_) => {
                     let Some(group) = &group else {
@@ -316,18 +329,16 @@ impl OptionFileReader<'_> {
         &mut self,
         text: &[u8],
         whole: &[u8],
-        name: &[u8],
-        number: &str,
-        depth: u32,
+        place: &DirectivePlace<'_>,
     ) -> Result<(), ReadFailure> {
-        if depth >= DEPTH_MAX {
+        if place.depth >= DEPTH_MAX {
             let text = [
                 b"Skipping '",
                 argument(whole),
                 b"' directive as maximum include recursion level was reached in file ",
-                name,
+                place.name,
                 b" at line ",
-                number.as_bytes(),
+                place.number.as_bytes(),
                 b".",
             ];
             self.diagnostics.warning(&text);
@@ -342,13 +353,13 @@ impl OptionFileReader<'_> {
             let target = argument(trim_start(rest, is_space)).to_vec();
             if target.is_empty() {
                 let start = [b"Wrong '!", keyword.as_bytes(), b"' directive in config file "].concat();
-                self.error_at_line(&start, name, number);
+                self.error_at_line(&start, place.name, place.number);
                 return Err(ReadFailure);
             }
             return match keyword {
-                "includedir" => self.include_directory(&target, name, number, depth),
+                "includedir" => self.include_directory(&target, place),
                 _ => {
-                    self.include(&target, keyword, name, number, depth);
+                    self.include(&target, keyword, place);
                     Ok(())
                 }
             };
@@ -356,25 +367,19 @@ impl OptionFileReader<'_> {
         Ok(())
     }
 
-    fn include(&mut self, target: &[u8], keyword: &str, name: &[u8], number: &str, depth: u32) {
-        match self.read(target, depth + 1) {
+    fn include(&mut self, target: &[u8], keyword: &str, place: &DirectivePlace<'_>) {
+        match self.read(target, place.depth + 1) {
             FileOutcome::Read => {}
-            FileOutcome::Missing | FileOutcome::Failed => self.report_stopped(keyword, name, number),
+            FileOutcome::Missing | FileOutcome::Failed => self.report_stopped(keyword, place),
         }
     }
 
-    fn include_directory(
-        &mut self,
-        target: &[u8],
-        name: &[u8],
-        number: &str,
-        depth: u32,
-    ) -> Result<(), ReadFailure> {
+    fn include_directory(&mut self, target: &[u8], place: &DirectivePlace<'_>) -> Result<(), ReadFailure> {
         let entries = match fs::read_dir(as_path(target)) {
             Ok(entries) => entries,
             Err(error) => {
                 self.diagnostics.system_error(&[b"Can't read dir of '", target, b"'"], &error);
-                self.report_stopped("includedir", name, number);
+                self.report_stopped("includedir", place);
                 return Err(ReadFailure);
             }
         };
@@ -387,14 +392,14 @@ impl OptionFileReader<'_> {
         for file in names {
             let separator = if target.ends_with(b"/") { b"".as_slice() } else { b"/" };
             let path = [target, separator, &file].concat();
-            self.include(&path, "includedir", name, number, depth);
+            self.include(&path, "includedir", place);
         }
         Ok(())
     }
 
-    fn report_stopped(&mut self, keyword: &str, name: &[u8], number: &str) {
+    fn report_stopped(&mut self, keyword: &str, place: &DirectivePlace<'_>) {
         let start = [b"Stopped processing the '", keyword.as_bytes(), b"' directive in file "].concat();
-        self.error_at_line(&start, name, number);
+        self.error_at_line(&start, place.name, place.number);
     }
 
     fn error_at_line(&mut self, start: &[u8], name: &[u8], number: &str) {

@@ -69,11 +69,10 @@ impl PayloadEvents {
             if bytes.get(EVENT_TYPE_AT) != Some(&PAYLOAD) || bytes.len() > PAYLOAD_AHEAD_MAX {
                 continue;
             }
+            let Some(chunk) = open_payload(bytes, &block.format, opener) else { continue };
             let first = opened.events.len();
-            match open_payload(bytes, &block.format, opener, rules, &mut buffer, &mut opened.events) {
-                Some(()) => opened.payloads.push((index, first..opened.events.len())),
-                None => opened.events.truncate(first),
-            }
+            put_unwrapped(&mut buffer, &mut opened.events, &chunk, &block.format, rules);
+            opened.payloads.push((index, first..opened.events.len()));
         }
         opened.buffer = Arc::new(EventBuffer::pooled(buffer, spare));
         opened
@@ -93,14 +92,8 @@ impl PayloadEvents {
     }
 }
 
-fn open_payload(
-    bytes: &[u8],
-    format: &LogFormat,
-    opener: &mut PayloadOpener,
-    rules: &DatabaseRewrites,
-    buffer: &mut Vec<u8>,
-    events: &mut Vec<Range<usize>>,
-) -> Option<()> {
+/// Returns the events of a payload; `None` if it is empty, too large to be opened ahead, or damaged.
+fn open_payload(bytes: &[u8], format: &LogFormat, opener: &mut PayloadOpener) -> Option<Vec<u8>> {
     let header = EventHeader::decode(&mut Cursor::new(bytes)).ok()?;
     let decoded = decode(bytes, &header, format.checksum.for_events(), format)?;
     let Event::TransactionPayload(payload) = decoded else { return None };
@@ -111,11 +104,7 @@ fn open_payload(
             return None;
         }
     }
-    if chunk.is_empty() {
-        return None;
-    }
-    put_unwrapped(buffer, events, &chunk, format, rules);
-    Some(())
+    Some(chunk).filter(|chunk| !chunk.is_empty())
 }
 
 /// Appends inner events in the form of events outside: with checksum and renamed database. Adds their ranges to

@@ -25,7 +25,7 @@ use crate::head_text::{EventHead, GeneratedKeys};
 use crate::hexdump::HexdumpForm;
 use crate::load_files::LoadError;
 use crate::numbers::put_u32;
-use crate::printed_session::{SessionStyle, StatementVariables};
+use crate::printed_session::{PrintedStatement, SessionStyle, StatementVariables};
 use crate::rows_text::TypeComments;
 use crate::text_batch::put_event_base64;
 
@@ -268,8 +268,10 @@ impl LogDumper<'_, '_> {
             require_row_format: self.settings.require_row_format,
         };
         let out = self.batch.text_mut();
-        let is_word = word.is_transaction_word();
-        let unknown = self.session.put_changes(out, &item.header, query, &variables, is_word, style);
+        let is_transaction_word = word.is_transaction_word();
+        let (header, variables) = (&item.header, &variables);
+        let statement = PrintedStatement { header, query, variables, is_transaction_word };
+        let unknown = self.session.put_changes(out, &statement, style);
         self.report_unknown_charset(unknown);
     }
 

@@ -5,7 +5,7 @@ use binlog::{DecodeError, Event};
 use super::event_context::EventContext;
 use super::event_selection::EventSelection;
 use super::info::put_info;
-use super::log_walk::{ListOutput, LocatedEvent, OutputRefusal};
+use super::log_walk::{ListOutput, ListedEvent, LocatedEvent, OutputRefusal};
 use crate::numbers::put_u64;
 
 /// Header line.
@@ -29,8 +29,7 @@ impl ListOutput for EventsTable<'_> {
         &self,
         info: &mut Vec<u8>,
         context: &mut EventContext,
-        located: &LocatedEvent<'_>,
-        event: &Event<'_>,
+        ListedEvent { located, event }: ListedEvent<'_>,
         part: &mut Vec<u8>,
     ) -> Result<(), OutputRefusal> {
         if !self.select.selects(context, located, event)? || !self.has_rows(context, located, event)? {

@@ -84,6 +84,20 @@ impl<'a> LocatedEvent<'a> {
     }
 }
 
+/// Event to list.
+#[derive(Clone, Copy)]
+pub(crate) struct ListedEvent<'e> {
+    pub(crate) located: &'e LocatedEvent<'e>,
+    /// The decoded event, decompressed if the bytes are a compressed event of MariaDB.
+    pub(crate) event: &'e Event<'e>,
+}
+
+/// Error in the payload of the event at `offset`.
+struct PayloadDamage {
+    offset: u64,
+    error: PayloadError,
+}
+
 /// Converts events to output.
 pub(crate) trait ListOutput: Sync {
     /// State that a worker keeps from event to event.
@@ -94,14 +108,12 @@ pub(crate) trait ListOutput: Sync {
     /// Creates the state of a worker.
     fn worker(&self) -> Self::ListWorker;
 
-    /// Adds one event to a part, or leaves the part unchanged. `event` is decompressed if the bytes are a compressed
-    /// event of MariaDB.
+    /// Adds one event to a part, or leaves the part unchanged.
     fn put(
         &self,
         worker: &mut Self::ListWorker,
         context: &mut EventContext,
-        located: &LocatedEvent<'_>,
-        event: &Event<'_>,
+        listed: ListedEvent<'_>,
         part: &mut Self::Part,
     ) -> Result<(), OutputRefusal>;
 
@@ -622,7 +634,7 @@ impl<'w, O: ListOutput> Worker<'w, O> {
                     result: Err(PayloadFailure::Payload(error)),
                     ..
                 }) => {
-                    self.put_broken((log_name, offset), source, error, filling)?;
+                    self.put_broken(log_name, source, PayloadDamage { offset, error }, filling)?;
                 }
                 // An invalid payload event was reported before.
                 WalkStep::PayloadEnd(_) | WalkStep::LargePayload(_) => {}
@@ -634,18 +646,18 @@ impl<'w, O: ListOutput> Worker<'w, O> {
     /// Reports a payload in memory that cannot be decompressed to its end.
     fn put_broken(
         &mut self,
-        (log_name, position): (&str, u64),
+        log_name: &str,
         source: &WalkSource<'_>,
-        error: PayloadError,
+        damage: PayloadDamage,
         filling: &mut PartBuilder<'_, O>,
     ) -> Result<(), ListError> {
         if self.walk.damage == ListDamagePolicy::Stop {
             filling.hand_on()?;
-            return Err(payload_error(log_name, position, error));
+            return Err(payload_error(log_name, damage.offset, damage.error));
         }
-        if let Some(outer) = source.event_at(position) {
+        if let Some(outer) = source.event_at(damage.offset) {
             let located = LocatedEvent::new(log_name, &outer, outer.raw.header().next_position);
-            self.output.put_damaged(&self.context, &located, error.error, &mut filling.part);
+            self.output.put_damaged(&self.context, &located, damage.error.error, &mut filling.part);
         }
         Ok(())
     }
@@ -675,7 +687,8 @@ impl<'w, O: ListOutput> Worker<'w, O> {
         filling: &mut PartBuilder<'_, O>,
     ) -> Result<(), ListError> {
         let put = event.map_err(OutputRefusal::Damaged).and_then(|event| {
-            self.output.put(&mut self.state, &mut self.context, located, &event, &mut filling.part)
+            let listed = ListedEvent { located, event: &event };
+            self.output.put(&mut self.state, &mut self.context, listed, &mut filling.part)
         });
         match (put, self.walk.damage) {
             (Ok(()), _) => {}

@@ -13,7 +13,7 @@ use binlog::{DecodeError, Event, EventRole, Table, TransactionId};
 pub(crate) use self::summary_builder::{HEADER_LINE, SummaryBuilder, SummaryFormat};
 use super::event_context::EventContext;
 use super::event_selection::EventSelection;
-use super::log_walk::{ListOutput, LocatedEvent, OutputRefusal};
+use super::log_walk::{ListOutput, ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Produces one piece per event.
 pub(crate) struct SummaryPieces<'s> {
@@ -81,8 +81,7 @@ impl ListOutput for SummaryPieces<'_> {
         &self,
         log_name: &mut Arc<str>,
         context: &mut EventContext,
-        located: &LocatedEvent<'_>,
-        event: &Event<'_>,
+        ListedEvent { located, event }: ListedEvent<'_>,
         part: &mut Vec<SummaryPiece>,
     ) -> Result<(), OutputRefusal> {
         if let Event::TableMap(map) = event {

@@ -12,15 +12,17 @@ const INDENT: usize = 22;
 /// Columns of an option's description.
 const DESCRIPTION_WIDTH: usize = 57;
 
+/// Options, their values, and the option files that set them.
+pub(crate) struct HelpContent<'h> {
+    pub(crate) specs: &'h [&'static OptionEntry],
+    pub(crate) values: &'h OptionValues,
+    pub(crate) choice: &'h FileChoice,
+    pub(crate) environment: &'h OptionFileEnvironment,
+}
+
 /// Appends the whole help text.
-pub(crate) fn write(
-    out: &mut Vec<u8>,
-    program: &[u8],
-    specs: &[&OptionEntry],
-    values: &OptionValues,
-    choice: &FileChoice,
-    environment: &OptionFileEnvironment,
-) {
+pub(crate) fn write(out: &mut Vec<u8>, program: &[u8], content: &HelpContent<'_>) {
+    let HelpContent { specs, values, choice, environment } = *content;
     put_version(out, program);
     out.extend_from_slice(
         b"Dual licence: MIT or Apache-2.0.\n\nPrints MySQL binary logs as text, to read or to replay with the mysql \

@@ -8,14 +8,14 @@ use binlog::events::{
 use binlog::gtid::GtidSet;
 use binlog::{Charset, Collation, Cursor, Decimal, DecodeError, Event, EventFormat};
 
-use super::rows::{MemberNameCache, put as put_rows};
+use super::rows::{LoggedRows, MemberNameCache, put as put_rows};
 use super::session;
 use super::table;
 use super::writer::{JsonObject, put_bytes, put_decoded, put_string};
 use crate::list::event_context::EventContext;
 use crate::list::event_selection::EventSelection;
 use crate::list::info::intvar_name;
-use crate::list::log_walk::{LocatedEvent, OutputRefusal};
+use crate::list::log_walk::{ListedEvent, LocatedEvent, OutputRefusal};
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
 /// Result of writing an event: anything to list or not.
@@ -31,11 +31,11 @@ pub(super) fn put(
     names: &mut MemberNameCache,
     select: &EventSelection,
     context: &mut EventContext,
-    located: &LocatedEvent<'_>,
-    event: &Event<'_>,
+    ListedEvent { located, event }: ListedEvent<'_>,
 ) -> Result<LineMatch, OutputRefusal> {
     if let Some(rows) = event.rows() {
-        return put_rows(object, names, select, &mut context.tables, located.format, rows);
+        let logged = LoggedRows { rows, format: located.format };
+        return put_rows(object, names, select, &mut context.tables, logged);
     }
     let format = located.format;
     match event {

@@ -6,14 +6,14 @@ mod session;
 mod table;
 pub(crate) mod writer;
 
-use binlog::{DecodeError, Event, EventFlags, TransactionId};
+use binlog::{DecodeError, EventFlags, TransactionId};
 
 use self::rows::MemberNameCache;
 pub(crate) use self::table::charset_of;
 use self::writer::{JsonObject, put_string};
 use super::event_context::EventContext;
 use super::event_selection::EventSelection;
-use super::log_walk::{ListOutput, LocatedEvent, OutputRefusal};
+use super::log_walk::{ListOutput, ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Writes one JSON line per event.
 pub(crate) struct JsonLines<'s> {
@@ -44,16 +44,16 @@ impl ListOutput for JsonLines<'_> {
         &self,
         worker: &mut JsonWorker,
         context: &mut EventContext,
-        located: &LocatedEvent<'_>,
-        event: &Event<'_>,
+        listed: ListedEvent<'_>,
         part: &mut Vec<u8>,
     ) -> Result<(), OutputRefusal> {
+        let ListedEvent { located, event } = listed;
         if !self.select.selects(context, located, event)? {
             return Ok(());
         }
         let start = part.len();
         worker.remember(context, located);
-        let put = worker.put_line(self.select, context, located, event, part);
+        let put = worker.put_line(self.select, context, listed, part);
         if !matches!(put, Ok(body::LineMatch::Something)) {
             part.truncate(start);
         }
@@ -105,13 +105,12 @@ impl JsonWorker {
         &mut self,
         select: &EventSelection,
         context: &mut EventContext,
-        located: &LocatedEvent<'_>,
-        event: &Event<'_>,
+        listed: ListedEvent<'_>,
         part: &mut Vec<u8>,
     ) -> Result<body::LineMatch, OutputRefusal> {
         let mut line = JsonObject::open(part);
-        self.put_head(located, &mut line);
-        let found = body::put(&mut line, &mut self.names, select, context, located, event)?;
+        self.put_head(listed.located, &mut line);
+        let found = body::put(&mut line, &mut self.names, select, context, listed)?;
         line.close();
         part.push(b'\n');
         Ok(found)

@@ -20,14 +20,20 @@ use crate::list::info::ROWS_FLAGS;
 use crate::list::log_walk::OutputRefusal;
 use crate::numbers::{put_i64, put_shortest, put_u64};
 
+/// Row event and the format of its log.
+#[derive(Clone, Copy)]
+pub(super) struct LoggedRows<'e> {
+    pub(super) rows: &'e Rows<'e>,
+    pub(super) format: &'e EventFormat,
+}
+
 /// Writes the members of a row event.
 pub(super) fn put(
     object: &mut JsonObject<'_>,
     names: &mut MemberNameCache,
     select: &EventSelection,
     tables: &mut StatementTables,
-    format: &EventFormat,
-    event: &Rows<'_>,
+    LoggedRows { rows: event, format }: LoggedRows<'_>,
 ) -> Result<LineMatch, OutputRefusal> {
     object.uint("table_id", event.table_id);
     put_flags(object, "flags", &ROWS_FLAGS.map(|(flag, name)| (flag.0, name)), event.flags.0);
