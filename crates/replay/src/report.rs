@@ -28,7 +28,8 @@ impl<'r> ReplayStatus<'r> {
     /// Creates a status from the numbers of sessions and of busy sessions, and the size of the last commit.
     pub const fn new(
         report: &'r ReplayReport,
-        (workers, workers_busy): (u64, u64),
+        workers: u64,
+        workers_busy: u64,
         group_transactions: u64,
     ) -> Self {
         Self { report, workers, workers_busy, group_transactions, is_caught_up: false, lags: None }

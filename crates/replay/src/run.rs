@@ -40,6 +40,7 @@ use crate::run::group_builder::{CommitGroup, GroupBuilder};
 use crate::run::group_queue::{ApplierMessage, GroupQueue, QueueLimits};
 pub use crate::run::plan::{DryRunTarget, Parallelism, ReplayPlan, RowChanges, plan};
 use crate::run::read::{ReadProgress, ReadRules, TransactionBatch};
+use crate::run::workers::GroupInput;
 use crate::schedule::ParallelMode;
 use crate::selection::{TransactionSelection, TransactionSelector};
 use crate::source::TransactionSource;
@@ -135,7 +136,9 @@ pub fn replay(
         let mut watcher = ReplayMonitor::new(target, queue, observer, workers);
         let result = ThreadPanic::catch_in("applies transactions", || match in_one {
             true => apply_in_one_session(target, &groups, queue, &mut watcher),
-            false => workers::run(target, options, &base, &groups, queue, &mut watcher),
+            false => {
+                workers::run(target, options, &base, GroupInput { groups: &groups, queue }, &mut watcher)
+            }
         });
         // Unblocks threads that still wait for the applier.
         drop(groups);
@@ -280,7 +283,7 @@ impl<'w> ReplayMonitor<'w> {
         if is_caught_up {
             self.lags.mark_caught_up();
         }
-        let status = ReplayStatus::new(&self.report, (self.workers, self.busy), self.group_transactions);
+        let status = ReplayStatus::new(&self.report, self.workers, self.busy, self.group_transactions);
         let mut status = status.with_lags(&self.lags);
         status.is_caught_up = is_caught_up;
         match self.observer.on_status(&status) {

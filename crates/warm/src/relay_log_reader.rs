@@ -534,7 +534,7 @@ impl RelayLogPass<'_, '_> {
         let mut found = EventCounts::default();
         let mut full = Vec::new();
         match &plan {
-            Some(plan) => self.touch(plan, &decoder, rows, &mut found, &mut full)?,
+            Some(plan) => full = self.touch(plan, &decoder, rows, &mut found)?,
             None => (found.rows, found.rows_unsearchable) = (count, count),
         }
         mark.touches = found.touches;
@@ -549,14 +549,15 @@ impl RelayLogPass<'_, '_> {
         Ok(ReaderAction::Continue)
     }
 
+    /// Counts the rows in `found`. Returns the batches that are complete with them.
     fn touch(
         &mut self,
         plan: &TouchPlan,
         decoder: &RowDecoder,
         rows: &Rows<'_>,
         found: &mut EventCounts,
-        full: &mut Vec<TouchBatch>,
-    ) -> Result<(), WarmEventError> {
+    ) -> Result<Vec<TouchBatch>, WarmEventError> {
+        let mut full = Vec::new();
         for row in decoder.rows(rows) {
             found.rows += 1;
             plan.touches(rows.kind, &row?, &mut |touch| {
@@ -568,7 +569,7 @@ impl RelayLogPass<'_, '_> {
                 full.extend(self.batcher.add(touch));
             })?;
         }
-        Ok(())
+        Ok(full)
     }
 
     /// Returns the plan for a table's rows. Recreates it when definitions may have changed.

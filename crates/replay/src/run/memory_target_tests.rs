@@ -74,7 +74,9 @@ impl SourceHistory {
             put_query(index as u32 % 3, b"BEGIN", &mut bytes);
             let mut state = states.last().cloned().unwrap();
             for (key, removes) in changes {
-                change(&table, &mut state, i32::from(*key), *removes, index as i32, &mut bytes);
+                let key = i32::from(*key);
+                let value = (!removes || !state.contains_key(&key)).then_some(index as i32);
+                change(&table, &mut state, key, value, &mut bytes);
             }
             put(&Event::Xid(Xid { xid: index as u64 }), &mut bytes);
             states.push(state);
@@ -125,26 +127,21 @@ fn put_query(thread_id: u32, sql: &[u8], out: &mut Vec<u8>) {
     put(&Event::Query(Query { thread_id, exec_time: 0, error_code: 0, status, database, sql }), out);
 }
 
-fn change(
-    table: &SampleTable,
-    state: &mut TableRows,
-    key: i32,
-    removes: bool,
-    value: i32,
-    out: &mut Vec<u8>,
-) {
+/// Sets the value of a key, or removes the key if `value` is `None`. A key that does not exist is inserted.
+fn change(table: &SampleTable, state: &mut TableRows, key: i32, value: Option<i32>, out: &mut Vec<u8>) {
     put(&Event::TableMap(table.map()), out);
     let row = |value| image(&[int(key), int(value)]);
-    match (state.get(&key).copied(), removes) {
-        (None, _) => {
+    match (state.get(&key).copied(), value) {
+        (None, value) => {
+            let value = value.unwrap_or_default();
             state.insert(key, value);
             put(&Event::WriteRows(table.rows(RowsKind::Write, &row(value))), out);
         }
-        (Some(before), true) => {
+        (Some(before), None) => {
             state.remove(&key);
             put(&Event::DeleteRows(table.rows(RowsKind::Delete, &row(before))), out);
         }
-        (Some(before), false) => {
+        (Some(before), Some(value)) => {
             state.insert(key, value);
             let rows = [row(before), row(value)].concat();
             put(&Event::UpdateRows(table.rows(RowsKind::Update, &rows)), out);

@@ -61,6 +61,13 @@ enum WaitUntil {
     Idle,
 }
 
+/// Groups to apply, and the queue that they come from.
+#[derive(Clone, Copy)]
+pub(super) struct GroupInput<'g> {
+    pub(super) groups: &'g Receiver<ApplierMessage>,
+    pub(super) queue: &'g GroupQueue,
+}
+
 /// Applies the groups in the sessions that the options ask for. `base` is the progress of the target.
 ///
 /// # Errors
@@ -70,10 +77,10 @@ pub(super) fn run(
     target: &dyn ReplayTarget,
     options: &ReplayOptions,
     base: &ReplayProgress,
-    groups: &Receiver<ApplierMessage>,
-    queue: &GroupQueue,
+    input: GroupInput<'_>,
     watcher: &mut ReplayMonitor<'_>,
 ) -> Result<(), ReplayError> {
+    let GroupInput { groups, queue } = input;
     let mut sessions = Vec::new();
     for number in 0..options.workers.get() {
         let mut session = target.session().map_err(|failure| failure.into_error("open a session"))?;

@@ -11,6 +11,14 @@ use crate::sqlite::catalogue_table::QualifiedName;
 use crate::sqlite::catalogue_table::{CatalogueTable, ForeignKey, ReferentialAction, SourceEngine};
 use crate::sqlite::table_catalogue::TableCatalogue;
 
+/// Table whose foreign key refers to a changed row.
+#[derive(Clone, Copy)]
+struct ReferringTable<'c> {
+    name: &'c QualifiedName,
+    table: &'c Arc<CatalogueTable>,
+    key: &'c ForeignKey,
+}
+
 /// Executes the foreign key actions for a changed row.
 pub(super) struct ForeignKeyCascade<'c> {
     pub(super) connection: &'c Connection,
@@ -42,7 +50,8 @@ impl ForeignKeyCascade<'_> {
                 ReferentialAction::Cascade => is,
                 ReferentialAction::SetNull => Some(vec![Value::Null; was.len()]),
             };
-            self.change(child_name, child, key, &was, becomes.as_deref())?;
+            let referring = ReferringTable { name: child_name, table: child, key };
+            self.change(&referring, &was, becomes.as_deref())?;
         }
         Ok(())
     }
@@ -50,12 +59,11 @@ impl ForeignKeyCascade<'_> {
     /// Changes the rows that refer to `was` to refer to `becomes`, or deletes them.
     fn change(
         &self,
-        name: &QualifiedName,
-        table: &Arc<CatalogueTable>,
-        key: &ForeignKey,
+        referring: &ReferringTable<'_>,
         was: &[Value],
         becomes: Option<&[Value]>,
     ) -> Result<(), TargetFailure> {
+        let ReferringTable { name, table, key } = *referring;
         let own = quote_ansi_name(&table.name);
         let condition = numbered(&key.columns, 0, " AND ");
         let places: Option<Vec<usize>> = key.columns.iter().map(|column| table.column(column)).collect();

@@ -51,8 +51,8 @@ struct RowPlan {
     has_children: bool,
     /// True if the log has partial JSON updates without the original documents.
     lacks_documents: bool,
-    /// Query for a row before its change, where one may be needed, and the parameter number of each column.
-    lookup: Option<(String, Vec<usize>)>,
+    /// Query for a row before its change, where one may be needed.
+    lookup: Option<LookupStatement>,
 }
 
 impl RowWriter {
@@ -90,16 +90,18 @@ impl RowWriter {
             && !rows.flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS);
         let follows = by_engine && plan.has_children;
         match &plan.lookup {
-            Some((lookup, slots)) if follows || plan.lacks_documents => {
+            Some(lookup) if follows || plan.lacks_documents => {
                 let cascade =
                     ForeignKeyCascade { connection: editor.connection, catalogue: editor.catalogue };
                 for row in rows.rows() {
                     let row = row?;
-                    let old = self.look_up(&plan, &row, &cascade, (lookup, slots), flavour)?;
-                    let new = self.new_row(&plan, &row, &old, flavour)?;
+                    let logged = LoggedRow { plan: &plan, row: &row, flavour, old: None };
+                    let old = self.look_up(logged, &cascade, lookup)?;
+                    let logged = LoggedRow { old: Some(&old), ..logged };
+                    let new = self.new_row(logged)?;
                     if !plan.sql.is_empty() {
                         let mut statement = editor.connection.prepare_cached(&plan.sql)?;
-                        self.write_row(&plan, &row, &mut statement, flavour, Some(&old))?;
+                        self.write_row(logged, &mut statement)?;
                     }
                     if follows {
                         cascade.follow(&plan.name, &plan.table, &old, new.as_deref())?;
@@ -112,7 +114,8 @@ impl RowWriter {
                 }
                 let mut statement = editor.connection.prepare_cached(&plan.sql)?;
                 for row in rows.rows() {
-                    self.write_row(&plan, &row?, &mut statement, flavour, None)?;
+                    let logged = LoggedRow { plan: &plan, row: &row?, flavour, old: None };
+                    self.write_row(logged, &mut statement)?;
                 }
             }
         }
@@ -121,17 +124,15 @@ impl RowWriter {
 
     fn write_row(
         &mut self,
-        plan: &RowPlan,
-        row: &RowChange<'_, '_>,
+        logged: LoggedRow<'_, '_, '_>,
         statement: &mut CachedStatement<'_>,
-        flavour: Flavour,
-        old: Option<&[Value]>,
     ) -> Result<(), TargetFailure> {
+        let LoggedRow { plan, row, .. } = logged;
         if let Some(image) = &row.after {
-            self.bind(plan, row, image, &plan.after, statement, (flavour, old))?;
+            self.bind(logged, image, &plan.after, statement)?;
         }
         if let Some(image) = &row.before {
-            self.bind(plan, row, image, &plan.before, statement, (flavour, None))?;
+            self.bind(LoggedRow { old: None, ..logged }, image, &plan.before, statement)?;
         }
         match statement.raw_execute() {
             Ok(1) => Ok(()),
@@ -142,22 +143,18 @@ impl RowWriter {
 
     fn bind<'a>(
         &mut self,
-        plan: &RowPlan,
-        row: &RowChange<'_, 'a>,
+        logged: LoggedRow<'_, '_, 'a>,
         image: &RowImage<'_, 'a>,
         slots: &[usize],
         statement: &mut CachedStatement<'_>,
-        (flavour, old): (Flavour, Option<&[Value]>),
     ) -> Result<(), TargetFailure> {
         for field in image.fields() {
             let slot = slots[field.index()];
             if slot == 0 {
                 continue;
             }
-            let column = &plan.table.columns[field.index()];
-            let old = old.map(|old| &old[field.index()]);
-            let value =
-                to_sqlite_value(row, &field, &ValueContext { column, flavour, old }, &mut self.space)?;
+            let context = logged.context(field.index());
+            let value = to_sqlite_value(logged.row, &field, &context, &mut self.space)?;
             statement.raw_bind_parameter(slot, ToSqlOutput::Borrowed(value))?;
         }
         Ok(())
@@ -166,35 +163,27 @@ impl RowWriter {
     /// Reads the row from the target.
     fn look_up(
         &mut self,
-        plan: &RowPlan,
-        row: &RowChange<'_, '_>,
+        logged: LoggedRow<'_, '_, '_>,
         cascade: &ForeignKeyCascade<'_>,
-        (lookup, slots): (&str, &[usize]),
-        flavour: Flavour,
+        lookup: &LookupStatement,
     ) -> Result<Vec<Value>, TargetFailure> {
-        let mut find = cascade.connection.prepare_cached(lookup)?;
-        if let Some(image) = &row.before {
-            self.bind(plan, row, image, slots, &mut find, (flavour, None))?;
+        let mut find = cascade.connection.prepare_cached(&lookup.sql)?;
+        if let Some(image) = &logged.row.before {
+            self.bind(logged, image, &lookup.slots, &mut find)?;
         }
+        let plan = logged.plan;
         let mut found = find.raw_query();
         let found = found.next()?.ok_or_else(|| lacks_row(&plan.name))?;
         Ok((0..plan.table.columns.len()).map(|at| found.get(at)).collect::<Result<_, _>>()?)
     }
 
-    /// Returns the row after its change; `None` if it is deleted.
-    fn new_row(
-        &mut self,
-        plan: &RowPlan,
-        row: &RowChange<'_, '_>,
-        old: &[Value],
-        flavour: Flavour,
-    ) -> Result<Option<Vec<Value>>, TargetFailure> {
-        let Some(image) = &row.after else { return Ok(None) };
-        let mut new = old.to_vec();
+    /// Returns the row after its change, from its values before; `None` if it is deleted.
+    fn new_row(&mut self, logged: LoggedRow<'_, '_, '_>) -> Result<Option<Vec<Value>>, TargetFailure> {
+        let Some(image) = &logged.row.after else { return Ok(None) };
+        let mut new = logged.old.unwrap_or_default().to_vec();
         for field in image.fields() {
             let at = field.index();
-            let reading = ValueContext { column: &plan.table.columns[at], flavour, old: Some(&old[at]) };
-            let value = to_sqlite_value(row, &field, &reading, &mut self.space)?;
+            let value = to_sqlite_value(logged.row, &field, &logged.context(at), &mut self.space)?;
             new[at] = Value::try_from(value).map_err(|error| TargetFailure::refused(error.to_string()))?;
         }
         Ok(Some(new))
@@ -224,6 +213,32 @@ impl RowWriter {
         self.plans.insert(self.key.as_slice().into(), Arc::clone(&plan));
         Ok(plan)
     }
+}
+
+/// Row of an event, and what its values depend on.
+#[derive(Clone, Copy)]
+struct LoggedRow<'w, 'r, 'a> {
+    plan: &'w RowPlan,
+    row: &'w RowChange<'r, 'a>,
+    flavour: Flavour,
+    /// The row on the target before the change, if it was read.
+    old: Option<&'w [Value]>,
+}
+
+impl<'w> LoggedRow<'w, '_, '_> {
+    /// Returns the context of the value in the column at this index.
+    fn context(&self, at: usize) -> ValueContext<'w> {
+        let old = self.old.map(|old| &old[at]);
+        ValueContext { column: &self.plan.table.columns[at], flavour: self.flavour, old }
+    }
+}
+
+/// Query for a row on the target.
+#[derive(Debug)]
+struct LookupStatement {
+    sql: String,
+    /// Parameter number of each column of the log, from 1; 0 for none.
+    slots: Vec<usize>,
 }
 
 fn lacks_row(name: &QualifiedName) -> TargetFailure {
@@ -412,7 +427,7 @@ impl RowPlan {
             let mut slots = vec![0; count];
             let columns: Vec<String> = (0..count).map(column).collect();
             let found = lookup_condition(&table, &finder, 0, &mut slots);
-            (format!("SELECT {} FROM {own} WHERE {found}", columns.join(", ")), slots)
+            LookupStatement { sql: format!("SELECT {} FROM {own} WHERE {found}", columns.join(", ")), slots }
         });
         let logged = rows.table.columns.clone();
         Ok(Self { name, logged, sql, before, after, has_children, lacks_documents, lookup, table })

@@ -43,17 +43,27 @@ pub(super) struct DryRunReport {
     pub(super) estimate: TimeEstimate,
 }
 
+/// Target and logs of a dry run.
+pub(super) struct DryRunInputs {
+    pub(super) target: TargetAddress,
+    /// Set if a replay would write its changes to the target's own binary log.
+    pub(super) is_logged: bool,
+    pub(super) source: TransactionSource,
+    /// Bytes of the logs, if known.
+    pub(super) bytes_total: Option<u64>,
+    pub(super) options: ReplayOptions,
+}
+
 impl DryRunArgs {
     /// Reads the logs and prints the report. Exit code 1 means that a replay would be refused.
     pub(super) fn run(
         &self,
-        (named, is_logged): (TargetAddress, bool),
-        (mut source, bytes_total): (TransactionSource, Option<u64>),
-        options: ReplayOptions,
+        inputs: DryRunInputs,
         allow: &AllowArgs,
         json: bool,
         global: &GlobalArgs,
     ) -> CommandResult {
+        let DryRunInputs { target: named, is_logged, mut source, bytes_total, options } = inputs;
         let begun = |error: ReplayError| CommandFailure::NotStarted(error.into());
         let began = Instant::now();
         let mut progress = ByteProgress::new(global, bytes_total);

@@ -26,7 +26,7 @@ use replay::{ApplyPlanError, GapPolicy, ReplayLog, ReplayOptions, TargetFailureK
 
 use crate::commands::replay::apply_args::ApplyArgs;
 use crate::commands::replay::checks::{AllowArgs, LogLifetime};
-use crate::commands::replay::dry_run::DryRunArgs;
+use crate::commands::replay::dry_run::{DryRunArgs, DryRunInputs};
 use crate::commands::replay::filter_args::FilterArgs;
 use crate::commands::replay::monitor::ReplayProgressMonitor;
 use crate::commands::replay::outcome::ReplayOutcome;
@@ -171,9 +171,14 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
         options.mode = ParallelMode::None;
     }
     if command.dry.dry_run {
-        let read = (source(logs), found.bytes_total);
-        let target = (named, command.how.log);
-        return command.dry.run(target, read, options, &command.allow, command.json, global);
+        let inputs = DryRunInputs {
+            target: named,
+            is_logged: command.how.log,
+            source: source(logs),
+            bytes_total: found.bytes_total,
+            options,
+        };
+        return command.dry.run(inputs, &command.allow, command.json, global);
     }
     let server = command.verify.server(&command.to, &named, &logs, global)?;
     let against = server.map(|server| VerificationInputs {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn status(report: &ReplayReport) -> ReplayStatus<'_> {
-        ReplayStatus::new(report, (4, 3), 512)
+        ReplayStatus::new(report, 4, 3, 512)
     }
 
     #[test]
