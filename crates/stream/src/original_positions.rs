@@ -1,6 +1,8 @@
 //! Positions of events in the source's log, for a log that was rewritten since: records state the source's positions,
 //! whether the log was compressed meanwhile or not.
 
+use std::ops::Range;
+
 use binlog::{EventChecksum, EventFormat, EventType, NextPosition, RawEvent, put_gtid_resized};
 use logs::{PositionPair, RewritePositions};
 
@@ -44,14 +46,15 @@ impl OriginalPositions {
         Ok(self.positions.original_start(offset)?)
     }
 
-    /// Starts a payload, whose event reaches from `start` to `end`, and which claims to hold `uncompressed_size` bytes.
+    /// Starts a payload, whose event is at `event`, and which claims to hold `uncompressed_size` bytes.
     /// Returns the source's position of the payload event, if the source had one.
     pub(crate) fn begin_payload(
         &mut self,
-        (start, end): (u64, u64),
+        event: Range<u64>,
         uncompressed_size: Option<u64>,
         format: &EventFormat,
     ) -> u64 {
+        let Range { start, end } = event;
         let Some(this) = self.transaction else { return self.positions.to_original(start) };
         let checksum = format.checksum.for_events();
         let size_before = self.positions.to_original(end).saturating_sub(this.original);

@@ -260,7 +260,7 @@ impl Streamer {
     fn begin_payload(&mut self, event: &WalkEvent<'_>, uncompressed_size: Option<u64>, position: u64) {
         let header = event.raw.header();
         let position = match &mut self.original_positions {
-            Some(origin) => origin.begin_payload((event.offset, event.end), uncompressed_size, event.format),
+            Some(origin) => origin.begin_payload(event.offset..event.end, uncompressed_size, event.format),
             None => position,
         };
         let (timestamp, server_id) = (header.timestamp, header.server_id);

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use binlog::{EventFormat, EventType, MAGIC, RawEvent};
+use binlog::{EventFormat, EventType, MAGIC};
 use logs::{LogEvent, is_file_name};
 use receive::{CANNOT_SEND, is_transient, start_after};
 use servers::{
@@ -41,6 +41,7 @@ const LOGS_GONE_ADVICE: &str = "run SHOW BINARY LOGS on it to list its logs; if 
 /// Server and settings of a followed log.
 pub(super) struct LiveStream {
     pub(super) address: ServerAddress,
+    pub(super) settings: StreamSettings,
     pub(super) server_id: u32,
     pub(super) end: ReplicaEnd,
     /// Set if records are written to standard output.
@@ -60,6 +61,12 @@ pub(super) struct ResumePoint {
     pub(super) gtid_state: Option<StreamGtidState>,
 }
 
+/// Output of a run, and the point to resume from.
+pub(super) struct ResumedOutput {
+    pub(super) output: RecordSink,
+    pub(super) resume: ResumePoint,
+}
+
 /// Reason for the end of a connection.
 enum StreamDisconnect {
     /// The source is unreachable, and may come back.
@@ -69,17 +76,14 @@ enum StreamDisconnect {
 }
 
 /// Writes the records of a server's logs, and follows new events.
-pub(super) fn follow(
-    live: &mut LiveStream,
-    settings: &StreamSettings,
-    (mut output, mut resume): (RecordSink, ResumePoint),
-) -> CommandResult {
+pub(super) fn follow(live: &mut LiveStream, resumed: ResumedOutput) -> CommandResult {
+    let ResumedOutput { mut output, mut resume } = resumed;
     let (mut pause, mut is_begun) = (BACKOFF_MIN, false);
     let cancel =
         if live.is_piped { stdout_reader::cancel_when_gone() } else { interrupt::cancel_on_interrupt() };
     let is_resumed = resume.token.is_some();
     if live.snapshot && !is_resumed {
-        match snapshot::take(&live.address, settings, &mut output, &mut live.schema) {
+        match snapshot::take(&live.address, &live.settings, &mut output, &mut live.schema) {
             Ok(Some(taken)) => (resume, is_begun) = (taken, true),
             Ok(None) => return finished(Ok(()), output),
             Err(failure) => return finished(Err(failure), output),
@@ -88,7 +92,7 @@ pub(super) fn follow(
     loop {
         let before = resume.token.clone();
         let options = LinkOptions { cancel: cancel.clone(), ..LinkOptions::default() };
-        let ended = connection(live, (&resume, &options), settings, (&mut output, &mut is_begun));
+        let ended = connection(live, &resume, &options, &mut output, &mut is_begun);
         if let Some(token) = output.token() {
             resume = ResumePoint { token: Some(token.clone()), gtid_state: output.gtid_state().cloned() };
         }
@@ -136,12 +140,13 @@ fn is_over(live: &LiveStream) -> bool {
     interrupt::is_stop_requested() || live.is_piped && stdout_reader::is_gone()
 }
 
-/// Runs one connection until it ends.
+/// Runs one connection until it ends. Sets `is_begun` when the server sends its log.
 fn connection(
     live: &mut LiveStream,
-    (resume, options): (&ResumePoint, &LinkOptions),
-    settings: &StreamSettings,
-    (output, is_begun): (&mut RecordSink, &mut bool),
+    resume: &ResumePoint,
+    options: &LinkOptions,
+    output: &mut RecordSink,
+    is_begun: &mut bool,
 ) -> Result<(), StreamDisconnect> {
     let (server, start) = start(live, resume)?;
     let mut source = LiveSource::open(&live.address, options, replica_options(live, start))
@@ -149,8 +154,8 @@ fn connection(
     *is_begun = true;
     output.follow(&server, resume.gtid_state.clone());
     // A new streamer drops the rest of an interrupted transaction.
-    let mut streamer = live.schema.clone().attach_to(Streamer::new(settings.clone()));
-    let ended = process_events(live, resume, &mut source, (&mut streamer, output));
+    let mut streamer = live.schema.clone().attach_to(Streamer::new(live.settings.clone()));
+    let ended = process_events(live, resume, &mut source, &mut streamer, output);
     live.unmatched.retain_unmatched(streamer.unmatched_rules());
     if let Some(definitions) = streamer.definitions() {
         live.schema = ColumnNameSource::Log(definitions.clone());
@@ -162,7 +167,8 @@ fn process_events(
     live: &LiveStream,
     resume: &ResumePoint,
     source: &mut LiveSource,
-    (streamer, output): (&mut Streamer, &mut RecordSink),
+    streamer: &mut Streamer,
+    output: &mut RecordSink,
 ) -> Result<(), StreamDisconnect> {
     let (mut log, mut format, mut saved) = (String::new(), None::<Arc<EventFormat>>, Instant::now());
     loop {
@@ -202,7 +208,7 @@ fn process_events(
                         anyhow!("the source sent an event before the first format description").into(),
                     )
                 })?;
-                process_event(streamer, output, (&log, position, event), format)?
+                process_event(streamer, output, &log, LogEvent { offset: position, raw: event }, format)?
             }
         };
         if let Some(token) = taken
@@ -235,16 +241,16 @@ fn save_while_idle(
 fn process_event(
     streamer: &mut Streamer,
     output: &mut RecordSink,
-    (log, offset, raw): (&str, u64, RawEvent<'_>),
+    log: &str,
+    event: LogEvent<'_>,
     format: &EventFormat,
 ) -> Result<Option<ResumeToken>, StreamDisconnect> {
-    if matches!(raw.event_type(), EventType::PreviousGtids | EventType::MariadbGtidList)
-        && let Ok(head) = raw.decode(format)
+    if matches!(event.raw.event_type(), EventType::PreviousGtids | EventType::MariadbGtidList)
+        && let Ok(head) = event.raw.decode(format)
     {
         output.begin_log(&head);
     }
-    let taken =
-        streamer.take(LogEvent { offset, raw }, format, StreamInput { log, now_ns: now_ns() }, output);
+    let taken = streamer.take(event, format, StreamInput { log, now_ns: now_ns() }, output);
     warn_changed(&streamer.take_mismatches());
     taken.map_err(|error| match error {
         // The server of the catalogue may be unreachable for a while. Another attempt mends no other error of it.

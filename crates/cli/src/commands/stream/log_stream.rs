@@ -13,6 +13,7 @@ use stream::{
 };
 
 use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
+use crate::commands::stream::live::ResumedOutput;
 use crate::commands::stream::stdout_reader;
 use crate::commands::table_args::warn_unmatched;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -26,16 +27,18 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Writes the records of all remaining logs.
 pub(super) fn write_records(
     found: &InputLogs,
-    (settings, mut schema): (StreamSettings, ColumnNameSource),
-    (mut output, resume): (RecordSink, Option<ResumeToken>),
+    settings: StreamSettings,
+    mut schema: ColumnNameSource,
+    resumed: ResumedOutput,
     global: &GlobalArgs,
 ) -> CommandResult {
+    let (mut output, resume) = (resumed.output, resumed.resume.token);
     let places = remaining_logs(found, resume.as_ref())?;
     if let (ColumnNameSource::Log(definitions), Some(token), None) =
         (&mut schema, &resume, saved_definitions(&output)?)
     {
         let before = &found.places[..found.places.len() - places.len()];
-        defined(found, (before, &places[0]), token, definitions)?;
+        defined(found, before, &places[0], token, definitions)?;
     }
     let mut streamer = schema.attach_to(Streamer::new(settings));
     let told = each(found, places, resume.as_ref(), &mut streamer, &mut output);
@@ -53,10 +56,11 @@ pub(super) fn saved_definitions(output: &RecordSink) -> Result<Option<DdlSchema>
     read_schema.map_err(CommandFailure::NotStarted)
 }
 
-/// Reads the table definitions of the logs before the position.
+/// Reads the table definitions before the position `token`: of the logs `before`, and of the start of `log`.
 fn defined(
     found: &InputLogs,
-    (before, log): (&[InputPlace], &InputPlace),
+    before: &[InputPlace],
+    log: &InputPlace,
     token: &ResumeToken,
     definitions: &mut DdlSchema,
 ) -> Result<(), CommandFailure> {

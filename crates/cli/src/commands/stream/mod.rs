@@ -19,7 +19,7 @@ use stream::{
 use wire::ReplicaEnd;
 
 use crate::commands::stream::catalogue::ColumnNameSource;
-use crate::commands::stream::live::{LiveStream, ResumePoint};
+use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
 use crate::commands::stream::stdout_reader::ProgressFile;
 use crate::commands::table_args::TableArgs;
 use crate::connection_args::{ConnectionArgs, CredentialSharing, SERVER_OPTIONS, SchemaServer};
@@ -171,9 +171,9 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         }
         let found = command.inputs.find_logs()?;
         found.warn_duplicates("read");
-        let (mut output, resume) = command.goes_on.open_output(settings.envelope)?;
-        let schema = load_definitions(schema, &mut output)?;
-        return log_stream::write_records(&found, (settings, schema), (output, resume.token), global);
+        let mut resumed = command.goes_on.open_output(settings.envelope)?;
+        let schema = load_definitions(schema, &mut resumed.output)?;
+        return log_stream::write_records(&found, settings, schema, resumed, global);
     }
     if !command.server.stop_at_end {
         interrupt::set_runs_until_stopped();
@@ -186,13 +186,14 @@ pub(crate) fn run(command: &StreamArgs, global: &GlobalArgs) -> CommandResult {
         snapshot: command.server.snapshot,
         is_piped: command.goes_on.out.is_none(),
         unmatched: settings.filter.unmatched_rules(),
+        settings,
     };
     if let (Some(_), ColumnNameSource::Server(address)) = (&command.schema, &live.schema) {
         check_reachable(address)?;
     }
-    let (mut output, resume) = command.goes_on.open_output(settings.envelope)?;
-    live.schema = load_definitions(live.schema, &mut output)?;
-    live::follow(&mut live, &settings, (output, resume))
+    let mut resumed = command.goes_on.open_output(live.settings.envelope)?;
+    live.schema = load_definitions(live.schema, &mut resumed.output)?;
+    live::follow(&mut live, resumed)
 }
 
 /// Checks that the server of `--schema` accepts a login. It is queried only when a table occurs in the log, perhaps
@@ -286,13 +287,14 @@ impl StreamArgs {
 
 impl OutputArgs {
     /// Opens the output, and returns the point to resume from.
-    fn open_output(&self, envelope: Envelope) -> Result<(RecordSink, ResumePoint), CommandFailure> {
+    fn open_output(&self, envelope: Envelope) -> Result<ResumedOutput, CommandFailure> {
         if let Some(folder) = &self.out {
             let files = FolderSink::open(folder, self.file_size, envelope).context("--out");
             let files = files.map_err(CommandFailure::NotStarted)?;
             let resume =
                 ResumePoint { token: files.resume_token().cloned(), gtid_state: files.gtid_state().cloned() };
-            return Ok((RecordSink::new(SinkTarget::Files(Box::new(files))), resume));
+            let output = RecordSink::new(SinkTarget::Files(Box::new(files)));
+            return Ok(ResumedOutput { output, resume });
         }
         let mut kept = None;
         let lock = self.progress.as_ref().map(|path| lock_progress(path)).transpose();
@@ -321,6 +323,7 @@ impl OutputArgs {
             definitions: kept,
         }));
         let pipe = pipe.context("could not write to standard output").map_err(CommandFailure::NotStarted)?;
-        Ok((RecordSink::new(SinkTarget::Pipe(Box::new(pipe))), resume))
+        let output = RecordSink::new(SinkTarget::Pipe(Box::new(pipe)));
+        Ok(ResumedOutput { output, resume })
     }
 }

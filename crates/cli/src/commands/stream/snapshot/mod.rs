@@ -89,8 +89,8 @@ pub(super) fn take(
     let place = ResumePosition { log: point.log, position: point.position };
     let token = ResumeToken { place, gtid: None };
     let mut snapshot = SnapshotWriter::new(settings, token.clone(), point.taken_s);
-    let reader = (address, &mut connection);
-    if write_tables(reader, &tables, &mut snapshot, output)?.is_break() {
+    let mut reader = SnapshotReader { address, connection: &mut connection };
+    if write_tables(&mut reader, &tables, &mut snapshot, output)?.is_break() {
         return Ok(None);
     }
     if let ColumnNameSource::Log(definitions) = schema {
@@ -225,24 +225,33 @@ fn tables(
     Ok(tables)
 }
 
+/// Connection whose transaction sees the state of the snapshot, and the server's address for others.
+struct SnapshotReader<'s> {
+    address: &'s ServerAddress,
+    connection: &'s mut SqlConnection,
+}
+
 fn write_tables(
-    (address, connection): (&ServerAddress, &mut SqlConnection),
+    reader: &mut SnapshotReader<'_>,
     tables: &[SnapshotSourceTable],
     snapshot: &mut SnapshotWriter,
     output: &mut RecordSink,
 ) -> Result<ControlFlow<()>, CommandFailure> {
-    connection.run(SHORT_LOCK_WAIT).map_err(|error| anyhow::Error::from(error).context(INCOMPLETE_ADVICE))?;
+    reader
+        .connection
+        .run(SHORT_LOCK_WAIT)
+        .map_err(|error| anyhow::Error::from(error).context(INCOMPLETE_ADVICE))?;
     for table in tables {
         snapshot.begin_table(table.names(), &table.facts, output).map_err(failed)?;
         // After each table, others may change its definition again.
-        connection.run("SAVEPOINT bintide").map_err(|error| read_failure(error, table))?;
-        if lock_definition((address, &mut *connection), table)?.is_break() {
+        reader.connection.run("SAVEPOINT bintide").map_err(|error| read_failure(error, table))?;
+        if lock_definition(reader, table)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        if write_rows((address, &mut *connection), table, snapshot, output)?.is_break() {
+        if write_rows(reader, table, snapshot, output)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        connection.run("ROLLBACK TO SAVEPOINT bintide").map_err(|error| read_failure(error, table))?;
+        reader.connection.run("ROLLBACK TO SAVEPOINT bintide").map_err(|error| read_failure(error, table))?;
         snapshot.end_table(output).map_err(failed)?;
     }
     Ok(ControlFlow::Continue(()))
@@ -250,9 +259,10 @@ fn write_tables(
 
 /// Locks the table's definition and name. Gives an error if they have changed.
 fn lock_definition(
-    (address, connection): (&ServerAddress, &mut SqlConnection),
+    reader: &mut SnapshotReader<'_>,
     table: &SnapshotSourceTable,
 ) -> Result<ControlFlow<()>, CommandFailure> {
+    let SnapshotReader { address, connection } = reader;
     let sql = format!("SELECT 1 FROM {} LIMIT 0", table.quoted_name());
     while let Err(error) = connection.run(&sql) {
         if matches!(error, servers::ConnectionError::Cancelled) {
@@ -286,17 +296,18 @@ fn is_same(address: &ServerAddress, table: &SnapshotSourceTable) -> Result<bool,
 }
 
 fn write_rows(
-    (address, connection): (&ServerAddress, &mut SqlConnection),
+    reader: &mut SnapshotReader<'_>,
     table: &SnapshotSourceTable,
     snapshot: &mut SnapshotWriter,
     output: &mut RecordSink,
 ) -> Result<ControlFlow<()>, CommandFailure> {
     /// Number of rows whose records have the same time.
     const CLOCK_EVERY: u64 = 256;
+    let SnapshotReader { address, connection } = reader;
     let columns: Vec<String> = table.facts.columns.iter().map(|column| column.select_expression()).collect();
     let sql = format!("SELECT {} FROM {}", columns.join(", "), table.quoted_name());
     // The connection that stops the query is needed exactly after cancellation.
-    let stopping = ServerAddress { cancel: CancelToken::default(), ..address.clone() };
+    let stopping = ServerAddress { cancel: CancelToken::default(), ..(*address).clone() };
     let (id, mut told, mut is_cut) = (connection.id(), Ok(()), false);
     let (mut number, mut clock_ns) = (0, 0);
     let mut take = |row: servers::ResultRow| {

@@ -117,7 +117,7 @@ fn begin_unlocked(
         if owned.is_empty() {
             connection.run(BEGIN_SQL)?;
             let prepared = query_prepared(connection)?;
-            let point = point(connection, before.clone(), (SnapshotLock::Nothing, prepared))?;
+            let point = point(connection, before.clone(), SnapshotLock::Nothing, prepared)?;
             if query_status(connection)? == before {
                 return Ok(Some(point));
             }
@@ -159,7 +159,7 @@ fn begin_locked(connection: &mut SqlConnection) -> Result<SnapshotPoint, anyhow:
     connection.run(BEGIN_SQL)?;
     let status = query_status(connection)?;
     let prepared = query_prepared(connection)?;
-    let point = point(connection, status, (SnapshotLock::ReadLock, prepared))?;
+    let point = point(connection, status, SnapshotLock::ReadLock, prepared)?;
     connection.run("UNLOCK TABLES; SET SESSION lock_wait_timeout = DEFAULT")?;
     Ok(point)
 }
@@ -196,7 +196,7 @@ fn try_begin_mariadb(connection: &mut SqlConnection) -> Result<Option<SnapshotPo
     if prepared == PreparedTransactions::No && commits_of_prepared(connection)? != committed {
         return Ok(None);
     }
-    Ok(Some(point(connection, status, (SnapshotLock::Nothing, prepared))?))
+    Ok(Some(point(connection, status, SnapshotLock::Nothing, prepared)?))
 }
 
 /// Returns the number of XA COMMIT statements since the server started.
@@ -222,7 +222,8 @@ fn query_mariadb_status(connection: &mut SqlConnection) -> Result<BinlogStatus, 
 fn point(
     connection: &mut SqlConnection,
     status: BinlogStatus,
-    (held, prepared): (SnapshotLock, PreparedTransactions),
+    held: SnapshotLock,
+    prepared: PreparedTransactions,
 ) -> Result<SnapshotPoint, ConnectionError> {
     let BinlogStatus { log, position, gtids } = status;
     let taken = connection.value("SELECT UNIX_TIMESTAMP()")?.unwrap_or_default();
