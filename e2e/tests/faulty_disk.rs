@@ -56,6 +56,12 @@ const KINDS: [fn(usize) -> DiskFault; 4] = [
 /// How many calls are tried of each kind.
 const SAMPLES: usize = 3;
 
+/// A run without failures, and its outcome.
+struct CleanRun {
+    ran: Ran,
+    outcome: String,
+}
+
 impl Trial<'_> {
     /// Runs the command with failures, and once more without.
     fn run(&self) -> Result<()> {
@@ -66,12 +72,13 @@ impl Trial<'_> {
         let clean = self.once(&folder, &disk, DiskFault::None)?;
         let calls = disk.calls()?.len();
         ensure!(calls > 1, "{}: only {calls} calls: {clean:?}", self.name);
-        let wanted = (self.outcome)(&folder, std::slice::from_ref(&clean)).context("without a failure")?;
+        let outcome = (self.outcome)(&folder, std::slice::from_ref(&clean)).context("without a failure")?;
+        let clean = CleanRun { ran: clean, outcome };
         let mut wrong = Vec::new();
         for kind in KINDS {
             for call in sampled(calls)? {
                 let fault = kind(call);
-                if let Err(error) = self.fault(&folder, &disk, fault, &clean, &wanted) {
+                if let Err(error) = self.fault(&folder, &disk, fault, &clean) {
                     let call = disk.calls()?.get(call - 1).cloned();
                     wrong.push(format!("{} {fault:?} of {calls}, {call:?}: {error:#}", self.name));
                 }
@@ -81,14 +88,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn fault(
-        &self,
-        folder: &Path,
-        disk: &FaultyDisk,
-        fault: DiskFault,
-        clean: &Ran,
-        wanted: &str,
-    ) -> Result<()> {
+    fn fault(&self, folder: &Path, disk: &FaultyDisk, fault: DiskFault, clean: &CleanRun) -> Result<()> {
+        let CleanRun { ran: clean, outcome: wanted } = clean;
         self.fresh(folder)?;
         let first = self.once(folder, disk, fault)?;
         ensure!(!first.stderr.contains("panicked"), "it panics: {first:?}");
@@ -109,7 +110,7 @@ impl Trial<'_> {
         ensure!(again.code == clean.code, "it does not go on: {again:?}, after {first:?}");
         let runs = [first, again];
         let found = (self.outcome)(folder, &runs)?;
-        ensure!(found == wanted, "the outcome is\n{found}\nand should be\n{wanted}\nafter {runs:?}");
+        ensure!(found == *wanted, "the outcome is\n{found}\nand should be\n{wanted}\nafter {runs:?}");
         Ok(())
     }
 
