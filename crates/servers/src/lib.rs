@@ -25,6 +25,7 @@ mod option_files;
 mod option_sources;
 mod password_source;
 mod server_address;
+mod server_catalogue;
 mod server_facts;
 mod server_link;
 mod server_stream;
@@ -48,6 +49,7 @@ pub use crate::option_sources::{
 };
 pub use crate::password_source::PasswordSource;
 pub use crate::server_address::{AddressError, PublicKeySource, ServerAddress};
+pub use crate::server_catalogue::{ServerCatalogue, ServerColumn, ServerIndexPart, ServerTable};
 pub use crate::server_facts::{GTIDS_SINCE, GtidMode, ServerFacts, version_numbers};
 pub use crate::server_link::{CancelToken, LinkOptions, ServerLink};
 pub use crate::sql_connection::{

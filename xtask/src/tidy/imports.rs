@@ -17,7 +17,10 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("bintide-dump", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
-    ("bintide-servers", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-wire"]),
+    (
+        "bintide-servers",
+        &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql", "bintide-wire"],
+    ),
     (
         "bintide-receive",
         &[

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use binlog::gtid::GtidSet;
-use servers::{ServerAddress, ServerFacts, SqlConnection};
+use servers::{ServerAddress, ServerCatalogue, ServerColumn, ServerFacts, SqlConnection};
 use sql::quote;
 
 use crate::compare::rows_digest::{
@@ -49,24 +49,14 @@ impl ServerReader {
 
     /// Reads a table's columns, in order; empty if there is no such table.
     pub(super) fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
-        let is_of = quote::table_condition(&table.database, &table.table);
-        let rows = self.connection.rows(&format!(
-            "SELECT column_name,
-               IF(column_type LIKE '%zerofill%' AND data_type NOT IN ('float', 'double'), 'zerofill', data_type)
-             FROM information_schema.columns WHERE {is_of} AND EXISTS
-             (SELECT 1 FROM information_schema.tables WHERE {is_of} AND table_type = 'BASE TABLE')
-             ORDER BY ordinal_position"
-        ))?;
         let has_old_documents = self.has_old_documents();
-        let text = |value: Option<Vec<u8>>| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned();
-        let columns = rows.into_iter().map(|row| {
-            let mut values = row.into_iter();
-            let mut next = || text(values.next().flatten());
-            let (name, data_type) = (next(), next());
-            let is_short = has_old_documents && data_type == "json";
-            ComparedColumn { name, data_type: if is_short { SHORT_DOCUMENT.to_owned() } else { data_type } }
-        });
-        Ok(columns.collect())
+        let mut catalogue = ServerCatalogue::new(&mut self.connection);
+        let found = catalogue.table(&table.database, &table.table)?;
+        if found.is_none_or(|found| found.table_type != "BASE TABLE") {
+            return Ok(Vec::new());
+        }
+        let columns = catalogue.columns(&table.database, &table.table)?;
+        Ok(columns.into_iter().map(|column| compared_column(column, has_old_documents)).collect())
     }
 
     /// Returns the result of `CHECKSUM TABLE`.
@@ -100,6 +90,18 @@ impl ServerReader {
         })?;
         Ok(sum)
     }
+}
+
+fn compared_column(column: ServerColumn, has_old_documents: bool) -> ComparedColumn {
+    // Servers write floating-point numbers with zeros in front as others.
+    let is_zerofill =
+        column.column_type.contains("zerofill") && !["float", "double"].contains(&column.data_type.as_str());
+    let data_type = match column.data_type.as_str() {
+        _ if is_zerofill => "zerofill".to_owned(),
+        "json" if has_old_documents => SHORT_DOCUMENT.to_owned(),
+        _ => column.data_type,
+    };
+    ComparedColumn { name: column.name, data_type }
 }
 
 /// Returns the expression that selects a column's values in the form in which they are compared.

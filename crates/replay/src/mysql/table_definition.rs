@@ -1,10 +1,7 @@
 //! Table definitions of a server.
 
-use std::collections::HashMap;
-
 use binlog::KeyPart;
-use servers::{ResultRow, SqlConnection};
-use sql::quote;
+use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 
 use crate::error::TargetFailure;
 use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
@@ -15,27 +12,27 @@ pub(super) fn read_definition(
     database: &[u8],
     table: &[u8],
 ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
-    let condition = quote::table_condition(database, table);
-    let question = format!("SELECT engine FROM information_schema.tables WHERE {condition}");
-    let Some(engine) = connection.value(&question)? else { return Ok(None) };
+    let mut catalogue = ServerCatalogue::new(connection);
+    let Some(engine) = catalogue.table(database, table)?.and_then(|table| table.engine) else {
+        return Ok(None);
+    };
     let engine =
         if engine.eq_ignore_ascii_case("InnoDB") { StorageEngine::InnoDb } else { StorageEngine::Other };
-    let columns = read_columns(connection, &condition)?;
+    let columns = catalogue.columns(database, table)?;
+    let parts = catalogue.index_parts(database, table)?;
     let mut definition = TargetTableDefinition {
         name: TargetTableName { database: database.into(), table: table.into() },
         engine,
-        auto_increment: columns.values().find(|column| column.is_auto_increment).map(|column| column.index),
+        auto_increment: columns
+            .iter()
+            .find(|column| column.extra.contains("auto_increment"))
+            .map(|column| column.index),
         foreign_keys: read_foreign_keys(connection, database, table)?,
         ..TargetTableDefinition::default()
     };
-    let question = format!(
-        "SELECT index_name, column_name, sub_part FROM information_schema.statistics
-         WHERE non_unique = 0 AND {condition} ORDER BY index_name, seq_in_index"
-    );
-    let parts = connection.rows(&question)?;
-    for key in parts.chunk_by(|one, next| one.first() == next.first()) {
-        let is_primary = key.first().is_some_and(|part| bytes(part, 0) == b"PRIMARY");
-        match (key_parts(key, &columns), is_primary) {
+    for key in parts.chunk_by(|one, next| one.index == next.index) {
+        let Some(first) = key.first().filter(|part| part.is_unique) else { continue };
+        match (key_parts(key, &columns), first.index == "PRIMARY") {
             (Some(parts), true) => definition.primary_key = Some(parts),
             (Some(parts), false) => definition.unique_keys.push(UniqueKey::Columns(parts)),
             (None, _) => definition.unique_keys.push(UniqueKey::Other),
@@ -44,38 +41,12 @@ pub(super) fn read_definition(
     Ok(Some(definition))
 }
 
-struct ColumnAttributes {
-    index: usize,
-    /// True for an AUTO_INCREMENT column.
-    is_auto_increment: bool,
-    is_virtual: bool,
-}
-
-fn read_columns(
-    connection: &mut SqlConnection,
-    condition: &str,
-) -> Result<HashMap<Vec<u8>, ColumnAttributes>, TargetFailure> {
-    let question = format!(
-        "SELECT column_name, ordinal_position, extra FROM information_schema.columns WHERE {condition}"
-    );
-    let mut columns = HashMap::new();
-    for row in connection.rows(&question)? {
-        let extra = String::from_utf8_lossy(bytes(&row, 2)).to_ascii_lowercase();
-        let column = ColumnAttributes {
-            index: number(&row, 1).saturating_sub(1),
-            is_auto_increment: extra.contains("auto_increment"),
-            is_virtual: extra.contains("virtual generated"),
-        };
-        columns.insert(bytes(&row, 0).to_vec(), column);
-    }
-    Ok(columns)
-}
-
 /// Returns the key's parts; `None` if the log lacks one of their columns.
-fn key_parts(key: &[ResultRow], columns: &HashMap<Vec<u8>, ColumnAttributes>) -> Option<Vec<KeyPart>> {
-    let part = |row: &ResultRow| {
-        let column = columns.get(bytes(row, 1)).filter(|column| !column.is_virtual)?;
-        Some(KeyPart { column: column.index, prefix: number(row, 2) as u64 })
+fn key_parts(key: &[ServerIndexPart], columns: &[ServerColumn]) -> Option<Vec<KeyPart>> {
+    let part = |part: &ServerIndexPart| {
+        let name = part.column.as_deref()?;
+        let column = columns.iter().find(|column| column.name == name && !column.is_virtual())?;
+        Some(KeyPart { column: column.index, prefix: part.prefix.unwrap_or(0) })
     };
     key.iter().map(part).collect()
 }
@@ -100,9 +71,4 @@ fn read_foreign_keys(
 
 fn bytes(row: &ResultRow, at: usize) -> &[u8] {
     row.get(at).and_then(|value| value.as_deref()).unwrap_or_default()
-}
-
-/// Parses a number; 0 if there is none.
-fn number(row: &ResultRow, at: usize) -> usize {
-    str::from_utf8(bytes(row, at)).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

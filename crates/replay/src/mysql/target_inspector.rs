@@ -2,7 +2,10 @@
 
 use binlog::ColumnType;
 use binlog::gtid::GtidSet;
-use servers::{GtidMode, ResultRow, ServerAddress, ServerFacts, SqlConnection, version_numbers};
+use servers::{
+    GtidMode, ResultRow, ServerAddress, ServerCatalogue, ServerColumn, ServerFacts, SqlConnection,
+    version_numbers,
+};
 use sql::quote;
 
 use crate::error::{ReplayError, TargetFailure};
@@ -374,22 +377,14 @@ impl TargetInspector {
 
     /// Reads a table's columns; empty if there is no such table.
     fn read_columns(&mut self, name: &TargetTableName) -> Result<Vec<InspectedColumn>, TargetFailure> {
-        let question = format!(
-            "SELECT data_type, column_type, numeric_precision, numeric_scale, datetime_precision
-             FROM information_schema.columns WHERE {} ORDER BY ordinal_position",
-            quote::table_condition(&name.database, &name.table)
-        );
-        let rows = self.connection.rows(&question)?;
-        Ok(rows.iter().map(InspectedColumn::new).collect())
+        let columns = ServerCatalogue::new(&mut self.connection).columns(&name.database, &name.table)?;
+        Ok(columns.into_iter().map(InspectedColumn::new).collect())
     }
 
     /// Counts the expressions in a table's indexes. Each has a hidden column.
     fn count_index_expressions(&mut self, name: &TargetTableName) -> Result<usize, TargetFailure> {
-        let count = self.connection.value(&format!(
-            "SELECT COUNT(*) FROM information_schema.statistics WHERE {} AND column_name IS NULL",
-            quote::table_condition(&name.database, &name.table)
-        ))?;
-        Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
+        let parts = ServerCatalogue::new(&mut self.connection).index_parts(&name.database, &name.table)?;
+        Ok(parts.iter().filter(|part| part.column.is_none()).count())
     }
 }
 
@@ -443,13 +438,13 @@ struct InspectedColumn {
 }
 
 impl InspectedColumn {
-    fn new(row: &ResultRow) -> Self {
-        let number = |at: usize| text(row, at).parse().unwrap_or(0);
+    fn new(column: ServerColumn) -> Self {
+        let small = |number: u64| u8::try_from(number).unwrap_or(0);
         Self {
-            data_type: text(row, 0).to_ascii_lowercase(),
-            is_unsigned: text(row, 1).to_ascii_lowercase().contains("unsigned"),
-            digits: (number(2), number(3)),
-            fraction: number(4),
+            is_unsigned: column.is_unsigned(),
+            digits: (small(column.precision), small(column.scale)),
+            fraction: small(column.fraction),
+            data_type: column.data_type,
         }
     }
 

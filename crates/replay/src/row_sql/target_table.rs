@@ -1,6 +1,6 @@
 //! Tables of the target, for statements that name their columns.
 
-use servers::{ResultRow, SqlConnection};
+use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 use sql::quote;
 
 use crate::error::TargetFailure;
@@ -49,31 +49,23 @@ pub(super) fn load(
     database: &[u8],
     table: &[u8],
 ) -> Result<TargetTable, TargetFailure> {
-    let condition = quote::table_condition(database, table);
     let name = quote::quote_table(&String::from_utf8_lossy(database), &String::from_utf8_lossy(table));
-    let question = format!(
-        "SELECT column_name, data_type, column_type, character_set_name, collation_name, character_octet_length,
-           numeric_precision, numeric_scale, extra
-         FROM information_schema.columns WHERE {condition} ORDER BY ordinal_position"
-    );
-    let columns: Vec<TargetColumn> = connection.rows(&question)?.iter().map(column).collect();
+    let mut catalogue = ServerCatalogue::new(connection);
+    let columns: Vec<TargetColumn> =
+        catalogue.columns(database, table)?.into_iter().map(TargetColumn::new).collect();
     if columns.is_empty() {
         return Err(TargetFailure::refused(format!(
             "the target has no table {name}, or the account may not see it"
         )));
     }
-    let question = format!("SELECT table_type FROM information_schema.tables WHERE {condition}");
-    if connection.value(&question)?.as_deref() == Some("SYSTEM VERSIONED") {
+    let found = catalogue.table(database, table)?;
+    if found.is_some_and(|found| found.table_type == "SYSTEM VERSIONED") {
         return Err(TargetFailure::refused(format!(
             "{name} is system-versioned, and the log contains its history as rows: it cannot be applied as SQL"
         )));
     }
-    let question = format!(
-        "SELECT index_name, column_name, nullable FROM information_schema.statistics
-         WHERE non_unique = 0 AND {condition} ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index"
-    );
-    let parts = connection.rows(&question)?;
-    let keys = parts.chunk_by(|one, next| one.first() == next.first());
+    let parts = catalogue.index_parts(database, table)?;
+    let keys = parts.chunk_by(|one, next| one.index == next.index);
     let keys = keys.filter_map(|key| key_columns(key, &columns)).collect();
     let triggers = triggers(connection, database, table, &name)?;
     let untransactional = nontransactional_engine(connection, database, table)?;
@@ -93,32 +85,32 @@ pub(crate) fn nontransactional_engine(
     ))?)
 }
 
-fn column(row: &ResultRow) -> TargetColumn {
-    let text = |at: usize| text(row, at);
-    let number = |at: usize| text(at).parse().unwrap_or(0);
-    let some = |at: usize| row.get(at).and_then(Option::as_ref).map(|_| text(at));
-    let extra = text(8).to_ascii_lowercase();
-    TargetColumn {
-        raw_name: text(0),
-        name: quote::quote_name(&text(0)),
-        data_type: text(1).to_ascii_lowercase(),
-        is_unsigned: text(2).to_ascii_lowercase().contains("unsigned"),
-        charset: some(3),
-        collation: some(4),
-        octets: number(5),
-        digits: (number(6), number(7)),
-        is_generated: extra.contains("virtual generated") || extra.contains("stored generated"),
-        has_on_update: extra.contains("on update"),
+impl TargetColumn {
+    fn new(column: ServerColumn) -> Self {
+        let [octets, precision, scale] =
+            [column.octets, column.precision, column.scale].map(|number| number as usize);
+        Self {
+            name: quote::quote_name(&column.name),
+            is_unsigned: column.is_unsigned(),
+            octets,
+            digits: (precision, scale),
+            is_generated: column.is_generated(),
+            has_on_update: column.extra.contains("on update"),
+            raw_name: column.name,
+            data_type: column.data_type,
+            charset: column.charset,
+            collation: column.collation,
+        }
     }
 }
 
-/// Returns the columns of a unique key that can find a row; `None` if one may be NULL, is generated, or is an
-/// expression.
-fn key_columns(key: &[ResultRow], columns: &[TargetColumn]) -> Option<Vec<usize>> {
-    let part = |row: &ResultRow| {
-        let name = text(row, 1);
+/// Returns the columns of a unique key that can find a row; `None` if the key is not unique, or if a column may be
+/// NULL, is generated, or is an expression.
+fn key_columns(key: &[ServerIndexPart], columns: &[TargetColumn]) -> Option<Vec<usize>> {
+    let part = |part: &ServerIndexPart| {
+        let name = part.column.as_deref()?;
         let index = columns.iter().position(|column| column.raw_name == name && !column.is_generated)?;
-        (text(row, 2) != "YES").then_some(index)
+        (part.is_unique && !part.is_nullable).then_some(index)
     };
     key.iter().map(part).collect()
 }

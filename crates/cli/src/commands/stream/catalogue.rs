@@ -1,7 +1,8 @@
 //! Sources of column names that a log does not have: a server, or the log's own definitions.
 
-use servers::{ConnectionError, ServerAddress, SqlConnection};
-use sql::quote;
+use servers::{
+    ConnectionError, ServerAddress, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection,
+};
 use stream::{ColumnCatalogue, ColumnSchema, DdlSchema, SchemaMismatch, Streamer, TableSchema};
 use tracing::warn;
 
@@ -56,38 +57,31 @@ pub(super) fn facts(
     connection: &mut SqlConnection,
     [database, table]: [&str; 2],
 ) -> Result<Option<TableSchema>, ConnectionError> {
-    let is_it = quote::table_condition(database.as_bytes(), table.as_bytes());
     let clock = connection.value("SELECT UNIX_TIMESTAMP()")?.unwrap_or_default();
-    let rows = connection.rows(&format!(
-        "SELECT column_name, data_type, column_type,
-           (SELECT l.id FROM information_schema.collations l WHERE l.collation_name = c.collation_name), is_nullable
-         FROM information_schema.columns c WHERE {is_it} ORDER BY ordinal_position"
-    ))?;
-    let columns: Vec<ColumnSchema> = rows
-        .iter()
-        .map(|row| ColumnSchema {
-            name: cell_text(row.first()),
-            data_type: cell_text(row.get(1)).to_ascii_lowercase(),
-            column_type: cell_text(row.get(2)),
-            collation: cell_text(row.get(3)).parse().ok(),
-            nullable: cell_text(row.get(4)) == "YES",
-            ..ColumnSchema::default()
-        })
-        .collect();
+    let (database, table) = (database.as_bytes(), table.as_bytes());
+    let mut catalogue = ServerCatalogue::new(connection);
+    let columns: Vec<ColumnSchema> =
+        catalogue.columns(database, table)?.into_iter().map(column_schema).collect();
     if columns.is_empty() {
         return Ok(None);
     }
-    let key = connection.rows(&format!(
-        "SELECT column_name FROM information_schema.statistics
-         WHERE {is_it} AND index_name = 'PRIMARY' ORDER BY seq_in_index"
-    ))?;
-    let primary_key = key.iter().map(|row| cell_text(row.first())).collect();
-    let expressions = connection.value(&format!(
-        "SELECT COUNT(*) FROM information_schema.statistics WHERE {is_it} AND column_name IS NULL"
-    ))?;
-    let index_expressions = expressions.and_then(|count| count.parse().ok()).unwrap_or(0);
+    let parts = catalogue.index_parts(database, table)?;
+    let is_primary = |part: &&ServerIndexPart| part.index == "PRIMARY";
+    let primary_key = parts.iter().filter(is_primary).filter_map(|part| part.column.clone()).collect();
+    let index_expressions = parts.iter().filter(|part| part.column.is_none()).count();
     let asked_s = clock.parse().unwrap_or(0);
     Ok(Some(TableSchema { asked_s, columns, primary_key, charset: None, index_expressions }))
+}
+
+fn column_schema(column: ServerColumn) -> ColumnSchema {
+    ColumnSchema {
+        name: column.name,
+        data_type: column.data_type,
+        column_type: column.column_type,
+        collation: column.collation_id,
+        nullable: column.is_nullable,
+        ..ColumnSchema::default()
+    }
 }
 
 /// Returns the text of a cell; empty for NULL.

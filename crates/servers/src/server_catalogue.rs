@@ -1,0 +1,225 @@
+//! Tables of a server, as its `information_schema` describes them.
+
+use sql::quote;
+
+use crate::error::ConnectionError;
+use crate::sql_connection::{NamedRow, SqlConnection};
+
+/// Reads definitions of tables from `information_schema`, with queries that every server version accepts.
+///
+/// An account sees only tables on which it has a privilege.
+#[derive(Debug)]
+pub struct ServerCatalogue<'c> {
+    connection: &'c mut SqlConnection,
+}
+
+/// A table or view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerTable {
+    /// Storage engine: `InnoDB`; `None` for a view.
+    pub engine: Option<String>,
+    /// For example `BASE TABLE`, `VIEW`, or MariaDB's `SYSTEM VERSIONED`.
+    pub table_type: String,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerColumn {
+    /// Name without quotes.
+    pub name: String,
+    /// Place among all columns, from 0. MySQL may hide a primary key that it has generated: then 0 is missing.
+    pub index: usize,
+    /// Type without attributes, in lower case: `varchar`, `bigint`.
+    pub data_type: String,
+    /// Type with its attributes, as the server writes it: `int(10) unsigned zerofill`.
+    pub column_type: String,
+    /// Character set of text.
+    pub charset: Option<String>,
+    /// Collation of text.
+    pub collation: Option<String>,
+    /// Number of the collation.
+    pub collation_id: Option<u16>,
+    /// Maximum size of text and byte values, in bytes; 0 for other types.
+    pub octets: u64,
+    /// Precision of a number; 0 for other types.
+    pub precision: u64,
+    /// Scale of a number; 0 for other types.
+    pub scale: u64,
+    /// Digits of fractional seconds; 0 for other types, and on servers without them.
+    pub fraction: u64,
+    /// True if the column accepts NULL.
+    pub is_nullable: bool,
+    /// Further attributes, in lower case: `auto_increment`, `on update current_timestamp`, `virtual generated`.
+    pub extra: String,
+}
+
+/// A column, or an expression, in an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerIndexPart {
+    /// Name of the index; `PRIMARY` for the primary key.
+    pub index: String,
+    /// For example `BTREE`.
+    pub index_type: String,
+    /// True for a part of a unique index.
+    pub is_unique: bool,
+    /// Column; `None` for an expression.
+    pub column: Option<String>,
+    /// Number of characters or bytes in the index, if it has only a prefix of the column.
+    pub prefix: Option<u64>,
+    /// True if the column accepts NULL.
+    pub is_nullable: bool,
+    /// True for descending order.
+    pub is_descending: bool,
+}
+
+impl<'c> ServerCatalogue<'c> {
+    /// Creates a catalogue that uses this connection.
+    pub const fn new(connection: &'c mut SqlConnection) -> Self {
+        Self { connection }
+    }
+
+    /// Returns a table or view; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn table(&mut self, database: &[u8], table: &[u8]) -> Result<Option<ServerTable>, ConnectionError> {
+        let rows = self.connection.named_rows(&format!(
+            "SELECT engine, table_type FROM information_schema.tables WHERE {}",
+            quote::table_condition(database, table)
+        ))?;
+        let table = |row: &NamedRow| ServerTable {
+            engine: value(row, "engine"),
+            table_type: text(row, "table_type"),
+        };
+        Ok(rows.first().map(table))
+    }
+
+    /// Returns the columns of a table, in order; empty if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn columns(&mut self, database: &[u8], table: &[u8]) -> Result<Vec<ServerColumn>, ConnectionError> {
+        // All columns: MySQL 5.5 has no DATETIME_PRECISION.
+        let rows = self.connection.named_rows(&format!(
+            "SELECT c.*, (SELECT l.id FROM information_schema.collations l
+               WHERE l.collation_name = c.collation_name) AS collation_id
+             FROM information_schema.columns c WHERE {} ORDER BY ordinal_position",
+            quote::table_condition(database, table)
+        ))?;
+        Ok(rows.iter().map(column).collect())
+    }
+
+    /// Returns the parts of all indexes of a table: the primary key first, then by name, each in the order of its
+    /// columns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn index_parts(
+        &mut self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Vec<ServerIndexPart>, ConnectionError> {
+        // Not CARDINALITY: to read it, the server opens the table, and may store new statistics.
+        let rows = self.connection.named_rows(&format!(
+            "SELECT index_name, index_type, non_unique, column_name, sub_part, nullable, collation
+             FROM information_schema.statistics WHERE {}
+             ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index",
+            quote::table_condition(database, table)
+        ))?;
+        Ok(rows.iter().map(index_part).collect())
+    }
+
+    /// Returns the names of a table's indexes that are invisible to the optimizer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqlConnection::run`].
+    pub fn invisible_indexes(
+        &mut self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Vec<String>, ConnectionError> {
+        // Servers have one of these columns, or none.
+        let found = self.connection.value(
+            "SELECT column_name FROM information_schema.columns
+             WHERE table_schema = 'information_schema' AND table_name = 'STATISTICS'
+               AND column_name IN ('IS_VISIBLE', 'IGNORED')",
+        )?;
+        let condition = match found.map(|name| name.to_ascii_uppercase()).as_deref() {
+            Some("IS_VISIBLE") => "is_visible = 'NO'",
+            Some("IGNORED") => "ignored = 'YES'",
+            _ => return Ok(Vec::new()),
+        };
+        let rows = self.connection.named_rows(&format!(
+            "SELECT DISTINCT index_name FROM information_schema.statistics WHERE {} AND {condition}",
+            quote::table_condition(database, table)
+        ))?;
+        Ok(rows.iter().map(|row| text(row, "index_name")).collect())
+    }
+}
+
+impl ServerColumn {
+    /// Returns whether a number is unsigned.
+    pub fn is_unsigned(&self) -> bool {
+        self.column_type.to_ascii_lowercase().contains("unsigned")
+    }
+
+    /// Returns whether the column is generated and not stored.
+    pub fn is_virtual(&self) -> bool {
+        self.extra.contains("virtual generated")
+    }
+
+    /// Returns whether the column is generated, stored or not.
+    pub fn is_generated(&self) -> bool {
+        self.is_virtual() || self.extra.contains("stored generated")
+    }
+}
+
+fn column(row: &NamedRow) -> ServerColumn {
+    ServerColumn {
+        name: text(row, "column_name"),
+        index: (number(row, "ordinal_position") as usize).saturating_sub(1),
+        data_type: text(row, "data_type").to_ascii_lowercase(),
+        column_type: text(row, "column_type"),
+        charset: value(row, "character_set_name"),
+        collation: value(row, "collation_name"),
+        collation_id: text(row, "collation_id").parse().ok(),
+        octets: number(row, "character_octet_length"),
+        precision: number(row, "numeric_precision"),
+        scale: number(row, "numeric_scale"),
+        fraction: number(row, "datetime_precision"),
+        is_nullable: text(row, "is_nullable") == "YES",
+        extra: text(row, "extra").to_ascii_lowercase(),
+    }
+}
+
+fn index_part(row: &NamedRow) -> ServerIndexPart {
+    ServerIndexPart {
+        index: text(row, "index_name"),
+        index_type: text(row, "index_type"),
+        is_unique: text(row, "non_unique") == "0",
+        column: value(row, "column_name"),
+        prefix: value(row, "sub_part").and_then(|size| size.parse().ok()),
+        is_nullable: text(row, "nullable") == "YES",
+        is_descending: text(row, "collation") == "D",
+    }
+}
+
+/// Returns a value by the name of its column. Servers differ in the case of names.
+fn value(row: &NamedRow, name: &str) -> Option<String> {
+    let (_, value) = row.iter().find(|(column, _)| column.eq_ignore_ascii_case(name))?;
+    value.as_deref().map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+/// Returns a value as text; empty for NULL.
+fn text(row: &NamedRow, name: &str) -> String {
+    value(row, name).unwrap_or_default()
+}
+
+/// Returns a number; 0 for NULL.
+fn number(row: &NamedRow, name: &str) -> u64 {
+    text(row, name).parse().unwrap_or(0)
+}
