@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use tracing::info;
 use warm::{WarmObserver, WarmReport, WarmStatus};
 
@@ -13,7 +12,7 @@ use crate::commands::warm::{add_advice, status_text};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::progress;
+use crate::progress::{self, ProgressDisplay};
 use crate::screen::{self, ReportStyle};
 
 /// Latest status, shared between threads.
@@ -23,25 +22,15 @@ pub(crate) struct SharedWarmStatus(Arc<Mutex<WarmStatus>>);
 /// Display of warming, on a terminal or as lines.
 pub(super) struct WarmProgressMonitor {
     stats: SharedWarmStatus,
-    screen: WarmDisplay,
+    display: ProgressDisplay,
     style: ReportStyle,
     /// Time of the next update.
     due: Duration,
     is_begun: bool,
 }
 
-enum WarmDisplay {
-    Hidden,
-    /// A bar, created at the first update.
-    Terminal(Option<ProgressBar>),
-    /// A line at intervals.
-    Lines,
-}
-
-/// Time before the first update of a terminal, and interval between updates.
-const TERMINAL_INTERVALS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(250));
-/// The same for lines.
-const LINE_INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(10));
+/// Interval between updates of a terminal.
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(250);
 
 impl SharedWarmStatus {
     /// Returns a copy of the status.
@@ -67,13 +56,9 @@ impl SharedWarmStatus {
 
 impl WarmProgressMonitor {
     pub(super) fn new(global: &GlobalArgs, stats: SharedWarmStatus) -> Self {
-        let (screen, (due, _)) = match (global.quiet, global.shows_bars()) {
-            (true, _) => (WarmDisplay::Hidden, (Duration::MAX, Duration::MAX)),
-            (false, true) => (WarmDisplay::Terminal(None), TERMINAL_INTERVALS),
-            (false, false) => (WarmDisplay::Lines, LINE_INTERVALS),
-        };
+        let display = ProgressDisplay::new(global, TERMINAL_INTERVAL);
         let style = ReportStyle::new(global.color.on_stdout());
-        Self { stats, screen, style, due, is_begun: false }
+        Self { stats, due: display.first_delay(), display, style, is_begun: false }
     }
 
     /// Returns the failure for an error, before or after warming has begun.
@@ -86,7 +71,7 @@ impl WarmProgressMonitor {
 
     /// Prints the result.
     pub(super) fn print(&mut self, report: &WarmReport, json: bool) -> CommandResult {
-        self.clear();
+        self.display.clear();
         let mut out = io::stdout().lock();
         if json {
             serde_json::to_writer_pretty(&mut out, &status_text::document(report))
@@ -98,22 +83,13 @@ impl WarmProgressMonitor {
         Ok(CommandVerdict::Success)
     }
 
-    fn clear(&mut self) {
-        if let WarmDisplay::Terminal(Some(bar)) = &self.screen {
-            bar.finish_and_clear();
-        }
-    }
-
     fn show(&mut self, status: &WarmStatus) {
         let line = status_text::line(status);
-        match &mut self.screen {
-            WarmDisplay::Hidden => {}
-            WarmDisplay::Lines => {
-                self.due = status.elapsed + LINE_INTERVALS.1;
-                info!("{line}");
-            }
-            WarmDisplay::Terminal(bar) => {
-                self.due = status.elapsed + TERMINAL_INTERVALS.1;
+        self.due = status.elapsed + self.display.interval();
+        match &mut self.display {
+            ProgressDisplay::Hidden => {}
+            ProgressDisplay::Lines => info!("{line}"),
+            ProgressDisplay::Terminal(bar, _) => {
                 bar.get_or_insert_with(progress::spinner_line).set_message(line);
             }
         }
@@ -131,11 +107,5 @@ impl WarmObserver for WarmProgressMonitor {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
-    }
-}
-
-impl Drop for WarmProgressMonitor {
-    fn drop(&mut self) {
-        self.clear();
     }
 }
