@@ -406,6 +406,33 @@ fn a_running_server_is_followed_and_gone_on_with() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn versioned_tables_have_their_names_and_the_columns_of_their_history() -> Result<()> {
+    const HIDDEN: &str = "v (a int, b text) with system versioning";
+    const OWN: &str = "v (a int, b text, s timestamp(6) generated always as row start, e timestamp(6) generated always as \
+        row end, period for system_time (s, e)) with system versioning";
+    for (definition, names) in [(HIDDEN, ["a", "b", "row_start", "row_end"]), (OWN, ["a", "b", "s", "e"])] {
+        let server = Launch::mariadb().option("--binlog-format=ROW").start()?;
+        server.sql(&format!("create database d; create table d.{definition}"))?;
+        server.sql("insert into d.v (a, b) values (1, 'one'); update d.v set b = 'eins'; delete from d.v")?;
+        let index = server.datadir().join("binlog.index").display().to_string();
+        let records = printed(&["--format", "maxwell", "--schema", "ddl", "--do-db", "d", &index])?;
+        for record in records.lines().map(serde_json::from_str::<Value>) {
+            let record = record?;
+            if let Some(data) = record["data"].as_object() {
+                ensure!(data.len() == names.len() && names.iter().all(|name| data.contains_key(*name)), "{record}");
+            }
+        }
+        ensure!(records.contains("\"b\":\"eins\""), "{records}");
+        let target = TempDir::new()?;
+        let to = format!("sqlite:{}", target.path().join("d.sqlite").display());
+        let output = Command::new(bintide()?).args(["replay", "--to", &to, &index]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(said.contains("cannot translate this statement for SQLite"), "{said}");
+    }
+    Ok(())
+}
+
 /// Ctrl-C, and how it ends then.
 fn stop(child: Running) -> Result<()> {
     child.interrupt()?;

@@ -41,6 +41,9 @@ impl TableBody {
 
     /// Returns the body of a definition; `None` if a part of it has no equivalent here.
     pub(super) fn of(definition: &TableDefinition, table: QualifiedName) -> Option<Self> {
+        if definition.is_versioned {
+            return None;
+        }
         let mut body = Self::new(table);
         for element in &definition.elements {
             body.add(element)?;
@@ -90,7 +93,7 @@ impl TableBody {
             }
             TableElement::ForeignKey(key) => self.add_foreign_key(key),
             TableElement::Check => {}
-            TableElement::Period | TableElement::Unknown(_) => return None,
+            TableElement::Period | TableElement::SystemPeriod | TableElement::Unknown(_) => return None,
         }
         Some(())
     }
@@ -231,6 +234,7 @@ mod tests {
     fn types_without_equivalent() {
         assert_eq!(body("create table t (x unknowntype)"), None);
         assert_eq!(body("create table t (x int, period for p (x, x))"), None);
+        assert_eq!(body("create table t (x int) with system versioning"), None);
         assert_eq!(body("create table t (x int, key k ((x + 1)))").unwrap().keys[0].parts, []);
     }
 

@@ -11,6 +11,8 @@ pub struct TableDefinition {
     pub elements: Vec<TableElement>,
     /// Table options.
     pub options: TableOptions,
+    /// True for a system-versioned table of MariaDB's: its log contains the rows of its history.
+    pub is_versioned: bool,
 }
 
 /// An element in the parentheses of CREATE TABLE.
@@ -28,6 +30,8 @@ pub enum TableElement {
     Check,
     /// MariaDB's PERIOD FOR.
     Period,
+    /// MariaDB's PERIOD FOR SYSTEM_TIME: two of the columns state when a row is valid.
+    SystemPeriod,
     /// An element that cannot be parsed: its first words.
     Unknown(String),
 }
@@ -117,8 +121,16 @@ pub struct TableOptions {
 impl TableDefinition {
     /// Parses the parentheses of CREATE TABLE, and the options after them.
     pub fn parse(mut columns: SqlWords, options: &mut SqlWords) -> Self {
+        const VERSIONING: [&str; 1] = ["WITH SYSTEM VERSIONING"];
+        let is_versioned = columns.has_ahead(&VERSIONING) || options.has_ahead(&VERSIONING);
         let elements = columns.split_at_commas().iter_mut().map(TableElement::parse).collect();
-        Self { elements, options: parse_options(options) }
+        Self { elements, is_versioned, options: parse_options(options) }
+    }
+
+    /// Returns whether the table has two hidden columns, `row_start` and `row_end`, which MariaDB adds to a
+    /// system-versioned table without such columns. Rows in the log have them behind all others.
+    pub fn has_hidden_period(&self) -> bool {
+        self.is_versioned && !self.elements.contains(&TableElement::SystemPeriod)
     }
 }
 
@@ -152,6 +164,9 @@ impl TableElement {
 }
 
 fn parse_non_column(words: &mut SqlWords) -> Option<TableElement> {
+    if words.is_next("PERIOD FOR SYSTEM_TIME") {
+        return Some(TableElement::SystemPeriod);
+    }
     if words.is_next("PERIOD FOR") {
         return Some(TableElement::Period);
     }

@@ -16,7 +16,7 @@ use sql::ddl::{
 };
 use sql::quote::{quote_name, quote_table};
 
-use crate::column_catalogue::TableSchema;
+use crate::column_catalogue::{ColumnSchema, TableSchema};
 use crate::ddl_schema::column::{
     column_of, convert_charset, default_collation_of, default_text, parse_column_ddl, put_column,
     rename_column,
@@ -345,7 +345,31 @@ fn table_of(definition: &TableDefinition, database_charset: Option<String>) -> O
     for element in &definition.elements {
         add_element(element, &mut facts, None)?;
     }
+    if definition.has_hidden_period() {
+        facts.columns.extend(HIDDEN_PERIOD.map(hidden_column));
+    }
     Some(facts)
+}
+
+/// Columns that MariaDB adds to system-versioned tables.
+const HIDDEN_PERIOD: [&str; 2] = ["row_start", "row_end"];
+
+fn hidden_column(name: &str) -> ColumnSchema {
+    let column_type = "timestamp(6)".to_owned();
+    let ddl = parse_column_ddl(&column_type).unwrap_or_default();
+    let (name, data_type) = (name.to_owned(), "timestamp".to_owned());
+    ColumnSchema { name, data_type, column_type, ddl, ..ColumnSchema::default() }
+}
+
+/// Returns whether the table may end with the columns that MariaDB adds to system-versioned tables.
+fn may_have_hidden_period(facts: &TableSchema) -> bool {
+    let is_hidden = |(column, name): (&ColumnSchema, &&str)| {
+        column.name.eq_ignore_ascii_case(name) && column.data_type == "timestamp"
+    };
+    match facts.columns.last_chunk::<2>() {
+        Some(last) => last.iter().zip(&HIDDEN_PERIOD).all(is_hidden),
+        None => false,
+    }
 }
 
 /// Adds a column at this index, or at the end, or a key. Returns `None` if it could not be parsed.
@@ -361,7 +385,11 @@ fn add_element(element: &TableElement, facts: &mut TableSchema, at: Option<usize
         TableElement::PrimaryKey(parts) => {
             facts.primary_key = parts.iter().map(|part| part.column.clone()).collect::<Option<_>>()?;
         }
-        TableElement::Key(_) | TableElement::ForeignKey(_) | TableElement::Check | TableElement::Period => {}
+        TableElement::Key(_)
+        | TableElement::ForeignKey(_)
+        | TableElement::Check
+        | TableElement::Period
+        | TableElement::SystemPeriod => {}
         TableElement::Unknown(_) => return None,
     }
     Some(())
@@ -375,6 +403,12 @@ fn apply_change(change: &TableChange, facts: &mut TableSchema, database_charset:
     match change {
         TableChange::Add { element: TableElement::Column(definition), check, .. }
             if *check == ExistenceCheck::Skip && find(facts, &definition.name).is_some() => {}
+        // The new column's place depends on whether the last columns are hidden.
+        TableChange::Add { element: TableElement::Column(_), position: ColumnPosition::Same, .. }
+            if may_have_hidden_period(facts) =>
+        {
+            return None;
+        }
         TableChange::Add { element, position, .. } => {
             let at = index_of(position, facts)?;
             add_element(element, facts, at)?;
@@ -448,6 +482,17 @@ mod tests {
         }
         assert_eq!(definitions.to_string().trim_end(), wanted, "{statements:?}");
         assert_eq!(DdlSchema::parse(&definitions.to_string()), definitions);
+    }
+
+    #[test]
+    fn versioned_tables_have_two_more_columns() {
+        const CREATE: &str = "create table t (a int) with system versioning";
+        const CREATED: &str = "CREATE TABLE `d`.`t` (`a` int, `row_start` timestamp(6) NOT NULL, `row_end` timestamp(6) \
+            NOT NULL);";
+        check(&[CREATE], CREATED);
+        check(&[CREATE, "alter table t add key (a)"], CREATED);
+        // It is unknown whether the new column stands before the hidden ones.
+        check(&[CREATE, "alter table t add b int"], "");
     }
 
     #[test]
