@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use binlog::{Charset, Collation, Flavour};
 use servers::{ResultRow, ServerFacts, SqlConnection, version_numbers};
 use sql::ddl::DdlStatement;
+use sql::lexer::{SqlLexer, SqlToken, SqlTokenKind};
 use sql::{SqlWords, first_word};
 
 use crate::apply_plan::SourceStatement;
@@ -353,22 +354,29 @@ fn fallback_collation_id(charset: Charset) -> u16 {
 /// the functions that it calls.
 fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
     const VERBS: [&str; 6] = ["INSERT", "REPLACE", "UPDATE", "LOAD", "SELECT", "DO"];
-    let Some(mut words) = SqlWords::parse(&String::from_utf8_lossy(sql), sql_mode) else { return true };
-    if words.take_any(&VERBS) {
-        return true;
-    }
-    let within: &[&str] = match (words.take("WITH"), words.take("CREATE")) {
-        (true, _) => &["UPDATE"],
-        (_, true) if !words.is_next("FUNCTION") && !words.is_next("PROCEDURE") => &["SELECT"],
-        _ => return false,
+    // Read word by word: a statement can be large, and its first words usually decide.
+    let lexer = SqlLexer::new(sql, sql_mode);
+    let mut tokens = lexer.clone().filter(|token| !token.is_blank());
+    let is_any = |token: &SqlToken, words: &[&str]| {
+        let bytes = lexer.bytes(token);
+        token.kind == SqlTokenKind::Word
+            && words.iter().any(|word| bytes.eq_ignore_ascii_case(word.as_bytes()))
     };
-    while words.peek().is_some() {
-        if words.take_any(within) {
-            return true;
-        }
-        words.take_next();
+    let Some(first) = tokens.next() else { return false };
+    let within = if is_any(&first, &VERBS) {
+        return true;
+    } else if is_any(&first, &["WITH"]) {
+        "UPDATE"
+    } else if is_any(&first, &["CREATE"]) {
+        "SELECT"
+    } else {
+        return first.kind == SqlTokenKind::Malformed;
+    };
+    let mut rest = tokens.peekable();
+    if within == "SELECT" && rest.peek().is_some_and(|next| is_any(next, &["FUNCTION", "PROCEDURE"])) {
+        return false;
     }
-    false
+    rest.any(|token| token.kind == SqlTokenKind::Malformed || is_any(&token, &[within]))
 }
 
 /// Returns true if a statement creates a database with the server's default collation.
