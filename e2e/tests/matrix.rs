@@ -21,6 +21,7 @@ use e2e::received::same_logs;
 use e2e::replays::source;
 use e2e::warming::{Warming, has_no_errors};
 use serde_json::Value;
+use servers::{ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 use tempfile::TempDir;
 use testkit::{Launch, ServerFlavour, TestPackage, TestServer};
 
@@ -46,6 +47,67 @@ fn document(output: Output) -> Result<Value> {
 fn mysql_servers() -> Result<Vec<TestPackage>> {
     let chosen = TestPackage::from_env()?.into_iter();
     Ok(chosen.filter(|package| package.flavour() == Some(ServerFlavour::Mysql)).collect())
+}
+
+#[test]
+fn the_catalogue_has_the_same_columns_and_indexes_everywhere() -> Result<()> {
+    check_each(&TestPackage::from_env()?, |matrix| {
+        let server = matrix.target()?;
+        server.sql(
+            "create database c; create table c.t (
+               a int unsigned not null auto_increment, b varchar(20) character set latin1, c decimal(5,2),
+               d timestamp not null default current_timestamp on update current_timestamp,
+               primary key (a), unique key u (c, d), key k (b(3))) engine=innodb",
+        )?;
+        let mut connection = SqlConnection::open(&address(&server, "root")?)?;
+        let mut catalogue = ServerCatalogue::new(&mut connection);
+        let table = catalogue.table(b"c", b"t")?.context("the table exists")?;
+        ensure!(
+            (table.engine.as_deref(), table.table_type.as_str()) == (Some("InnoDB"), "BASE TABLE"),
+            "{table:?}"
+        );
+        ensure!(catalogue.table(b"c", b"none")?.is_none() && catalogue.columns(b"c", b"none")?.is_empty());
+        let columns = catalogue.columns(b"c", b"t")?;
+        let shown = |column: &ServerColumn| {
+            format!(
+                "{} {} {} {} {} {:?} {} {}.{} {} {}",
+                column.index,
+                column.name,
+                column.data_type,
+                column.is_unsigned(),
+                column.is_nullable,
+                column.collation_id,
+                column.octets,
+                column.precision,
+                column.scale,
+                column.extra.contains("auto_increment"),
+                column.extra.contains("on update")
+            )
+        };
+        let found: Vec<String> = columns.iter().map(shown).collect();
+        let wanted = [
+            "0 a int true false None 0 10.0 true false",
+            "1 b varchar false true Some(8) 20 0.0 false false",
+            "2 c decimal false true None 0 5.2 false false",
+            "3 d timestamp false false None 0 0.0 false true",
+        ];
+        ensure!(found == wanted, "{found:#?}");
+        let parts = catalogue.index_parts(b"c", b"t")?;
+        let shown = |part: &ServerIndexPart| {
+            let column = part.column.as_deref().unwrap_or("?");
+            format!("{} {} {column} {:?} {}", part.index, part.is_unique, part.prefix, part.is_nullable)
+        };
+        let found: Vec<String> = parts.iter().map(shown).collect();
+        let wanted = [
+            "PRIMARY true a None false",
+            "k false b Some(3) true",
+            "u true c None true",
+            "u true d None false",
+        ];
+        ensure!(found == wanted, "{found:#?}");
+        ensure!(catalogue.invisible_indexes(b"c", b"t")?.is_empty());
+        Ok(())
+    })
 }
 
 #[test]
