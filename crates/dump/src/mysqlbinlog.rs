@@ -177,15 +177,9 @@ fn run_checked(
         (show, _) => show,
     };
     if let Some(show) = show {
-        let mut text = Vec::new();
-        match show {
-            HelpRequest::Help => {
-                let (choice, environment) = (&choice, &environment);
-                let content = HelpContent { specs: &specs, values: &values, choice, environment };
-                help::write(&mut text, talk.program(), &content)
-            }
-            HelpRequest::Version => help::put_version(&mut text, talk.program()),
-        }
+        let (choice, environment) = (&choice, &environment);
+        let content = HelpContent { specs: &specs, values: &values, choice, environment };
+        let text = help_text(show, talk.program(), &content);
         let _ = output.write_all(&text);
         return if heeded.show.is_some() { Ok(()) } else { Err(DumpExit::FAILURE) };
     }
@@ -211,6 +205,15 @@ fn run_checked(
         None => (output, terminal),
     };
     print(form, &settings, &files, DumpStreams { inputs, output, terminal, talk })
+}
+
+fn help_text(show: HelpRequest, program: &[u8], content: &HelpContent<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    match show {
+        HelpRequest::Help => help::write(&mut text, program, content),
+        HelpRequest::Version => help::put_version(&mut text, program),
+    }
+    text
 }
 
 fn print(

@@ -146,6 +146,17 @@ pub(crate) fn run(command: &mut ReplayArgs, global: &GlobalArgs) -> CommandResul
     }
 }
 
+/// Limits the options to what the target supports.
+fn fit_to_target(options: ReplayOptions, target: &TargetAddress) -> ReplayOptions {
+    match target {
+        TargetAddress::Mysql(..) => options,
+        // Only one session can write to SQLite.
+        TargetAddress::Sqlite(_) => {
+            ReplayOptions { workers: NonZeroUsize::MIN, mode: ParallelMode::None, ..options }
+        }
+    }
+}
+
 fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
     let followed = command.follow.then(|| command.inputs.store()).transpose()?;
     let found = command.inputs.find_logs()?;
@@ -164,12 +175,7 @@ fn apply(command: &ReplayArgs, global: &GlobalArgs) -> CommandResult {
             .check_bounds(&logs, found.keyring.as_ref())
             .map_err(|error| CommandFailure::NotStarted(error.into()))?;
     }
-    let mut options = command.how.options(selection, filter, gap)?;
-    if let TargetAddress::Sqlite(_) = named {
-        // Only one session can write to SQLite.
-        options.workers = NonZeroUsize::MIN;
-        options.mode = ParallelMode::None;
-    }
+    let options = fit_to_target(command.how.options(selection, filter, gap)?, &named);
     if command.dry.dry_run {
         let inputs = DryRunInputs {
             target: named,
