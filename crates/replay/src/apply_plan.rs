@@ -167,7 +167,7 @@ impl ApplyPlan {
     ///
     /// # Errors
     ///
-    /// When an event cannot be decoded or applied.
+    /// If an event cannot be decoded or applied.
     pub fn of(unit: &SourceTransaction, opener: &mut PayloadOpener) -> Result<Self, ApplyPlanError> {
         Self::with_memory_limit(unit, opener, usize::MAX)
     }

@@ -22,7 +22,7 @@ impl TransactionFilter<'_> {
     ///
     /// # Errors
     ///
-    /// When its row events cannot be decoded.
+    /// If its row events cannot be decoded.
     pub(crate) fn apply(self, work: ApplyPlan) -> Result<ApplyPlan, ApplyPlanError> {
         if self.0.is_empty() {
             return Ok(work);

@@ -132,7 +132,7 @@ impl CommitGate {
     ///
     /// # Panics
     ///
-    /// When it has begun already, and has neither failed nor rolled back since. The other steps panic likewise: each is
+    /// If it has begun already, and has neither failed nor rolled back since. The other steps panic likewise: each is
     /// reported once, in order.
     pub fn begin(&mut self, number: u64) {
         let index = self.index(number);

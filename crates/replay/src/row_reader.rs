@@ -58,7 +58,7 @@ impl RowReader {
     ///
     /// # Errors
     ///
-    /// When an event cannot be decoded, or `take` fails.
+    /// If an event cannot be decoded, or `take` fails.
     pub fn read(
         &mut self,
         events: &RowEvents,
@@ -159,7 +159,7 @@ pub enum RowLookup {
 ///
 /// # Errors
 ///
-/// When the partial update does not fit the document before, the log lacks that document, or either is corrupt.
+/// If the partial update does not fit the document before, the log lacks that document, or either is corrupt.
 pub fn json_document<'a>(
     row: &RowChange<'_, 'a>,
     field: &RowField<'_, 'a>,

@@ -88,7 +88,7 @@ pub trait ReplayObserver {
 ///
 /// # Errors
 ///
-/// When a log cannot be read, or a transaction cannot be applied. Everything applied so far is saved on the target, and
+/// If a log cannot be read, or a transaction cannot be applied. Everything applied so far is saved on the target, and
 /// the same call continues from there. That holds after a break by the observer, too.
 pub fn replay(
     source: &mut TransactionSource,

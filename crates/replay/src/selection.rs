@@ -120,7 +120,7 @@ pub(crate) enum SelectionChoice {
 impl TransactionSelector {
     /// # Errors
     ///
-    /// When a position is in a log that is not among these.
+    /// If a position is in a log that is not among these.
     pub(crate) fn new(selection: &TransactionSelection, log_names: &[String]) -> Result<Self, ReplayError> {
         let stop = selection.stop.as_ref().and_then(|stop| match stop {
             SelectionStop::At(bound) => Some(bound),
@@ -163,7 +163,7 @@ impl TransactionSelector {
     ///
     /// # Errors
     ///
-    /// When the logs do not have the GTID to stop at.
+    /// If the logs do not have the GTID to stop at.
     pub(crate) fn finish(&self) -> Result<(), ReplayError> {
         match &self.selection.stop {
             Some(SelectionStop::BeforeGtid(gtids) | SelectionStop::AfterGtid(gtids)) if !self.is_stopped => {

@@ -21,7 +21,7 @@ impl TransactionSelection {
     ///
     /// # Errors
     ///
-    /// When the logs do not have them. A log that cannot be read is no error here: replay reports it.
+    /// If the logs do not have them. A log that cannot be read is no error here: replay reports it.
     pub fn check_bounds(
         &self,
         logs: &[ReplayLog],

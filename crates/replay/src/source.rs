@@ -109,7 +109,7 @@ impl TransactionSource {
     ///
     /// # Errors
     ///
-    /// When the store has no logs.
+    /// If the store has no logs.
     pub fn follow(store: Store, keyring: Option<PathBuf>, held_max: usize) -> Result<Self, ReplayError> {
         let logs = store.logs().iter().cloned().map(ReplayLog::File);
         let names = logs.clone().map(|log| log.name()).collect();
@@ -181,7 +181,7 @@ impl TransactionSource {
     ///
     /// # Errors
     ///
-    /// When a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
+    /// If a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
     pub fn next_unit(&mut self) -> Result<Option<SourceTransaction>, ReplayError> {
         match self.next_found()? {
             None => Ok(None),
@@ -198,7 +198,7 @@ impl TransactionSource {
     ///
     /// # Errors
     ///
-    /// When a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written, also
+    /// If a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written, also
     /// when one was purged before it was read.
     pub fn next_found(&mut self) -> Result<Option<SizedTransaction>, ReplayError> {
         loop {
@@ -274,7 +274,7 @@ impl TransactionSource {
     ///
     /// # Errors
     ///
-    /// When the keyring cannot be read.
+    /// If the keyring cannot be read.
     pub(crate) fn skip_applied_logs(&mut self, applied: &AppliedState) -> Result<(), ReplayError> {
         let Some(cursor) = &mut self.cursor else { return Ok(()) };
         let logs = cursor.logs().to_vec();

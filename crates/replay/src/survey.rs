@@ -80,7 +80,7 @@ impl LogSurvey {
     ///
     /// # Errors
     ///
-    /// When the selection names a log that is not given, or the saved progress is in one that is not given.
+    /// If the selection names a log that is not given, or the saved progress is in one that is not given.
     pub fn of(
         source: &mut TransactionSource,
         selection: &TransactionSelection,

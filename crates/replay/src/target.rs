@@ -19,14 +19,14 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// When the target cannot be read.
+    /// If the target cannot be read.
     fn applied(&self) -> Result<AppliedState, TargetFailure>;
 
     /// Opens another session, in which transactions are applied one after the other.
     ///
     /// # Errors
     ///
-    /// When the target refuses.
+    /// If the target refuses.
     fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure>;
 
     /// Returns a table of the target, by its names in the log. `None` if the table does not exist or is unknown: its
@@ -34,7 +34,7 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// When the target cannot be read.
+    /// If the target cannot be read.
     fn definition(
         &self,
         database: &[u8],
@@ -50,7 +50,7 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// When the target cannot be read.
+    /// If the target cannot be read.
     fn settle(&self, intent: &StatementIntent) -> Result<IntentOutcome, TargetFailure>;
 
     /// Saves progress by itself, and clears the announcement, after a statement turned out to have been run. The next
@@ -58,7 +58,7 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// When the target refuses.
+    /// If the target refuses.
     fn save(&self, progress: &ReplayProgress) -> Result<(), TargetFailure>;
 
     /// Records that all transactions in `progress` are committed: the target may update its own records. Returns what
@@ -67,7 +67,7 @@ pub trait ReplayTarget: Sync {
     ///
     /// # Errors
     ///
-    /// When the target refuses.
+    /// If the target refuses.
     fn checkpoint(&self, progress: &ReplayProgress) -> Result<AppliedState, TargetFailure>;
 }
 
@@ -107,7 +107,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// When the target cannot do that: it commits in order only.
+    /// If the target cannot do that: it commits in order only.
     fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
         let _ = part;
         Err(TargetFailure::refused(
@@ -120,7 +120,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// When the target writes a binary log, and there is no GTID.
+    /// If the target writes a binary log, and there is no GTID.
     fn set_gtids(&mut self, gtids: &[Gtid]) -> Result<(), TargetFailure> {
         let _ = gtids;
         Ok(())
@@ -130,7 +130,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// When the target refuses.
+    /// If the target refuses.
     fn begin(&mut self) -> Result<(), TargetFailure>;
 
     /// Announces row changes of this format in the transaction just begun. Called right after `begin` if a statement
@@ -138,7 +138,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// When the target refuses.
+    /// If the target refuses.
     fn expect_rows(&mut self, _format: &Arc<EventFormat>) -> Result<(), TargetFailure> {
         Ok(())
     }
@@ -149,7 +149,7 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// When the target refuses.
+    /// If the target refuses.
     fn announce(
         &mut self,
         intent: StatementIntent,
@@ -160,21 +160,21 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// When the target refuses.
+    /// If the target refuses.
     fn apply_rows(&mut self, context: &SessionVariables, rows: &RowEvents) -> Result<(), TargetFailure>;
 
     /// Runs a statement with all its inputs.
     ///
     /// # Errors
     ///
-    /// When the target refuses, or the statement ends with another result than on the source.
+    /// If the target refuses, or the statement ends with another result than on the source.
     fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure>;
 
     /// Waits until all changes so far are made: only the commit is left.
     ///
     /// # Errors
     ///
-    /// When a change was refused.
+    /// If a change was refused.
     fn flush(&mut self) -> Result<(), TargetFailure>;
 
     /// Saves progress and commits, both at once; durable when it returns. Calls `placed` as soon as no later commit can
@@ -182,13 +182,13 @@ pub trait TargetSession: Send {
     ///
     /// # Errors
     ///
-    /// When the target refuses. After a lost session only [`ReplayTarget::applied`] can tell whether it was committed.
+    /// If the target refuses. After a lost session only [`ReplayTarget::applied`] can tell whether it was committed.
     fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure>;
 
     /// Rolls back the open transaction, if there is one.
     ///
     /// # Errors
     ///
-    /// When the session is lost; the target then rolls back by itself.
+    /// If the session is lost; the target then rolls back by itself.
     fn rollback(&mut self) -> Result<(), TargetFailure>;
 }

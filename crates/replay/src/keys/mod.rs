@@ -109,7 +109,7 @@ impl KeyReader {
     ///
     /// # Errors
     ///
-    /// When a row is truncated.
+    /// If a row is truncated.
     pub fn read(&self, rows: &Rows<'_>, decoder: &RowDecoder, out: &mut KeySet) -> Result<(), DecodeError> {
         for table in &self.kept {
             push_new(&mut out.shared, *table);

@@ -36,7 +36,7 @@ impl TransactionKeys {
     ///
     /// # Errors
     ///
-    /// When an event cannot be decoded.
+    /// If an event cannot be decoded.
     pub fn read<'d>(
         &mut self,
         events: &[RawEvent<'_>],

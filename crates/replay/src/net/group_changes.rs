@@ -79,7 +79,7 @@ impl GroupChanges {
     ///
     /// # Errors
     ///
-    /// When one of its events is of another type, or cannot be decoded; then nothing of it is taken.
+    /// If one of its events is of another type, or cannot be decoded; then nothing of it is taken.
     pub fn take<'d>(
         &mut self,
         events: &[RawEvent<'_>],
@@ -119,7 +119,7 @@ impl GroupChanges {
     ///
     /// # Errors
     ///
-    /// When an event cannot be encoded.
+    /// If an event cannot be encoded.
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<ChangesReport, EncodeError> {
         self.flush()?;
         out.append(&mut self.done);

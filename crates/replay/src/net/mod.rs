@@ -170,7 +170,7 @@ impl NetChanges {
     ///
     /// # Errors
     ///
-    /// When the map cannot be decoded, or the table's rows cannot be folded. Rows with its number are then refused for
+    /// If the map cannot be decoded, or the table's rows cannot be folded. Rows with its number are then refused for
     /// the same reason.
     pub fn add_map(
         &mut self,
@@ -208,7 +208,7 @@ impl NetChanges {
     ///
     /// # Errors
     ///
-    /// When they cannot be folded or decoded. Then [`NetChanges::undo`] must follow, unless the refusal is for the table: in
+    /// If they cannot be folded or decoded. Then [`NetChanges::undo`] must follow, unless the refusal is for the table: in
     /// that case the event has changed nothing.
     pub fn rows(&mut self, rows: &Rows<'_>) -> Result<(), NetError> {
         if rows.column_count == 0 {

@@ -105,7 +105,7 @@ impl Parallelism {
 ///
 /// # Errors
 ///
-/// When the selection names a log that is not given, the target does not answer, or `seen` breaks.
+/// If the selection names a log that is not given, the target does not answer, or `seen` breaks.
 pub fn plan(
     source: &mut TransactionSource,
     ground: DryRunTarget<'_>,

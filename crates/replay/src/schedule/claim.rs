@@ -116,7 +116,7 @@ impl ClaimBuilder {
     ///
     /// # Errors
     ///
-    /// When the mode uses the logical clock, and the clock is inconsistent.
+    /// If the mode uses the logical clock, and the clock is inconsistent.
     pub fn claim(
         &mut self,
         number: u64,
@@ -187,7 +187,7 @@ impl ScheduleClaim {
     ///
     /// # Panics
     ///
-    /// When `next` starts before the end of this claim.
+    /// If `next` starts before the end of this claim.
     pub fn join(&mut self, next: Self) {
         assert!(self.units.end <= next.units.start, "ours: claims are joined in order");
         self.units.end = next.units.end;

@@ -61,7 +61,7 @@ impl ClockReader {
     ///
     /// # Errors
     ///
-    /// When the clock is inconsistent; the reader is then unchanged.
+    /// If the clock is inconsistent; the reader is then unchanged.
     pub(super) fn read(
         &mut self,
         number: u64,

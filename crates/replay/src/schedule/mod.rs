@@ -123,7 +123,7 @@ impl Schedule {
     ///
     /// # Panics
     ///
-    /// When `workers` is 0.
+    /// If `workers` is 0.
     pub fn new(workers: usize) -> Self {
         assert!(workers > 0, "ours: a schedule has workers");
         Self {
@@ -158,7 +158,7 @@ impl Schedule {
     ///
     /// # Panics
     ///
-    /// When [`Schedule::has_room`] is false, or the claim's transactions do not follow those offered before.
+    /// If [`Schedule::has_room`] is false, or the claim's transactions do not follow those offered before.
     pub fn offer(&mut self, claim: ScheduleClaim) -> u64 {
         assert!(self.has_room(), "ours: callers check has_room first");
         let ScheduleClaim { units, wait, keys } = claim;
@@ -243,7 +243,7 @@ impl Schedule {
     ///
     /// # Panics
     ///
-    /// When it has not started, or was committed before.
+    /// If it has not started, or was committed before.
     pub fn mark_committed(&mut self, number: u64) {
         let item = self.item(number);
         assert_eq!(item.phase, ItemPhase::Started, "ours: what commits has started");
