@@ -97,6 +97,11 @@ impl LogFileWriter {
         Ok(())
     }
 
+    /// Returns the present position: the next bytes are written there.
+    pub(crate) const fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Writes bytes at the present position.
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.cipher {
@@ -110,6 +115,8 @@ impl LogFileWriter {
                     self.file.write_all(&self.scratch)?;
                     position += piece.len() as u64;
                 }
+                let end = self.position + bytes.len() as u64;
+                assert_eq!(position, end, "ours: each byte is encrypted for its own position");
             }
         }
         self.position += bytes.len() as u64;

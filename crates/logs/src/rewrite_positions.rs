@@ -214,6 +214,7 @@ impl PositionList {
     }
 
     fn advance(&mut self) -> Result<(), LogError> {
+        assert!(!self.is_last, "ours: no transaction follows the end of the logs");
         self.current = Some(self.next);
         self.read()
     }

@@ -395,6 +395,7 @@ impl StoreWriter {
         let Some(log) = &mut self.log else { return Ok(AppendOutcome::Repeated) };
         assert!(log.last <= log.position, "ours: the last event starts before its end");
         assert!(log.synced <= log.position, "ours: only appended events are synced");
+        assert_eq!(log.file.position(), log.position, "ours: an event is written at the end of its log");
         self.pending_bytes = event.len() as u64;
         log.file
             .write_all(event)
@@ -542,6 +543,10 @@ impl StoreWriter {
 
     /// Creates the log first, then its line in the index: a log that is not in the index has not begun.
     fn create(&mut self, name: &str, name_at_source: &str, base: &str) -> Result<(), LogError> {
+        let before = self.log.as_ref();
+        assert!(before.is_none_or(|log| log.name != name), "ours: a new log has a name of its own");
+        let is_on_disk = before.is_none_or(|log| log.synced == log.position);
+        assert!(is_on_disk, "ours: a log is on disk before the next one begins");
         let path = self.folder.path.join(name);
         let key = self.encryption.new_log_key()?;
         self.pending_bytes = MAGIC.len() as u64;

@@ -60,6 +60,7 @@ impl CompressionQueue {
     pub(crate) fn mark_failed(&mut self, log: &Path, now: Duration) -> Duration {
         assert!(!self.done.contains(log), "ours: a compressed log is not tried again");
         let pause = self.failed.get(log).map_or(BACKOFF_MIN, |failed| (failed.pause * 2).min(BACKOFF_MAX));
+        assert!((BACKOFF_MIN..=BACKOFF_MAX).contains(&pause), "ours: the pause between attempts has limits");
         self.failed.insert(log.to_owned(), RetrySchedule { pause, due: now + pause });
         pause
     }

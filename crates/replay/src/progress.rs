@@ -135,6 +135,8 @@ impl ProgressLedger {
     /// Records that this transaction is prepared: it counts as not applied until it is decided.
     pub fn mark_prepared(&mut self, unit: &TransactionHead) {
         if unit.gtid().is_none() {
+            let is_last = self.held.last_key_value().is_none_or(|(last, _)| *last <= unit.number);
+            assert!(is_last, "ours: transactions come in the order of their numbers");
             let before = self.held.insert(unit.number, unit.origin.start_place());
             assert!(before.is_none(), "ours: a transaction is prepared once");
             if self.held.len() == 1 {

@@ -39,7 +39,7 @@ impl SpooledRows {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn parts(&self) -> impl Iterator<Item = io::Result<RowEvents>> {
         self.parts.iter().map(|part| {
             let mut bytes = vec![0; (part.end - part.start) as usize];
@@ -105,6 +105,8 @@ impl RowSpooler {
 
     /// Ends the current part, before the open statement or within it.
     fn cut(&mut self) -> io::Result<()> {
+        let is_open = self.last.is_none_or(|last| last >= self.start);
+        assert!(is_open, "ours: the last rows event is in the open statement");
         if let Some(last) = self.last.take() {
             end_statement(&mut self.part[last..], &self.rows.format);
             self.put(self.part.len())?;
@@ -120,6 +122,8 @@ impl RowSpooler {
     fn put(&mut self, size: usize) -> io::Result<()> {
         if size > 0 {
             let start = self.rows.spool.push(&self.part[..size])?;
+            let end = self.rows.parts.last().map_or(0, |part| part.end);
+            assert_eq!(start, end, "ours: each part follows the one before it");
             self.rows.parts.push(start..start + size as u64);
             self.part.drain(..size);
         }

@@ -161,6 +161,7 @@ impl<'t> GroupBuilder<'t> {
             return self.join(head, work, claim, out);
         }
         self.close(out)?;
+        assert!(self.open.is_none(), "ours: the open group precedes a transaction that cannot join it");
         let (work, prepared) = match work.shape.clone() {
             TransactionShape::XaPrepare(xid) => {
                 self.refuse_duplicate_xid(&xid, &head)?;
@@ -222,6 +223,11 @@ impl<'t> GroupBuilder<'t> {
         assert!(
             group.kept_table.is_none() || group.transactions <= 2,
             "ours: changes that a rollback keeps are in a group of their own"
+        );
+        assert!(!group.committed_us.is_empty(), "ours: each group has a commit time, for the lag");
+        assert!(
+            self.order != CommitOrder::Any || group.gtids.len() as u64 == group.transactions,
+            "ours: in any order, progress consists of the GTIDs of all transactions"
         );
         if self.finder.needs_tables() && group.work.shape == TransactionShape::Rows {
             let added = self.finder.add(&mut group.claim, &group.work, &self.definitions);

@@ -202,7 +202,8 @@ impl WorkerShared<'_> {
         }
         if state.failure.is_none() {
             let number = state.schedule.offer(group.claim.clone());
-            state.groups.insert(number, Arc::new(group));
+            let before = state.groups.insert(number, Arc::new(group));
+            assert!(before.is_none(), "ours: each group has a number of its own");
             drop(state);
             self.offered.notify_one();
         }
@@ -296,6 +297,7 @@ impl ApplyWorker<'_, '_> {
                     self.shared.queue.mark_started();
                     return Some((number, group));
                 }
+                assert!(state.for_first.is_none(), "ours: a group for the first worker runs alone");
                 state.for_first = Some(number);
                 // Wakes all, as the first worker may be any of those waiting.
                 self.shared.offered.notify_all();
@@ -347,6 +349,7 @@ impl ApplyWorker<'_, '_> {
             committed.add_gtids(&group.gtids);
         }
         let done = state.groups.remove(&number);
+        assert!(done.is_some(), "ours: a group is committed once");
         state.done.extend(done.map(|group| (group, at_us)));
         drop(state);
         self.shared.queue.mark_applied(group);

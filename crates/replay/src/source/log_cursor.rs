@@ -126,7 +126,7 @@ impl LogCursor {
     ///
     /// # Errors
     ///
-    /// When the positions of a rewritten log cannot be read.
+    /// If the positions of a rewritten log cannot be read.
     pub(super) fn origin(
         &mut self,
         whole: &GatheredTransaction,
