@@ -1,12 +1,10 @@
 //! Inspects binary logs: readers that only report.
 //!
-//! [`stats`] counts, [`verify`](mod@verify) checks, [`advise`] measures what compression would save. They return
-//! values; printing them is up to the caller.
+//! [`stats`] counts, and [`verify`](mod@verify) checks. They return values; printing them is up to the caller.
 //!
 //! This crate never changes a log, never prints, and does not depend on a terminal.
 #![forbid(unsafe_code)]
 
-pub mod advise;
 mod error;
 mod log_pieces;
 pub mod stats;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -16,6 +16,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("bintide-option-files", &[]),
     ("bintide-dump", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
+    ("bintide-advise", &["bintide-binlog", "bintide-inspect", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
     (
         "bintide-servers",
@@ -58,6 +59,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "bintide-logs",
             "bintide-option-files",
             "bintide-dump",
+            "bintide-advise",
             "bintide-inspect",
             "bintide-rewrite",
             "bintide-servers",

@@ -24,6 +24,5 @@ pub use report::{
     CommitSpan, GtidReport, LogEnd, LogStats, StatsReport, StatsTotals, TransactionReport, TransactionTable,
     TypeReport,
 };
-pub use sizes::SizeClass;
-pub(crate) use sizes::{class_bytes_max, size_class};
+pub use sizes::{SizeClass, class_bytes_max, size_class};
 pub use tables::{ChangeTotals, RowChangeCounts, RowOperation, TableAmounts, TableMapCounts};

@@ -60,12 +60,12 @@ impl SizeHistogram {
 }
 
 /// Returns the class of a size.
-pub(crate) fn size_class(bytes: u64) -> usize {
+pub fn size_class(bytes: u64) -> usize {
     (0..CLASSES - 1).find(|class| bytes <= bytes_max(*class)).unwrap_or(CLASSES - 1)
 }
 
 /// Returns the largest size in a class, or `None` for the last class.
-pub(crate) fn class_bytes_max(class: usize) -> Option<u64> {
+pub fn class_bytes_max(class: usize) -> Option<u64> {
     (class + 1 < CLASSES).then(|| bytes_max(class))
 }
 

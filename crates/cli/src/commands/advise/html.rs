@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use inspect::advise::{
+use advise::{
     AdviseReport, CommitLatency, ConnectionCompression, FoundReport, IntervalEstimate, LevelReport,
     LevelSetting, NetworkReport, RefusedReport, SampleReport, ServerReport, SizeReport, TableReport,
     TimeReport,

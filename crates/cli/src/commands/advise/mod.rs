@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use advise::{AdviseReport, AdviseSettings, LogSource, MeasureExtent, MeasurementPlan};
 use anyhow::anyhow;
 use binlog::ZstdLevel;
 use clap::Args;
-use inspect::advise::{self, AdviseReport, AdviseSettings, LogSource, MeasureExtent, MeasurementPlan};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use tracing::warn;

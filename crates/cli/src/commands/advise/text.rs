@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use inspect::advise::{
+use advise::{
     AdviseReport, CommitLatency, ConnectionCompression, IntervalEstimate, LevelReport, LevelSetting,
     NetworkWay, SizeReport, StoppedBy, TableReport,
 };
@@ -89,11 +89,11 @@ pub(crate) fn took_and_covered(took: Duration, covered_s: f64) -> String {
     }
 }
 
-fn first(logs: &[inspect::advise::MeasuredLog]) -> &str {
+fn first(logs: &[advise::MeasuredLog]) -> &str {
     logs.first().map_or("", |log| &log.name)
 }
 
-fn last(logs: &[inspect::advise::MeasuredLog]) -> &str {
+fn last(logs: &[advise::MeasuredLog]) -> &str {
     logs.last().map_or("", |log| &log.name)
 }
 

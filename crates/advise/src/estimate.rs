@@ -76,7 +76,7 @@ fn student(freedom: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{Population, RatioSums};
-    use crate::advise::report::IntervalEstimate;
+    use crate::report::IntervalEstimate;
 
     #[test]
     fn full_measurements_are_exact() {

@@ -6,12 +6,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use advise::{AdviseReport, AdviseSettings, LogSource, MeasureExtent, MemoryLimits, advise};
 use binlog::events::TransactionPayload;
 use binlog::{
     CompressionRefusal, Event, EventChecksum, EventType, HEADER_SIZE, MAGIC, NextPosition, RawEvent,
     ZstdLevel, move_event,
 };
-use inspect::advise::{AdviseReport, AdviseSettings, LogSource, MeasureExtent, MemoryLimits, advise};
 use logs::{CutError, EventChunk, LogReader, ReadOutcome, SegmentContent, TransactionCutter};
 
 /// Parts of a log: its format description, and transactions of several kinds and sizes.

@@ -343,7 +343,7 @@ fn micros(us: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::advise;
-    use crate::advise::report::{
+    use crate::report::{
         AdviceVerdict, AdviseReport, AdviseTotals, CommitLatency, FoundReport, IntervalEstimate, LevelReport,
         LevelSetting,
     };

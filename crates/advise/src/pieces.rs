@@ -16,7 +16,7 @@ use super::cells::SampleCell;
 use super::measurement_plan::MemoryLimits;
 use super::record::CellShare;
 use super::report::MeasuredLog;
-use crate::error::InspectError;
+use inspect::InspectError;
 
 /// A transaction or the events between two, and its share in the current cell.
 #[derive(Debug)]

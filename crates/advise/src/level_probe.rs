@@ -98,7 +98,7 @@ mod tests {
     use binlog::{PayloadWriter, ZstdLevel};
 
     use super::{FRAME_STYLES, FrameStyle, PayloadProbe, UNANNOUNCED_LEVEL_MAX, compress_frame, find_levels};
-    use crate::advise::report::FoundReport;
+    use crate::report::FoundReport;
 
     fn inner(seed: u32) -> Vec<u8> {
         (0..20_000_u32).map(|n| ((n / 7 + seed).wrapping_mul(2_654_435_761) >> 26) as u8).collect()

@@ -13,7 +13,7 @@ use super::report::{
 };
 use super::span::covered_us;
 use super::tally::{AdviseTally, FINE_STEPS, LevelBytes, TableTally};
-use crate::stats::{CommitSpan, LogTime, class_bytes_max};
+use inspect::stats::{CommitSpan, LogTime, class_bytes_max};
 
 /// Input of all parts of a report.
 pub(crate) struct ReportBuilder<'b> {

@@ -7,7 +7,7 @@
 use binlog::CompressionRefusal;
 use serde::Serialize;
 
-use crate::stats::CommitSpan;
+use inspect::stats::CommitSpan;
 
 /// Report of what compressing transactions would do to logs.
 #[derive(Clone, Debug, Default, Serialize)]

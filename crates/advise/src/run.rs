@@ -21,7 +21,7 @@ use super::span::span;
 use super::tally::AdviseTally;
 use super::work::{ItemContent, LargeCoverage, MeasureItem, MeasureShared, MeasureWorker};
 use super::{AdviseSettings, LogSource, MeasureExtent, alternatives, rules};
-use crate::error::InspectError;
+use inspect::InspectError;
 
 /// Bytes of transactions per work item, if whole logs are read.
 const ITEM_SIZE: usize = 1 << 20;

@@ -10,7 +10,7 @@ use super::level_bench::LevelCost;
 use super::record::{MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
 use super::tables::QualifiedTable;
 use super::timeline::CommitTimeline;
-use crate::stats::size_class;
+use inspect::stats::size_class;
 
 /// Maximum bytes of payloads kept for the dictionary.
 const SAMPLES_MAX: usize = 24 << 20;

@@ -25,7 +25,7 @@ use super::pieces::{
 };
 use super::record::{CellShare, MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
 use super::tables::TransactionTables;
-use crate::error::InspectError;
+use inspect::InspectError;
 
 /// State that all workers share.
 pub(crate) struct MeasureShared<'s> {

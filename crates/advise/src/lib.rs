@@ -7,6 +7,9 @@
 //!
 //! A transaction is compressed as a server does it, with reused contexts, at all levels in turn. Sizes are those of
 //! whole log files as `bintide compress --like-server` writes them.
+//!
+//! This crate returns values; printing them is up to the caller. It never changes a log, and never asks a server.
+#![forbid(unsafe_code)]
 
 mod alternatives;
 mod cells;
@@ -36,14 +39,14 @@ use std::time::Duration;
 use binlog::ZstdLevel;
 use logs::LogReader;
 
-pub use measurement_plan::{MeasurementPlan, MemoryLimits};
-pub use report::{
+pub use crate::measurement_plan::{MeasurementPlan, MemoryLimits};
+pub use crate::report::{
     AdviceVerdict, AdviseReport, AdviseTotals, CommitLatency, CompressionAdvice, ConnectionCompression,
     DictionaryReport, FoundReport, IntervalEstimate, LevelMatches, LevelReport, LevelSetting, MachineReport,
     MeasuredLog, NetworkReport, NetworkWay, RefusedReport, SampleReport, ServerReport, SizeAtLevel,
     SizeReport, StoppedBy, TableAtLevel, TableReport, TimeBucket, TimeReport, WholeFileReport,
 };
-pub use run::advise;
+pub use crate::run::advise;
 
 /// A log that can be opened any number of times.
 pub struct LogSource<'s> {
