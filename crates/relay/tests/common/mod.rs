@@ -14,7 +14,7 @@ use logs::ordered::PipelineLimits;
 use relay::{FormReader, FormSource, LogForm, ReaderStep, RelayStore, SourceLimits};
 use rewrite::{
     CompressSettings, CompressedPolicy, MinimumGain, OldFormatPolicy, RewriteAction, RewriteError,
-    RewriteLimits, TransactionMove, rewrite,
+    RewriteLimits, RewriteSettings, TransactionMove, rewrite,
 };
 
 pub(crate) const LEVEL: ZstdLevel = ZstdLevel::DEFAULT;
@@ -146,7 +146,8 @@ impl Reference {
             moves.push(moved);
             ControlFlow::Continue(())
         };
-        rewrite(action, PipelineLimits::with_bytes(1 << 24), &sizes, &open, &mut bytes, &mut note)?;
+        let settings = RewriteSettings { action, bounds: PipelineLimits::with_bytes(1 << 24), sizes: &sizes };
+        rewrite(settings, &open, &mut bytes, &mut note)?;
         Ok(Self { bytes, moves })
     }
 }
