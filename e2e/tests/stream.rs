@@ -420,7 +420,10 @@ fn versioned_tables_have_their_names_and_the_columns_of_their_history() -> Resul
         for record in records.lines().map(serde_json::from_str::<Value>) {
             let record = record?;
             if let Some(data) = record["data"].as_object() {
-                ensure!(data.len() == names.len() && names.iter().all(|name| data.contains_key(*name)), "{record}");
+                ensure!(
+                    data.len() == names.len() && names.iter().all(|name| data.contains_key(*name)),
+                    "{record}"
+                );
             }
         }
         ensure!(records.contains("\"b\":\"eins\""), "{records}");

@@ -161,14 +161,11 @@ impl AccountFile {
     }
 
     fn read_text(&self) -> Result<String, AccountFileError> {
-        let file = match File::open(&self.path) {
+        let file = match logs::open_regular(&self.path) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(String::new()),
             opened => opened.map_err(self.io("open"))?,
         };
         let metadata = file.metadata().map_err(self.io("read"))?;
-        if !metadata.is_file() {
-            return Err(self.content("is not a regular file".to_owned()));
-        }
         if metadata.permissions().mode() & 0o007 != 0 {
             return Err(AccountFileError::Exposed { path: self.path.clone() });
         }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
+use logs::open_regular;
 use servers::{ServerAddress, SqlConnection};
 use stream::{
     DdlSchema, Envelope, FolderSink, QueryText, RecordSink, ResumeToken, SinkTarget, StatementPolicy,
@@ -301,7 +302,7 @@ impl OutputArgs {
         let lock = lock.context("could not lock the progress file").map_err(CommandFailure::NotStarted)?;
         let resume = match &self.progress {
             None => ResumePoint { token: self.resume.clone(), gtid_state: None },
-            Some(path) => match std::fs::read_to_string(path) {
+            Some(path) => match open_regular(path).and_then(io::read_to_string) {
                 Ok(text) => {
                     let saved = parse_progress(&text);
                     let saved = saved.with_context(|| format!("could not resume from {}", path.display()));
