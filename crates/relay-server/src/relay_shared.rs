@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use binlog::MAGIC_ENCRYPTED;
 use binlog::gtid::GtidSet;
 use relay::{
     ClientFacts, FormChoice, LogForm, LogsEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
@@ -133,9 +134,8 @@ impl RelayShared {
 impl RelayFacts for RelayShared {
     fn server(&self) -> RelayedServer {
         let store = self.forms.store();
-        let names = store.log_names().unwrap_or_default();
-        let head = names.last().and_then(|newest| store.head(newest).ok().flatten());
-        let version = head.map(|head| String::from_utf8_lossy(&head.format.server_version).into_owned());
+        let newest = store.log_names().ok().and_then(|mut names| names.pop());
+        let version = newest.and_then(|newest| store.writer_version(&newest).ok().flatten());
         RelayedServer {
             version: version.unwrap_or_else(|| VERSION_DEFAULT.to_owned()),
             server_id: self.options.server_id.unwrap_or(self.identity.server_id),
@@ -154,7 +154,7 @@ impl RelayFacts for RelayShared {
             Ok(ServedLog {
                 size: source.form_size(&name)?,
                 stored_size: std::fs::metadata(&path).map_or(0, |metadata| metadata.len()),
-                is_encrypted: head.is_ok_and(|magic| magic == ENCRYPTED_MAGIC),
+                is_encrypted: head.is_ok_and(|magic| magic == MAGIC_ENCRYPTED),
                 name: name.to_string(),
             })
         };
@@ -199,6 +199,3 @@ impl RelayFacts for RelayShared {
         Ok(head.and_then(|head| head.previous_gtids.clone()).unwrap_or_default())
     }
 }
-
-/// First bytes of an encrypted log.
-const ENCRYPTED_MAGIC: [u8; 4] = [0xfd, b'b', b'i', b'n'];

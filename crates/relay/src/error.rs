@@ -60,6 +60,25 @@ pub enum RelayError {
         /// Name of the log.
         name: String,
     },
+    /// The file contains a second log behind the first one.
+    #[error(
+        "{name} contains a second log, which starts at byte {position} of the file: split the file into two logs"
+    )]
+    SecondLog {
+        /// Name of the file.
+        name: String,
+        /// Start of the second log, in bytes from the start of the file.
+        position: u64,
+    },
+    /// The log has no whole format description, and never gets one: another log follows it.
+    #[error(
+        "{name} has no whole format description, although another log follows it: the log is torn. Receive it again, \
+         or remove it from the directory and the index"
+    )]
+    NoFormat {
+        /// Name of the log.
+        name: String,
+    },
     /// The log is shorter than it was.
     #[error("{name} changed while it was served: it is shorter, or another log has taken its place")]
     Changed {

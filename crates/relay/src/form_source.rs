@@ -166,7 +166,7 @@ impl FormSource {
             Some(renderer) => Some(renderer),
             None => self.open_renderer(log, |entry| entry.rendered <= position)?,
         };
-        let Some(mut renderer) = opened else { return Ok(FormRead::Pending) };
+        let Some(mut renderer) = opened else { return self.wait_for_format(log) };
         loop {
             let found = match self.render(&mut renderer, growth)? {
                 FormRead::Chunk(chunk) if chunk.end() <= position => None,
@@ -307,6 +307,16 @@ impl FormSource {
             let _ = std::fs::remove_file(index_path(&self.folder, self.form, &log));
         }
         Ok(())
+    }
+
+    /// Returns the result for a log whose format description is not whole: it may follow, unless the log has a
+    /// successor.
+    fn wait_for_format(&self, log: &Arc<str>) -> Result<FormRead, RelayError> {
+        // A server writes it before it names the next log, so it is read again after the list.
+        match self.store.has_successor(log)? && self.store.head(log)?.is_none() {
+            true => Err(RelayError::NoFormat { name: log.to_string() }),
+            false => Ok(FormRead::Pending),
+        }
     }
 
     fn last_start(

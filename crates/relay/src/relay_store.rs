@@ -31,7 +31,7 @@ pub struct FirstEvents {
     pub first_gtid: Option<Gtid>,
     /// CRC32 of the format description, without its in-use flag: another log of the same name has another one.
     pub(crate) stamp: u32,
-    /// True if the log has a transaction, so that the head never changes.
+    /// True if an event follows the head, so that the head never changes.
     is_final: bool,
 }
 
@@ -51,8 +51,8 @@ struct KnownFirstEvents {
     head: Arc<FirstEvents>,
 }
 
-/// Number of events in which the first GTID of a log is searched. Servers write it third.
-const HEAD_EVENTS_MAX: usize = 16;
+/// Maximum number of events in a head. Servers write two to four; MariaDB writes checkpoints among them.
+const HEAD_EVENTS_MAX: usize = 1024;
 
 impl RelayStore {
     /// Opens a directory or an index. Encrypted logs need the server's keyring file.
@@ -83,15 +83,41 @@ impl RelayStore {
     /// If the store has no such log, or the log cannot be read or is a relay log.
     pub fn head(&self, log: &Arc<str>) -> Result<Option<Arc<FirstEvents>>, RelayError> {
         let file = self.identity(log)?;
-        if let Some(known) = lock(&self.heads).get(log).filter(|known| known.file == file) {
-            return Ok(Some(Arc::clone(&known.head)));
+        if let Some(head) = self.known_head(log, file).filter(|head| head.is_final) {
+            return Ok(Some(head));
         }
         let head = read_head(log, self.open_log(log)?)?.map(Arc::new);
-        if let Some(head) = head.as_ref().filter(|head| head.is_final) {
+        if let Some(head) = &head {
             let known = KnownFirstEvents { file, head: Arc::clone(head) };
             lock(&self.heads).insert(Arc::clone(log), known);
         }
         Ok(head)
+    }
+
+    /// Returns the version of the server that has written a log, from its format description; `None` if that is not
+    /// written yet. The log is read only once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RelayStore::head`].
+    pub fn writer_version(&self, log: &Arc<str>) -> Result<Option<String>, RelayError> {
+        let known = self.known_head(log, self.identity(log)?);
+        let head = match known {
+            Some(head) => Some(head),
+            None => self.head(log)?,
+        };
+        Ok(head.map(|head| String::from_utf8_lossy(&head.format.server_version).into_owned()))
+    }
+
+    fn known_head(&self, log: &Arc<str>, file: LogFileId) -> Option<Arc<FirstEvents>> {
+        let heads = lock(&self.heads);
+        heads.get(log).filter(|known| known.file == file).map(|known| Arc::clone(&known.head))
+    }
+
+    /// Returns whether another log follows this one, so that it no longer grows.
+    pub(crate) fn has_successor(&self, log: &str) -> Result<bool, RelayError> {
+        let names = self.log_names()?;
+        Ok(names.iter().position(|name| &**name == log).is_some_and(|index| index + 1 < names.len()))
     }
 
     /// Drops what is known of logs that the store no longer has. Returns the names of the logs, oldest first.
@@ -203,15 +229,25 @@ fn read_head(log: &str, mut reader: LogReader) -> Result<Option<FirstEvents>, Re
             ) => {
                 head.first_gtid = event.raw.decode(&format).map_err(wrong)?.gtid();
                 head.is_final = true;
-                break;
             }
+            (event_type, Some(head), _) => head.is_final = !is_head_event(event_type),
             _ => {}
+        }
+        if head.as_ref().is_some_and(|head| head.is_final) {
+            break;
         }
     }
     match reader.kind() {
         LogKind::Relay => Err(RelayError::RelayLog { name: log.to_owned() }),
         LogKind::Binary => Ok(head),
     }
+}
+
+/// Returns whether servers write events of this type in front of a log's first transaction.
+const fn is_head_event(event_type: EventType) -> bool {
+    use EventType as E;
+    matches!(event_type, E::FormatDescription | E::PreviousGtids | E::MariadbGtidList | E::Unknown(_))
+        || matches!(event_type, E::MariadbBinlogCheckpoint | E::MariadbStartEncryption)
 }
 
 /// Returns the CRC32 of a format description without its in-use flag.

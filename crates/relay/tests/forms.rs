@@ -330,3 +330,61 @@ fn a_large_payload_is_served_in_pieces() {
         }
     }
 }
+
+#[test]
+fn a_torn_head_is_waited_for_only_in_the_newest_log() {
+    let log = sample("types.binlog");
+    for size in [0, 3, MAGIC.len(), 60] {
+        let store = TestStore::new(&[&log[..size]]);
+        for form in FORMS {
+            let source = store.source(form);
+            let read = source.read(&LOG.into(), 4).unwrap();
+            assert!(matches!(read, FormRead::Pending), "{form} {size}: {read:?}");
+        }
+        store.write(2, &next_log());
+        for form in FORMS {
+            let error = store.source(form).read(&LOG.into(), 4).unwrap_err();
+            assert!(matches!(error, RelayError::NoFormat { .. }), "{form} {size}: {error}");
+        }
+    }
+}
+
+#[test]
+fn two_logs_in_one_file_are_refused() {
+    let log = sample("types.binlog");
+    let both = [log.as_slice(), &next_log()].concat();
+    let store = TestStore::new(&[&both, &next_log()]);
+    for form in FORMS {
+        let mut reader = FormReader::new(store.source(form), LOG.into());
+        let error = loop {
+            match reader.read_next() {
+                Ok(ReaderStep::Events { .. }) => {}
+                Ok(other) => panic!("{form}: {other:?}"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("second log") && error.contains("split the file"), "{form}: {error}");
+    }
+}
+
+#[test]
+fn the_head_of_every_log_is_read_once() {
+    for path in samples() {
+        let log = std::fs::read(&path).unwrap();
+        let store = TestStore::new(&[&log]);
+        let source = store.source(LogForm::AsIs);
+        let head = || source.store().head(&LOG.into()).unwrap().unwrap();
+        let has_more = split(&log).1.iter().any(|place| {
+            !matches!(
+                place.event_type,
+                EventType::FormatDescription
+                    | EventType::PreviousGtids
+                    | EventType::MariadbGtidList
+                    | EventType::MariadbBinlogCheckpoint
+                    | EventType::MariadbStartEncryption
+            )
+        });
+        assert_eq!(Arc::ptr_eq(&head(), &head()), has_more, "{}", path.display());
+        assert!(source.store().writer_version(&LOG.into()).unwrap().is_some());
+    }
+}
