@@ -19,6 +19,7 @@
 //! | [`conversation`] | what a replica and a real server say to each other, recorded |
 //! | [`identity`] | many runs with arguments drawn at random |
 //! | [`received`] | a server's logs as they were received, beside its own |
+//! | [`relayed`] | relays, and replicas that follow them |
 //! | [`replays`] | logs applied to another server, and what must be equal then |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
 //! | [`soak`] | a target that follows a source while everything is stopped at random |
@@ -45,6 +46,7 @@ pub mod metrics;
 pub mod options;
 pub mod program;
 pub mod received;
+pub mod relayed;
 pub mod replays;
 pub mod rows;
 pub mod soak;

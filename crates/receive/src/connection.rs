@@ -75,6 +75,9 @@ impl LogReceiver {
             if !is_next_there || is_due {
                 self.sync(store)?;
                 if unacknowledged.take().is_some() {
+                    if !self.may_acknowledge() {
+                        return Ok(());
+                    }
                     source.acknowledge()?;
                     self.watch.count_acknowledgement();
                 }
@@ -103,6 +106,11 @@ impl LogReceiver {
                 has_head = true;
             }
         }
+    }
+
+    /// Waits for the condition of acknowledgements. Returns false if the run was cancelled meanwhile.
+    fn may_acknowledge(&self) -> bool {
+        self.ack_condition.as_ref().is_none_or(|condition| condition.wait(&self.options.cancel))
     }
 
     /// Warns once if the source does not use semi-synchronous replication although it was requested.

@@ -48,7 +48,7 @@ pub use crate::error::{ReceiveError, ReceiveFailure};
 pub use crate::monitor::SharedReceiveStats;
 pub use crate::receive_stats::ReceiveStats;
 pub use crate::received_gtids::ReceivedGtids;
-pub use crate::receiver::{DiskFullPolicy, LogReceiver, ReceiveOptions};
+pub use crate::receiver::{AckCondition, DiskFullPolicy, LogReceiver, ReceiveOptions};
 pub use crate::reporter::{ReceiveNotice, ReceiveReporter};
 pub use crate::source_candidate::SourceRejection;
 pub use crate::source_errors::{CANNOT_SEND, SourceLogs};

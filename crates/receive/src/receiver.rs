@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use binlog::ZstdLevel;
 use logs::{LogEncryption, RetentionLimit, StoreFolder, StoreWriter};
-use servers::{LinkOptions, ServerAddress};
+use servers::{CancelToken, LinkOptions, ServerAddress};
 use wire::{ReplicaEnd, SemiSync};
 
 use crate::disconnect::Disconnect;
@@ -60,6 +60,13 @@ pub enum DiskFullPolicy {
     Fail,
 }
 
+/// Condition that must hold before transactions on disk are acknowledged to the source.
+pub trait AckCondition: Send + Sync {
+    /// Waits until everything that is on disk now may be acknowledged. Nothing is received meanwhile. Returns false if
+    /// the run was cancelled.
+    fn wait(&self, cancel: &CancelToken) -> bool;
+}
+
 /// State of a `receive` run.
 pub struct LogReceiver {
     pub(crate) wanted: ReceiveOptions,
@@ -70,6 +77,8 @@ pub struct LogReceiver {
     pub(crate) watch: ReceiveMonitor,
     pub(crate) rotation: SourceRotation,
     pub(crate) compressor: Option<LogCompressor>,
+    /// Condition of acknowledgements; `None` to acknowledge what is on disk.
+    pub(crate) ack_condition: Option<Arc<dyn AckCondition>>,
     /// Set while the disk is full: since a write failed, and until one succeeds.
     disk_full: Option<DiskFullBackoff>,
     /// Notices since the last received event, so that each is reported once.
@@ -131,12 +140,18 @@ impl LogReceiver {
             watch,
             rotation,
             compressor,
+            ack_condition: None,
             disk_full: None,
             reported: HashSet::new(),
             is_lost: false,
         };
         receiver.report_store(&store);
         Ok((receiver, store))
+    }
+
+    /// Sets a condition that must hold before transactions on disk are acknowledged to the source.
+    pub fn set_ack_condition(&mut self, condition: Arc<dyn AckCondition>) {
+        self.ack_condition = Some(condition);
     }
 
     /// Runs one connection after the other until the run is cancelled.
@@ -395,7 +410,7 @@ mod tests {
     use std::thread;
 
     use logs::{LogEncryption, LogReader, ReadOutcome, RetentionLimit};
-    use servers::{LinkOptions, ServerAddress};
+    use servers::{CancelToken, LinkOptions, ServerAddress};
     use wire::{ReplicaEnd, SemiSync};
 
     use super::{DiskFullPolicy, LogReceiver, POLL_INTERVAL, ReceiveOptions};

@@ -10,10 +10,12 @@ use relay::{
 };
 use wire::{AckRequest, DumpFlags, EventPacket, PartedPacket, SemiSync, SemiSyncAck, ServerError};
 
+use crate::ack_tracker::AckTracker;
 use crate::client_registry::{ClientActivity, EndReason};
 use crate::client_session::ServedSession;
 use crate::relay_counters::add;
 use crate::relay_server::RelayNotice;
+use crate::store_growth::GrowthSignal;
 
 /// Maximum time between two looks whether the client is still connected.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
@@ -27,6 +29,9 @@ pub(crate) struct ClientDump<'d, 's> {
     session: &'d mut ServedSession<'s>,
     request: DumpRequest,
     semi_sync: SemiSync,
+    acks: AckTracker,
+    /// Signal of growth; `None` without semi-synchronous replication.
+    signal: Option<Arc<GrowthSignal>>,
     /// Event that is sent in parts.
     parted: Option<PartedPacket>,
 }
@@ -49,7 +54,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             true => SemiSync::On,
             false => SemiSync::Off,
         };
-        Self { session, request, semi_sync, parted: None }
+        Self { session, request, semi_sync, acks: AckTracker::default(), signal: None, parted: None }
     }
 
     /// Sends until the end.
@@ -62,15 +67,22 @@ impl<'d, 's> ClientDump<'d, 's> {
         };
         if self.semi_sync == SemiSync::On {
             self.session.link.packets.ignore_sequence();
+            self.signal = Some(self.session.shared.growth.subscribe()?);
         }
+        let gate = self.session.shared.options.ack_gate.clone();
         let mut pieces = Vec::new();
         loop {
             // Growth after this is not missed by the wait below.
             let seen = self.session.shared.growth.count();
+            let synced = gate.as_ref().map(|gate| gate.synced());
             let step = stream.next(Instant::now(), &mut pieces);
             self.send(&mut pieces, &stream)?;
             if let Some(reason) = self.end_reason() {
                 return self.end(reason);
+            }
+            // A replica that sends acknowledgements which are not read does not take events any more.
+            if self.semi_sync == SemiSync::On && !self.read_input()? {
+                return Ok(DumpOutcome::Closed);
             }
             match step {
                 Ok(DumpStep::More) => {}
@@ -80,10 +92,11 @@ impl<'d, 's> ClientDump<'d, 's> {
                 }
                 Ok(DumpStep::Wait { until }) => {
                     self.session.link.flush()?;
-                    if !self.read_acknowledgements()? {
+                    self.note_sent(synced);
+                    if !self.read_input()? {
                         return Ok(DumpOutcome::Closed);
                     }
-                    self.wait(seen, until);
+                    self.wait(seen, until)?;
                 }
                 Err(error) => return self.fail(&error),
             }
@@ -176,7 +189,10 @@ impl<'d, 's> ClientDump<'d, 's> {
         let (mut bytes, mut transactions) = (0, 0);
         for piece in pieces.drain(..) {
             bytes += piece.bytes.as_slice().len() as u64;
-            transactions += u64::from(piece.ends_transaction && piece.is_last());
+            if piece.ends_transaction && piece.is_last() {
+                transactions += 1;
+                self.acks.request(stream.session().log(), piece.end);
+            }
             self.put(&piece);
             if self.session.link.packets.output().len() >= OUTPUT_SIZE {
                 self.session.link.flush()?;
@@ -217,18 +233,34 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.parted = parted.filter(|_| !piece.is_last());
     }
 
-    /// Waits until the store grows, until the next heartbeat, or for a short time.
-    fn wait(&mut self, seen: u64, until: Option<Instant>) {
+    /// Waits until the store grows, until the next heartbeat, or for a short time; in semi-synchronous replication also
+    /// until the client sends something.
+    fn wait(&mut self, seen: u64, until: Option<Instant>) -> io::Result<()> {
         self.set_activity(ClientActivity::WAITING);
         self.session.link.packets.release_idle();
         let check = Instant::now() + CLIENT_CHECK_INTERVAL;
-        self.session.shared.growth.wait(seen, until.map_or(check, |until| until.min(check)));
+        let until = until.map_or(check, |until| until.min(check));
+        match &self.signal {
+            Some(signal) => self.session.link.wait_for_data_or_growth(signal, until)?,
+            None => self.session.shared.growth.wait(seen, until),
+        }
+        Ok(())
+    }
+
+    /// Records that everything of the relay's last sync was sent.
+    fn note_sent(&mut self, synced: Option<u64>) {
+        if self.semi_sync == SemiSync::On
+            && let Some(synced) = synced
+        {
+            let covered = self.acks.sent_all(synced);
+            self.acknowledge(covered);
+        }
     }
 
     /// Reads what the client has sent: acknowledgements. Returns false if it has gone.
-    fn read_acknowledgements(&mut self) -> io::Result<bool> {
-        let link = &mut self.session.link;
-        while link.has_input()? {
+    fn read_input(&mut self) -> io::Result<bool> {
+        while self.session.link.has_input()? {
+            let link = &mut self.session.link;
             if self.semi_sync == SemiSync::Off {
                 // A client without semi-synchronous replication has nothing to say.
                 return Ok(!link.is_closed());
@@ -237,12 +269,24 @@ impl<'d, 's> ClientDump<'d, 's> {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
                 other => other?,
             }
+            let mut covered = None;
             while let Some(payload) = link.packets.next().map_err(io::Error::other)? {
                 // Servers also ignore other packets.
-                let _ = SemiSyncAck::decode(payload);
+                if let Ok(ack) = SemiSyncAck::decode(payload) {
+                    add(&self.session.shared.counters.acknowledgements, 1);
+                    covered = self.acks.take(ack.file, ack.position).or(covered);
+                }
             }
+            self.acknowledge(covered);
         }
         Ok(true)
+    }
+
+    /// Reports the last sync that the client has acknowledged.
+    fn acknowledge(&self, covered: Option<u64>) {
+        if let (Some(sync), Some(gate)) = (covered, &self.session.shared.options.ack_gate) {
+            gate.acknowledge(self.session.registration.connection_id, sync);
+        }
     }
 
     fn end_reason(&self) -> Option<EndReason> {
@@ -274,5 +318,13 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.session.respond(|response| response.error(&error));
         self.session.link.flush()?;
         Ok(DumpOutcome::Closed)
+    }
+}
+
+impl Drop for ClientDump<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(gate) = &self.session.shared.options.ack_gate {
+            gate.forget(self.session.registration.connection_id);
+        }
     }
 }

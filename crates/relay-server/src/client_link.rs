@@ -10,6 +10,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use wire::PacketCodec;
 
+use crate::store_growth::GrowthSignal;
+
 /// Time after which a write fails if the client takes nothing: `net_write_timeout` of a server.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -116,12 +118,25 @@ impl ClientLink {
     pub(crate) fn wait_for_data(&mut self) -> io::Result<()> {
         self.flush()?;
         self.packets.release_idle();
-        self.poll_input(PollTimeout::NONE).map(drop)
+        self.poll_input(PollTimeout::NONE, None).map(drop)
+    }
+
+    /// Waits until the client has sent something, until the store has grown, or until this time.
+    pub(crate) fn wait_for_data_or_growth(
+        &mut self,
+        growth: &GrowthSignal,
+        until: Instant,
+    ) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        self.poll_input(timeout, Some(growth))?;
+        growth.clear();
+        Ok(())
     }
 
     /// Returns true if the client has sent something, or has closed the connection.
     pub(crate) fn has_input(&mut self) -> io::Result<bool> {
-        self.poll_input(PollTimeout::ZERO)
+        self.poll_input(PollTimeout::ZERO, None)
     }
 
     /// Returns true if the client has closed the connection. Call this only when there is input.
@@ -130,7 +145,8 @@ impl ClientLink {
         matches!(socket.socket.peek(&mut [0]), Ok(0) | Err(_))
     }
 
-    fn poll_input(&mut self, timeout: PollTimeout) -> io::Result<bool> {
+    /// Returns true if there is input, or `growth` is signalled, within `timeout`.
+    fn poll_input(&mut self, timeout: PollTimeout, growth: Option<&GrowthSignal>) -> io::Result<bool> {
         if let AcceptedStream::Tls(stream) = &mut self.stream {
             let state = stream.conn.process_new_packets().map_err(io::Error::other)?;
             if state.plaintext_bytes_to_read() > 0 {
@@ -138,7 +154,8 @@ impl ClientLink {
             }
         }
         let Some(socket) = self.socket_mut() else { return Err(closed()) };
-        let mut descriptors = [PollFd::new(socket.socket.as_fd(), PollFlags::POLLIN)];
+        let mut descriptors = vec![PollFd::new(socket.socket.as_fd(), PollFlags::POLLIN)];
+        descriptors.extend(growth.map(|growth| PollFd::new(growth.descriptor(), PollFlags::POLLIN)));
         match poll(&mut descriptors, timeout) {
             Ok(count) => Ok(count > 0),
             Err(nix::errno::Errno::EINTR) => Ok(false),

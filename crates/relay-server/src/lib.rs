@@ -10,6 +10,7 @@
 //! | start and stop a relay | [`RelayServer`], [`RelayServerOptions`] |
 //! | give it a certificate | [`TlsFiles`] |
 //! | count what it does | [`RelayCounters`] |
+//! | wait for acknowledgements of replicas | [`AckGate`] |
 //!
 //! Each client has a thread of its own with a small stack, so that a slow client delays no other. An idle client keeps
 //! no buffers.
@@ -18,6 +19,8 @@
 //! prints nothing: its caller gets notices.
 #![forbid(unsafe_code)]
 
+mod ack_gate;
+mod ack_tracker;
 mod client_dump;
 mod client_link;
 mod client_login;
@@ -38,6 +41,7 @@ mod tls_files;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use crate::ack_gate::{AckGate, AckOutcome};
 pub use crate::error::RelayServerError;
 pub use crate::relay_counters::RelayCounters;
 pub use crate::relay_server::{RelayNotice, RelayServer, RelayServerOptions};

@@ -17,6 +17,8 @@ pub struct RelayCounters {
     pub sent_bytes: AtomicU64,
     /// Transactions that were sent.
     pub sent_transactions: AtomicU64,
+    /// Acknowledgements of replicas in semi-synchronous replication.
+    pub acknowledgements: AtomicU64,
 }
 
 /// Adds to a counter.

@@ -14,6 +14,7 @@ use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SqlFace};
 use servers::ServerAddress;
 use wire::{PacketCodec, ServerError, ServerHandshake};
 
+use crate::ack_gate::AckGate;
 use crate::client_link::ClientLink;
 use crate::client_session::serve_client;
 use crate::error::RelayServerError;
@@ -58,6 +59,8 @@ pub struct RelayServerOptions {
     pub definitions_from: Option<ServerAddress>,
     /// Maximum number of connections.
     pub connections_max: usize,
+    /// Gate that waits for acknowledgements of replicas; `None` if nothing waits for them.
+    pub ack_gate: Option<Arc<AckGate>>,
     /// Receiver of notices.
     pub notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
 }
@@ -84,6 +87,20 @@ pub enum RelayNotice {
     IndexNotSaved {
         /// Error.
         error: String,
+    },
+    /// Too few replicas have acknowledged in time: replication is asynchronous until they have caught up.
+    AckTimeout {
+        /// Number of replicas that had to acknowledge.
+        replicas: usize,
+        /// Number of replicas that have acknowledged.
+        acknowledged: usize,
+        /// Time that was waited.
+        timeout: Duration,
+    },
+    /// Enough replicas have caught up: replication is semi-synchronous again.
+    AcksResumed {
+        /// Number of replicas that have to acknowledge.
+        replicas: usize,
     },
     /// A client could not be served, because a thread could not be started.
     NoThread {
@@ -123,6 +140,14 @@ impl RelayServer {
             files: LoadedFiles { tls: options.tls.load(&options.state)?, accounts },
         };
         let shared = Arc::new(RelayShared::new(options, parts));
+        if let Some(gate) = &shared.options.ack_gate {
+            let publishing = Arc::downgrade(&shared);
+            gate.set_publish(move || {
+                if let Some(shared) = publishing.upgrade() {
+                    shared.note_growth();
+                }
+            });
+        }
         let mut server = Self { shared: Arc::clone(&shared), threads: Vec::new() };
         let watching = Arc::clone(&shared);
         server.spawn("watch", move || watch(&watching))?;
@@ -146,6 +171,11 @@ impl RelayServer {
     /// Returns the counters.
     pub fn counters(&self) -> Arc<RelayCounters> {
         Arc::clone(&self.shared.counters)
+    }
+
+    /// Returns the gate that waits for acknowledgements of replicas, if there is one.
+    pub fn ack_gate(&self) -> Option<Arc<AckGate>> {
+        self.shared.options.ack_gate.clone()
     }
 
     /// Returns the facts about the relay.
@@ -263,8 +293,7 @@ fn watch(shared: &RelayShared) {
     while !shared.is_stopping() {
         let is_reported = changes.wait();
         if changes.check(shared.newest_log()) || is_reported {
-            shared.forms.note_growth();
-            shared.growth.note();
+            shared.note_growth();
         }
         if maintained.elapsed() >= MAINTENANCE_INTERVAL {
             for error in shared.forms.maintain() {

@@ -123,6 +123,12 @@ impl RelayShared {
         }
     }
 
+    /// Makes events that were added to the store visible to the clients.
+    pub(crate) fn note_growth(&self) {
+        self.forms.note_growth();
+        self.growth.note();
+    }
+
     /// Returns the path of the newest log.
     pub(crate) fn newest_log(&self) -> Option<PathBuf> {
         let store = self.forms.store();

@@ -1,21 +1,41 @@
 //! Growth of the store: notices that logs have grown, and wakes the clients that wait for it.
 
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::lock;
-
-use std::os::fd::AsFd as _;
 
 /// Number of times that the store has grown, and the clients that wait for the next time.
 #[derive(Debug, Default)]
 pub(crate) struct StoreGrowth {
     count: Mutex<u64>,
     grown: Condvar,
+    /// Signals of clients that wait for growth and for data at once.
+    signals: Mutex<Vec<Weak<GrowthSignal>>>,
+}
+
+/// Descriptor that becomes readable when the store has grown.
+#[derive(Debug)]
+pub(crate) struct GrowthSignal(EventFd);
+
+impl GrowthSignal {
+    /// Makes the descriptor unreadable until the store grows again.
+    pub(crate) fn clear(&self) {
+        // An error means that the store has not grown.
+        let _ = self.0.read();
+    }
+
+    /// Returns the descriptor.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 impl StoreGrowth {
@@ -28,6 +48,24 @@ impl StoreGrowth {
     pub(crate) fn note(&self) {
         *lock(&self.count) += 1;
         self.grown.notify_all();
+        lock(&self.signals).retain(|signal| {
+            let Some(signal) = signal.upgrade() else { return false };
+            // An error means that the counter is at its maximum: the descriptor is readable already.
+            let _ = signal.0.write(1);
+            true
+        });
+    }
+
+    /// Returns a signal of growth, for as long as it is kept.
+    ///
+    /// # Errors
+    ///
+    /// If the process has too many open files.
+    pub(crate) fn subscribe(&self) -> io::Result<Arc<GrowthSignal>> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let signal = Arc::new(GrowthSignal(EventFd::from_value_and_flags(0, flags)?));
+        lock(&self.signals).push(Arc::downgrade(&signal));
+        Ok(signal)
     }
 
     /// Waits until the store has grown more often than `seen` times, or until this time.

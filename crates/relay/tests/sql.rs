@@ -199,7 +199,10 @@ fn questions_of_mysql_replicas() {
     client.check("SELECT @@GLOBAL.SERVER_UUID", &format!("@@GLOBAL.SERVER_UUID\n{UUID}"));
     client.check("SET @slave_uuid = 'a-b', @replica_uuid = 'a-b'", "OK");
     assert_eq!(client.session.user_variables["replica_uuid"], SqlValue::from("a-b"));
-    client.check("SELECT @@global.rpl_semi_sync_source_enabled", &unknown("rpl_semi_sync_source_enabled"));
+    for name in ["source", "master"] {
+        let enabled = format!("@@global.rpl_semi_sync_{name}_enabled");
+        client.check(&format!("SELECT {enabled}"), &format!("{enabled}\n1"));
+    }
     client.check("SET @rpl_semi_sync_replica = 1, @rpl_semi_sync_slave = 1", "OK");
     client.check("SET NAMES utf8", "OK");
     // mysqlbinlog

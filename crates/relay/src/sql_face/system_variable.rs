@@ -154,6 +154,9 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("query_cache_size", Global, A::All, V::Number(0)),
     settable("query_cache_type", V::Text("OFF")),
     fixed("read_only", Global, A::All, V::Flag(true)),
+    // A replica asks for one of the names, as its version calls it.
+    fixed("rpl_semi_sync_master_enabled", Global, A::All, V::Flag(true)),
+    fixed("rpl_semi_sync_source_enabled", Global, A::All, V::Flag(true)),
     fixed("server_id", Global, A::All, V::Fact(server_id)),
     fixed("server_uuid", Global, A::MySqlSince(MYSQL_5_6), V::Fact(server_uuid)),
     settable_since("session_track_gtids", A::MySqlSince([5, 7, 0]), V::Text("OFF")),

@@ -13,10 +13,10 @@ use binlog::MAGIC;
 use clap::{Args, Subcommand};
 use logs::Store;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use receive::LogReceiver;
+use receive::{AckCondition, LogReceiver};
 use relay::{AccountFile, FormChoice, RelayStore};
-use relay_server::{RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles};
-use servers::ServerAddress;
+use relay_server::{AckGate, AckOutcome, RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles};
+use servers::{CancelToken, ServerAddress};
 use tracing::{info, warn};
 use wire::ReplicaEnd;
 
@@ -94,6 +94,14 @@ pub(crate) struct RelayArgs {
     max_connections: usize,
     #[command(flatten)]
     source: SourceArgs,
+    /// With --semi-sync: acknowledge transactions to the source once this number of replicas of the relay have
+    /// acknowledged them, besides being on disk (as rpl_semi_sync_source_wait_for_replica_count).
+    #[arg(long, value_name = "NUMBER", requires = "semi_sync", value_parser = clap::value_parser!(u16).range(1..))]
+    wait_for_replicas: Option<u16>,
+    /// Maximum time to wait for these replicas. After it, transactions are acknowledged without them, until they have
+    /// caught up. It should be less than the source's own rpl_semi_sync_source_timeout.
+    #[arg(long, value_name = "SECONDS", default_value = "5", requires = "wait_for_replicas")]
+    ack_timeout: u32,
     #[command(flatten)]
     metrics: MetricsArgs,
 }
@@ -133,13 +141,17 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
             let why = "a server is given by its options: relay receives only from servers that --from names";
             return Err(CommandFailure::NotStarted(anyhow!(why)));
         }
-        return serve(command, folder, global);
+        return serve(command, folder, global, None);
     }
     let cancel = interrupt::cancel_on_interrupt();
     let wanted = command.source.receive_options(folder.clone(), ReplicaEnd::Never)?;
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
-    let (receiver, store) = LogReceiver::open(wanted, command.source.addresses(global)?, options, display)?;
+    let (mut receiver, store) = LogReceiver::open(wanted, command.source.addresses(global)?, options, display)?;
+    let gate = command.ack_gate();
+    if let Some(gate) = &gate {
+        receiver.set_ack_condition(Arc::new(ReplicaCondition(Arc::clone(gate))));
+    }
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);
@@ -153,7 +165,7 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
             thread::sleep(POLL_INTERVAL);
         }
         let outcome = match has_log(folder) {
-            true => serve(command, folder, global),
+            true => serve(command, folder, global, gate),
             false => Ok(CommandVerdict::Success),
         };
         cancel.cancel();
@@ -172,10 +184,24 @@ fn has_log(folder: &Path) -> bool {
     first.is_some_and(|log| log.len() > MAGIC.len() as u64)
 }
 
-fn serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
+/// Acknowledgements of the relay's replicas, as a condition of its own acknowledgements.
+struct ReplicaCondition(Arc<AckGate>);
+
+impl AckCondition for ReplicaCondition {
+    fn wait(&self, cancel: &CancelToken) -> bool {
+        self.0.wait(|| cancel.is_cancelled()) == AckOutcome::Acknowledge
+    }
+}
+
+fn serve(
+    command: &RelayArgs,
+    folder: &Path,
+    global: &GlobalArgs,
+    gate: Option<Arc<AckGate>>,
+) -> CommandResult {
     let not_started = |error: anyhow::Error| CommandFailure::NotStarted(error);
     let store = RelayStore::open(folder, command.source.keyring.clone());
-    let options = command.server_options(folder, global)?;
+    let options = RelayServerOptions { ack_gate: gate, ..command.server_options(folder, global)? };
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
     let figures = RelayFigures::of(&server);
@@ -196,6 +222,13 @@ fn serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResu
 }
 
 impl RelayArgs {
+    /// Returns the gate for `--wait-for-replicas`.
+    fn ack_gate(&self) -> Option<Arc<AckGate>> {
+        let timeout = Duration::from_secs(self.ack_timeout.into());
+        let gate = |replicas: u16| AckGate::new(replicas.into(), timeout, Arc::new(show_notice));
+        self.wait_for_replicas.map(gate).map(Arc::new)
+    }
+
     fn server_options(
         &self,
         folder: &Path,
@@ -236,6 +269,7 @@ impl RelayArgs {
             state,
             definitions_from: self.definition_server(global)?,
             connections_max: self.max_connections,
+            ack_gate: None,
             notices: Arc::new(show_notice),
         })
     }
@@ -255,6 +289,14 @@ fn show_notice(notice: RelayNotice) {
         RelayNotice::LoginFailed { peer, error } => warn!("login from {peer} failed: {error}"),
         RelayNotice::DumpFailed { user, error } => warn!("could not serve {user}: {error}"),
         RelayNotice::IndexNotSaved { error } => warn!("could not save an index: {error}"),
+        RelayNotice::AckTimeout { replicas, acknowledged, timeout } => warn!(
+            "{acknowledged} of {replicas} replicas acknowledged within {} seconds: replication is asynchronous until they \
+             have caught up",
+            timeout.as_secs()
+        ),
+        RelayNotice::AcksResumed { replicas } => {
+            info!("{replicas} replicas have caught up: replication is semi-synchronous again");
+        }
         RelayNotice::NoThread { error } => warn!("refused a client: could not start a thread: {error}"),
         other => warn!("{other:?}"),
     }

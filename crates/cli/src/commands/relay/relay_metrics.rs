@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use relay::RelayFacts;
-use relay_server::{RelayCounters, RelayServer};
+use relay_server::{AckGate, RelayCounters, RelayServer};
 
 use crate::metric_table::{LabelledCount, MetricRow, MetricValue};
 
@@ -13,6 +13,7 @@ use crate::metric_table::{LabelledCount, MetricRow, MetricValue};
 pub(super) struct RelayFigures {
     counters: Arc<RelayCounters>,
     facts: Arc<dyn RelayFacts>,
+    gate: Option<Arc<AckGate>>,
 }
 
 type RelayMetric = MetricRow<RelayFigures>;
@@ -43,6 +44,21 @@ pub(super) const RELAY_METRICS: &[RelayMetric] = &[
         count(&figures.counters.sent_transactions)
     }),
     RelayMetric::counter(
+        "bintide_relay_acknowledgements_total",
+        "Acknowledgements of replicas in semi-synchronous replication.",
+        |figures| count(&figures.counters.acknowledgements),
+    ),
+    RelayMetric::counter(
+        "bintide_relay_ack_timeouts_total",
+        "Waits of --wait-for-replicas that have timed out.",
+        |figures| figures.gate.as_ref().map_or(0, |gate| gate.timeouts()).into(),
+    ),
+    RelayMetric::gauge(
+        "bintide_relay_asynchronous",
+        "1 after a timeout of --wait-for-replicas, until enough replicas have caught up.",
+        |figures| figures.gate.as_ref().is_some_and(|gate| gate.is_asynchronous()).into(),
+    ),
+    RelayMetric::counter(
         "bintide_relay_client_sent_bytes_total",
         "Bytes of events sent to each connected client.",
         |figures| MetricValue::Family(figures.by_client()),
@@ -55,7 +71,7 @@ fn count(counter: &AtomicU64) -> MetricValue {
 
 impl RelayFigures {
     pub(super) fn of(server: &RelayServer) -> Self {
-        Self { counters: server.counters(), facts: server.facts() }
+        Self { counters: server.counters(), facts: server.facts(), gate: server.ack_gate() }
     }
 
     fn by_client(&self) -> Vec<LabelledCount> {

@@ -1,0 +1,223 @@
+//! Semi-synchronous replication to replicas of the relay: waits for their acknowledgements.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::lock;
+use crate::relay_server::RelayNotice;
+
+/// Gate between the relay's own sync to disk and its acknowledgement to the source: opens when enough replicas have
+/// acknowledged, or after a timeout.
+///
+/// As on a server, the gate is asynchronous after a timeout: it stays open until enough replicas have caught up.
+pub struct AckGate {
+    /// Number of replicas: `rpl_semi_sync_source_wait_for_replica_count` of a server.
+    replicas: usize,
+    /// Maximum time of a wait: `rpl_semi_sync_source_timeout` of a server.
+    timeout: Duration,
+    notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
+    state: Mutex<AckState>,
+    changed: Condvar,
+    /// Makes the stored logs visible to clients; set once the relay serves.
+    publish: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    timeouts: AtomicU64,
+}
+
+/// State of an [`AckGate`].
+#[derive(Debug, Default)]
+struct AckState {
+    /// Number of syncs so far.
+    synced: u64,
+    /// Last sync that each replica has acknowledged, by the number of its connection.
+    acknowledged: BTreeMap<u32, u64>,
+    /// True after a timeout, until enough replicas have caught up.
+    is_asynchronous: bool,
+}
+
+/// Result of [`AckGate::wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckOutcome {
+    /// Acknowledge the transactions to the source.
+    Acknowledge,
+    /// The caller's run was cancelled.
+    Cancelled,
+}
+
+/// Interval at which a wait polls for cancellation.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+impl AckGate {
+    /// Creates a gate that waits for this number of replicas, up to `timeout`.
+    pub fn new(
+        replicas: usize,
+        timeout: Duration,
+        notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
+    ) -> Self {
+        Self {
+            replicas,
+            timeout,
+            notices,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            publish: OnceLock::new(),
+            timeouts: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits until enough replicas have acknowledged everything that is on disk now.
+    pub fn wait(&self, is_cancelled: impl Fn() -> bool) -> AckOutcome {
+        let mut state = lock(&self.state);
+        // Under the lock: a client that sees the new number of syncs also sees their events.
+        if let Some(publish) = self.publish.get() {
+            publish();
+        }
+        state.synced += 1;
+        let (wanted, deadline) = (state.synced, Instant::now() + self.timeout);
+        while !state.is_asynchronous && state.count(wanted) < self.replicas {
+            if is_cancelled() {
+                return AckOutcome::Cancelled;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                state.is_asynchronous = true;
+                let acknowledged = state.count(wanted);
+                drop(state);
+                self.note_timeout(acknowledged);
+                return AckOutcome::Acknowledge;
+            }
+            state = match self.changed.wait_timeout(state, left.min(POLL_INTERVAL)) {
+                Ok((state, _)) => state,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        AckOutcome::Acknowledge
+    }
+
+    fn note_timeout(&self, acknowledged: usize) {
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
+        let (replicas, timeout) = (self.replicas, self.timeout);
+        (self.notices)(RelayNotice::AckTimeout { replicas, acknowledged, timeout });
+    }
+
+    /// Returns the number of waits that have timed out.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::Relaxed)
+    }
+
+    /// Returns true after a timeout, until enough replicas have caught up.
+    pub fn is_asynchronous(&self) -> bool {
+        lock(&self.state).is_asynchronous
+    }
+
+    /// Returns the number of replicas that have acknowledged everything on disk.
+    pub fn caught_up_replicas(&self) -> usize {
+        let state = lock(&self.state);
+        state.count(state.synced)
+    }
+
+    /// Sets the action that makes the stored logs visible to clients.
+    pub(crate) fn set_publish(&self, publish: impl Fn() + Send + Sync + 'static) {
+        // A gate belongs to one relay.
+        let _ = self.publish.set(Box::new(publish));
+    }
+
+    /// Returns the number of syncs so far.
+    pub(crate) fn synced(&self) -> u64 {
+        lock(&self.state).synced
+    }
+
+    /// Records that a replica has acknowledged everything up to a sync.
+    pub(crate) fn acknowledge(&self, connection_id: u32, sync: u64) {
+        let mut state = lock(&self.state);
+        state.acknowledged.insert(connection_id, sync);
+        let has_resumed = state.is_asynchronous && state.count(state.synced) >= self.replicas;
+        state.is_asynchronous &= !has_resumed;
+        drop(state);
+        self.changed.notify_all();
+        if has_resumed {
+            (self.notices)(RelayNotice::AcksResumed { replicas: self.replicas });
+        }
+    }
+
+    /// Forgets a replica that has disconnected.
+    pub(crate) fn forget(&self, connection_id: u32) {
+        lock(&self.state).acknowledged.remove(&connection_id);
+    }
+}
+
+impl AckState {
+    /// Returns the number of replicas that have acknowledged everything up to a sync.
+    fn count(&self, sync: u64) -> usize {
+        self.acknowledged.values().filter(|acknowledged| **acknowledged >= sync).count()
+    }
+}
+
+impl std::fmt::Debug for AckGate {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = lock(&self.state);
+        out.debug_struct("AckGate").field("replicas", &self.replicas).field("state", &*state).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::{AckGate, AckOutcome};
+    use crate::relay_server::RelayNotice;
+
+    fn gate(replicas: usize, timeout_ms: u64) -> (Arc<AckGate>, Arc<Mutex<Vec<RelayNotice>>>) {
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&notices);
+        let notices_of = Arc::new(move |notice| list.lock().unwrap().push(notice));
+        (Arc::new(AckGate::new(replicas, Duration::from_millis(timeout_ms), notices_of)), notices)
+    }
+
+    #[test]
+    fn enough_replicas_open_the_gate() {
+        let (gate, notices) = gate(2, 60_000);
+        let other = Arc::clone(&gate);
+        let acknowledging = thread::spawn(move || {
+            while other.synced() == 0 {
+                thread::yield_now();
+            }
+            other.acknowledge(1, 1);
+            other.acknowledge(1, 1);
+            assert_eq!(other.caught_up_replicas(), 1);
+            other.acknowledge(2, 1);
+        });
+        assert_eq!(gate.wait(|| false), AckOutcome::Acknowledge);
+        acknowledging.join().unwrap();
+        assert!(notices.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn after_a_timeout_nothing_waits_until_the_replicas_have_caught_up() {
+        let (gate, notices) = gate(1, 50);
+        let began = Instant::now();
+        assert_eq!(gate.wait(|| false), AckOutcome::Acknowledge);
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        for _ in 0..100 {
+            assert_eq!(gate.wait(|| false), AckOutcome::Acknowledge);
+        }
+        assert!(gate.is_asynchronous());
+        assert_eq!(gate.timeouts(), 1);
+        gate.acknowledge(7, 100);
+        assert!(gate.is_asynchronous(), "one sync is missing");
+        gate.acknowledge(7, 101);
+        assert!(!gate.is_asynchronous());
+        assert_eq!(notices.lock().unwrap().len(), 2);
+        gate.forget(7);
+        assert_eq!(gate.caught_up_replicas(), 0);
+    }
+
+    #[test]
+    fn a_wait_can_be_cancelled() {
+        let (gate, _) = gate(1, 60_000);
+        assert_eq!(gate.wait(|| true), AckOutcome::Cancelled);
+    }
+}

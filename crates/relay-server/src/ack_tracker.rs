@@ -1,0 +1,107 @@
+//! Acknowledgements of one replica: which of the relay's syncs they cover.
+
+use std::collections::VecDeque;
+
+/// Tracks the acknowledgements of one replica. Positions are those that the replica sees, in its form.
+#[derive(Debug, Default)]
+pub(crate) struct AckTracker {
+    /// End of the last event for which an acknowledgement was requested.
+    requested: Option<LogPlace>,
+    /// Last acknowledged place.
+    acknowledged: Option<LogPlace>,
+    /// Syncs that are not acknowledged yet, in order.
+    waiting: VecDeque<SyncPlace>,
+}
+
+/// Place in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LogPlace {
+    log: String,
+    position: u64,
+}
+
+/// Place that a replica has to acknowledge for a sync.
+#[derive(Debug)]
+struct SyncPlace {
+    sync: u64,
+    place: LogPlace,
+}
+
+/// Maximum number of syncs that wait. Beyond it, the last ones count as one: a replica may never acknowledge.
+const WAITING_MAX: usize = 1024;
+
+impl AckTracker {
+    /// Records that an acknowledgement is requested for the event that ends here.
+    pub(crate) fn request(&mut self, log: &str, position: u64) {
+        let place = self.requested.get_or_insert(LogPlace { log: String::new(), position });
+        if place.log != log {
+            log.clone_into(&mut place.log);
+        }
+        place.position = position;
+    }
+
+    /// Records that everything of a sync has been sent. Returns the sync if it needs no further acknowledgement.
+    pub(crate) fn sent_all(&mut self, sync: u64) -> Option<u64> {
+        let Some(place) = self.requested.clone().filter(|place| !self.is_acknowledged(place)) else {
+            self.waiting.clear();
+            return Some(sync);
+        };
+        if self.waiting.len() == WAITING_MAX {
+            self.waiting.pop_back();
+        }
+        self.waiting.push_back(SyncPlace { sync, place });
+        None
+    }
+
+    /// Takes an acknowledgement. Returns the last sync that it covers.
+    pub(crate) fn take(&mut self, log: &[u8], position: u64) -> Option<u64> {
+        let log = String::from_utf8_lossy(log).into_owned();
+        self.acknowledged = Some(LogPlace { log, position });
+        let covered = self.waiting.iter().rposition(|waiting| self.is_acknowledged(&waiting.place))?;
+        self.waiting.drain(..=covered).next_back().map(|waiting| waiting.sync)
+    }
+
+    fn is_acknowledged(&self, place: &LogPlace) -> bool {
+        let acknowledged = self.acknowledged.as_ref();
+        acknowledged.is_some_and(|found| found.log == place.log && found.position >= place.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AckTracker, WAITING_MAX};
+
+    #[test]
+    fn an_acknowledgement_covers_all_syncs_before_it() {
+        let mut tracker = AckTracker::default();
+        assert_eq!(tracker.sent_all(1), Some(1), "nothing was requested");
+        tracker.request("a.000001", 100);
+        assert_eq!(tracker.sent_all(2), None);
+        tracker.request("a.000001", 200);
+        tracker.request("a.000002", 50);
+        assert_eq!(tracker.sent_all(3), None);
+        assert_eq!(tracker.take(b"a.000001", 90), None);
+        assert_eq!(tracker.take(b"a.000001", 200), Some(2));
+        assert_eq!(tracker.take(b"a.000002", 50), Some(3));
+        assert_eq!(tracker.sent_all(4), Some(4), "nothing was sent since");
+    }
+
+    #[test]
+    fn an_early_acknowledgement_counts() {
+        let mut tracker = AckTracker::default();
+        tracker.request("a.000001", 100);
+        assert_eq!(tracker.take(b"a.000001", 100), None);
+        assert_eq!(tracker.sent_all(1), Some(1));
+    }
+
+    #[test]
+    fn a_replica_that_never_acknowledges_takes_little_memory() {
+        let mut tracker = AckTracker::default();
+        for sync in 1..10_000 {
+            tracker.request("a.000001", sync * 100);
+            assert_eq!(tracker.sent_all(sync), None);
+            assert!(tracker.waiting.len() <= WAITING_MAX);
+        }
+        assert_eq!(tracker.take(b"a.000001", 999_900), Some(9999));
+    }
+}

@@ -1,0 +1,229 @@
+//! Relays that run for a test, and replicas that follow them.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+use testkit::{Launch, ServerFlavour, TestPackage, TestServer, free_port};
+
+use crate::command::{Running, wait_until};
+use crate::program::bintide;
+
+/// A relay that runs, and the directories that it uses.
+pub struct RelayProcess {
+    /// Port that it listens on.
+    pub port: u16,
+    logs: String,
+    state: TempDir,
+    /// The program, unless it is stopped.
+    pub running: Option<Running>,
+}
+
+impl RelayProcess {
+    /// Serves the logs of an index or directory.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn start(logs: &Path, more: &[&str]) -> Result<Self> {
+        let state = TempDir::new()?;
+        let logs = logs.display().to_string();
+        let mut relay = Self { port: free_port()?, logs, state, running: None };
+        relay.run(more)?;
+        Ok(relay)
+    }
+
+    /// Serves a server's own directory.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn of(server: &TestServer) -> Result<Self> {
+        Self::start(&index_of(server)?, &[])
+    }
+
+    /// Starts it, also again after a stop: on the same port, with the same state.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn run(&mut self, more: &[&str]) -> Result<()> {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().args(["relay", &self.logs]).arg("--state").arg(self.state.path());
+        command.arg(format!("--listen=127.0.0.1:{}", self.port)).args(more);
+        if std::env::var_os("BINTIDE_SHOW").is_none() {
+            command.stderr(Stdio::null());
+        }
+        self.running = Some(Running::start(&mut command)?);
+        let port = self.port;
+        wait_until("the relay", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))
+    }
+
+    /// Stops it as Ctrl-C does.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end as after Ctrl-C.
+    pub fn stop(&mut self) -> Result<()> {
+        let running = self.running.take().context("it runs")?;
+        running.interrupt()?;
+        let output = running.output()?;
+        ensure!(output.status.code() == Some(130), "{:?}", output.status);
+        Ok(())
+    }
+}
+
+/// Returns the index of a server's logs.
+///
+/// # Errors
+///
+/// When the server has no logs.
+pub fn index_of(server: &TestServer) -> Result<PathBuf> {
+    Ok(server.binlogs()?.first().context("a server has logs")?.with_extension("index"))
+}
+
+/// Starts a MySQL source with GTIDs.
+///
+/// # Errors
+///
+/// When it does not start.
+pub fn source(package: TestPackage) -> Result<TestServer> {
+    Launch::of(package)
+        .options(["--server-id=1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
+        // Collations that all replicas have.
+        .options(["--character-set-server=latin1", "--collation-server=latin1_swedish_ci"])
+        .start()
+}
+
+/// Starts a replica that does not replicate yet.
+///
+/// # Errors
+///
+/// When it does not start.
+pub fn replica(package: TestPackage) -> Result<TestServer> {
+    let launch = Launch::of(package).options(["--server-id=2", "--skip-slave-start"]);
+    match package.flavour() {
+        Some(ServerFlavour::MariaDb) => launch.start(),
+        _ => launch
+            .options([
+                "--gtid-mode=ON",
+                "--enforce-gtid-consistency=ON",
+                "--log-bin=binlog",
+                "--log-slave-updates=ON",
+            ])
+            .start(),
+    }
+}
+
+/// Statements with a form of their own, which all versions can apply.
+pub fn work(from: u32, compression: &str) -> String {
+    let first = format!("set names latin1; set session binlog_transaction_compression = {compression};");
+    let rows: Vec<String> = (from..from + 20)
+        .map(|id| format!("insert into d.t values ({id}, repeat('row {id} ', 200));"))
+        .collect();
+    format!(
+        "{first} {} begin; update d.t set s = concat(s, '!') where id > {from}; delete from d.t where id = {from}; \
+         commit; create table d.t{from} (id int primary key) engine=innodb; insert into d.t{from} values (1);",
+        rows.concat()
+    )
+}
+
+/// Creates the table that [`work`] changes.
+pub const TABLE: &str = "set names latin1; create database d default character set latin1; \
+                     create table d.t (id int primary key, s text) engine=innodb;";
+
+/// Place from which a replica starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaStartPlace {
+    /// By GTID.
+    Gtids,
+    /// At the start of the first log.
+    FirstLog,
+}
+
+/// Makes a replica follow a relay or a source on this machine.
+///
+/// # Errors
+///
+/// When the replica refuses.
+pub fn follow(replica: &TestServer, port: u16, place: ReplicaStartPlace) -> Result<()> {
+    let is_new = replica.home().package() == TestPackage::Mysql;
+    let mut options = vec![
+        "HOST = '127.0.0.1'".to_owned(),
+        format!("PORT = {port}"),
+        "USER = 'repl'".to_owned(),
+        "CONNECT_RETRY = 1".to_owned(),
+        "HEARTBEAT_PERIOD = 1".to_owned(),
+    ];
+    match place {
+        ReplicaStartPlace::Gtids => options.push("AUTO_POSITION = 1".to_owned()),
+        ReplicaStartPlace::FirstLog => {
+            options.extend(["LOG_FILE = 'binlog.000001'".to_owned(), "LOG_POS = 4".to_owned()]);
+        }
+    }
+    let word = if is_new { "SOURCE" } else { "MASTER" };
+    let options: Vec<String> = options.iter().map(|option| format!("{word}_{option}")).collect();
+    let options = options.join(", ");
+    replica.sql(&match is_new {
+        true => format!("CHANGE REPLICATION SOURCE TO {options}; START REPLICA"),
+        false => format!("CHANGE MASTER TO {options}; START SLAVE"),
+    })?;
+    Ok(())
+}
+
+/// Waits until the tables of a replica equal those of the source.
+///
+/// # Errors
+///
+/// When the replica has stopped with an error, or never has the same data.
+pub fn wait_for_equal(source: &TestServer, replica: &TestServer) -> Result<()> {
+    let tables = source.sql(
+        "select concat(table_schema, '.', table_name) from information_schema.tables \
+                             where table_schema = 'd' order by 1",
+    )?;
+    let statement = format!("checksum table {}", tables.lines().collect::<Vec<_>>().join(", "));
+    let wanted = source.sql(&statement)?;
+    let mut found = String::new();
+    let mut tries = 0;
+    let equal = wait_until("the same data", || {
+        tries += 1;
+        found = replica.sql(&statement).unwrap_or_default();
+        if found != wanted
+            && tries % 20 == 0
+            && let Some(error) = error_of(replica)?
+        {
+            anyhow::bail!("{error}");
+        }
+        if found != wanted {
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(found == wanted)
+    });
+    equal.with_context(|| format!("wanted\n{wanted}\nfound\n{found}\n{:?}", status(replica)))
+}
+
+/// Returns the replica's status, a line.
+///
+/// # Errors
+///
+/// When the replica does not answer.
+pub fn status(replica: &TestServer) -> Result<String> {
+    let word = if replica.home().package() == TestPackage::Mysql { "replica" } else { "slave" };
+    replica.sql(&format!("show {word} status"))
+}
+
+/// Returns the status if the applier or the receiver has stopped by an error.
+///
+/// # Errors
+///
+/// When the replica does not answer.
+pub fn error_of(replica: &TestServer) -> Result<Option<String>> {
+    let status = status(replica)?;
+    let fields: Vec<&str> = status.split('\t').collect();
+    let is_stopped = fields.get(10) == Some(&"No") || fields.get(11) == Some(&"No");
+    Ok(is_stopped.then_some(status))
+}

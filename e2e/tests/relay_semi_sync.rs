@@ -1,0 +1,103 @@
+//! Semi-synchronous replication through `bintide relay`: a source, the relay, and two real replicas.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::wait_until;
+use e2e::metrics::scraped;
+use e2e::relayed::{RelayProcess, ReplicaStartPlace, follow, replica, source, wait_for_equal};
+use tempfile::TempDir;
+use testkit::{TestPackage, TestServer, free_port};
+
+/// Time that the relay waits for replicas in the tests. The source itself waits much longer.
+const ACK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Source that waits for acknowledgements.
+fn semi_sync_source() -> Result<TestServer> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql("install plugin rpl_semi_sync_source soname 'semisync_source.so'")?;
+    source.sql(
+        "set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on; \
+         create database d; create table d.t (id int primary key)",
+    )?;
+    Ok(source)
+}
+
+fn semi_sync_replica(relay: &RelayProcess) -> Result<TestServer> {
+    let replica = replica(TestPackage::Mysql)?;
+    replica.sql("install plugin rpl_semi_sync_replica soname 'semisync_replica.so'")?;
+    replica.sql("set global rpl_semi_sync_replica_enabled = on")?;
+    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    Ok(replica)
+}
+
+/// Returns the value of a status variable.
+fn status(server: &TestServer, name: &str) -> Result<String> {
+    let row = server.sql(&format!("show global status like '{name}'"))?;
+    Ok(row.split_whitespace().nth(1).context("the variable exists")?.to_owned())
+}
+
+/// Commits one row. Returns the time that the commit took.
+fn commit(source: &TestServer, id: u32) -> Result<Duration> {
+    let began = Instant::now();
+    source.sql(&format!("insert into d.t values ({id})"))?;
+    Ok(began.elapsed())
+}
+
+fn metric(address: &str, name: &str) -> Result<u64> {
+    let text = scraped(address)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(line.with_context(|| format!("{name} in {text}"))?.parse()?)
+}
+
+#[test]
+fn the_source_waits_for_replicas_of_the_relay() -> Result<()> {
+    let source = semi_sync_source()?;
+    let folder = TempDir::new()?;
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let metrics = format!("127.0.0.1:{}", free_port()?);
+    let timeout = ACK_TIMEOUT.as_secs().to_string();
+    let options = ["--from", &from, "--semi-sync", "--wait-for-replicas=2", "--ack-timeout", &timeout];
+    let relay = RelayProcess::start(folder.path(), &[&options[..], &["--metrics", &metrics]].concat())?;
+    let replicas = [semi_sync_replica(&relay)?, semi_sync_replica(&relay)?];
+    for replica in &replicas {
+        wait_for_equal(&source, replica)?;
+        ensure!(status(replica, "Rpl_semi_sync_replica_status")? == "ON");
+    }
+    // A commit that came before the replicas has timed out, or none did.
+    commit(&source, 1)?;
+    wait_until("both replicas", || Ok(metric(&metrics, "bintide_relay_asynchronous")? == 0))?;
+    let (timeouts, acks) =
+        (metric(&metrics, "bintide_relay_ack_timeouts_total")?, metric(&metrics, "bintide_relay_acknowledgements_total")?);
+    for id in 10..30 {
+        let took = commit(&source, id)?;
+        ensure!(took < ACK_TIMEOUT, "a commit took {took:?}");
+        // Semi-synchronous: a replica has the transaction when the commit returns.
+        let received = replicas[0].sql("select received_transaction_set from performance_schema.replication_connection_status")?;
+        let executed = source.sql("select @@gtid_executed")?;
+        let check = format!("select gtid_subset('{}', concat('{}', ',', @@gtid_executed))", one_line(&executed), one_line(&received));
+        ensure!(replicas[0].sql(&check)?.trim() == "1", "{executed} {received}");
+    }
+    ensure!(metric(&metrics, "bintide_relay_ack_timeouts_total")? == timeouts);
+    ensure!(metric(&metrics, "bintide_relay_acknowledgements_total")? >= acks + 40);
+    ensure!(status(&source, "Rpl_semi_sync_source_status")? == "ON");
+
+    replicas[1].sql("stop replica io_thread")?;
+    let took = commit(&source, 100)?;
+    ensure!(took >= ACK_TIMEOUT && took < 5 * ACK_TIMEOUT, "a commit without the replica took {took:?}");
+    ensure!(metric(&metrics, "bintide_relay_ack_timeouts_total")? == timeouts + 1);
+    ensure!(metric(&metrics, "bintide_relay_asynchronous")? == 1);
+    let took = commit(&source, 101)?;
+    ensure!(took < ACK_TIMEOUT, "asynchronous, a commit took {took:?}");
+    ensure!(status(&source, "Rpl_semi_sync_source_status")? == "ON", "the source has not timed out");
+
+    replicas[1].sql("start replica io_thread")?;
+    wait_until("both replicas", || Ok(metric(&metrics, "bintide_relay_asynchronous")? == 0))?;
+    let took = commit(&source, 102)?;
+    ensure!(took < ACK_TIMEOUT, "a commit took {took:?}");
+    replicas.iter().try_for_each(|replica| wait_for_equal(&source, replica))
+}
+
+fn one_line(text: &str) -> String {
+    text.replace('\n', "").trim().to_owned()
+}
