@@ -256,6 +256,54 @@ fn mariadb_follows_mariadb() -> Result<()> {
     wait_for_equal(&source, &replica)
 }
 
+/// A MariaDB replica by GTID, which stops and goes on, also at another relay.
+fn mariadb_follows_mariadb_by_gtid(package: TestPackage) -> Result<()> {
+    let source = Launch::of(package).options(["--server-id=1", "--log-bin=binlog"]).start()?;
+    source.sql(TABLE)?;
+    source.sql(
+        "insert into d.t values (1, repeat('x', 5000)), (2, 'y'); flush binary logs; \
+         set gtid_domain_id = 7; insert into d.t values (5, 'other domain'); set gtid_domain_id = 0; \
+         delete from d.t where id = 2",
+    )?;
+    let replica = replica(package)?;
+    let mut relay = RelayProcess::of(&source)?;
+    let follow = |port: u16| {
+        replica.sql(&format!(
+            "stop slave; change master to master_host = '127.0.0.1', master_port = {port}, master_user = 'repl', \
+             master_use_gtid = slave_pos, master_connect_retry = 1, master_heartbeat_period = 1; start slave"
+        ))
+    };
+    follow(relay.port)?;
+    wait_for_equal(&source, &replica)?;
+    source.sql("flush binary logs; insert into d.t values (3, 'z')")?;
+    wait_for_equal(&source, &replica)?;
+    relay.stop()?;
+    source.sql("insert into d.t values (4, 'while it is stopped'); set gtid_domain_id = 7; insert into d.t values (6, 'o')")?;
+    relay.run(&[])?;
+    wait_for_equal(&source, &replica)?;
+    let other = RelayProcess::of(&source)?;
+    follow(other.port)?;
+    source.sql("insert into d.t values (7, 'at the other relay')")?;
+    wait_for_equal(&source, &replica)?;
+    ensure!(replica.sql("select @@gtid_slave_pos")? == source.sql("select @@gtid_binlog_pos")?);
+    // Transactions that the source has not.
+    replica.sql("stop slave; set global gtid_slave_pos = '0-1-999'; start slave")?;
+    wait_until("the error", || Ok(error_of(&replica)?.is_some()))?;
+    let error = error_of(&replica)?.context("it has stopped")?;
+    ensure!(error.contains("1236") && error.contains("requested to start from GTID 0-1-999"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn mariadb_10_11_follows_by_gtid() -> Result<()> {
+    mariadb_follows_mariadb_by_gtid(TestPackage::MariaDb)
+}
+
+#[test]
+fn mariadb_11_8_follows_by_gtid() -> Result<()> {
+    mariadb_follows_mariadb_by_gtid(TestPackage::MariaDb11_8)
+}
+
 /// Idle clients cost little memory.
 #[test]
 fn idle_clients_cost_little() -> Result<()> {

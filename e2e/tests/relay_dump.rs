@@ -6,13 +6,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use binlog::gtid::GtidSet;
 use relay::{
-    DumpEndPolicy, DumpOptions, DumpRequest, DumpStep, DumpStream, FormSource, HeartbeatVersion, LogForm,
-    RelayStore, ServedChecksum, SourceGtids, SourceLimits, find_start,
+    AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep, DumpStream,
+    FormSource, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm, MariadbRequest, MariadbState, RelayStore,
+    ServedChecksum, SourceGtids, SourceLimits, StoredMariadbState, find_start,
 };
 use servers::{
     CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
 };
-use testkit::{Launch, TestServer};
+use testkit::{Launch, TestPackage, TestServer};
 use wire::{BinlogDump, BinlogDumpGtid, CleartextPolicy, ClientCommand, DumpFlags, EofPacket, ErrPacket};
 
 /// Result of a dump: the events, and the error at their end.
@@ -45,8 +46,20 @@ fn link(server: &TestServer) -> Result<ServerLink> {
 }
 
 fn from_server(server: &TestServer, command: &ClientCommand<'_>) -> Result<DumpResult> {
+    from_server_after(server, &[], command)
+}
+
+/// Sends a command after these statements.
+fn from_server_after(
+    server: &TestServer,
+    statements: &[String],
+    command: &ClientCommand<'_>,
+) -> Result<DumpResult> {
     let mut link = link(server)?;
     link.query("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")?;
+    for statement in statements {
+        link.query(statement)?;
+    }
     let capabilities = link.session().capabilities;
     link.send(command)?;
     let mut result = DumpResult::default();
@@ -68,13 +81,18 @@ fn from_server(server: &TestServer, command: &ClientCommand<'_>) -> Result<DumpR
 }
 
 fn from_relay(source: &Arc<FormSource>, request: &DumpRequest, gtids: SourceGtids<'_>) -> DumpResult {
-    let has_v2 = request.flags.contains(DumpFlags::HEARTBEAT_V2);
+    let is_mariadb = matches!(request.mode, DumpMode::MariadbGtids(_));
+    let has_v2 = !is_mariadb && request.flags.contains(DumpFlags::HEARTBEAT_V2);
     let options = DumpOptions {
         server_id: 1,
         checksum: ServedChecksum::Crc32,
         heartbeat_period: None,
         heartbeat_version: if has_v2 { HeartbeatVersion::V2 } else { HeartbeatVersion::V1 },
         end: DumpEndPolicy::Eof,
+        annotations: match request.flags.contains(DumpFlags::SEND_ANNOTATE_ROWS) {
+            false if is_mariadb => AnnotationPolicy::Omit,
+            _ => AnnotationPolicy::Send,
+        },
         event_size_max: 1 << 30,
     };
     let now = Instant::now();
@@ -163,7 +181,7 @@ fn dumps_by_gtid_are_those_of_the_server() -> Result<()> {
     let uuid = server.sql("select @@server_uuid")?.trim().to_owned();
     let executed = server.sql("select @@gtid_executed")?.replace('\n', "");
     let executed: GtidSet = executed.trim().parse()?;
-    let gtids = SourceGtids { server_uuid: uuid.parse().ok(), executed: Some(&executed) };
+    let gtids = SourceGtids { server_uuid: uuid.parse().ok(), executed: Some(&executed), mariadb: None };
     let ranges = ["1", "1-2", "1-3", "1-4", "1-5", "1:3:5", "2-3", "3-6", "1-7:9", "2:4:6:8", "1-9", "1-100"];
     let mut sets: Vec<String> = ranges.iter().map(|range| format!("{uuid}:{range}")).collect();
     sets.extend([String::new(), executed.to_string(), "5ea5ca5e-0001-4000-8000-000000000009:1-5".to_owned()]);
@@ -201,4 +219,180 @@ fn compare(found: &DumpResult, wanted: &DumpResult) -> Result<()> {
         wanted.error
     );
     Ok(())
+}
+
+/// Damaged logs that have a successor: the relay refuses them as the server does.
+#[test]
+fn dumps_of_damaged_logs_are_those_of_the_server() -> Result<()> {
+    let (server, folder) = (source()?, tempfile::tempdir()?);
+    let logs = server.binlogs()?;
+    let (second, third) = (logs.get(1).context("a second log")?, logs.get(2).context("a third log")?);
+    let (whole, next) = (std::fs::read(second)?, std::fs::read(third)?);
+    let mut damaged: Vec<Vec<u8>> = [0, 2, 4, 10, 60, 120].map(|size| whole[..size].to_vec()).into();
+    damaged.push([whole.as_slice(), &next].concat());
+    let mut differences = Vec::new();
+    for bytes in damaged {
+        std::fs::write(second, &bytes)?;
+        for log in &logs[..2] {
+            let (relay, file) = (relay_of(&server, &folder)?, name_of(log));
+            let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id: 9, file: &file };
+            let wanted = from_server(&server, &ClientCommand::BinlogDump(dump))?;
+            let found = from_relay(&relay, &DumpRequest::from_position(&dump), SourceGtids::default());
+            let compared = compare(&found, &wanted);
+            differences
+                .extend(compared.err().map(|error| format!("{} bytes of {dump:?}: {error}", bytes.len())));
+        }
+    }
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
+}
+
+/// A MariaDB with transactions of several domains and servers, and with a hole.
+fn mariadb_source(package: TestPackage) -> Result<TestServer> {
+    let server = Launch::of(package).options(["--server-id=1", "--log-bin=binlog"]).start()?;
+    server.sql(
+        "create database d; create table d.t (id int primary key) engine=innodb; insert into d.t values (1);
+         flush binary logs; set gtid_domain_id = 3; insert into d.t values (2), (3); insert into d.t values (4);
+         set gtid_domain_id = 0; set server_id = 2; insert into d.t values (5); set server_id = 1;
+         insert into d.t values (6); flush binary logs; set gtid_seq_no = 20; insert into d.t values (7);
+         set server_id = 2; begin; insert into d.t values (8); insert into d.t values (9); commit;
+         set server_id = 1; flush binary logs; set gtid_domain_id = 3; insert into d.t values (10);
+         set gtid_domain_id = 0; create table d.u (id int); insert into d.t values (11)",
+    )?;
+    Ok(server)
+}
+
+/// Requests of MariaDB replicas: positions, with and without an end, strict and not.
+fn mariadb_requests() -> Vec<[&'static str; 4]> {
+    let positions = [
+        "",
+        "0-1-1",
+        "0-1-2",
+        "0-1-3",
+        "0-1-3,3-1-1",
+        "0-1-3,3-1-2",
+        "0-2-4,3-1-2",
+        "0-1-5,3-1-1",
+        "0-1-5,3-1-2",
+        "0-1-7,3-1-2",
+        "0-1-20,3-1-2",
+        "0-2-21,3-1-3",
+        "0-1-23,3-1-3",
+        "0-1-99",
+        "0-2-5",
+        "0-9-1",
+        "0-9-99",
+        "7-1-5",
+        "0-1-5,3-1-2,7-1-5",
+        "0-1-5,3-1-9",
+        "0-1",
+        "x",
+    ];
+    let mut requests = Vec::new();
+    for position in positions {
+        for (strict, duplicates) in [("0", "0"), ("1", "0"), ("0", "1")] {
+            requests.push([position, strict, duplicates, "-"]);
+        }
+        for until in ["", "0-1-3", "0-1-20", "0-1-10", "0-1-3,3-1-2", "0-1-22,3-1-3", "0-1-99", "0-"] {
+            requests.push([position, "0", "0", until]);
+        }
+    }
+    requests
+}
+
+/// Part of the dumps that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ComparedEvents {
+    All,
+    /// GTID events only. Since 11.4, a server has indexes, and leaves out more of the events in front of the start.
+    Gtids,
+}
+
+impl ComparedEvents {
+    fn reduce(self, dump: &mut DumpResult) {
+        match self {
+            Self::All => sort_lists(dump),
+            Self::Gtids => dump.events.retain(|event| event[4] == 162),
+        }
+    }
+}
+
+fn mariadb_dumps_are_those_of_the_server(package: TestPackage, compared: ComparedEvents) -> Result<()> {
+    let (server, folder) = (mariadb_source(package)?, tempfile::tempdir()?);
+    let compare_all = || {
+        let relay = relay_of(&server, &folder)?;
+        let mut stored = StoredMariadbState::default();
+        let state = stored.read(&relay)?.clone();
+        let mut differences = Vec::new();
+        for [position, strict, duplicates, until] in mariadb_requests() {
+            let mut statements = vec![
+                "SET @mariadb_slave_capability = 4".to_owned(),
+                format!("SET @slave_connect_state = '{position}'"),
+                format!(
+                    "SET @slave_gtid_strict_mode = {strict}, @slave_gtid_ignore_duplicates = {duplicates}"
+                ),
+            ];
+            if until != "-" {
+                statements.push(format!("SET @slave_until_gtid = '{until}'"));
+            }
+            for flags in [DumpFlags::NON_BLOCK, DumpFlags(0x03)] {
+                let dump = BinlogDump { position: 4, flags, server_id: 9, file: b"" };
+                let mut wanted = from_server_after(&server, &statements, &ClientCommand::BinlogDump(dump))?;
+                let mut found = mariadb_dump(&relay, &dump, [position, strict, duplicates, until], &state);
+                [&mut wanted, &mut found].into_iter().for_each(|dump| compared.reduce(dump));
+                let compared = compare(&found, &wanted);
+                differences.extend(compared.err().map(|error| format!("{statements:?} {flags:?}: {error}")));
+            }
+        }
+        ensure!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+        Ok(())
+    };
+    compare_all()?;
+    let third = server.binlogs()?.get(2).map(|log| name_of(log)).context("a server has logs")?;
+    server.sql(&format!("purge binary logs to '{}'", String::from_utf8(third)?))?;
+    compare_all()
+}
+
+/// Sorts the entries of artificial Gtid_list events: a server has them in the order of a hash table.
+fn sort_lists(dump: &mut DumpResult) {
+    for event in dump.events.iter_mut().filter(|event| event[4] == 163 && event[17] == 0x20) {
+        event.truncate(event.len() - 4);
+        let mut entries: Vec<Vec<u8>> = event[23..].chunks(16).map(<[u8]>::to_vec).collect();
+        entries.sort();
+        event.truncate(23);
+        event.extend(entries.concat());
+    }
+}
+
+fn mariadb_dump(
+    relay: &Arc<FormSource>,
+    dump: &BinlogDump<'_>,
+    request: [&str; 4],
+    state: &MariadbState,
+) -> DumpResult {
+    let [position, strict, duplicates, until] = request;
+    let until = if until == "-" { Ok(None) } else { until.parse().map(Some) };
+    let (Ok(position), Ok(until)) = (position.parse(), until) else {
+        let error = DumpError::mariadb_position().to_server_error();
+        return DumpResult { events: Vec::new(), error: Some((error.code, error.message)) };
+    };
+    let mode = DumpMode::MariadbGtids(MariadbRequest {
+        position,
+        until,
+        holes: if strict == "1" { GtidHoles::Refused } else { GtidHoles::Allowed },
+        ahead: if duplicates == "1" { GtidsAhead::Allowed } else { GtidsAhead::Refused },
+    });
+    let request = DumpRequest { mode, ..DumpRequest::from_position(dump) };
+    let gtids = SourceGtids { mariadb: Some(state), ..SourceGtids::default() };
+    from_relay(relay, &request, gtids)
+}
+
+#[test]
+fn dumps_by_mariadb_gtid_are_those_of_mariadb_10_11() -> Result<()> {
+    mariadb_dumps_are_those_of_the_server(TestPackage::MariaDb, ComparedEvents::All)
+}
+
+#[test]
+fn dumps_by_mariadb_gtid_are_those_of_mariadb_11_8() -> Result<()> {
+    mariadb_dumps_are_those_of_the_server(TestPackage::MariaDb11_8, ComparedEvents::Gtids)
 }

@@ -67,15 +67,22 @@ fn the_source_waits_for_replicas_of_the_relay() -> Result<()> {
     // A commit that came before the replicas has timed out, or none did.
     commit(&source, 1)?;
     wait_until("both replicas", || Ok(metric(&metrics, "bintide_relay_asynchronous")? == 0))?;
-    let (timeouts, acks) =
-        (metric(&metrics, "bintide_relay_ack_timeouts_total")?, metric(&metrics, "bintide_relay_acknowledgements_total")?);
+    let (timeouts, acks) = (
+        metric(&metrics, "bintide_relay_ack_timeouts_total")?,
+        metric(&metrics, "bintide_relay_acknowledgements_total")?,
+    );
     for id in 10..30 {
         let took = commit(&source, id)?;
         ensure!(took < ACK_TIMEOUT, "a commit took {took:?}");
         // Semi-synchronous: a replica has the transaction when the commit returns.
-        let received = replicas[0].sql("select received_transaction_set from performance_schema.replication_connection_status")?;
+        let received = replicas[0]
+            .sql("select received_transaction_set from performance_schema.replication_connection_status")?;
         let executed = source.sql("select @@gtid_executed")?;
-        let check = format!("select gtid_subset('{}', concat('{}', ',', @@gtid_executed))", one_line(&executed), one_line(&received));
+        let check = format!(
+            "select gtid_subset('{}', concat('{}', ',', @@gtid_executed))",
+            one_line(&executed),
+            one_line(&received)
+        );
         ensure!(replicas[0].sql(&check)?.trim() == "1", "{executed} {received}");
     }
     ensure!(metric(&metrics, "bintide_relay_ack_timeouts_total")? == timeouts);

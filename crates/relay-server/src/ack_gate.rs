@@ -50,11 +50,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl AckGate {
     /// Creates a gate that waits for this number of replicas, up to `timeout`.
-    pub fn new(
-        replicas: usize,
-        timeout: Duration,
-        notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
-    ) -> Self {
+    pub fn new(replicas: usize, timeout: Duration, notices: Arc<dyn Fn(RelayNotice) + Send + Sync>) -> Self {
         Self {
             replicas,
             timeout,
@@ -157,7 +153,10 @@ impl AckState {
 impl std::fmt::Debug for AckGate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = lock(&self.state);
-        out.debug_struct("AckGate").field("replicas", &self.replicas).field("state", &*state).finish_non_exhaustive()
+        out.debug_struct("AckGate")
+            .field("replicas", &self.replicas)
+            .field("state", &*state)
+            .finish_non_exhaustive()
     }
 }
 

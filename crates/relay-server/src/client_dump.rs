@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relay::{
-    DumpEndPolicy, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep, DumpStream, HeartbeatVersion,
-    RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
+    AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep,
+    DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition, MariadbRequest, RelayFacts as _,
+    ServedChecksum, SourceGtids, SqlValue, find_start,
 };
 use wire::{AckRequest, DumpFlags, EventPacket, PartedPacket, SemiSync, SemiSyncAck, ServerError};
 
@@ -123,13 +124,13 @@ impl<'d, 's> ClientDump<'d, 's> {
 
     fn set_activity(&self, state: &'static str) {
         let command = match self.request.mode {
-            DumpMode::Position => "Binlog Dump",
+            DumpMode::Position | DumpMode::MariadbGtids(_) => "Binlog Dump",
             DumpMode::Gtids(_) => "Binlog Dump GTID",
         };
         self.session.registration.client.set_activity(ClientActivity { command, state });
     }
 
-    fn start(&self) -> Result<DumpStream, relay::DumpError> {
+    fn start(&mut self) -> Result<DumpStream, DumpError> {
         let shared = self.session.shared;
         let options = DumpOptions {
             server_id: shared.server().server_id,
@@ -143,14 +144,47 @@ impl<'d, 's> ClientDump<'d, 's> {
                 true => DumpEndPolicy::Eof,
                 false => DumpEndPolicy::Wait,
             },
+            annotations: match self.request.flags.contains(DumpFlags::SEND_ANNOTATE_ROWS) {
+                false if self.is_mariadb() => AnnotationPolicy::Omit,
+                _ => AnnotationPolicy::Send,
+            },
             event_size_max: EVENT_SIZE_MAX,
         };
         let source = shared.forms.source(self.session.sql.form);
         // Nothing says that the store has not grown since the last look.
         source.note_growth();
-        let start = find_start(&source, &self.request, options.checksum, SourceGtids::default())?;
+        let mut stored = None;
+        if let Some(request) = self.mariadb_request()? {
+            self.request.mode = DumpMode::MariadbGtids(request);
+            stored = Some(shared.mariadb_state().map_err(DumpError::reading)?);
+        }
+        let gtids = SourceGtids { mariadb: stored.as_ref(), ..SourceGtids::default() };
+        let start = find_start(&source, &self.request, options.checksum, gtids)?;
         let mode = self.request.mode.clone();
         Ok(DumpStream::new(Arc::clone(&source), &start, mode, options, Instant::now()))
+    }
+
+    /// Returns the request of a MariaDB replica by GTID, which is in its session's variables.
+    fn mariadb_request(&self) -> Result<Option<MariadbRequest>, DumpError> {
+        let text = |name: &str| self.session.sql.user_variables.get(name).and_then(SqlValue::to_text);
+        let position = |name: &str| {
+            let parsed = text(name).map(|text| text.parse::<MariadbPosition>());
+            parsed.transpose().map_err(|_| DumpError::mariadb_position())
+        };
+        let Some(start) = position("slave_connect_state")? else { return Ok(None) };
+        let is_on = |name: &str| text(name).is_some_and(|value| value != "0");
+        Ok(Some(MariadbRequest {
+            position: start,
+            until: position("slave_until_gtid")?,
+            holes: match is_on("slave_gtid_strict_mode") {
+                true => GtidHoles::Refused,
+                false => GtidHoles::Allowed,
+            },
+            ahead: match is_on("slave_gtid_ignore_duplicates") {
+                true => GtidsAhead::Allowed,
+                false => GtidsAhead::Refused,
+            },
+        }))
     }
 
     /// Tells whether the client is a MariaDB, whose flags have another meaning.
@@ -309,7 +343,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         Ok(DumpOutcome::Closed)
     }
 
-    fn fail(&mut self, error: &relay::DumpError) -> io::Result<DumpOutcome> {
+    fn fail(&mut self, error: &DumpError) -> io::Result<DumpOutcome> {
         if let Some(cause) = error.cause() {
             let user = self.session.client.account.user.clone();
             self.session.shared.notify(RelayNotice::DumpFailed { user, error: cause.to_string() });

@@ -10,8 +10,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use binlog::MAGIC_ENCRYPTED;
 use binlog::gtid::GtidSet;
 use relay::{
-    ClientFacts, FormChoice, LogForm, LogsEnd, RelayAccounts, RelayError, RelayFacts, RelayedServer,
-    ServedLog, SqlFace, SqlRows,
+    ClientFacts, FormChoice, LogForm, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts,
+    RelayedServer, ServedLog, SqlFace, SqlRows, StoredMariadbState,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -51,6 +51,7 @@ pub(crate) struct RelayShared {
     definitions: Option<DefinitionSource>,
     /// True if the relay started without accounts: until it gets some, all clients of this machine may log in.
     pub(crate) was_started_without_accounts: bool,
+    mariadb: Mutex<StoredMariadbState>,
 }
 
 /// Relay with its SQL answers.
@@ -97,6 +98,7 @@ impl RelayShared {
             gtids: Mutex::default(),
             definitions,
             was_started_without_accounts,
+            mariadb: Mutex::default(),
         }
     }
 
@@ -121,6 +123,14 @@ impl RelayShared {
             FormChoice::Auto => self.options.form,
             fixed => fixed,
         }
+    }
+
+    /// Returns the MariaDB GTIDs of all stored transactions.
+    pub(crate) fn mariadb_state(&self) -> Result<MariadbState, RelayError> {
+        let as_is = self.forms.source(LogForm::AsIs);
+        // Nothing says that the store has not grown since the last look.
+        as_is.note_growth();
+        Ok(lock(&self.mariadb).read(&as_is)?.clone())
     }
 
     /// Makes events that were added to the store visible to the clients.

@@ -1,5 +1,6 @@
 //! Errors that end a dump, as a server reports them.
 
+use binlog::events::MariadbGtid;
 use binlog::gtid::GtidSet;
 use logs::LogError;
 use wire::ServerError;
@@ -10,6 +11,7 @@ use crate::error::RelayError;
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct DumpError {
+    code: u16,
     message: String,
     /// Error of the relay, for its own log.
     #[source]
@@ -18,6 +20,8 @@ pub struct DumpError {
 
 /// `ER_SOURCE_FATAL_ERROR_READING_BINLOG`: a replica that gets it does not connect again.
 const FATAL_READ_ERROR: u16 = 1236;
+/// `ER_INCORRECT_GTID_STATE` of MariaDB.
+const INCORRECT_GTID_STATE: u16 = 1941;
 /// Longest message of a server, in bytes, with a zero byte at its end.
 const MESSAGE_SIZE_MAX: usize = 512;
 
@@ -32,6 +36,8 @@ const INVALID_EVENT: &str = "bogus data in log event";
 const TORN_EVENT: &str = "binlog truncated in the middle of event; consider out of disk space on source";
 const EVENT_TOO_LARGE: &str =
     "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source";
+const NO_HEADER: &str = "I/O error reading the header from the binary log";
+const NO_FORMAT: &str = "Could not find format_description_event in binlog file";
 const READ_ERROR: &str = "I/O error reading log event";
 const MORE_GTIDS: &str = "Replica has more GTIDs than the source has, using the source's SERVER_UUID. This may \
     indicate that the the last binary log file was truncated or lost, e.g., after a power failure when sync_binlog != \
@@ -44,13 +50,20 @@ const PURGED_GTIDS: &str = "Cannot replicate because the source purged required 
 const GTIDS_TOO_LONG: &str = "The GTID sets and the missing purged transactions are too long to print in this message. \
     For more information, please see the source's error log or the manual for GTID_SUBTRACT";
 
+// MariaDB's messages (sql/sql_repl.cc).
+const MARIADB_PURGED: &str = "Could not find GTID state requested by slave in any binlog files. Probably the slave \
+    state is too old and required binlog files have been purged.";
+const MARIADB_DIVERGED: &str = ". Since the master's binlog contains GTIDs with higher sequence numbers, it probably \
+    means that the slave has diverged due to executing extra erroneous transactions";
+const MARIADB_WRONG_POSITION: &str = "Could not parse GTID list";
+
 impl DumpError {
     /// Returns the error as a client gets it. Servers cut long messages, too.
     pub fn to_server_error(&self) -> ServerError {
         let longest = self.message.len().min(MESSAGE_SIZE_MAX - 1);
         let end = (0..=longest).rfind(|end| self.message.is_char_boundary(*end)).unwrap_or_default();
         let message = self.message[..end].to_owned();
-        ServerError { code: FATAL_READ_ERROR, state: "HY000".to_owned(), message }
+        ServerError { code: self.code, state: "HY000".to_owned(), message }
     }
 
     /// Returns the error of the relay behind it, for the relay's own log.
@@ -85,7 +98,12 @@ impl DumpError {
         );
         let is_short = PURGED_GTIDS.len() + sets.len() <= MESSAGE_SIZE_MAX;
         let sets = if is_short { sets.as_str() } else { GTIDS_TOO_LONG };
-        Self { message: format!("{PURGED_GTIDS}{sets}"), cause: None }
+        format!("{PURGED_GTIDS}{sets}").into()
+    }
+
+    /// The first chunk of a log has no format description.
+    pub(crate) fn no_format() -> Self {
+        NO_FORMAT.into()
     }
 
     /// An anonymous transaction cannot be sent to a replica that asks by GTID.
@@ -93,7 +111,38 @@ impl DumpError {
         let message = format!(
             "Cannot replicate anonymous transaction when AUTO_POSITION = 1, at file {log}, position {position}."
         );
-        Self { message, cause: None }
+        message.into()
+    }
+
+    /// The transactions behind the position of a MariaDB replica are purged.
+    pub(crate) fn mariadb_purged() -> Self {
+        MARIADB_PURGED.into()
+    }
+
+    /// The position of a MariaDB replica is not in the logs, whose last GTID in its domain is `last`.
+    pub(crate) fn mariadb_unknown(gtid: MariadbGtid, last: MariadbGtid) -> Self {
+        let reason = match last.sequence_number >= gtid.sequence_number {
+            true => MARIADB_DIVERGED,
+            false => "",
+        };
+        format!(
+            "Error: connecting slave requested to start from GTID {gtid}, which is not in the master's binlog{reason}"
+        )
+        .into()
+    }
+
+    /// The position of a MariaDB replica in strict mode is missing between two transactions.
+    pub(crate) fn mariadb_hole(gtid: MariadbGtid) -> Self {
+        format!(
+            "The binlog on the master is missing the GTID {gtid} requested by the slave (even though both a prior and a \
+             subsequent sequence number does exist), and GTID strict mode is enabled"
+        )
+        .into()
+    }
+
+    /// A variable of a MariaDB replica is not a GTID position: `ER_INCORRECT_GTID_STATE`.
+    pub fn mariadb_position() -> Self {
+        Self { code: INCORRECT_GTID_STATE, ..MARIADB_WRONG_POSITION.into() }
     }
 
     /// A start that cannot be found.
@@ -103,13 +152,13 @@ impl DumpError {
             RelayError::UnknownLog { .. } => FIRST_LOG,
             other => read_error_text(other),
         };
-        Self { message: message.to_owned(), cause: Some(Box::new(cause)) }
+        Self { cause: Some(Box::new(cause)), ..message.into() }
     }
 
     /// An error while logs are sent.
-    pub(crate) fn reading(cause: RelayError) -> Self {
-        let message = read_error_text(&cause).to_owned();
-        Self { message, cause: Some(Box::new(cause)) }
+    pub fn reading(cause: RelayError) -> Self {
+        let message = read_error_text(&cause);
+        Self { cause: Some(Box::new(cause)), ..message.into() }
     }
 
     /// Adds the places of the dump, as a server does.
@@ -134,7 +183,13 @@ pub(crate) struct DumpPlaces<'a> {
 
 impl From<&str> for DumpError {
     fn from(message: &str) -> Self {
-        Self { message: message.to_owned(), cause: None }
+        message.to_owned().into()
+    }
+}
+
+impl From<String> for DumpError {
+    fn from(message: String) -> Self {
+        Self { code: FATAL_READ_ERROR, message, cause: None }
     }
 }
 
@@ -144,8 +199,11 @@ fn read_error_text(error: &RelayError) -> &'static str {
         | RelayError::Read(
             LogError::Purged { .. } | LogError::MissingLog { .. } | LogError::Removed { .. },
         ) => NEXT_LOG,
-        RelayError::Read(LogError::Torn { .. }) => TORN_EVENT,
+        RelayError::NoFormat { size: 0..4, .. } => NO_HEADER,
+        RelayError::NoFormat { size: 4, .. } => NO_FORMAT,
+        RelayError::NoFormat { .. } | RelayError::Read(LogError::Torn { .. }) => TORN_EVENT,
         RelayError::NotAnEvent { .. }
+        | RelayError::SecondLog { .. }
         | RelayError::Event { .. }
         | RelayError::Read(LogError::Corrupt { .. } | LogError::Payload { .. })
         | RelayError::Render(rewrite::RewriteError::Corrupt { .. }) => INVALID_EVENT,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use binlog::events::{Heartbeat, HeartbeatV2, Rotate};
+use binlog::events::{Heartbeat, HeartbeatV2, MariadbGtidList, Rotate};
 use binlog::gtid::GtidSet;
 use binlog::{
     ChecksumAlgorithm, Event, EventChecksum, EventFlags, EventFormat, EventOrigin, EventType, Flavour,
@@ -15,6 +15,8 @@ use crate::dump_piece::{DumpPiece, EventBytes};
 use crate::dump_start::{DumpMode, DumpStart};
 use crate::error::RelayError;
 use crate::form_chunk::{EventSlice, FormChunk};
+use crate::mariadb_dump::{GroupDecision, MariadbProgress};
+use crate::mariadb_position::gtid_list;
 use crate::served_checksum::{ChecksumShift, ServedChecksum};
 
 /// Options of one dump: the requests of the client before it, and the limits of the relay.
@@ -31,6 +33,8 @@ pub struct DumpOptions {
     pub heartbeat_version: HeartbeatVersion,
     /// Behaviour at the end of the last log.
     pub end: DumpEndPolicy,
+    /// Annotate_rows events of MariaDB: by a flag of the command.
+    pub annotations: AnnotationPolicy,
     /// Largest size of an event, in bytes; larger ones end the dump with an error. Servers send up to 1 GiB.
     pub event_size_max: u32,
 }
@@ -42,6 +46,16 @@ pub enum HeartbeatVersion {
     V1,
     /// With a 64-bit position: since 8.0.26.
     V2,
+}
+
+/// Annotate_rows events of MariaDB, which have the text of a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnnotationPolicy {
+    /// They are sent.
+    #[default]
+    Send,
+    /// They are left out: a MariaDB replica has not asked for them.
+    Omit,
 }
 
 /// Behaviour at the end of the last log.
@@ -80,6 +94,10 @@ pub struct DumpSession {
     /// Algorithm of the events that are sent.
     checksum: ChecksumAlgorithm,
     shift: ChecksumShift,
+    /// State of a dump by MariaDB GTIDs.
+    mariadb: Option<MariadbProgress>,
+    /// True within a transaction.
+    is_in_transaction: bool,
     /// True within a transaction that the client has.
     is_skipping: bool,
     /// End of the last skipped event, which the client does not know yet.
@@ -96,6 +114,8 @@ enum DumpPhase {
     Start,
     /// The format description of the first log is sent, and its events are next.
     Events,
+    /// The end that the client has asked for is reached.
+    Finished,
 }
 
 impl DumpSession {
@@ -112,6 +132,8 @@ impl DumpSession {
             position: start.position,
             checksum: ChecksumAlgorithm::Off,
             shift: ChecksumShift::Unchanged,
+            mariadb: start.mariadb.clone(),
+            is_in_transaction: false,
             is_skipping: false,
             skipped_end: None,
             last_sent: now,
@@ -122,6 +144,11 @@ impl DumpSession {
     /// Returns the name of the log that is being sent.
     pub const fn log(&self) -> &Arc<str> {
         &self.log
+    }
+
+    /// Returns whether the end that the client has asked for is reached, though the logs go on.
+    pub const fn is_finished(&self) -> bool {
+        matches!(self.phase, DumpPhase::Finished)
     }
 
     /// Returns the position of the next event, as the client sees it.
@@ -147,7 +174,7 @@ impl DumpSession {
                 self.send_format(chunk, *slice, now, out);
                 Ok(())
             }
-            None => Err(self.fail("Could not find format_description_event in binlog file".into())),
+            None => Err(self.fail(DumpError::no_format())),
         }
     }
 
@@ -165,6 +192,9 @@ impl DumpSession {
     ) -> Result<(), DumpError> {
         self.begin(now, out);
         for (index, slice) in chunk.slices().iter().enumerate().skip(first) {
+            if self.is_finished() {
+                break;
+            }
             if slice.event_type == EventType::FormatDescription {
                 self.send_format(chunk, *slice, now, out);
                 continue;
@@ -176,6 +206,7 @@ impl DumpSession {
             match self.is_skipping {
                 true if slice.is_last() => self.skip_event(end, now, out),
                 true => {}
+                false if self.is_omitted(*slice) => {}
                 false => {
                     if let Some(skipped_end) = self.skipped_end.take() {
                         self.send_heartbeat(skipped_end, now, out);
@@ -186,9 +217,16 @@ impl DumpSession {
             }
             if slice.is_last() {
                 self.position = end;
+                self.is_in_transaction &= !slice.ends_transaction;
+                self.end_mariadb_event(now, out);
             }
         }
         Ok(())
+    }
+
+    fn is_omitted(&self, slice: EventSlice) -> bool {
+        slice.event_type == EventType::MariadbAnnotateRows
+            && self.options.annotations == AnnotationPolicy::Omit
     }
 
     /// Takes the end of a log: the next events are those of `next`, from its start on.
@@ -213,14 +251,18 @@ impl DumpSession {
         DumpWait::Wait { until: self.last_sent.checked_add(period) }
     }
 
-    /// Converts an error of reading the form into the one that the client gets.
-    pub fn reading_error(&self, error: RelayError) -> DumpError {
+    /// Takes an error of reading the form. Returns the one that the client gets.
+    pub fn take_error(&mut self, error: RelayError, now: Instant, out: &mut Vec<DumpPiece>) -> DumpError {
+        // A server opens the log before it sends anything, and reads its format description afterwards.
+        if matches!(error, RelayError::NoFormat { size, .. } if size >= MAGIC.len() as u64) {
+            self.begin(now, out);
+        }
         self.fail(DumpError::reading(error))
     }
 
     /// Sends the artificial Rotate event in front of the first log.
     fn begin(&mut self, now: Instant, out: &mut Vec<DumpPiece>) {
-        if self.phase == DumpPhase::Events {
+        if self.phase != DumpPhase::Start {
             return;
         }
         self.phase = DumpPhase::Events;
@@ -248,7 +290,9 @@ impl DumpSession {
         let end = self.position + u64::from(slice.event_size);
         let change = FormatChange {
             next_position: if is_repeated { 0 } else { end as u32 },
-            clears_created: is_repeated || is_first_log && self.has_first_transaction,
+            clears_created: is_repeated
+                || is_first_log && self.has_first_transaction
+                || self.mariadb.as_ref().is_some_and(|progress| !progress.is_reached()),
             algorithm: self.checksum,
         };
         let event = change.apply(&chunk.bytes()[slice.range()], chunk.format());
@@ -258,6 +302,9 @@ impl DumpSession {
         }
         out.push(piece);
         self.last_sent = now;
+        if let Some(progress) = &mut self.mariadb {
+            progress.begin_log();
+        }
     }
 
     /// Decides whether the event is sent.
@@ -265,6 +312,10 @@ impl DumpSession {
         let slice = chunk.slices()[index];
         if slice.event_size > self.options.event_size_max {
             return Err(self.fail(DumpError::event_too_large()));
+        }
+        self.is_in_transaction |= slice.starts_transaction;
+        if self.mariadb.is_some() {
+            return self.begin_mariadb_event(chunk, index);
         }
         let DumpMode::Gtids(set) = &self.mode else { return Ok(()) };
         let is_skipped = match slice.event_type {
@@ -279,9 +330,53 @@ impl DumpSession {
         Ok(())
     }
 
+    /// Decides whether an event is sent to a MariaDB replica that asks by GTID.
+    fn begin_mariadb_event(&mut self, chunk: &FormChunk, index: usize) -> Result<(), DumpError> {
+        let (slice, Some(progress)) = (chunk.slices()[index], &mut self.mariadb) else { return Ok(()) };
+        match chunk.transaction_at(index) {
+            Some(TransactionId::Mariadb(gtid)) => {
+                self.is_skipping = progress.begin_group(gtid)? == GroupDecision::Skip;
+            }
+            _ if slice.event_type == EventType::MariadbGtidList && slice.is_whole() => {
+                let bytes = &chunk.bytes()[slice.range()];
+                let list = RawEvent::new(bytes, chunk.format().checksum.for_events())
+                    .and_then(|raw| raw.decode(chunk.format()).map(|event| gtid_list(&event)));
+                progress.take_list(&list.unwrap_or_default());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Sends the artificial Gtid_list events that a MariaDB replica gets behind a transaction.
+    fn end_mariadb_event(&mut self, now: Instant, out: &mut Vec<DumpPiece>) {
+        let Some(progress) = &mut self.mariadb else { return };
+        self.is_skipping &= self.is_in_transaction;
+        if self.is_skipping {
+            return;
+        }
+        let flags: Vec<u32> = progress.end_event(self.is_in_transaction).collect();
+        if flags.is_empty() {
+            return;
+        }
+        let (entries, is_last) = (progress.list_entries(), progress.is_last());
+        for flags in flags {
+            let count_and_flags = (entries.len() / GTID_LIST_ENTRY_SIZE) as u32 | flags;
+            // The smallest size of the event has room for two bytes more.
+            let entries: &[u8] = if entries.is_empty() { &[0; 2] } else { &entries };
+            let list = Event::MariadbGtidList(MariadbGtidList { count_and_flags, entries });
+            self.send_artificial(&list, EventFlags::ARTIFICIAL, self.position as u32, out);
+        }
+        self.last_sent = now;
+        if is_last && !self.is_in_transaction {
+            self.phase = DumpPhase::Finished;
+        }
+    }
+
     /// Skips an event that ends at `end`. The client is told from time to time how far it is.
     fn skip_event(&mut self, end: u64, now: Instant, out: &mut Vec<DumpPiece>) {
-        self.skipped_end = Some(end);
+        // A MariaDB replica learns it from the positions of later events.
+        self.skipped_end = self.mariadb.is_none().then_some(end);
         let waited = now.saturating_duration_since(self.last_sent);
         if self.options.heartbeat_period.is_some_and(|period| waited >= period) {
             self.skipped_end = None;
@@ -395,6 +490,9 @@ impl DumpSession {
         })
     }
 }
+
+/// Size of an entry of a Gtid_list event.
+const GTID_LIST_ENTRY_SIZE: usize = 16;
 
 /// Returns whether the client has the transaction.
 fn has_transaction(set: &GtidSet, id: Option<TransactionId>) -> bool {

@@ -9,6 +9,8 @@ use wire::{BinlogDump, BinlogDumpGtid, DumpFlags};
 
 use crate::dump_error::DumpError;
 use crate::form_source::{FormSource, FormStart};
+use crate::mariadb_dump::{MariadbProgress, MariadbRequest};
+use crate::mariadb_position::MariadbState;
 use crate::served_checksum::ServedChecksum;
 
 /// Request of a client for a dump.
@@ -33,10 +35,12 @@ pub enum DumpMode {
     Position,
     /// By the transactions that it already has.
     Gtids(GtidSet),
+    /// By the GTID position of a MariaDB replica. File and position do not matter.
+    MariadbGtids(MariadbRequest),
 }
 
 /// Start of a dump.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DumpStart {
     /// Name of the log.
     pub log: Arc<str>,
@@ -46,6 +50,8 @@ pub struct DumpStart {
     pub position: u64,
     /// True if the replica must not drop its temporary tables: it already has the log's first transaction.
     pub has_first_transaction: bool,
+    /// State of a dump by MariaDB GTIDs.
+    pub mariadb: Option<MariadbProgress>,
 }
 
 /// Transactions of the relay's source.
@@ -56,6 +62,8 @@ pub struct SourceGtids<'a> {
     /// All transactions in the store and purged from it; `None` if they are unknown. A replica may not have more of the
     /// source's own transactions.
     pub executed: Option<&'a GtidSet>,
+    /// MariaDB GTIDs of all transactions in the store, for dumps by them.
+    pub mariadb: Option<&'a MariadbState>,
 }
 
 impl DumpRequest {
@@ -101,13 +109,22 @@ pub fn find_start(
     gtids: SourceGtids<'_>,
 ) -> Result<DumpStart, DumpError> {
     let names = source.store().log_names().map_err(DumpError::start)?;
+    if let DumpMode::MariadbGtids(request) = &request.mode {
+        let none = MariadbState::default();
+        let stored = gtids.mariadb.unwrap_or(&none);
+        let (log, progress) = MariadbProgress::start(source, &names, request, stored)?;
+        let (event, position) = (FormStart::LOG_START, MAGIC.len() as u64);
+        return Ok(DumpStart { log, event, position, has_first_transaction: false, mariadb: Some(progress) });
+    }
     let mut has_first_transaction = false;
     let log = match &request.mode {
         _ if !request.file.is_empty() => names
             .iter()
             .find(|name| name.as_bytes() == request.file)
             .ok_or_else(DumpError::unknown_first_log)?,
-        DumpMode::Position => names.first().ok_or_else(DumpError::unknown_first_log)?,
+        DumpMode::Position | DumpMode::MariadbGtids(_) => {
+            names.first().ok_or_else(DumpError::unknown_first_log)?
+        }
         DumpMode::Gtids(set) => {
             check_has_no_more(set, gtids)?;
             let log = find_log(source, &names, set)?;
@@ -120,8 +137,13 @@ pub fn find_start(
     if request.position < MAGIC.len() as u64 {
         return Err(DumpError::position_below_4());
     }
-    let event = source.locate(log, request.position, checksum).map_err(DumpError::start)?;
-    Ok(DumpStart { log: Arc::clone(log), event, position: request.position, has_first_transaction })
+    // Errors at the start of the log come from its first read, as on a server.
+    let event = match request.position == MAGIC.len() as u64 {
+        true => FormStart::LOG_START,
+        false => source.locate(log, request.position, checksum).map_err(DumpError::start)?,
+    };
+    let (log, position) = (Arc::clone(log), request.position);
+    Ok(DumpStart { log, event, position, has_first_transaction, mariadb: None })
 }
 
 /// Returns the newest log in front of which the replica has all transactions.

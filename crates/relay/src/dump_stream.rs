@@ -59,7 +59,7 @@ impl DumpStream {
     ///
     /// Error 1236 with the server's words: it ends the dump.
     pub fn next(&mut self, now: Instant, out: &mut Vec<DumpPiece>) -> Result<DumpStep, DumpError> {
-        let step = self.reader.read_next().map_err(|error| self.session.reading_error(error))?;
+        let step = self.reader.read_next().map_err(|error| self.session.take_error(error, now, out))?;
         match step {
             ReaderStep::Events { chunk, first } => {
                 match self.start.take() {
@@ -71,7 +71,7 @@ impl DumpStream {
                     }
                     None => self.session.take_events(&chunk, first, now, out)?,
                 }
-                Ok(DumpStep::More)
+                Ok(if self.session.is_finished() { DumpStep::End } else { DumpStep::More })
             }
             ReaderStep::NextLog(next) => {
                 self.session.take_next_log(next, now, out);

@@ -72,12 +72,14 @@ pub enum RelayError {
     },
     /// The log has no whole format description, and never gets one: another log follows it.
     #[error(
-        "{name} has no whole format description, although another log follows it: the log is torn. Receive it again, \
-         or remove it from the directory and the index"
+        "{name} has no whole format description, although another log follows it: the log is torn after {size} bytes. \
+         Receive it again, or remove it from the directory and the index"
     )]
     NoFormat {
         /// Name of the log.
         name: String,
+        /// Size of the file, in bytes.
+        size: u64,
     },
     /// The log is shorter than it was.
     #[error("{name} changed while it was served: it is shorter, or another log has taken its place")]

@@ -314,7 +314,10 @@ impl FormSource {
     fn wait_for_format(&self, log: &Arc<str>) -> Result<FormRead, RelayError> {
         // A server writes it before it names the next log, so it is read again after the list.
         match self.store.has_successor(log)? && self.store.head(log)?.is_none() {
-            true => Err(RelayError::NoFormat { name: log.to_string() }),
+            true => {
+                let size = std::fs::metadata(self.store.path(log)?).map_or(0, |found| found.len());
+                Err(RelayError::NoFormat { name: log.to_string(), size })
+            }
             false => Ok(FormRead::Pending),
         }
     }

@@ -47,6 +47,8 @@ mod form_reader;
 mod form_renderer;
 mod form_source;
 mod host_pattern;
+mod mariadb_dump;
+mod mariadb_position;
 mod relay_account;
 mod relay_facts;
 mod relay_store;
@@ -58,7 +60,9 @@ mod sql_face;
 pub use crate::account_file::{AccountFile, AccountFileError};
 pub use crate::dump_error::DumpError;
 pub use crate::dump_piece::{DumpPiece, EventBytes};
-pub use crate::dump_session::{DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion};
+pub use crate::dump_session::{
+    AnnotationPolicy, DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion,
+};
 pub use crate::dump_start::{DumpMode, DumpRequest, DumpStart, SourceGtids, find_start};
 pub use crate::dump_stream::{DumpStep, DumpStream};
 pub use crate::error::RelayError;
@@ -68,6 +72,8 @@ pub use crate::form_index::{FormIndex, FormPosition, INDEX_STRIDE};
 pub use crate::form_reader::{FormReader, ReaderStep};
 pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, SourceLimits};
 pub use crate::host_pattern::{HostPattern, HostPatternError};
+pub use crate::mariadb_dump::{GtidHoles, GtidsAhead, MariadbProgress, MariadbRequest};
+pub use crate::mariadb_position::{MariadbPosition, MariadbState, PositionTextError, StoredMariadbState};
 pub use crate::relay_account::{
     AccountMatch, AccountRight, AccountRole, AccountWordError, RelayAccount, RelayAccounts,
     TransportRequirement,

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use binlog::events::MariadbGtid;
 use binlog::gtid::{Gtid, GtidSet};
 use binlog::{Event, EventFlags, EventFormat, EventType, HEADER_SIZE};
 use logs::{LogError, LogKind, LogReader, ReadOutcome, Store, read_keyring};
 
 use crate::error::RelayError;
+use crate::mariadb_position::gtid_list;
 
 /// The store that is served: a directory of logs, which another thread or program may be writing to.
 #[derive(Debug)]
@@ -29,10 +31,12 @@ pub struct FirstEvents {
     pub previous_gtids: Option<GtidSet>,
     /// GTID of the log's first transaction; `None` if it has none, or no transaction yet.
     pub first_gtid: Option<Gtid>,
+    /// Last GTIDs of all earlier logs; `None` without a Gtid_list event of MariaDB.
+    pub gtid_list: Option<Vec<MariadbGtid>>,
     /// CRC32 of the format description, without its in-use flag: another log of the same name has another one.
     pub(crate) stamp: u32,
     /// True if an event follows the head, so that the head never changes.
-    is_final: bool,
+    pub(crate) is_final: bool,
 }
 
 /// Identity of a log's file. A log that is rewritten in place gets another one.
@@ -213,14 +217,22 @@ fn read_head(log: &str, mut reader: LogReader) -> Result<Option<FirstEvents>, Re
         match (event.raw.event_type(), &mut head, format) {
             (EventType::FormatDescription, none @ None, _) => {
                 let format = read_format(&event.raw).map_err(wrong)?;
-                let (previous_gtids, first_gtid) = (None, None);
-                let stamp = format_stamp(event.raw.bytes());
-                *none = Some(FirstEvents { format, previous_gtids, first_gtid, stamp, is_final: false });
+                *none = Some(FirstEvents {
+                    format,
+                    previous_gtids: None,
+                    first_gtid: None,
+                    gtid_list: None,
+                    stamp: format_stamp(event.raw.bytes()),
+                    is_final: false,
+                });
             }
             (EventType::PreviousGtids, Some(head), Some(format)) => {
                 if let Event::PreviousGtids(previous) = event.raw.decode(&format).map_err(wrong)? {
                     head.previous_gtids = Some(GtidSet::decode(previous.set).map_err(wrong)?);
                 }
+            }
+            (EventType::MariadbGtidList, Some(head), Some(format)) => {
+                head.gtid_list = Some(gtid_list(&event.raw.decode(&format).map_err(wrong)?));
             }
             (
                 EventType::Gtid | EventType::GtidTagged | EventType::AnonymousGtid,

@@ -143,7 +143,7 @@ impl SqlValue {
     }
 
     /// Returns the text of the value; `None` for NULL.
-    pub(crate) fn to_text(&self) -> Option<String> {
+    pub fn to_text(&self) -> Option<String> {
         Some(match self {
             Self::Null => return None,
             Self::Int(number) => number.to_string(),

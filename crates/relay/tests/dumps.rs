@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use binlog::gtid::GtidSet;
 use binlog::{ChecksumAlgorithm, Event, EventType, Framer, FramerOutput, MAGIC, NextPosition};
 use relay::{
-    DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep, DumpStream,
-    FormSource, HeartbeatVersion, LogForm, ServedChecksum, SourceGtids, find_start,
+    AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep,
+    DumpStream, FormSource, HeartbeatVersion, LogForm, ServedChecksum, SourceGtids, find_start,
 };
 use wire::{DumpFlags, PositionGaps, SourceEvent, StreamReader};
 
@@ -25,6 +25,7 @@ fn options(checksum: ServedChecksum) -> DumpOptions {
         heartbeat_period: Some(Duration::from_secs(10)),
         heartbeat_version: HeartbeatVersion::V2,
         end: DumpEndPolicy::Eof,
+        annotations: AnnotationPolicy::Send,
         event_size_max: 1 << 30,
     }
 }
@@ -265,7 +266,7 @@ fn starts_that_cannot_be_found_are_errors_of_the_server() {
     check(by_position(LOG, 5), none, "bogus data in log event");
     let uuid = "5ea5ca5e-0001-4000-8000-000000000001";
     let executed = format!("{uuid}:1-5").parse().unwrap();
-    let gtids = SourceGtids { server_uuid: uuid.parse().ok(), executed: Some(&executed) };
+    let gtids = SourceGtids { server_uuid: uuid.parse().ok(), executed: Some(&executed), mariadb: None };
     check(by_gtids(&format!("{uuid}:1-6")), gtids, "Replica has more GTIDs than the source has");
 
     let log = sample("gtids/binlog.000002");

@@ -15,7 +15,9 @@ use logs::Store;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use receive::{AckCondition, LogReceiver};
 use relay::{AccountFile, FormChoice, RelayStore};
-use relay_server::{AckGate, AckOutcome, RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles};
+use relay_server::{
+    AckGate, AckOutcome, RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles,
+};
 use servers::{CancelToken, ServerAddress};
 use tracing::{info, warn};
 use wire::ReplicaEnd;
@@ -147,7 +149,8 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
     let wanted = command.source.receive_options(folder.clone(), ReplicaEnd::Never)?;
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
-    let (mut receiver, store) = LogReceiver::open(wanted, command.source.addresses(global)?, options, display)?;
+    let (mut receiver, store) =
+        LogReceiver::open(wanted, command.source.addresses(global)?, options, display)?;
     let gate = command.ack_gate();
     if let Some(gate) = &gate {
         receiver.set_ack_condition(Arc::new(ReplicaCondition(Arc::clone(gate))));
