@@ -195,7 +195,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let is_counted = !["bintide.lock", "replica.cnf", "replica.new"].contains(&name.as_str())
+        let is_counted = !["bintide.lock", "replica.cnf", "replica.cnf.new"].contains(&name.as_str())
             && ![".bintide-new-", ".tmp"].iter().any(|prefix| name.starts_with(prefix));
         if is_counted && entry.file_type()?.is_file() {
             files.insert(name, fs::read(entry.path())?);

@@ -225,7 +225,7 @@ fn what_a_link_in_a_folder_points_at_is_left_alone() -> Result<()> {
     let place = TempDir::new()?;
     let target = place.path().join("target");
     fs::write(&target, "text")?;
-    for name in ["bintide.lock", "replica.new", "binlog.000001", "binlog.index"] {
+    for name in ["bintide.lock", "replica.cnf.new", "binlog.000001", "binlog.index"] {
         let folder = place.path().join(format!("store-{name}"));
         fs::create_dir(&folder)?;
         std::os::unix::fs::symlink(&target, folder.join(name))?;

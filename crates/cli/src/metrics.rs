@@ -3,10 +3,8 @@
 //! Each request has its own thread, so that a slow client blocks neither the work nor other requests.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use nix::fcntl::OFlag;
+use logs::{FileAccess, replace_file};
 use tracing::{error, info};
 
 use crate::exit::CommandFailure;
@@ -112,18 +110,7 @@ fn write_periodically(path: &Path, registry: &MetricsRegistry, is_alive: &Receiv
 
 /// Replaces the file atomically.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    // A symbolic link of that name could point anywhere. The file itself is readable for all.
-    let mut options = fs::File::options();
-    options.write(true).create(true).truncate(true).custom_flags(OFlag::O_NOFOLLOW.bits());
-    let written = options.open(&new).and_then(|mut file| file.write_all(text.as_bytes()));
-    let written = written.and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+    replace_file(path, text.as_bytes(), FileAccess::Shared)
 }
 
 /// Starts a thread that answers requests at an address. Returns the address with its actual port.

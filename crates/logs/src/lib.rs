@@ -53,6 +53,7 @@ mod own_files;
 mod piece_reader;
 mod regular_file;
 mod rewrite_positions;
+mod server_identity;
 mod statement_table_maps;
 mod store;
 mod store_folder;
@@ -79,10 +80,13 @@ pub use crate::log_series::LogSeries;
 pub use crate::log_walk::LogWalk;
 pub use crate::log_writers::{RunningServer, WriterPresence, find_running_server, find_writer};
 pub use crate::newest_received_logs::NewestReceivedLogs;
-pub use crate::own_files::{FileLock, FolderLock, make_folders, private_options, sync_parent};
+pub use crate::own_files::{
+    FileAccess, FileLock, FolderLock, make_folders, private_options, replace_file, sync_parent,
+};
 pub use crate::piece_reader::{PayloadPart, PieceReader, PieceSizes, WalkPiece, inner_events};
 pub use crate::regular_file::open_regular;
 pub use crate::rewrite_positions::{PositionPair, RewritePositions, numbered_path, positions_path};
+pub use crate::server_identity::ServerIdentity;
 pub use crate::statement_table_maps::StatementTableMaps;
 pub use crate::store::{IgnoredIndexPath, Store};
 pub use crate::store_folder::{IDENTITY_FILE_NAME, StoreFolder};

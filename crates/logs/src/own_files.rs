@@ -1,9 +1,9 @@
 //! Files and directories that bintide creates. They are opened safely, locked, and synced to disk.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -17,6 +17,56 @@ pub fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o640).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
     options
+}
+
+/// Permissions and durability of a file that [`replace_file`] writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileAccess {
+    /// Permissions of the file that is replaced; a new file is for its owner and group. Synced to disk.
+    Private,
+    /// For its owner only. Synced to disk.
+    OwnerOnly,
+    /// Readable for all. Not synced, for files that are replaced all the time.
+    Shared,
+}
+
+/// Replaces a file atomically: after a crash it has either the old or the new content. The new content is first written
+/// to a file whose name has `.new` appended.
+///
+/// # Errors
+///
+/// If the operating system returns an error.
+pub fn replace_file(path: &Path, content: &[u8], access: FileAccess) -> io::Result<()> {
+    let new = with_suffix(path, ".new");
+    let written = write_unfinished(&new, path, content, access).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        // The file may not exist.
+        let _ = fs::remove_file(&new);
+    }
+    written?;
+    if access == FileAccess::Shared { Ok(()) } else { sync_parent(path) }
+}
+
+fn write_unfinished(new: &Path, path: &Path, content: &[u8], access: FileAccess) -> io::Result<()> {
+    let mode = if access == FileAccess::Shared { 0o666 } else { 0o640 };
+    let mut file = private_options().mode(mode).write(true).truncate(true).open(new)?;
+    match access {
+        FileAccess::Private => {
+            if let Ok(before) = fs::metadata(path) {
+                file.set_permissions(before.permissions())?;
+            }
+        }
+        FileAccess::OwnerOnly => file.set_permissions(Permissions::from_mode(0o600))?,
+        FileAccess::Shared => {}
+    }
+    file.write_all(content)?;
+    if access == FileAccess::Shared { Ok(()) } else { file.sync_all() }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    path.with_file_name(name)
 }
 
 /// Creates a directory and its missing parents, and syncs their entries to disk: after a power failure, files synced in
@@ -105,9 +155,7 @@ impl FileLock {
     ///
     /// If the operating system returns an error.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
-        let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
-        name.push(".lock");
-        let path = path.with_file_name(name);
+        let path = with_suffix(path, ".lock");
         let lock = lock_file(&path)?;
         Ok(lock.map(|lock| Self { path, _lock: lock }))
     }
@@ -147,7 +195,31 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::{FileLock, FolderLock, make_folders};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::{FileAccess, FileLock, FolderLock, make_folders, replace_file};
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list.txt");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        replace_file(&path, b"one", FileAccess::OwnerOnly).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode()), (b"one".to_vec(), 0o600));
+        replace_file(&path, b"2", FileAccess::Private).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode()), (b"2".to_vec(), 0o600));
+        replace_file(&path, b"three", FileAccess::Shared).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), mode() & 0o444), (b"three".to_vec(), 0o444));
+        // A link in place of the unfinished file could point at any file.
+        let target = folder.path().join("target");
+        fs::write(&target, "text").unwrap();
+        symlink(&target, folder.path().join("list.txt.new")).unwrap();
+        assert!(replace_file(&path, b"four", FileAccess::Private).is_err());
+        assert_eq!(
+            (fs::read(&target).unwrap(), fs::read(&path).unwrap()),
+            (b"text".to_vec(), b"three".to_vec())
+        );
+    }
 
     #[test]
     fn a_link_in_place_of_a_lock_file_is_refused() {

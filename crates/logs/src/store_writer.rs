@@ -16,7 +16,7 @@ use crate::log_contents::LogContents;
 use crate::log_file_writer::LogFileWriter;
 use crate::log_reader::ReadOutcome;
 use crate::log_series::{LogName, LogSeries};
-use crate::own_files::private_options;
+use crate::own_files::{FileAccess, private_options, replace_file};
 use crate::regular_file::read_regular_text;
 use crate::store_folder::{
     INDEX_PREFIX, PURGE_LIST, StoreFolder, io_error, is_log_name, log_names, whole_lines,
@@ -445,14 +445,7 @@ impl StoreWriter {
 
     /// Replaces a file's text atomically.
     fn replace(&self, path: &Path, text: &str) -> Result<(), LogError> {
-        let new = path.with_extension("new");
-        let written = private_options().write(true).truncate(true).open(&new).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(io_error("write to", &new))?;
-        fs::rename(&new, path).map_err(io_error("replace", path))?;
-        self.sync_folder()
+        replace_file(path, text.as_bytes(), FileAccess::Private).map_err(io_error("replace", path))
     }
 
     /// Removes the logs that an interrupted purge has listed, unless they are in the index. The store removes no other

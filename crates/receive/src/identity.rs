@@ -1,11 +1,10 @@
 //! Identity of a store as a replica, and the identity of its source. Both stay the same over all runs.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use binlog::gtid::Uuid;
-use logs::{IDENTITY_FILE_NAME, StoreWriter, open_regular, private_options, sync_parent};
+use logs::{FileAccess, IDENTITY_FILE_NAME, ServerIdentity, StoreWriter, open_regular, replace_file};
 use wire::SourceFacts;
 
 use crate::error::ReceiveError;
@@ -37,46 +36,28 @@ impl ReplicaIdentity {
                 Err(cause) => Err(ReceiveError::ReadIdentity { path, cause }),
             };
         }
-        let (mut uuid, mut id) = ([0; 16], [0; 4]);
-        getrandom::fill(&mut uuid)
-            .and_then(|()| getrandom::fill(&mut id))
-            .map_err(ReceiveError::RandomIdentity)?;
-        // The highest bit avoids the small numbers that people assign to servers.
-        let server_id = u32::from_le_bytes(id) | 1 << 31;
-        let identity = Self { path, server_id, uuid: Uuid::from_bytes(uuid).to_string(), source: None };
+        let ServerIdentity { server_id, server_uuid } =
+            ServerIdentity::random().map_err(ReceiveError::RandomIdentity)?;
+        let identity = Self { path, server_id, uuid: server_uuid, source: None };
         identity.save()?;
         Ok(identity)
     }
 
     fn parse(text: &str, path: PathBuf) -> Result<Self, ReceiveError> {
-        let value = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+        let Some(ServerIdentity { server_id, server_uuid }) = ServerIdentity::parse(text) else {
+            return Err(ReceiveError::IncompleteIdentity { path });
         };
-        let server_id = value("server-id").and_then(|id| id.parse().ok());
-        match (server_id, value("server-uuid")) {
-            (Some(server_id), Some(uuid)) => Ok(Self { path, server_id, uuid, source: value("source-uuid") }),
-            _ => Err(ReceiveError::IncompleteIdentity { path }),
-        }
+        let source = ServerIdentity::value(text, "source-uuid").map(str::to_owned);
+        Ok(Self { path, server_id, uuid: server_uuid, source })
     }
 
     /// Replaces the file atomically, also if the machine crashes.
     fn save(&self) -> Result<(), ReceiveError> {
         let source = self.source.iter().map(|uuid| format!("source-uuid={uuid}\n")).collect::<String>();
-        let text = format!("[replica]\nserver-id={}\nserver-uuid={}\n{source}", self.server_id, self.uuid);
-        let new = self.path.with_extension("new");
-        let write = || {
-            let mut file = private_options().write(true).truncate(true).open(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)?;
-            sync_parent(&self.path)
-        };
-        let written: io::Result<()> = write();
-        if written.is_err() {
-            // The file may not exist.
-            let _ = fs::remove_file(&new);
-        }
-        written.map_err(|cause| ReceiveError::WriteIdentity { path: self.path.clone(), cause })
+        let identity = ServerIdentity { server_id: self.server_id, server_uuid: self.uuid.clone() };
+        let text = format!("[replica]\n{identity}{source}");
+        replace_file(&self.path, text.as_bytes(), FileAccess::Private)
+            .map_err(|cause| ReceiveError::WriteIdentity { path: self.path.clone(), cause })
     }
 
     /// Returns the `server_uuid` of the server that the store began with.

@@ -410,7 +410,7 @@ mod tests {
     use std::thread;
 
     use logs::{LogEncryption, LogReader, ReadOutcome, RetentionLimit};
-    use servers::{CancelToken, LinkOptions, ServerAddress};
+    use servers::{LinkOptions, ServerAddress};
     use wire::{ReplicaEnd, SemiSync};
 
     use super::{DiskFullPolicy, LogReceiver, POLL_INTERVAL, ReceiveOptions};

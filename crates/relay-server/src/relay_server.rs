@@ -19,7 +19,7 @@ use crate::client_link::ClientLink;
 use crate::client_session::serve_client;
 use crate::error::RelayServerError;
 use crate::relay_counters::{RelayCounters, add};
-use crate::relay_identity::RelayIdentity;
+use crate::relay_identity::load_or_create_identity;
 use crate::relay_shared::{LoadedFiles, PreparedRelay, RelayShared, ServedRelay};
 use crate::served_forms::ServedForms;
 use crate::store_growth::StoreWatch;
@@ -134,7 +134,7 @@ impl RelayServer {
         make_state_folder(&forms)?;
         let parts = PreparedRelay {
             address,
-            identity: RelayIdentity::load_or_create(&options.state)?,
+            identity: load_or_create_identity(&options.state)?,
             forms: ServedForms::new(Arc::new(store), forms),
             password_key: load_password_key(&options.state)?,
             files: LoadedFiles { tls: options.tls.load(&options.state)?, accounts },

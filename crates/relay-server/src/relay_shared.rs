@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use binlog::MAGIC_ENCRYPTED;
 use binlog::gtid::GtidSet;
+use logs::ServerIdentity;
 use relay::{
     ClientFacts, FormChoice, LogForm, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts,
     RelayedServer, ServedLog, SqlFace, SqlRows, StoredMariadbState,
@@ -21,7 +22,6 @@ use crate::definition_source::DefinitionSource;
 use crate::lock;
 use crate::login_throttle::LoginThrottle;
 use crate::relay_counters::RelayCounters;
-use crate::relay_identity::RelayIdentity;
 use crate::relay_server::{RelayNotice, RelayServerOptions};
 use crate::served_forms::ServedForms;
 use crate::store_growth::StoreGrowth;
@@ -35,7 +35,7 @@ pub(crate) struct RelayShared {
     pub(crate) options: RelayServerOptions,
     /// Address of the listening socket.
     pub(crate) address: SocketAddr,
-    pub(crate) identity: RelayIdentity,
+    pub(crate) identity: ServerIdentity,
     pub(crate) forms: ServedForms,
     pub(crate) growth: StoreGrowth,
     pub(crate) clients: ClientRegistry,
@@ -70,7 +70,7 @@ pub(crate) struct LoadedFiles {
 /// Parts of a relay that its start has prepared.
 pub(crate) struct PreparedRelay {
     pub(crate) address: SocketAddr,
-    pub(crate) identity: RelayIdentity,
+    pub(crate) identity: ServerIdentity,
     pub(crate) forms: ServedForms,
     pub(crate) password_key: PasswordKey,
     pub(crate) files: LoadedFiles,

@@ -1,12 +1,12 @@
 //! Certificates and keys of a relay: given ones, or its own, made on first start as mysqld makes them.
 
-use std::fs::{self, DirBuilder};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use logs::{open_regular, private_options};
+use logs::{FileAccess, open_regular, replace_file};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
@@ -127,15 +127,11 @@ fn make_certificate(state: &Path) -> Result<(), RelayServerError> {
 
 /// Writes a file that only its owner can read. It appears whole or not at all.
 fn write_new(path: &Path, text: &str) -> Result<(), RelayServerError> {
-    let unfinished = path.with_extension("new");
-    let write = || {
-        let _ = fs::remove_file(&unfinished);
-        let mut file = private_options().write(true).mode(0o600).open(&unfinished)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&unfinished, path)
-    };
-    write().map_err(|cause| RelayServerError::State { verb: "write", path: path.to_owned(), cause })
+    replace_file(path, text.as_bytes(), FileAccess::OwnerOnly).map_err(|cause| RelayServerError::State {
+        verb: "write",
+        path: path.to_owned(),
+        cause,
+    })
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, RelayServerError> {

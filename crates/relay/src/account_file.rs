@@ -1,11 +1,11 @@
 //! File of a relay's accounts.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use logs::{FileLock, private_options, sync_parent};
+use logs::{FileAccess, FileLock, replace_file};
 use option_files::nearest_name;
 use toml::{Table, Value};
 use wire::{PasswordPlugin, StoredPassword};
@@ -157,7 +157,7 @@ impl AccountFile {
         let _lock = lock.ok_or_else(|| AccountFileError::Locked { path: self.path.clone() })?;
         let text = edit(self.read_text()?)?;
         self.parse(&text)?;
-        replace_text(&path, &text).map_err(self.io("replace"))
+        replace_file(&path, text.as_bytes(), FileAccess::Private).map_err(self.io("replace"))
     }
 
     fn read_text(&self) -> Result<String, AccountFileError> {
@@ -206,18 +206,6 @@ impl AccountFile {
         let path = self.path.clone();
         move |cause| AccountFileError::Io { verb, path: path.clone(), cause }
     }
-}
-
-fn replace_text(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = private_options().write(true).truncate(true).open(&new)?;
-    if let Ok(before) = fs::metadata(path) {
-        file.set_permissions(before.permissions())?;
-    }
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    sync_parent(path)
 }
 
 /// Returns the text without some of its accounts, and with everything else.

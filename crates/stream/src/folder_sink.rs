@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use logs::{FileLock, FolderLock, make_folders, private_options, sync_parent};
+use logs::{FileAccess, FileLock, FolderLock, make_folders, private_options, replace_file, sync_parent};
 
 use crate::ddl_schema::DdlSchema;
 use crate::resume_token::ResumeToken;
@@ -239,17 +239,7 @@ fn damaged_error(folder: &Path, what: &str) -> io::Error {
 
 /// Replaces a file atomically: after a crash it has either the old or the new text.
 pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let write = || {
-        let mut file = create_options().truncate(true).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        sync_parent(path)
-    };
-    write().map_err(|error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    replace_file(path, text.as_bytes(), FileAccess::Private).map_err(|error| named(path, &error))
 }
 
 /// Locks a progress file without changing it, and checks that progress can be saved.
