@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relay::{AccountRole, FormChoice, RelayAccounts, RelayFacts as _, TransportRequirement};
+use relay::{
+    AccountRole, ClientAttributes, FormChoice, RelayAccounts, RelayFacts as _, TransportRequirement,
+};
 use wire::{
     HandshakeOptions, LoginDetails, PasswordDigest, PasswordPlugin, ServerError, ServerHandshake,
     ServerSession, ServerStep, StoredPassword, Transport,
@@ -24,9 +26,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a packet from a client, in bytes: `max_allowed_packet` of a server.
 const PACKET_SIZE_MAX: usize = 64 << 20;
 /// First version of clients that know caching_sha2_password, and of those that may know nothing else.
-const CACHING_SHA2_SINCE: (u32, u32) = (8, 0);
-/// Smallest major version that only MariaDB has.
-const MARIADB_MAJOR_MIN: u32 = 10;
+const CACHING_SHA2_SINCE: [u32; 3] = [8, 0, 0];
 
 /// Client that has logged in.
 #[derive(Clone, Debug)]
@@ -165,15 +165,10 @@ fn find_account(
 fn plugin_of(login: &LoginDetails) -> PasswordPlugin {
     let version =
         login.attributes.get("_client_version").and_then(|version| std::str::from_utf8(version).ok());
-    let numbers = version.and_then(|version| {
-        let mut parts = version.split('.');
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-    });
-    match numbers {
-        Some((major, minor)) if (major, minor) >= CACHING_SHA2_SINCE && major < MARIADB_MAJOR_MIN => {
-            PasswordPlugin::CachingSha2
-        }
-        _ => PasswordPlugin::Native,
+    let client = ClientAttributes { client_version: version, ..ClientAttributes::default() };
+    match client.is_mysql_since(CACHING_SHA2_SINCE) {
+        true => PasswordPlugin::CachingSha2,
+        false => PasswordPlugin::Native,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Prepared statements as texts: their parameters, and the statement with values in place of them.
 
+use sql::lexer::{SqlLexer, SqlTokenKind};
+use sql::quote::quote_text;
 use wire::{ParameterValue, TimeValue};
 
 /// Prepared statement, cut at its parameters.
@@ -12,26 +14,14 @@ pub(crate) struct PreparedText {
 impl PreparedText {
     /// Finds the parameters: each `?` outside of quotes and comments.
     pub(crate) fn parse(sql: &str) -> Self {
-        let mut parts = vec![String::new()];
-        let mut rest = sql;
-        while let Some(letter) = rest.chars().next() {
-            let size = match letter {
-                '?' => {
-                    parts.push(String::new());
-                    rest = &rest[1..];
-                    continue;
-                }
-                '\'' | '"' | '`' => quoted_size(rest, letter),
-                '#' => line_size(rest),
-                '-' if rest.starts_with("-- ") => line_size(rest),
-                '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
-                letter => letter.len_utf8(),
-            };
-            if let Some(part) = parts.last_mut() {
-                part.push_str(&rest[..size]);
+        let (mut parts, mut start) = (Vec::new(), 0);
+        for token in SqlLexer::new(sql.as_bytes(), 0) {
+            if token.kind == SqlTokenKind::Sign && &sql[token.at.clone()] == "?" {
+                parts.push(sql[start..token.at.start].to_owned());
+                start = token.at.end;
             }
-            rest = &rest[size..];
         }
+        parts.push(sql[start..].to_owned());
         Self { parts }
     }
 
@@ -53,24 +43,6 @@ impl PreparedText {
     }
 }
 
-/// Returns the size of a quoted text, with both quotes.
-fn quoted_size(text: &str, quote: char) -> usize {
-    let mut letters = text.char_indices().skip(1);
-    while let Some((at, letter)) = letters.next() {
-        if letter == '\\' && quote != '`' {
-            letters.next();
-        } else if letter == quote {
-            // A doubled quote begins another quoted text, which has the same effect.
-            return at + letter.len_utf8();
-        }
-    }
-    text.len()
-}
-
-fn line_size(text: &str) -> usize {
-    text.find('\n').map_or(text.len(), |end| end + 1)
-}
-
 fn put_literal(value: &ParameterValue<'_>, out: &mut String) {
     match value {
         ParameterValue::Null | ParameterValue::SentAhead => out.push_str("NULL"),
@@ -78,9 +50,9 @@ fn put_literal(value: &ParameterValue<'_>, out: &mut String) {
         ParameterValue::UInt(number) => out.push_str(&number.to_string()),
         ParameterValue::Float(number) => out.push_str(&number.to_string()),
         ParameterValue::Double(number) => out.push_str(&number.to_string()),
-        ParameterValue::DateTime(value) => put_text(&value.to_string(), out),
-        ParameterValue::Time(value) => put_text(&time_text(*value), out),
-        ParameterValue::Bytes(bytes) => put_text(&String::from_utf8_lossy(bytes), out),
+        ParameterValue::DateTime(value) => out.push_str(&quote_text(&value.to_string())),
+        ParameterValue::Time(value) => out.push_str(&quote_text(&time_text(*value))),
+        ParameterValue::Bytes(bytes) => out.push_str(&quote_text(&String::from_utf8_lossy(bytes))),
     }
 }
 
@@ -88,17 +60,6 @@ fn time_text(value: TimeValue) -> String {
     let sign = if value.is_negative { "-" } else { "" };
     let hours = u64::from(value.days) * 24 + u64::from(value.hours);
     format!("{sign}{hours}:{:02}:{:02}.{:06}", value.minutes, value.seconds, value.microseconds)
-}
-
-fn put_text(text: &str, out: &mut String) {
-    out.push('\'');
-    for letter in text.chars() {
-        if matches!(letter, '\'' | '\\') {
-            out.push(letter);
-        }
-        out.push(letter);
-    }
-    out.push('\'');
 }
 
 #[cfg(test)]

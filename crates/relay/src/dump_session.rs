@@ -1,5 +1,6 @@
 //! Session of one dump: decides what is sent to a client, without I/O.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,42 +157,26 @@ impl DumpSession {
         self.position
     }
 
-    /// Takes the first chunk of a log for its format description only: the dump starts later in the log.
+    /// Takes events of a chunk. The first ones of a dump begin with a format description: if the dump starts later in
+    /// the log, they are only this one.
     ///
     /// # Errors
     ///
-    /// Error 1236 if the chunk has no format description.
-    pub fn take_format(
-        &mut self,
-        chunk: &Arc<FormChunk>,
-        first: usize,
-        now: Instant,
-        out: &mut Vec<DumpPiece>,
-    ) -> Result<(), DumpError> {
-        self.begin(now, out);
-        match chunk.slices().get(first).filter(|slice| slice.event_type == EventType::FormatDescription) {
-            Some(slice) => {
-                self.send_format(chunk, *slice, now, out);
-                Ok(())
-            }
-            None => Err(self.fail(DumpError::no_format())),
-        }
-    }
-
-    /// Takes the events of a chunk, from this slice on.
-    ///
-    /// # Errors
-    ///
-    /// Error 1236: an event is too large, or an anonymous transaction cannot be sent by GTID.
+    /// Error 1236: the log has no format description, an event is too large, or a transaction cannot be sent to this
+    /// client.
     pub fn take_events(
         &mut self,
         chunk: &Arc<FormChunk>,
-        first: usize,
+        slices: Range<usize>,
         now: Instant,
         out: &mut Vec<DumpPiece>,
     ) -> Result<(), DumpError> {
+        let first = chunk.slices().get(slices.start).map(|slice| slice.event_type);
+        if self.phase == DumpPhase::Start && first != Some(EventType::FormatDescription) {
+            return Err(self.fail(DumpError::no_format()));
+        }
         self.begin(now, out);
-        for (index, slice) in chunk.slices().iter().enumerate().skip(first) {
+        for (index, slice) in chunk.slices().iter().enumerate().take(slices.end).skip(slices.start) {
             if self.is_finished() {
                 break;
             }

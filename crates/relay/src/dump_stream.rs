@@ -65,11 +65,13 @@ impl DumpStream {
                 match self.start.take() {
                     // The dump starts later in the log: only the format description of its first chunk is sent.
                     Some(start) => {
-                        self.session.take_format(&chunk, first, now, out)?;
+                        self.session.take_events(&chunk, first..first + 1, now, out)?;
                         let (source, log) = (Arc::clone(self.reader.source()), Arc::clone(chunk.log()));
                         self.reader = FormReader::start_at(source, log, start);
                     }
-                    None => self.session.take_events(&chunk, first, now, out)?,
+                    None => {
+                        self.session.take_events(&chunk, first..chunk.slices().len(), now, out)?;
+                    }
                 }
                 Ok(if self.session.is_finished() { DumpStep::End } else { DumpStep::More })
             }

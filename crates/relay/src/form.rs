@@ -119,15 +119,18 @@ impl FormChoice {
 }
 
 impl ClientAttributes<'_> {
+    /// Returns whether the client uses MySQL's client library of this version or a later one. False without a version.
+    pub fn is_mysql_since(&self, since: [u32; 3]) -> bool {
+        let version = self.client_version.filter(|text| !text.to_ascii_lowercase().contains("maria"));
+        let version = version.and_then(version_numbers);
+        version.is_some_and(|version| version >= since && version[0] < MARIADB_MAJOR_MIN)
+    }
+
     /// Returns whether the client is a program of MySQL that reads compressed transactions.
     fn reads_compressed(&self) -> bool {
         let is_reader = self.client_role == Some(LISTENER_ROLE)
             || matches!(self.program_name, Some("mysqld" | "mysqlbinlog"));
-        let version = self.client_version.filter(|text| !text.to_ascii_lowercase().contains("maria"));
-        is_reader
-            && version
-                .and_then(version_numbers)
-                .is_some_and(|version| version >= COMPRESSION_SINCE && version[0] < MARIADB_MAJOR_MIN)
+        is_reader && self.is_mysql_since(COMPRESSION_SINCE)
     }
 }
 

@@ -47,7 +47,14 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ),
     (
         "bintide-relay-server",
-        &["bintide-binlog", "bintide-logs", "bintide-relay", "bintide-servers", "bintide-wire"],
+        &[
+            "bintide-binlog",
+            "bintide-logs",
+            "bintide-relay",
+            "bintide-servers",
+            "bintide-sql",
+            "bintide-wire",
+        ],
     ),
     ("bintide-stream", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-warm", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
