@@ -7,8 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use servers::{CancelToken, PasswordSource, PublicKeySource, ServerAddress, SslMode, TlsPolicy};
 use tempfile::TempDir;
 use testkit::{Launch, ServerFlavour, TestPackage, TestServer, free_port};
+use wire::CleartextPolicy;
 
 use crate::command::{Running, wait_until};
 use crate::program::bintide;
@@ -74,6 +76,23 @@ impl RelayProcess {
         let output = running.output()?;
         ensure!(output.status.code() == Some(130), "{:?}", output.status);
         Ok(())
+    }
+}
+
+/// Returns the address of a relay without accounts.
+pub fn relay_address(port: u16) -> ServerAddress {
+    ServerAddress {
+        user: "repl".to_owned(),
+        password: PasswordSource::Text(String::new()),
+        host: "127.0.0.1".to_owned(),
+        port,
+        socket: None,
+        tls: TlsPolicy::with_mode(SslMode::Disabled),
+        public_key: PublicKeySource::Unknown,
+        compressions: vec![None],
+        cleartext: CleartextPolicy::Refuse,
+        timeout: ServerAddress::DEFAULT_TIMEOUT,
+        cancel: CancelToken::default(),
     }
 }
 

@@ -9,17 +9,14 @@ use e2e::command::{Running, wait_until};
 use e2e::program::bintide;
 use e2e::received::same_logs;
 use e2e::relayed::{
-    RelayProcess, ReplicaStartPlace, TABLE, error_of, follow, index_of, replica, source, wait_for_equal, work,
+    RelayProcess, ReplicaStartPlace, TABLE, error_of, follow, index_of, relay_address, replica, source,
+    wait_for_equal, work,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use servers::{
-    CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SqlConnection,
-    SslMode, TlsPolicy,
-};
+use servers::{LinkOptions, ServerAddress, ServerLink, SqlConnection};
 use tempfile::TempDir;
 use testkit::{Launch, PackageHome, TestPackage, TestServer};
-use wire::CleartextPolicy;
 
 /// A replica that stops with error 13121 at a compressing source gets the same data through a relay, by GTID and by
 /// position, also when compression is switched on and off.
@@ -311,19 +308,7 @@ fn idle_clients_cost_little() -> Result<()> {
     const KILOBYTES_MAX: u64 = 150;
     let source = source(TestPackage::Mysql)?;
     let relay = RelayProcess::of(&source)?;
-    let address = ServerAddress {
-        user: "repl".to_owned(),
-        password: PasswordSource::Text(String::new()),
-        host: "127.0.0.1".to_owned(),
-        port: relay.port,
-        socket: None,
-        tls: TlsPolicy::with_mode(SslMode::Disabled),
-        public_key: PublicKeySource::Unknown,
-        compressions: vec![None],
-        cleartext: CleartextPolicy::Refuse,
-        timeout: ServerAddress::DEFAULT_TIMEOUT,
-        cancel: CancelToken::default(),
-    };
+    let address = relay_address(relay.port);
     let id = relay.running.as_ref().context("it runs")?.id();
     let memory = || -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{id}/status"))?;

@@ -12,6 +12,7 @@ use relay::{
 use wire::{AckRequest, DumpFlags, EventPacket, PartedPacket, SemiSync, SemiSyncAck, ServerError};
 
 use crate::ack_tracker::AckTracker;
+use crate::client_login::PACKET_SIZE_MAX;
 use crate::client_registry::{ClientActivity, EndReason};
 use crate::client_session::ServedSession;
 use crate::relay_counters::add;
@@ -20,6 +21,8 @@ use crate::store_growth::GrowthSignal;
 
 /// Maximum time between two looks whether the client is still connected.
 const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Maximum size of a packet from the client, in bytes: that of an acknowledgement, at least.
+const INPUT_SIZE_MAX: usize = 1024;
 /// Bytes of output from which they are sent.
 const OUTPUT_SIZE: usize = 128 << 10;
 /// Maximum size of an event, in bytes: `replica_max_allowed_packet`, as on servers.
@@ -60,6 +63,14 @@ impl<'d, 's> ClientDump<'d, 's> {
 
     /// Sends until the end.
     pub(crate) fn run(mut self) -> io::Result<DumpOutcome> {
+        // Only acknowledgements come from now on.
+        self.session.link.packets.set_limit(INPUT_SIZE_MAX);
+        let outcome = self.run_limited();
+        self.session.link.packets.set_limit(PACKET_SIZE_MAX);
+        outcome
+    }
+
+    fn run_limited(&mut self) -> io::Result<DumpOutcome> {
         add(&self.session.shared.counters.dumps, 1);
         self.announce();
         let mut stream = match self.start() {

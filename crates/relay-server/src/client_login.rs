@@ -24,7 +24,7 @@ use crate::relay_shared::RelayShared;
 /// Time for a login, TLS included: `connect_timeout` of a server.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a packet from a client, in bytes: `max_allowed_packet` of a server.
-const PACKET_SIZE_MAX: usize = 64 << 20;
+pub(crate) const PACKET_SIZE_MAX: usize = 64 << 20;
 /// First version of clients that know caching_sha2_password, and of those that may know nothing else.
 const CACHING_SHA2_SINCE: [u32; 3] = [8, 0, 0];
 

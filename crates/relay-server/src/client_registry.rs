@@ -1,6 +1,6 @@
 //! Connected clients: what is known of each, and ends of their connections by others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -18,6 +18,8 @@ pub(crate) struct ClientRegistry {
 #[derive(Debug, Default)]
 struct ClientList {
     last_id: u32,
+    /// Connections that have not logged in, oldest first.
+    logging_in: VecDeque<u32>,
     by_id: BTreeMap<u32, Arc<ConnectedClient>>,
 }
 
@@ -70,8 +72,13 @@ pub(crate) struct ClientRegistration<'r> {
     pub(crate) client: Arc<ConnectedClient>,
 }
 
+/// Maximum number of connections that have not logged in. Beyond it, the oldest one is closed: a login takes
+/// milliseconds, so the oldest ones are those that never finish.
+const LOGGING_IN_MAX: usize = 256;
+
 impl ClientRegistry {
-    /// Adds a client. `None` if there are `limit` already.
+    /// Adds a client. `None` if there are `limit` already. At most half of them can be connections that have not logged
+    /// in: the oldest ones give way.
     pub(crate) fn register(
         &self,
         socket: Arc<TcpStream>,
@@ -79,6 +86,13 @@ impl ClientRegistry {
         limit: usize,
     ) -> Option<ClientRegistration<'_>> {
         let mut list = lock(&self.clients);
+        if list.logging_in.len() >= LOGGING_IN_MAX.min(limit.div_ceil(2))
+            && let Some(oldest) = list.logging_in.pop_front()
+            && let Some(oldest) = list.by_id.remove(&oldest)
+        {
+            // The client may have closed it.
+            let _ = oldest.socket.shutdown(Shutdown::Both);
+        }
         if list.by_id.len() >= limit {
             return None;
         }
@@ -92,6 +106,7 @@ impl ClientRegistry {
         list.last_id = id;
         let client = Arc::new(ConnectedClient { socket, state: Mutex::new(ClientState::new(id, host)) });
         list.by_id.insert(id, Arc::clone(&client));
+        list.logging_in.push_back(id);
         Some(ClientRegistration { registry: self, connection_id: id, client })
     }
 
@@ -213,8 +228,87 @@ impl ClientState {
     }
 }
 
+impl ClientRegistration<'_> {
+    /// Records that the client has logged in. Returns false if its connection was closed meanwhile.
+    pub(crate) fn finish_login(&self) -> bool {
+        let mut list = lock(&self.registry.clients);
+        list.end_login(self.connection_id);
+        list.has(self)
+    }
+}
+
+impl ClientList {
+    fn end_login(&mut self, connection_id: u32) {
+        self.logging_in.retain(|id| *id != connection_id);
+    }
+
+    /// Returns whether the client is registered. Another one may have its number.
+    fn has(&self, registration: &ClientRegistration<'_>) -> bool {
+        let client = self.by_id.get(&registration.connection_id);
+        client.is_some_and(|client| Arc::ptr_eq(client, &registration.client))
+    }
+}
+
 impl Drop for ClientRegistration<'_> {
     fn drop(&mut self) {
-        lock(&self.registry.clients).by_id.remove(&self.connection_id);
+        let mut list = lock(&self.registry.clients);
+        if list.has(self) {
+            list.end_login(self.connection_id);
+            list.by_id.remove(&self.connection_id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
+
+    use super::{ClientRegistry, LOGGING_IN_MAX};
+
+    /// Returns both ends of a connection.
+    fn connection(listener: &TcpListener) -> (TcpStream, Arc<TcpStream>) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, Arc::new(listener.accept().unwrap().0))
+    }
+
+    #[test]
+    fn connections_that_never_log_in_give_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let register = |socket| registry.register(socket, "host".to_owned(), 4000);
+        let (mut oldest, socket) = connection(&listener);
+        let first = register(socket).unwrap();
+        let (_other, socket) = connection(&listener);
+        let finished = register(socket).unwrap();
+        assert!(finished.finish_login());
+        let mut held = Vec::new();
+        for _ in 1..LOGGING_IN_MAX {
+            let (client, socket) = connection(&listener);
+            held.push((client, register(socket).unwrap()));
+        }
+        assert_eq!(registry.len(), LOGGING_IN_MAX + 1);
+        let (_client, socket) = connection(&listener);
+        let last = register(socket).unwrap();
+        assert_eq!((registry.len(), oldest.read(&mut [0]).unwrap()), (LOGGING_IN_MAX + 1, 0));
+        assert!(!first.finish_login() && last.finish_login());
+        drop((first, held));
+        assert_eq!(registry.len(), 2);
+    }
+
+    #[test]
+    fn connections_are_limited() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let registry = ClientRegistry::default();
+        let connections: Vec<_> = (0..3).map(|_| connection(&listener)).collect();
+        let registered: Vec<_> = connections
+            .iter()
+            .map(|(_, socket)| {
+                let registration = registry.register(Arc::clone(socket), "host".to_owned(), 2)?;
+                registration.finish_login().then_some(registration)
+            })
+            .collect();
+        assert!(registered[0].is_some() && registered[1].is_some() && registered[2].is_none());
     }
 }

@@ -63,6 +63,9 @@ pub(crate) fn serve_client(
 ) -> io::Result<()> {
     let shared = &*served.shared;
     let Some(client) = log_in(&mut link, registration, peer, shared)? else { return Ok(()) };
+    if !registration.finish_login() {
+        return Ok(());
+    }
     let attributes: Vec<(String, String)> = client
         .session
         .login

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SqlFace};
+use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace};
 use servers::ServerAddress;
 use wire::{PacketCodec, ServerError, ServerHandshake};
 
@@ -59,6 +59,8 @@ pub struct RelayServerOptions {
     pub definitions_from: Option<ServerAddress>,
     /// Maximum number of connections.
     pub connections_max: usize,
+    /// Memory for the recent parts of each form, in bytes.
+    pub form_cache_bytes: usize,
     /// Gate that waits for acknowledgements of replicas; `None` if nothing waits for them.
     pub ack_gate: Option<Arc<AckGate>>,
     /// Receiver of notices.
@@ -135,7 +137,10 @@ impl RelayServer {
         let parts = PreparedRelay {
             address,
             identity: load_or_create_identity(&options.state)?,
-            forms: ServedForms::new(Arc::new(store), forms),
+            forms: ServedForms::new(
+                Arc::new(store),
+                SourceLimits { folder: forms, cache_bytes: options.form_cache_bytes },
+            ),
             password_key: load_password_key(&options.state)?,
             files: LoadedFiles { tls: options.tls.load(&options.state)?, accounts },
         };

@@ -1,27 +1,23 @@
 //! Forms that are served, each shared by its clients.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use relay::{FormSource, LogForm, RelayError, RelayStore, SourceLimits};
 
 use crate::lock;
 
-/// Memory for the recent chunks of a form, in bytes.
-const CACHE_BYTES: usize = 32 << 20;
-
 /// Forms that are served, each shared by its clients.
 #[derive(Debug)]
 pub(crate) struct ServedForms {
     store: Arc<RelayStore>,
-    folder: PathBuf,
+    limits: SourceLimits,
     sources: Mutex<Vec<Arc<FormSource>>>,
 }
 
 impl ServedForms {
-    /// Serves a store. The directory is for indexes, and must be the relay's own.
-    pub(crate) fn new(store: Arc<RelayStore>, folder: PathBuf) -> Self {
-        Self { store, folder, sources: Mutex::default() }
+    /// Serves a store, each form within these limits.
+    pub(crate) fn new(store: Arc<RelayStore>, limits: SourceLimits) -> Self {
+        Self { store, limits, sources: Mutex::default() }
     }
 
     /// Returns the store.
@@ -35,8 +31,7 @@ impl ServedForms {
         if let Some(source) = sources.iter().find(|source| source.form() == form) {
             return Arc::clone(source);
         }
-        let limits = SourceLimits { folder: self.folder.clone(), cache_bytes: CACHE_BYTES };
-        let source = Arc::new(FormSource::new(Arc::clone(&self.store), form, limits));
+        let source = Arc::new(FormSource::new(Arc::clone(&self.store), form, self.limits.clone()));
         sources.push(Arc::clone(&source));
         source
     }

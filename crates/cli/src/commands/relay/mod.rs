@@ -31,6 +31,7 @@ use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
 use crate::metrics_registry::MetricsRegistry;
+use crate::value_parsers::parse_size;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -94,6 +95,10 @@ pub(crate) struct RelayArgs {
     /// Maximum number of connections
     #[arg(long, value_name = "NUMBER", default_value = "4000")]
     max_connections: usize,
+    /// Memory for the recent parts of each form that is served. Clients that are further behind get theirs from the
+    /// files.
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_size)]
+    form_cache: u64,
     #[command(flatten)]
     source: SourceArgs,
     /// With --semi-sync: acknowledge transactions to the source once this number of replicas of the relay have
@@ -272,6 +277,7 @@ impl RelayArgs {
             state,
             definitions_from: self.definition_server(global)?,
             connections_max: self.max_connections,
+            form_cache_bytes: usize::try_from(self.form_cache).unwrap_or(usize::MAX),
             ack_gate: None,
             notices: Arc::new(show_notice),
         })

@@ -1,0 +1,265 @@
+//! Hostile and many clients of `bintide relay`: it keeps serving others, in little memory.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::wait_until;
+use e2e::relayed::{RelayProcess, TABLE, relay_address, source, work};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use servers::{LinkOptions, ServerLink};
+use testkit::{TestPackage, TestServer};
+use wire::{BinlogDump, Capabilities, ClientCommand, DumpFlags, ErrPacket};
+
+/// Time without data after which a damaged conversation is left.
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Memory of the program, in KiB.
+fn memory(relay: &RelayProcess) -> Result<u64> {
+    let id = relay.running.as_ref().context("it runs")?.id();
+    let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+fn relay() -> Result<(TestServer, RelayProcess)> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let relay = RelayProcess::of(&source)?;
+    Ok((source, relay))
+}
+
+fn link(relay: &RelayProcess) -> Result<ServerLink> {
+    Ok(ServerLink::open(&relay_address(relay.port), &LinkOptions::default())?)
+}
+
+/// Checks that the relay serves others.
+fn check_serves(relay: &RelayProcess) -> Result<()> {
+    let mut link = link(relay)?;
+    link.query("SELECT 1")?;
+    Ok(())
+}
+
+fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
+    let size = u32::try_from(payload.len()).unwrap_or_default().to_le_bytes();
+    [&size[..3], &[sequence], payload].concat()
+}
+
+/// Everything that a client sends: the login without a password, the questions of a replica, and the request of a dump.
+fn conversation() -> Result<Vec<Vec<u8>>> {
+    let capabilities =
+        Capabilities::PROTOCOL_41 | Capabilities::SECURE_CONNECTION | Capabilities::PLUGIN_AUTH;
+    let mut login = capabilities.0.to_le_bytes()[..4].to_vec();
+    login.extend_from_slice(&(1_u32 << 24).to_le_bytes());
+    login.push(33);
+    login.extend_from_slice(&[0; 23]);
+    login.extend_from_slice(b"repl\0\0mysql_native_password\0");
+    let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id: 9, file: b"binlog.000001" };
+    let commands = [
+        ClientCommand::Query { sql: b"SET @source_binlog_checksum = 'CRC32', @rpl_semi_sync_replica = 1" },
+        ClientCommand::BinlogDump(dump),
+    ];
+    let mut packets = vec![packet(1, &login)];
+    for command in commands {
+        let mut payload = Vec::new();
+        command.encode(&mut payload)?;
+        packets.push(packet(0, &payload));
+    }
+    Ok(packets)
+}
+
+/// Sends bytes behind the greeting, and reads until the end or until this time has passed without data. Returns the number of bytes that came.
+fn send(relay: &RelayProcess, bytes: &[u8], silence: Duration) -> Result<usize> {
+    let mut stream = TcpStream::connect(("127.0.0.1", relay.port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut room = vec![0; 64 << 10];
+    ensure!(stream.read(&mut room)? > 0, "no greeting");
+    // The relay may have closed the connection.
+    let _ = stream.write_all(bytes);
+    stream.set_read_timeout(Some(silence))?;
+    let mut received = 0;
+    while let Ok(count @ 1..) = stream.read(&mut room) {
+        received += count;
+    }
+    Ok(received)
+}
+
+#[test]
+fn conversations_that_are_cut_or_damaged_harm_nobody() -> Result<()> {
+    let (_source, relay) = relay()?;
+    let packets = conversation()?;
+    let whole = packets.concat();
+    let answers = send(&relay, &whole, Duration::from_secs(3))?;
+    ensure!(answers > 2000, "the whole conversation is understood: {answers} bytes");
+    let before = memory(&relay)?;
+    for end in 0..whole.len() {
+        send(&relay, &whole[..end], SILENCE_TIMEOUT)?;
+    }
+    let mut start = 0;
+    for packet in &packets {
+        let size = packet.len() as u32 - 4;
+        for wrong in [0, 1, size - 1, size + 1, 0xffff, 0xff_ffff] {
+            let mut damaged = whole.clone();
+            damaged[start..start + 3].copy_from_slice(&wrong.to_le_bytes()[..3]);
+            send(&relay, &damaged, SILENCE_TIMEOUT)?;
+        }
+        for at in start + 3..start + packet.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0xff;
+            send(&relay, &damaged, SILENCE_TIMEOUT)?;
+        }
+        start += packet.len();
+    }
+    check_serves(&relay)?;
+    let after = memory(&relay)?;
+    ensure!(after < before + (64 << 10), "{before} KiB before, {after} KiB after");
+    Ok(())
+}
+
+#[test]
+fn connections_without_a_login_do_not_keep_others_out() -> Result<()> {
+    const CONNECTIONS: u64 = 3000;
+    raise_descriptor_limit(CONNECTIONS + 500)?;
+    let (_source, relay) = relay()?;
+    let before = memory(&relay)?;
+    let mut held = Vec::new();
+    for number in 0..CONNECTIONS {
+        held.push(TcpStream::connect(("127.0.0.1", relay.port))?);
+        if number % 500 == 0 {
+            check_serves(&relay)?;
+        }
+    }
+    check_serves(&relay)?;
+    let after = memory(&relay)?;
+    println!("{before} KiB alone, {after} KiB with {CONNECTIONS} connections without a login");
+    ensure!(after < before + (64 << 10), "{before} KiB before, {after} KiB after");
+    Ok(())
+}
+
+/// A client that asks for a large log and takes nothing delays no other, and takes little memory.
+#[test]
+fn a_client_that_reads_nothing_delays_no_other() -> Result<()> {
+    let (source, relay) = relay()?;
+    source.sql("create table d.big (id int primary key, s longtext)")?;
+    for id in 0..8 {
+        source.sql(&format!("insert into d.big values ({id}, repeat('{id}', 8000000))"))?;
+    }
+    let before = memory(&relay)?;
+    let packets = conversation()?.concat();
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(("127.0.0.1", relay.port))?;
+        stream.write_all(&packets)?;
+        slow.push(stream);
+    }
+    let mut link = link(&relay)?;
+    link.query("SET @source_binlog_checksum = 'CRC32'")?;
+    let dump = BinlogDump { position: 4, flags: DumpFlags::NON_BLOCK, server_id: 10, file: b"" };
+    link.send(&ClientCommand::BinlogDump(dump))?;
+    let mut bytes = 0;
+    loop {
+        let packet = link.next()?;
+        if packet.first() != Some(&0) {
+            break;
+        }
+        bytes += packet.len();
+    }
+    ensure!(bytes > 60_000_000, "{bytes} bytes");
+    let after = memory(&relay)?;
+    println!("{before} KiB before, {after} KiB with {} clients that read nothing", slow.len());
+    ensure!(after < before + (150 << 10), "{before} KiB before, {after} KiB after");
+    Ok(())
+}
+
+#[test]
+fn com_change_user_is_refused() -> Result<()> {
+    let (_source, relay) = relay()?;
+    let mut link = link(&relay)?;
+    link.send(&ClientCommand::Other { code: 17, rest: b"other\0\0\0" })?;
+    let error = ErrPacket::decode(link.next()?)?.to_error();
+    ensure!((error.code, error.message.as_str()) == (1047, "Unknown command"), "{error:?}");
+    link.query("SELECT 1")?;
+    Ok(())
+}
+
+/// A second dump of the same replica ends the first one; `KILL` ends a dump, too.
+#[test]
+fn dumps_are_ended_by_the_same_replica_and_by_kill() -> Result<()> {
+    let (_source, relay) = relay()?;
+    let first = waiting_replica(&relay, "5ea5ca5e-0001-4000-8000-000000000001")?;
+    let second = waiting_replica(&relay, "5ea5ca5e-0001-4000-8000-000000000001")?;
+    let other = waiting_replica(&relay, "5ea5ca5e-0001-4000-8000-000000000002")?;
+    let error = last_error(first)?;
+    let wanted = "A replica with the same server_uuid/server_id as this replica has connected to the source";
+    ensure!(error == Some((1236, wanted.to_owned())), "{error:?}");
+    let id = other.session().connection_id;
+    link(&relay)?.query(&format!("KILL {id}"))?;
+    ensure!(last_error(other)?.is_none(), "a replica that is killed connects again: it gets no error 1236");
+    let id = second.session().connection_id;
+    link(&relay)?.query(&format!("KILL {id}"))?;
+    last_error(second)?;
+    check_serves(&relay)
+}
+
+/// Opens a dump that has sent everything and waits.
+fn waiting_replica(relay: &RelayProcess, uuid: &str) -> Result<ServerLink> {
+    let mut link = link(relay)?;
+    link.query("SET @source_binlog_checksum = 'CRC32', @source_heartbeat_period = 30000000000")?;
+    link.query(&format!("SET @replica_uuid = '{uuid}'"))?;
+    let dump = BinlogDump { position: 4, flags: DumpFlags::default(), server_id: 9, file: b"binlog.000001" };
+    link.send(&ClientCommand::BinlogDump(dump))?;
+    // The artificial Rotate event, and the format description.
+    link.next()?;
+    link.next()?;
+    Ok(link)
+}
+
+/// Reads to the end of a dump. Returns its error; `None` if the connection just ends.
+fn last_error(mut link: ServerLink) -> Result<Option<(u16, String)>> {
+    loop {
+        match link.next() {
+            Ok(packet) if packet.first() == Some(&0xff) => {
+                let error = ErrPacket::decode(packet)?.to_error();
+                return Ok(Some((error.code, error.message)));
+            }
+            Ok(_) => {}
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// 1,000 replicas that wait for events.
+#[test]
+fn a_thousand_idle_replicas_take_little_memory() -> Result<()> {
+    const REPLICAS: u64 = 1000;
+    const KIB_MAX: u64 = 150 << 10;
+    raise_descriptor_limit(REPLICAS + 500)?;
+    let (_source, relay) = relay()?;
+    let before = memory(&relay)?;
+    let mut replicas = Vec::new();
+    for number in 0..REPLICAS {
+        replicas.push(waiting_replica(&relay, &format!("5ea5ca5e-0001-4000-8000-{number:012}"))?);
+    }
+    let mut asking = link(&relay)?;
+    wait_until("idle replicas", || {
+        let rows = asking.query("SHOW PROCESSLIST")?;
+        let states = rows.iter().filter_map(|row| row.get(6)?.as_deref());
+        let waiting = states.filter(|state| state.ends_with(b"waiting for more updates"));
+        Ok(waiting.count() as u64 == REPLICAS)
+    })?;
+    let after = memory(&relay)?;
+    println!("{before} KiB alone, {after} KiB with {REPLICAS} idle replicas");
+    ensure!(after < KIB_MAX, "{after} KiB with {REPLICAS} idle replicas");
+    Ok(())
+}
+
+fn raise_descriptor_limit(wanted: u64) -> Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < wanted {
+        setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard)?;
+    }
+    Ok(())
+}
