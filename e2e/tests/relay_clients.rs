@@ -1,0 +1,231 @@
+//! Real clients of `bintide relay`: replicas of several versions, and other relays.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::wait_until;
+use e2e::program::bintide;
+use e2e::relayed::{
+    RelayProcess, ReplicaStartPlace, TABLE, error_of, follow, index_of, replica, source, status,
+    wait_for_equal, work,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+use testkit::{PackageHome, TestPackage, TestServer};
+
+use ReplicaStartPlace::{FirstLog, Gtids};
+
+/// Replicas of one source, which switches compression on and off, globally and in sessions.
+fn replicas_follow(source_package: TestPackage, replicas: &[(TestPackage, ReplicaStartPlace)]) -> Result<()> {
+    let source = source(source_package)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let relay = RelayProcess::of(&source)?;
+    let mut following: Vec<(TestServer, String)> = Vec::new();
+    for (package, place) in replicas {
+        let replica = replica(*package)?;
+        follow(&replica, relay.port, *place)?;
+        following.push((replica, format!("{package:?} {place:?}")));
+    }
+    let rounds = [("off", "on"), ("on", "default"), ("on", "off"), ("off", "default"), ("off", "on")];
+    for (round, (global, session)) in rounds.iter().enumerate() {
+        source.sql(&format!("set global binlog_transaction_compression = {global}"))?;
+        source.sql(&work(100 * (round as u32 + 1), session))?;
+        if round % 2 == 1 {
+            source.sql("flush binary logs")?;
+        }
+    }
+    for (replica, name) in &following {
+        wait_for_equal(&source, replica).with_context(|| name.clone())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn replicas_of_mysql_8_0_33() -> Result<()> {
+    replicas_follow(
+        TestPackage::Mysql8_0,
+        &[
+            (TestPackage::Mysql, Gtids),
+            (TestPackage::Mysql, FirstLog),
+            (TestPackage::Mysql8_0, Gtids),
+            (TestPackage::Mysql8_0, FirstLog),
+        ],
+    )
+}
+
+#[test]
+fn old_replicas_of_mysql_8_0_33() -> Result<()> {
+    replicas_follow(
+        TestPackage::Mysql8_0,
+        &[
+            (TestPackage::Mysql8_0_15, Gtids),
+            (TestPackage::Mysql8_0_15, FirstLog),
+            (TestPackage::Mysql5_7, Gtids),
+            (TestPackage::Mysql5_7, FirstLog),
+        ],
+    )
+}
+
+#[test]
+fn replicas_of_mysql_9_7() -> Result<()> {
+    replicas_follow(
+        TestPackage::Mysql,
+        &[(TestPackage::Mysql, Gtids), (TestPackage::Mysql8_0, Gtids), (TestPackage::Mysql8_0, FirstLog)],
+    )
+}
+
+#[test]
+fn old_replicas_of_mysql_9_7() -> Result<()> {
+    replicas_follow(
+        TestPackage::Mysql,
+        &[
+            (TestPackage::Mysql8_0_15, Gtids),
+            (TestPackage::Mysql5_7, Gtids),
+            (TestPackage::Mysql5_7, FirstLog),
+            (TestPackage::MariaDb, FirstLog),
+        ],
+    )
+}
+
+/// Events beyond the maximum size of a packet, to replicas that get the form as it is, and plain.
+#[test]
+fn events_beyond_the_size_of_a_packet() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql("set names latin1; create table d.big (id int primary key, s longtext) engine=innodb")?;
+    let relay = RelayProcess::of(&source)?;
+    let replicas = [replica(TestPackage::Mysql)?, replica(TestPackage::Mysql5_7)?];
+    replicas.iter().try_for_each(|replica| follow(replica, relay.port, Gtids))?;
+    for (id, compression) in [(1, "off"), (2, "on")] {
+        source.sql(&format!(
+            "set names latin1; set session binlog_transaction_compression = {compression}; \
+             insert into d.big values ({id}, concat(repeat(md5({id}), 500000), repeat(md5(7), 600000)))"
+        ))?;
+    }
+    replicas.iter().try_for_each(|replica| wait_for_equal(&source, replica))
+}
+
+/// A relay that receives from a relay, and a replica of each. The first one has its logs plain.
+#[test]
+fn a_relay_behind_a_relay() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let relay = RelayProcess::start(&index_of(&source)?, &["--form", "plain"])?;
+    let folder = TempDir::new()?;
+    let from = format!("mysql://repl@127.0.0.1:{}/", relay.port);
+    let behind = RelayProcess::start(folder.path(), &["--from", &from])?;
+    let replicas = [replica(TestPackage::Mysql8_0_15)?, replica(TestPackage::Mysql)?];
+    follow(&replicas[0], behind.port, FirstLog)?;
+    follow(&replicas[1], behind.port, Gtids)?;
+    source.sql(&work(100, "off"))?;
+    source.sql("flush binary logs")?;
+    source.sql(&work(200, "on"))?;
+    replicas.iter().try_for_each(|replica| wait_for_equal(&source, replica))
+}
+
+/// Logs without checksums, with checksums, and again without.
+#[test]
+fn sources_that_change_their_checksums() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql("set global binlog_checksum = none")?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let relay = RelayProcess::of(&source)?;
+    let replicas = [
+        (replica(TestPackage::Mysql)?, Gtids),
+        (replica(TestPackage::Mysql5_7)?, FirstLog),
+        (replica(TestPackage::MariaDb)?, FirstLog),
+    ];
+    replicas.iter().try_for_each(|(replica, place)| follow(replica, relay.port, *place))?;
+    source.sql("set global binlog_checksum = crc32")?;
+    source.sql(&work(100, "off"))?;
+    source.sql("set global binlog_checksum = none")?;
+    source.sql(&work(200, "on"))?;
+    replicas.iter().try_for_each(|(replica, _)| wait_for_equal(&source, replica))
+}
+
+/// A replica that `KILL` disconnects connects again.
+#[test]
+fn a_replica_that_is_killed_connects_again() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    let relay = RelayProcess::of(&source)?;
+    let replica = replica(TestPackage::Mysql)?;
+    follow(&replica, relay.port, Gtids)?;
+    wait_for_equal(&source, &replica)?;
+    let mysql = |sql: &str| -> Result<String> {
+        let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+        command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "-N", "-e", sql]);
+        let output = command.arg(format!("--port={}", relay.port)).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let dump_id = || -> Result<Option<String>> {
+        let list = mysql("SHOW PROCESSLIST")?;
+        let line = list.lines().find(|line| line.contains("Binlog Dump GTID"));
+        Ok(line.and_then(|line| line.split('\t').next()).map(str::to_owned))
+    };
+    let before = dump_id()?.context("the replica is connected")?;
+    mysql(&format!("KILL {before}"))?;
+    wait_until("the replica", || Ok(dump_id()?.is_some_and(|id| id != before)))?;
+    source.sql(&work(0, "on"))?;
+    wait_for_equal(&source, &replica)?;
+    ensure!(error_of(&replica)?.is_none(), "{}", status(&replica)?);
+    Ok(())
+}
+
+/// Writes an authority of clients, and a certificate that it has signed.
+fn write_certificates(folder: &Path) -> Result<()> {
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+    let key = KeyPair::generate()?;
+    let client = CertificateParams::new(Vec::new())?.signed_by(&key, &authority)?;
+    fs::write(folder.join("client-ca.pem"), authority.pem())?;
+    fs::write(folder.join("client.pem"), client.pem())?;
+    fs::write(folder.join("client.key"), key.serialize_pem())?;
+    Ok(())
+}
+
+/// An account that requires a certificate: the mysql program, and a replica.
+#[test]
+fn clients_with_certificates() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    let folder = TempDir::new()?;
+    write_certificates(folder.path())?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("password"), "secret")?;
+    let mut add = Command::new(bintide()?);
+    add.env_clear().args(["relay", "user", "add", "repl", "--require=certificate", "--accounts"]);
+    let added = add.arg(path("accounts.toml")).arg("--password-file").arg(path("password")).output()?;
+    ensure!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    let (accounts, authority) = (path("accounts.toml"), path("client-ca.pem"));
+    let options = ["--accounts", &accounts, "--client-ca", &authority];
+    let relay = RelayProcess::start(&index_of(&source)?, &options)?;
+    let (certificate, key) =
+        (format!("--ssl-cert={}", path("client.pem")), format!("--ssl-key={}", path("client.key")));
+    for (more, is_right) in [(vec![certificate.as_str(), key.as_str()], true), (Vec::new(), false)] {
+        let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+        command.args(["--no-defaults", "--host=127.0.0.1", "--user=repl", "--ssl-mode=REQUIRED"]).args(more);
+        command.args(["-e", "SELECT 1"]).arg(format!("--port={}", relay.port)).env("MYSQL_PWD", "secret");
+        let output = command.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() == is_right && is_right != said.contains("1045"), "{said}");
+    }
+    let replica = replica(TestPackage::Mysql)?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'repl', \
+         source_password = 'secret', source_ssl = 1, source_ssl_cert = '{}', source_ssl_key = '{}', \
+         source_auto_position = 1; start replica",
+        relay.port,
+        path("client.pem"),
+        path("client.key"),
+    ))?;
+    wait_for_equal(&source, &replica)
+}
