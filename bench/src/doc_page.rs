@@ -16,6 +16,8 @@ pub(super) struct DocPage(pub(super) &'static str);
 pub(super) const COMPRESSION: DocPage = DocPage("compression");
 /// Lag of replay from a running server.
 pub(super) const LAG: DocPage = DocPage("lag");
+/// Cost of serving logs.
+pub(super) const RELAY: DocPage = DocPage("relay");
 /// Gain of warming a replica.
 pub(super) const WARM: DocPage = DocPage("warm");
 /// Speed of replay.

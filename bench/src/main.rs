@@ -12,6 +12,7 @@ mod lag;
 mod large;
 mod measure;
 mod prediction;
+mod relay;
 mod replay;
 mod replay_sqlite;
 mod rewriting;
@@ -66,6 +67,8 @@ enum BenchCommand {
     },
     /// Replication lag of `bintide replay --from` and of MySQL's replica; writes docs/measured/lag.md
     Lag(lag::LagBenchOptions),
+    /// `bintide relay` and mysqld as sources of the same logs; writes docs/measured/relay.md
+    Relay(relay::RelayBenchOptions),
     /// A replica with ten times more data than memory, with and without `bintide warm`; writes docs/measured/warm.md
     Warm(warm::WarmBenchOptions),
     /// Savings and costs of compression by a real server and by bintide; writes docs/measured/compression.md
@@ -134,6 +137,7 @@ fn main() -> Result<()> {
             run_race(cases, racing)
         }
         BenchCommand::Lag(options) => lag::measure_lag(options),
+        BenchCommand::Relay(options) => relay::measure_relay(options),
         BenchCommand::Stream(racing) => streaming::run(racing),
         BenchCommand::Warm(options) => warm::measure_warm(options),
         BenchCommand::Rows => run_rows_bench(),

@@ -222,7 +222,11 @@ pub(super) fn machine_cpu_seconds() -> Result<f64> {
 
 /// Returns the CPU time of the server since its start, user and system.
 pub(super) fn cpu_seconds(server: &TestServer) -> Result<f64> {
-    let pid = server.pid().context("the server does not run")?;
+    process_cpu_seconds(server.pid().context("the server does not run")?)
+}
+
+/// Returns the CPU time of a process since its start, user and system.
+pub(super) fn process_cpu_seconds(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in parentheses may contain blanks; user and system time are the 12th and 13th word after it.
     let (_, behind) = text.rsplit_once(") ").context("/proc/PID/stat has an unknown format")?;

@@ -65,6 +65,17 @@ impl RelayProcess {
         wait_until("the relay", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))
     }
 
+    /// Serves the logs of an index or directory, with metrics at the returned port.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn with_metrics(logs: &Path, more: &[&str]) -> Result<(Self, u16)> {
+        let http = free_port()?;
+        let metrics = format!("--metrics=127.0.0.1:{http}");
+        Ok((Self::start(logs, &[&[metrics.as_str()], more].concat())?, http))
+    }
+
     /// Stops it as Ctrl-C does.
     ///
     /// # Errors

@@ -1,11 +1,14 @@
 //! `bintide relay` between real servers: a source, and replicas that cannot read what it writes.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_until};
+use e2e::metrics::{ExpositionFormat, check_format};
 use e2e::program::bintide;
 use e2e::received::same_logs;
 use e2e::relayed::{
@@ -421,5 +424,141 @@ fn a_missing_file_of_accounts_and_an_empty_password_are_errors() -> Result<()> {
         ensure!(empty.contains("--no-password"), "{empty}");
     }
     ensure!(!folder.path().join("new.toml").exists());
+    Ok(())
+}
+
+/// Sends a GET request, and returns the connection.
+fn request(port: u16, path: &str) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: relay\r\n\r\n").as_bytes())?;
+    Ok(stream)
+}
+
+/// Returns the status line and the body of an answer.
+fn get(port: u16, path: &str) -> Result<(String, String)> {
+    let mut answer = String::new();
+    request(port, path)?.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("an answer has a body")?;
+    Ok((head.lines().next().unwrap_or_default().to_owned(), body.to_owned()))
+}
+
+/// Lag, savings and costs of two clients in two forms, as metrics, as a page, as events, and in a terminal.
+#[test]
+fn people_see_clients_with_their_lag() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "on"))?;
+    source.sql("flush binary logs")?;
+    source.sql(&work(100, "on"))?;
+    let (relay, http) = RelayProcess::with_metrics(&index_of(&source)?, &[])?;
+    let replicas = [replica(TestPackage::Mysql)?, replica(TestPackage::Mysql5_7)?];
+    for replica in &replicas {
+        follow(replica, relay.port, ReplicaStartPlace::Gtids)?;
+        wait_for_equal(&source, replica)?;
+    }
+    let number = |name: &str, form: &str| -> Result<f64> {
+        let (_, metrics) = get(http, "/metrics")?;
+        check_format(&metrics, ExpositionFormat::Classic)?;
+        let label = format!("form=\"{form}\"}}");
+        let line = metrics.lines().find(|line| line.starts_with(name) && line.contains(&label));
+        let line = line.with_context(|| format!("{name} of {form} is not in {metrics}"))?;
+        Ok(line.rsplit(' ').next().unwrap_or_default().parse()?)
+    };
+    for form in ["as-is", "plain"] {
+        wait_until("no lag", || Ok(number("bintide_relay_client_lag_bytes{", form)? == 0.0))?;
+        ensure!(number("bintide_relay_client_lag_transactions{", form)? == 0.0);
+        ensure!(number("bintide_relay_client_lag_seconds{", form)? == 0.0);
+        ensure!(number("bintide_relay_form_render_cpu_seconds_total{", form)? > 0.0);
+        ensure!((number("bintide_relay_client_saved_bytes_total{", form)? > 0.0) == (form == "as-is"));
+    }
+    check_page(http)?;
+    check_status(&relay)
+}
+
+fn check_page(http: u16) -> Result<()> {
+    for (path, wanted) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        let (status, body) = get(http, path)?;
+        ensure!(status == "HTTP/1.1 200 OK" && body == wanted, "{path}: {status} {body}");
+    }
+    let (_, page) = get(http, "/")?;
+    ensure!(page.contains("<title>bintide relay</title>"), "{page}");
+    let (_, document) = get(http, "/status.json")?;
+    let document: serde_json::Value = serde_json::from_str(&document)?;
+    let forms = document["forms"].as_array().context("forms")?;
+    ensure!(forms.len() == 2 && document["ready"] == true, "{document}");
+    ensure!(document["clients"].as_array().is_some_and(|clients| clients.len() == 2), "{document}");
+    let plain = document["logs"]
+        .as_array()
+        .and_then(|logs| logs.iter().find(|log| log["form"] == "plain" && log["complete"] == "Yes"));
+    ensure!(plain.is_some_and(|log| log["size"].as_u64() > log["stored_size"].as_u64()), "{document}");
+    let mut events = BufReader::new(request(http, "/events")?).lines();
+    for wanted in ["event: history", "event: status", "event: status"] {
+        let found = events.find(|line| line.as_ref().is_ok_and(|line| line == wanted));
+        ensure!(found.is_some(), "no {wanted}");
+        let data = events.next().context("an event has data")??;
+        let data = data.strip_prefix("data: ").context("the line after the name has the data")?;
+        serde_json::from_str::<serde_json::Value>(data)?;
+    }
+    Ok(())
+}
+
+fn check_status(relay: &RelayProcess) -> Result<()> {
+    let address = format!("mysql://root@127.0.0.1:{}/", relay.port);
+    let mut command = Command::new(bintide()?);
+    command.env_clear().args(["relay", "status", &address]);
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for wanted in ["none: another program writes the logs", "binlog.000002", "plain", "as-is", "0 s"] {
+        ensure!(text.contains(wanted), "{wanted} is not in\n{text}");
+    }
+    let output = command.arg("--json").output()?;
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let lags = document["clients"].as_array().context("clients")?.iter();
+    let lags: Vec<u64> = lags.filter_map(|client| client["lag_transactions"].as_u64()).collect();
+    ensure!(lags == [0, 0], "{document}");
+    Ok(())
+}
+
+fn signal(server: &TestServer, signal: Signal) -> Result<()> {
+    let id = server.pid().context("it runs")?;
+    Ok(kill(Pid::from_raw(i32::try_from(id)?), signal)?)
+}
+
+/// A client that reads nothing is behind by what is stored, and a source that is gone is said.
+#[test]
+fn a_slow_client_and_a_lost_source_are_seen() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql("insert into d.t values (1, '')")?;
+    let folder = TempDir::new()?;
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let (relay, http) = RelayProcess::with_metrics(&folder.path().join("logs"), &["--from", &from])?;
+    wait_until("the source", || Ok(get(http, "/readyz")?.0 == "HTTP/1.1 200 OK"))?;
+    let replica = replica(TestPackage::Mysql)?;
+    follow(&replica, relay.port, ReplicaStartPlace::Gtids)?;
+    wait_for_equal(&source, &replica)?;
+    signal(&replica, Signal::SIGSTOP)?;
+    // More than the buffers of the sockets.
+    source.sql("set session cte_max_recursion_depth = 100000; insert into d.t with recursive n (i) as (select 100 union all select i + 1 from n where i < 20000) select i, repeat(uuid(), 60) from n")?;
+    source.sql("insert into d.t values (2, ''); insert into d.t values (3, '')")?;
+    wait_until("the lag", || {
+        let (_, document) = get(http, "/status.json")?;
+        let document: serde_json::Value = serde_json::from_str(&document)?;
+        let client = &document["clients"][0];
+        Ok(client["lag_transactions"].as_u64() >= Some(2)
+            && client["lag_bytes"].as_u64() > Some(1_000_000)
+            && client["lag_seconds"].as_f64() > Some(1.0))
+    })?;
+    signal(&replica, Signal::SIGCONT)?;
+    wait_for_equal(&source, &replica)?;
+    drop(source);
+    wait_until("the loss", || Ok(get(http, "/readyz")?.0.starts_with("HTTP/1.1 503")))?;
+    wait_until("the reason", || Ok(get(http, "/readyz")?.1.contains("no source is connected: ")))?;
+    ensure!(get(http, "/healthz")?.0 == "HTTP/1.1 200 OK");
+    let (_, document) = get(http, "/status.json")?;
+    let document: serde_json::Value = serde_json::from_str(&document)?;
+    ensure!(document["upstream"][0]["connected"] == "No" && document["upstream"][0]["error"].is_string());
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Dumps of a server's own logs, by the server and by the relay: the same events, and the same errors.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use binlog::gtid::GtidSet;
@@ -135,7 +135,8 @@ fn relay_of(server: &TestServer, folder: &tempfile::TempDir) -> Result<Arc<FormS
     let logs = server.binlogs()?;
     let index = logs.first().context("a server has logs")?.with_extension("index");
     let store = Arc::new(RelayStore::open(index, None)?);
-    let limits = SourceLimits { folder: folder.path().to_owned(), cache_bytes: 1 << 20 };
+    let clock = || Duration::ZERO;
+    let limits = SourceLimits { folder: folder.path().to_owned(), cache_bytes: 1 << 20, clock };
     Ok(Arc::new(FormSource::new(store, LogForm::AsIs, limits)))
 }
 

@@ -8,6 +8,7 @@ mod demo;
 mod fuzz;
 mod judge;
 mod samples;
+mod screenshot;
 mod servers;
 mod soak;
 mod tidy;
@@ -72,6 +73,8 @@ enum XtaskCommand {
     Tidy,
     /// Write the reviewed snapshot of all text that a user can see, e2e/words/, and the output shown in docs/
     Words,
+    /// Take pictures of a relay's page with Debian's Chromium: target/screenshots, and docs/reference/relay/page.png
+    Screenshots,
     /// Build the documentation as a book, target/book
     Book,
     /// Check that each feature of the format crate can be disabled
@@ -99,6 +102,7 @@ fn main() -> Result<()> {
         XtaskCommand::Chaos(chaos) => chaos::run_chaos(&chaos),
         XtaskCommand::Soak(soak) => soak::run_soak(&soak),
         XtaskCommand::Judge { part } => judge::run_judges(part),
+        XtaskCommand::Screenshots => screenshot::take_screenshots(),
         XtaskCommand::Tidy => tidy::check(),
         XtaskCommand::Words => words::write(),
         XtaskCommand::Book => book::build_book(),

@@ -47,17 +47,17 @@ pub(crate) enum MetricValue {
     Number(f64),
     /// `true` or `false` in JSON, 1 or 0 for Prometheus.
     Flag(bool),
-    /// Counts with different labels. Not in JSON.
-    Family(Vec<LabelledCount>),
+    /// Values with different labels. Not in JSON.
+    Family(Vec<LabelledValue>),
     /// Observations by size. Not in JSON.
     Histogram(HistogramValue),
 }
 
-/// Count with labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LabelledCount {
+/// Value with labels.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LabelledValue {
     pub(crate) labels: MetricLabels,
-    pub(crate) count: u64,
+    pub(crate) value: MetricValue,
 }
 
 /// Observations by size.

@@ -120,16 +120,21 @@ fn encode_row<S>(
     state: &S,
     value: MetricValue,
 ) -> fmt::Result {
-    if value == MetricValue::Unknown || matches!(&value, MetricValue::Family(counts) if counts.is_empty()) {
+    let is_known = |value: &MetricValue| match value {
+        MetricValue::Unknown => false,
+        MetricValue::Family(values) => values.iter().any(|each| each.value != MetricValue::Unknown),
+        _ => true,
+    };
+    if !is_known(&value) {
         return Ok(());
     }
     let (base, unit) = split_name(series.name);
     let mut metric = encoder.encode_descriptor(base, series.help, unit.as_ref(), series.kind)?;
     let labels = series.labels.map_or_else(Vec::new, |labels| labels(state));
     match value {
-        MetricValue::Family(counts) => {
-            for each in counts {
-                encode_value(&mut metric, series.kind, &each.labels, &each.count.into())?;
+        MetricValue::Family(values) => {
+            for each in values.iter().filter(|each| each.value != MetricValue::Unknown) {
+                encode_value(&mut metric, series.kind, &each.labels, &each.value)?;
             }
             Ok(())
         }
@@ -178,7 +183,7 @@ fn encode_value(
 #[cfg(test)]
 mod tests {
     use super::{MetricsFormat, MetricsRegistry};
-    use crate::metric_table::{HistogramValue, LabelledCount, MetricRow, MetricValue};
+    use crate::metric_table::{HistogramValue, LabelledValue, MetricRow, MetricValue};
 
     type EncodedMetric = MetricRow<Option<u64>>;
 
@@ -191,8 +196,10 @@ mod tests {
             .labels(|_| vec![("log", "a\"b\\\n".to_owned()), ("y", "z".to_owned())]),
         EncodedMetric::counter("x_kinds_total", "By kind.", |state| {
             let kinds = state.iter().flat_map(|count| [("A", *count), ("B", 1)]);
-            let family =
-                kinds.map(|(kind, count)| LabelledCount { labels: vec![("kind", kind.to_owned())], count });
+            let family = kinds.map(|(kind, count)| LabelledValue {
+                labels: vec![("kind", kind.to_owned())],
+                value: count.into(),
+            });
             MetricValue::Family(family.collect())
         }),
         EncodedMetric::histogram("x_wait_seconds", "Waits.", |_| {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relay::{
-    AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest, DumpStep,
-    DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition, MariadbRequest, RelayFacts as _,
-    ServedChecksum, SourceGtids, SqlValue, find_start,
+    AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest,
+    DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition, MariadbRequest,
+    RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
 };
 use wire::{AckRequest, DumpFlags, EventPacket, PartedPacket, SemiSync, SemiSyncAck, ServerError};
 
@@ -15,7 +15,7 @@ use crate::ack_tracker::AckTracker;
 use crate::client_login::PACKET_SIZE_MAX;
 use crate::client_registry::{ClientActivity, EndReason};
 use crate::client_session::ServedSession;
-use crate::relay_counters::add;
+use crate::relay_counters::{FormCounters, add};
 use crate::relay_server::RelayNotice;
 use crate::store_growth::GrowthSignal;
 
@@ -38,6 +38,9 @@ pub(crate) struct ClientDump<'d, 's> {
     signal: Option<Arc<GrowthSignal>>,
     /// Event that is sent in parts.
     parted: Option<PartedPacket>,
+    counters: Arc<FormCounters>,
+    /// Saved bytes that are counted.
+    saved_bytes: u64,
 }
 
 /// End of a dump.
@@ -58,7 +61,9 @@ impl<'d, 's> ClientDump<'d, 's> {
             true => SemiSync::On,
             false => SemiSync::Off,
         };
-        Self { session, request, semi_sync, acks: AckTracker::default(), signal: None, parted: None }
+        let counters = session.shared.forms.counters(session.sql.form);
+        let acks = AckTracker::default();
+        Self { session, request, semi_sync, acks, signal: None, parted: None, counters, saved_bytes: 0 }
     }
 
     /// Sends until the end.
@@ -108,6 +113,7 @@ impl<'d, 's> ClientDump<'d, 's> {
                     if !self.read_input()? {
                         return Ok(DumpOutcome::Closed);
                     }
+                    self.note_caught_up();
                     self.wait(seen, until)?;
                 }
                 Err(error) => return self.fail(&error),
@@ -228,6 +234,7 @@ impl<'d, 's> ClientDump<'d, 's> {
 
     fn send(&mut self, pieces: &mut Vec<DumpPiece>, stream: &DumpStream) -> io::Result<()> {
         if pieces.is_empty() {
+            self.note_progress(stream);
             return Ok(());
         }
         self.set_activity(ClientActivity::SENDING);
@@ -252,7 +259,33 @@ impl<'d, 's> ClientDump<'d, 's> {
             facts.bytes_sent += bytes;
             facts.transactions_sent += transactions;
         });
+        add(&self.counters.sent_bytes, bytes);
+        add(&self.counters.sent_transactions, transactions);
+        self.note_progress(stream);
         Ok(())
+    }
+
+    /// Makes the progress visible.
+    fn note_progress(&mut self, stream: &DumpStream) {
+        let (reader, dump) = (stream.reader(), *stream.session().progress());
+        add(&self.counters.saved_bytes, dump.saved_bytes - self.saved_bytes);
+        self.saved_bytes = dump.saved_bytes;
+        self.session.registration.client.change(|facts| {
+            let caught_up_us = facts.progress.as_ref().and_then(|progress| progress.caught_up_us);
+            let (log, position) = (Arc::clone(reader.log()), reader.position());
+            facts.committed_us = dump.committed_us;
+            facts.progress = Some(ClientProgress { log, position, dump, caught_up_us });
+        });
+    }
+
+    /// Makes visible that everything is sent.
+    fn note_caught_up(&self) {
+        let now_us = self.session.shared.now_us();
+        self.session.registration.client.change(|facts| {
+            if let Some(progress) = &mut facts.progress {
+                progress.caught_up_us = Some(now_us);
+            }
+        });
     }
 
     fn put(&mut self, piece: &DumpPiece) {

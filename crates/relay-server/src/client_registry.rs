@@ -223,6 +223,7 @@ impl ClientState {
             bytes_sent: 0,
             transactions_sent: 0,
             committed_us: None,
+            progress: None,
         };
         Self { facts, since: Instant::now(), end: None }
     }

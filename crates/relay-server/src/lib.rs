@@ -35,6 +35,7 @@ mod relay_identity;
 mod relay_server;
 mod relay_shared;
 mod served_forms;
+mod store_extent;
 mod store_growth;
 mod stored_gtids;
 mod tls_files;
@@ -44,7 +45,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use crate::ack_gate::{AckGate, AckOutcome};
 pub use crate::error::RelayServerError;
 pub use crate::relay_counters::RelayCounters;
-pub use crate::relay_server::{RelayNotice, RelayServer, RelayServerOptions};
+pub use crate::relay_server::{RelayNotice, RelayServer, RelayServerOptions, UpstreamReader};
 pub use crate::tls_files::TlsFiles;
 
 /// Locks a mutex. A thread that panicked while it held the lock did not leave the value inconsistent.

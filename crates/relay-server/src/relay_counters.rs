@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use relay::{FormFacts, LogForm, RenderCost};
+
 /// Counters of a relay since its start.
 #[derive(Debug, Default)]
 pub struct RelayCounters {
@@ -19,6 +21,27 @@ pub struct RelayCounters {
     pub sent_transactions: AtomicU64,
     /// Acknowledgements of replicas in semi-synchronous replication.
     pub acknowledgements: AtomicU64,
+}
+
+/// Counters of one form since the start.
+#[derive(Debug, Default)]
+pub(crate) struct FormCounters {
+    /// Bytes of events sent.
+    pub(crate) sent_bytes: AtomicU64,
+    /// Transactions sent.
+    pub(crate) sent_transactions: AtomicU64,
+    /// Bytes by which the sent payloads are smaller than their transactions.
+    pub(crate) saved_bytes: AtomicU64,
+}
+
+impl FormCounters {
+    /// Returns the present sums.
+    pub(crate) fn facts(&self, form: LogForm, cost: RenderCost) -> FormFacts {
+        let [bytes_sent, transactions_sent, bytes_saved] =
+            [&self.sent_bytes, &self.sent_transactions, &self.saved_bytes]
+                .map(|counter| counter.load(Ordering::Relaxed));
+        FormFacts { form, bytes_sent, transactions_sent, bytes_saved, cost }
+    }
 }
 
 /// Adds to a counter.

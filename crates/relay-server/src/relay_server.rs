@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace};
+use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace, UpstreamFacts};
 use servers::ServerAddress;
 use wire::{PacketCodec, ServerError, ServerHandshake};
 
@@ -21,7 +21,7 @@ use crate::error::RelayServerError;
 use crate::relay_counters::{RelayCounters, add};
 use crate::relay_identity::load_or_create_identity;
 use crate::relay_shared::{LoadedFiles, PreparedRelay, RelayShared, ServedRelay};
-use crate::served_forms::ServedForms;
+use crate::served_forms::{ServedForms, thread_time};
 use crate::store_growth::StoreWatch;
 use crate::tls_files::{TlsFiles, load_password_key, make_state_folder};
 
@@ -63,9 +63,14 @@ pub struct RelayServerOptions {
     pub form_cache_bytes: usize,
     /// Gate that waits for acknowledgements of replicas; `None` if nothing waits for them.
     pub ack_gate: Option<Arc<AckGate>>,
+    /// Reader of the state of receiving; `None` if another program writes the logs.
+    pub upstream: Option<UpstreamReader>,
     /// Receiver of notices.
     pub notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
 }
+
+/// Reader of the present state of receiving.
+pub type UpstreamReader = Arc<dyn Fn() -> UpstreamFacts + Send + Sync>;
 
 /// Event of a running relay, for its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +144,7 @@ impl RelayServer {
             identity: load_or_create_identity(&options.state)?,
             forms: ServedForms::new(
                 Arc::new(store),
-                SourceLimits { folder: forms, cache_bytes: options.form_cache_bytes },
+                SourceLimits { folder: forms, cache_bytes: options.form_cache_bytes, clock: thread_time },
             ),
             password_key: load_password_key(&options.state)?,
             files: LoadedFiles { tls: options.tls.load(&options.state)?, accounts },

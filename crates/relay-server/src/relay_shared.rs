@@ -11,8 +11,8 @@ use binlog::MAGIC_ENCRYPTED;
 use binlog::gtid::GtidSet;
 use logs::ServerIdentity;
 use relay::{
-    ClientFacts, FormChoice, LogForm, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts,
-    RelayedServer, ServedLog, SqlFace, SqlRows, StoredMariadbState,
+    ClientFacts, ClientLag, FormChoice, FormFacts, LogForm, LogSize, LogsEnd, MariadbState, RelayAccounts,
+    RelayError, RelayFacts, RelayedServer, ServedLog, SqlFace, SqlRows, StoredMariadbState, UpstreamFacts,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -24,6 +24,7 @@ use crate::login_throttle::LoginThrottle;
 use crate::relay_counters::RelayCounters;
 use crate::relay_server::{RelayNotice, RelayServerOptions};
 use crate::served_forms::ServedForms;
+use crate::store_extent::{StoreExtent, is_encrypted, log_sizes};
 use crate::store_growth::StoreGrowth;
 use crate::stored_gtids::StoredGtids;
 
@@ -163,14 +164,10 @@ impl RelayFacts for RelayShared {
         let (store, source) = (self.forms.store(), self.forms.source(form));
         let served = |name: Arc<str>| {
             let path = store.path(&name)?;
-            let head = std::fs::File::open(&path).and_then(|mut file| {
-                let mut magic = [0; 4];
-                std::io::Read::read_exact(&mut file, &mut magic).map(|()| magic)
-            });
             Ok(ServedLog {
                 size: source.form_size(&name)?,
                 stored_size: std::fs::metadata(&path).map_or(0, |metadata| metadata.len()),
-                is_encrypted: head.is_ok_and(|magic| magic == MAGIC_ENCRYPTED),
+                is_encrypted: is_encrypted(&path),
                 name: name.to_string(),
             })
         };
@@ -186,6 +183,29 @@ impl RelayFacts for RelayShared {
 
     fn clients(&self) -> Vec<ClientFacts> {
         self.clients.facts()
+    }
+
+    fn lags(&self, clients: &[ClientFacts]) -> Vec<Option<ClientLag>> {
+        // The oldest log that a client reads: names of one series are in order.
+        let reading = clients.iter().filter_map(|client| client.progress.as_ref());
+        let Some(first) = reading.map(|progress| &progress.log).min() else {
+            return vec![None; clients.len()];
+        };
+        let Ok(extent) = StoreExtent::read(&self.forms, first) else { return vec![None; clients.len()] };
+        let now_us = self.now_us();
+        clients.iter().map(|client| extent.lag(client, now_us)).collect()
+    }
+
+    fn forms(&self) -> Vec<FormFacts> {
+        self.forms.facts()
+    }
+
+    fn log_sizes(&self, limit: usize) -> Result<Vec<LogSize>, RelayError> {
+        log_sizes(&self.forms, limit)
+    }
+
+    fn upstream(&self) -> Option<UpstreamFacts> {
+        self.options.upstream.as_ref().map(|upstream| upstream())
     }
 
     fn kill(&self, connection_id: u32) -> bool {

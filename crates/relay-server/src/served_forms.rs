@@ -1,23 +1,33 @@
 //! Forms that are served, each shared by its clients.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use relay::{FormSource, LogForm, RelayError, RelayStore, SourceLimits};
+use nix::time::{ClockId, clock_gettime};
+use relay::{FormFacts, FormSource, LogForm, RelayError, RelayStore, SourceLimits};
 
 use crate::lock;
+use crate::relay_counters::FormCounters;
 
 /// Forms that are served, each shared by its clients.
 #[derive(Debug)]
 pub(crate) struct ServedForms {
     store: Arc<RelayStore>,
     limits: SourceLimits,
-    sources: Mutex<Vec<Arc<FormSource>>>,
+    served: Mutex<Vec<ServedForm>>,
+}
+
+/// Form that is served, and what was sent in it.
+#[derive(Clone, Debug)]
+struct ServedForm {
+    source: Arc<FormSource>,
+    counters: Arc<FormCounters>,
 }
 
 impl ServedForms {
     /// Serves a store, each form within these limits.
     pub(crate) fn new(store: Arc<RelayStore>, limits: SourceLimits) -> Self {
-        Self { store, limits, sources: Mutex::default() }
+        Self { store, limits, served: Mutex::default() }
     }
 
     /// Returns the store.
@@ -27,13 +37,32 @@ impl ServedForms {
 
     /// Returns the form's source. The number of forms is small.
     pub(crate) fn source(&self, form: LogForm) -> Arc<FormSource> {
-        let mut sources = lock(&self.sources);
-        if let Some(source) = sources.iter().find(|source| source.form() == form) {
-            return Arc::clone(source);
+        self.served(form).source
+    }
+
+    /// Returns the form's counters.
+    pub(crate) fn counters(&self, form: LogForm) -> Arc<FormCounters> {
+        self.served(form).counters
+    }
+
+    fn served(&self, form: LogForm) -> ServedForm {
+        let mut served = lock(&self.served);
+        if let Some(known) = served.iter().find(|known| known.source.form() == form) {
+            return known.clone();
         }
         let source = Arc::new(FormSource::new(Arc::clone(&self.store), form, self.limits.clone()));
-        sources.push(Arc::clone(&source));
-        source
+        let added = ServedForm { source, counters: Arc::default() };
+        served.push(added.clone());
+        added
+    }
+
+    /// Returns the forms with their sums.
+    pub(crate) fn facts(&self) -> Vec<FormFacts> {
+        let served = lock(&self.served).clone();
+        served
+            .iter()
+            .map(|served| served.counters.facts(served.source.form(), served.source.cost()))
+            .collect()
     }
 
     /// Says that the store may have grown.
@@ -56,7 +85,13 @@ impl ServedForms {
         self.all().iter().filter_map(|source| source.save_indexes().err()).collect()
     }
 
-    fn all(&self) -> Vec<Arc<FormSource>> {
-        lock(&self.sources).clone()
+    /// Returns the sources of all forms.
+    pub(crate) fn all(&self) -> Vec<Arc<FormSource>> {
+        lock(&self.served).iter().map(|served| Arc::clone(&served.source)).collect()
     }
+}
+
+/// Returns the processor time of the calling thread.
+pub(crate) fn thread_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

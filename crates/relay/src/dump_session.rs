@@ -13,6 +13,7 @@ use binlog::{
 
 use crate::dump_error::{DumpError, DumpPlaces};
 use crate::dump_piece::{DumpPiece, EventBytes};
+use crate::dump_progress::DumpProgress;
 use crate::dump_start::{DumpMode, DumpStart};
 use crate::error::RelayError;
 use crate::form_chunk::{EventSlice, FormChunk};
@@ -106,6 +107,7 @@ pub struct DumpSession {
     last_sent: Instant,
     /// Checksum so far of a large event to which one is added.
     hasher: Option<crc32fast::Hasher>,
+    progress: DumpProgress,
 }
 
 /// Part of the dump.
@@ -139,6 +141,7 @@ impl DumpSession {
             skipped_end: None,
             last_sent: now,
             hasher: None,
+            progress: DumpProgress::default(),
         }
     }
 
@@ -155,6 +158,11 @@ impl DumpSession {
     /// Returns the position of the next event, as the client sees it.
     pub const fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Returns the progress of the dump.
+    pub const fn progress(&self) -> &DumpProgress {
+        &self.progress
     }
 
     /// Takes events of a chunk. The first ones of a dump begin with a format description: if the dump starts later in
@@ -196,6 +204,7 @@ impl DumpSession {
                     if let Some(skipped_end) = self.skipped_end.take() {
                         self.send_heartbeat(skipped_end, now, out);
                     }
+                    self.progress.add_sent(chunk, *slice);
                     self.send_slice(chunk, *slice, end, out);
                     self.last_sent = now;
                 }
@@ -206,6 +215,7 @@ impl DumpSession {
                 self.end_mariadb_event(now, out);
             }
         }
+        self.progress.end_chunk(chunk);
         Ok(())
     }
 
@@ -218,6 +228,7 @@ impl DumpSession {
     pub fn take_next_log(&mut self, next: Arc<str>, now: Instant, out: &mut Vec<DumpPiece>) {
         (self.log, self.position) = (next, MAGIC.len() as u64);
         (self.is_skipping, self.skipped_end) = (false, None);
+        self.progress.begin_log();
         self.send_rotate(now, out);
     }
 

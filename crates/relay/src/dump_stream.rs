@@ -53,6 +53,11 @@ impl DumpStream {
         &self.session
     }
 
+    /// Returns the reader, whose place is behind the last events that the session has taken.
+    pub const fn reader(&self) -> &FormReader {
+        &self.reader
+    }
+
     /// Appends the next packets to `out`: those of at most one chunk.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ pub struct FormChunk {
     format: Arc<EventFormat>,
     /// Number of events in front of the chunk, without the format description.
     events_before: u64,
+    /// Number of transactions that end in front of the chunk.
+    transactions_before: u64,
     /// Stamp of the log's format description.
     stamp: u32,
 }
@@ -146,6 +148,12 @@ impl FormChunk {
         self.events_before + here.count() as u64
     }
 
+    /// Returns the number of transactions that end in front of this slice in the log.
+    pub fn transactions_before(&self, slice: usize) -> u64 {
+        let here = self.slices[..slice].iter().filter(|slice| slice.is_last() && slice.ends_transaction);
+        self.transactions_before + here.count() as u64
+    }
+
     /// Returns the index of the slice that starts at a position of the log's form.
     pub fn slice_at(&self, position: u64) -> Option<usize> {
         let start = u32::try_from(position.checked_sub(self.offset)?).ok()?;
@@ -177,6 +185,8 @@ pub(crate) struct ChunkMarker {
     /// Position, and number of events in front of it.
     position: u64,
     events: u64,
+    /// Number of transactions that have ended.
+    transactions: u64,
     /// True if positions in the form are those in the stored log.
     is_as_stored: bool,
     /// Moves of transactions whose new bytes are not marked yet.
@@ -205,6 +215,7 @@ impl ChunkMarker {
             tracker: TransactionTracker::new(),
             position: at.rendered,
             events: at.events,
+            transactions: at.transactions,
             moves: VecDeque::new(),
             starts: Vec::new(),
             large: None,
@@ -219,6 +230,11 @@ impl ChunkMarker {
     /// Returns the number of events in front of it, without the format description.
     pub(crate) const fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Returns the number of transactions that have ended.
+    pub(crate) const fn transactions(&self) -> u64 {
+        self.transactions
     }
 
     /// Returns whether a transaction has started but not ended.
@@ -290,6 +306,8 @@ impl ChunkMarker {
         self.mark(&raw, format, &mut marks)?;
         let Some(slice) = marks.slices.last_mut() else { unreachable!("ours: an event was marked") };
         let ends_transaction = std::mem::take(&mut slice.ends_transaction);
+        // It ends with the last piece.
+        self.transactions -= u64::from(ends_transaction);
         slice.event_size = size;
         self.large = Some(LargeEvent { last: *slice, ends_transaction });
         Ok(self.chunk(ChunkBytes::Rendered(piece), marks, Arc::clone(format)))
@@ -312,6 +330,7 @@ impl ChunkMarker {
         let mut marks = self.begin_marks();
         if slice.is_last() {
             slice.ends_transaction = ends_transaction;
+            self.transactions += u64::from(ends_transaction);
             self.large = None;
         }
         marks.slices.push(slice);
@@ -324,6 +343,7 @@ impl ChunkMarker {
             slices: Vec::new(),
             transactions: Vec::new(),
             events_before: self.events - u64::from(self.large.is_some()),
+            transactions_before: self.transactions,
         }
     }
 
@@ -358,6 +378,7 @@ impl ChunkMarker {
             ends_transaction: place.is_last(),
         };
         self.events += u64::from(slice.is_counted());
+        self.transactions += u64::from(place.is_last());
         marks.slices.push(slice);
         Ok(())
     }
@@ -371,13 +392,29 @@ impl ChunkMarker {
             true => Some(rendered),
             false => self.moves.front().filter(|moved| moved.after == rendered).map(|moved| moved.before),
         };
-        self.starts.extend(original.map(|original| FormPosition { original, rendered, events: self.events }));
+        let (events, transactions) = (self.events, self.transactions);
+        self.starts.extend(original.map(|original| FormPosition {
+            original,
+            rendered,
+            events,
+            transactions,
+        }));
     }
 
     fn chunk(&mut self, bytes: ChunkBytes, marks: ChunkMarks, format: Arc<EventFormat>) -> FormChunk {
-        let ChunkMarks { slices, transactions, events_before, .. } = marks;
+        let ChunkMarks { slices, transactions, events_before, transactions_before, .. } = marks;
         let (log, offset, stamp) = (Arc::clone(&self.log), self.position, self.stamp);
-        let chunk = FormChunk { log, offset, bytes, slices, transactions, format, events_before, stamp };
+        let chunk = FormChunk {
+            log,
+            offset,
+            bytes,
+            slices,
+            transactions,
+            format,
+            events_before,
+            transactions_before,
+            stamp,
+        };
         self.position = chunk.end();
         chunk
     }
@@ -394,6 +431,7 @@ struct ChunkMarks {
     slices: Vec<EventSlice>,
     transactions: Vec<TransactionMark>,
     events_before: u64,
+    transactions_before: u64,
 }
 
 /// Returns the size of the event at the start of `bytes`, as its header states it.

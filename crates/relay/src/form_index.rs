@@ -16,11 +16,11 @@ use crate::relay_store::format_stamp;
 pub const INDEX_STRIDE: u64 = 64 << 10;
 
 /// Mark and version of an index file. A change of any form's bytes needs another version.
-const FILE_MARK: [u8; 16] = *b"bintide form\0\0\0\x01";
+const FILE_MARK: [u8; 16] = *b"bintide form\0\0\0\x02";
 /// Largest index file in bytes: the index of a log of 4 TiB.
 const FILE_SIZE_MAX: u64 = 2 << 30;
 /// Number of bytes of one entry in an index file.
-const ENTRY_SIZE: usize = 24;
+const ENTRY_SIZE: usize = 32;
 /// Number of bytes in front of the entries.
 const HEAD_SIZE: usize = FILE_MARK.len() + 8 + 8 + 4 + 4 + ENTRY_SIZE + 8;
 
@@ -34,11 +34,14 @@ pub struct FormPosition {
     /// Number of events of the form in front of it, without the format description. With checksums removed or added,
     /// each of these events is four bytes smaller or larger.
     pub events: u64,
+    /// Number of transactions in front of it.
+    pub transactions: u64,
 }
 
 impl FormPosition {
     /// Start of every log.
-    pub const START: Self = Self { original: MAGIC.len() as u64, rendered: MAGIC.len() as u64, events: 0 };
+    pub const START: Self =
+        Self { original: MAGIC.len() as u64, rendered: MAGIC.len() as u64, events: 0, transactions: 0 };
 }
 
 /// Sparse index of one log in a form: starts of transactions, about one in [`INDEX_STRIDE`] bytes of the stored log.
@@ -68,6 +71,21 @@ impl FormIndex {
     /// Returns the last entry at or before a position of the stored log.
     pub fn before_original(&self, original: u64) -> FormPosition {
         self.last_where(|entry| entry.original <= original)
+    }
+
+    /// Estimates the position in the stored log for one in the form, between the entries around it. Exact at entries and
+    /// at the end.
+    pub fn estimate_original(&self, rendered: u64) -> u64 {
+        let before = self.before_rendered(rendered);
+        let next = self.starts.partition_point(|entry| entry.rendered <= rendered);
+        let next = self.starts.get(next).copied().unwrap_or(self.end);
+        let (stored, width) =
+            (next.original.saturating_sub(before.original), next.rendered.saturating_sub(before.rendered));
+        if width == 0 {
+            return before.original;
+        }
+        let part = (rendered - before.rendered).min(width);
+        before.original + (u128::from(stored) * u128::from(part) / u128::from(width)) as u64
     }
 
     /// Records the start of a transaction, if it is far enough behind the last entry.
@@ -149,9 +167,9 @@ impl FormIndex {
     //    8  version of the zstd library, whose frames a compressed form consists of; else 0
     //    4  CRC32 of the log's format description, without its in-use flag
     //    4  CRC32 of the event at the last entry
-    //   24  end: as an entry
+    //   32  end: as an entry
     //    8  number of entries
-    //    *  entries: original, rendered, events (8 each)
+    //    *  entries: original, rendered, events, transactions (8 each)
     //    4  CRC32 of all bytes before
     fn encode(&self, form: LogForm, stamp: LogStamp) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_SIZE + self.starts.len() * ENTRY_SIZE + 4);
@@ -247,13 +265,18 @@ fn decode(bytes: &[u8], form: LogForm) -> Result<Option<(FormIndex, LogStamp)>, 
 }
 
 fn put_entry(out: &mut Vec<u8>, entry: FormPosition) {
-    for number in [entry.original, entry.rendered, entry.events] {
+    for number in [entry.original, entry.rendered, entry.events, entry.transactions] {
         out.extend_from_slice(&number.to_le_bytes());
     }
 }
 
 fn take_entry(cursor: &mut Cursor<'_>) -> Result<FormPosition, DecodeError> {
-    Ok(FormPosition { original: cursor.u64()?, rendered: cursor.u64()?, events: cursor.u64()? })
+    Ok(FormPosition {
+        original: cursor.u64()?,
+        rendered: cursor.u64()?,
+        events: cursor.u64()?,
+        transactions: cursor.u64()?,
+    })
 }
 
 fn form_code(form: LogForm) -> u64 {
@@ -277,7 +300,7 @@ mod tests {
     use crate::form::LogForm;
 
     const fn at(original: u64, rendered: u64, events: u64) -> FormPosition {
-        FormPosition { original, rendered, events }
+        FormPosition { original, rendered, events, transactions: events / 5 }
     }
 
     fn index() -> FormIndex {
@@ -301,6 +324,17 @@ mod tests {
         check(370, at(4 * INDEX_STRIDE, 370, 35));
         check(u64::MAX, at(4 * INDEX_STRIDE, 370, 35));
         assert_eq!(index().before_original(2 * INDEX_STRIDE), at(INDEX_STRIDE + 4, 100, 10));
+    }
+
+    #[test]
+    fn positions_between_entries_are_estimated() {
+        let check = |rendered, wanted| assert_eq!(index().estimate_original(rendered), wanted, "{rendered}");
+        check(4, 4);
+        check(100, INDEX_STRIDE + 4);
+        check(150, INDEX_STRIDE + 4 + INDEX_STRIDE / 2);
+        check(370, 4 * INDEX_STRIDE);
+        check(u64::MAX, 4 * INDEX_STRIDE);
+        assert_eq!(FormIndex::default().estimate_original(100), 4);
     }
 
     #[test]

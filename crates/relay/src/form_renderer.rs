@@ -163,13 +163,16 @@ impl FormRenderer {
     /// Returns the place behind the last chunk, if it is between transactions.
     pub(crate) fn boundary(&self) -> Option<FormPosition> {
         let (rendered, events) = (self.marker.position(), self.marker.events());
+        let transactions = self.marker.transactions();
         match &self.input {
             _ if self.marker.is_in_transaction() => None,
-            RendererInput::Stored { .. } => Some(FormPosition { original: rendered, rendered, events }),
+            RendererInput::Stored { .. } => {
+                Some(FormPosition { original: rendered, rendered, events, transactions })
+            }
             RendererInput::Rewritten { renderer, buffer, window } => {
                 let place = renderer.place();
                 let is_drained = buffer.is_empty() && window.is_empty() && place.after == rendered;
-                is_drained.then_some(FormPosition { original: place.before, rendered, events })
+                is_drained.then_some(FormPosition { original: place.before, rendered, events, transactions })
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use binlog::ChecksumAlgorithm;
 
@@ -25,6 +26,7 @@ pub struct FormSource {
     form: LogForm,
     store: Arc<RelayStore>,
     folder: PathBuf,
+    clock: fn() -> Duration,
     shared: Mutex<FormSourceState>,
     /// Signalled when a chunk has been rendered.
     rendered: Condvar,
@@ -62,6 +64,19 @@ pub struct SourceLimits {
     pub folder: PathBuf,
     /// Memory for recent chunks, in bytes.
     pub cache_bytes: usize,
+    /// Processor time of the calling thread, which measures the cost of rendering.
+    pub clock: fn() -> Duration,
+}
+
+/// Cost of rendering one form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenderCost {
+    /// Rendered bytes.
+    pub bytes: u64,
+    /// Processor time: reading the logs, and compressing or decompressing.
+    pub time: Duration,
+    /// Memory of the recent chunks, in bytes.
+    pub cached_bytes: u64,
 }
 
 struct FormSourceState {
@@ -75,6 +90,7 @@ struct FormSourceState {
     growth: u64,
     /// First error of saving an index since it was asked for.
     index_error: Option<RelayError>,
+    cost: RenderCost,
 }
 
 /// State of one log.
@@ -112,8 +128,10 @@ impl FormSource {
             busy: HashSet::new(),
             growth: 0,
             index_error: None,
+            cost: RenderCost::default(),
         };
-        Self { form, store, folder: limits.folder, shared: Mutex::new(shared), rendered: Condvar::new() }
+        let SourceLimits { folder, clock, .. } = limits;
+        Self { form, store, folder, clock, shared: Mutex::new(shared), rendered: Condvar::new() }
     }
 
     /// Returns the form.
@@ -258,6 +276,23 @@ impl FormSource {
         Ok(IndexedSize { bytes: whole.map_or(end, |end| end.position), is_whole: whole.is_some() })
     }
 
+    /// Returns the cost of rendering since the start.
+    pub fn cost(&self) -> RenderCost {
+        let shared = self.lock();
+        RenderCost { cached_bytes: shared.cache.bytes() as u64, ..shared.cost }
+    }
+
+    /// Estimates the position in the stored log for one in the form, and renders nothing: exact where everything is read,
+    /// else within [`INDEX_STRIDE`](crate::INDEX_STRIDE) or one transaction. `None` if nothing of the log was read.
+    pub fn estimate_original(&self, log: &str, rendered: u64) -> Option<u64> {
+        Some(self.lock().logs.get(log)?.index.estimate_original(rendered))
+    }
+
+    /// Returns the end of the part of a log that was read, and renders nothing. `None` if nothing of it was read.
+    pub fn known_end(&self, log: &str) -> Option<FormPosition> {
+        Some(self.lock().logs.get(log)?.index.end())
+    }
+
     /// Translates the start of a transaction in the stored log to its position in the form. Returns the last start of a
     /// transaction at or before `original`, or the start of the log.
     ///
@@ -345,10 +380,16 @@ impl FormSource {
 
     /// Renders one chunk, and makes it available to all.
     fn render(&self, renderer: &mut FormRenderer, growth: u64) -> Result<FormRead, RelayError> {
+        let began = (self.clock)();
         let outcome = renderer.next()?;
         let (starts, boundary) = (renderer.take_starts(), renderer.boundary());
         let log = Arc::clone(renderer.log());
+        let spent = (self.clock)().saturating_sub(began);
         let mut shared = self.lock();
+        shared.cost.time += spent;
+        if let RenderOutcome::Chunk(chunk) = &outcome {
+            shared.cost.bytes += chunk.bytes().len() as u64;
+        }
         let FormSourceState { cache, logs, .. } = &mut *shared;
         // If the file was replaced meanwhile, the others read the new one.
         let state = logs.get_mut(&log).filter(|state| state.file == renderer.file());

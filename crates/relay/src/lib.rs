@@ -36,6 +36,7 @@ mod account_file;
 mod chunk_cache;
 mod dump_error;
 mod dump_piece;
+mod dump_progress;
 mod dump_session;
 mod dump_start;
 mod dump_stream;
@@ -60,6 +61,7 @@ mod sql_face;
 pub use crate::account_file::{AccountFile, AccountFileError};
 pub use crate::dump_error::DumpError;
 pub use crate::dump_piece::{DumpPiece, EventBytes};
+pub use crate::dump_progress::{ClientProgress, DumpProgress};
 pub use crate::dump_session::{
     AnnotationPolicy, DumpEndPolicy, DumpOptions, DumpSession, DumpWait, HeartbeatVersion,
 };
@@ -70,7 +72,7 @@ pub use crate::form::{ClientAttributes, FormChoice, FormTextError, LogForm};
 pub use crate::form_chunk::{CHUNK_SIZE_MAX, EventSlice, FormChunk, TransactionMark};
 pub use crate::form_index::{FormIndex, FormPosition, INDEX_STRIDE};
 pub use crate::form_reader::{FormReader, ReaderStep};
-pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, SourceLimits};
+pub use crate::form_source::{FormRead, FormSource, FormStart, IndexedSize, RenderCost, SourceLimits};
 pub use crate::host_pattern::{HostPattern, HostPatternError};
 pub use crate::mariadb_dump::{GtidHoles, GtidsAhead, MariadbProgress, MariadbRequest};
 pub use crate::mariadb_position::{MariadbPosition, MariadbState, PositionTextError, StoredMariadbState};
@@ -79,8 +81,8 @@ pub use crate::relay_account::{
     TransportRequirement,
 };
 pub use crate::relay_facts::{
-    ClientFacts, CompressionCounters, CountedTransaction, LogsEnd, RelayFacts, RelayedServer, ServedLog,
-    StageTotals,
+    ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormFacts, LogSize, LogsEnd, RelayFacts,
+    RelayedServer, ServedLog, StageTotals, UpstreamFacts,
 };
 pub use crate::relay_store::{FirstEvents, RelayStore};
 pub use crate::served_checksum::ServedChecksum;

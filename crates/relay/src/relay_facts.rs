@@ -3,8 +3,10 @@
 use binlog::gtid::GtidSet;
 use wire::ServerError;
 
+use crate::dump_progress::ClientProgress;
 use crate::error::RelayError;
 use crate::form::LogForm;
+use crate::form_source::RenderCost;
 use crate::sql_answer::SqlRows;
 
 /// Source of facts about a running relay. The listener implements it; tests use fixed facts.
@@ -28,6 +30,32 @@ pub trait RelayFacts: Send + Sync {
 
     /// Returns the connected clients.
     fn clients(&self) -> Vec<ClientFacts>;
+
+    /// Returns how far clients are behind the end of the store, in their order. `None` for a client that reads no log, or
+    /// whose log cannot be read.
+    fn lags(&self, clients: &[ClientFacts]) -> Vec<Option<ClientLag>> {
+        vec![None; clients.len()]
+    }
+
+    /// Returns the forms that are served, each with its sums since the start.
+    fn forms(&self) -> Vec<FormFacts> {
+        Vec::new()
+    }
+
+    /// Returns the sizes of the newest logs, at most `limit`, oldest first, in each form in which they are known.
+    ///
+    /// # Errors
+    ///
+    /// When the list of logs cannot be read.
+    fn log_sizes(&self, limit: usize) -> Result<Vec<LogSize>, RelayError> {
+        let _ = limit;
+        Ok(Vec::new())
+    }
+
+    /// Returns the state of receiving; `None` if another program writes the logs.
+    fn upstream(&self) -> Option<UpstreamFacts> {
+        None
+    }
 
     /// Ends a client's connection. Returns false if there is none with this number.
     fn kill(&self, connection_id: u32) -> bool;
@@ -62,6 +90,69 @@ pub trait RelayFacts: Send + Sync {
     fn stage_totals(&self) -> Vec<StageTotals> {
         Vec::new()
     }
+}
+
+/// Distance of a client from the end of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientLag {
+    /// Transactions that the client has not got; `None` if older logs without GTIDs were not read.
+    pub transactions: Option<u64>,
+    /// Bytes of the stored logs that the client has not got. An estimate while it reads older parts of a rendered form.
+    pub bytes: u64,
+    /// Time since the commit of the last transaction that it has got, or since it had everything, in microseconds; 0 if
+    /// it has everything. `None` before its first transaction.
+    pub time_us: Option<u64>,
+}
+
+/// Form that is served, with sums since the start of the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormFacts {
+    /// The form.
+    pub form: LogForm,
+    /// Bytes of events sent.
+    pub bytes_sent: u64,
+    /// Transactions sent.
+    pub transactions_sent: u64,
+    /// Bytes by which the sent payloads are smaller than their transactions.
+    pub bytes_saved: u64,
+    /// Cost of rendering.
+    pub cost: RenderCost,
+}
+
+/// Size of a log in one form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSize {
+    /// Name of the log.
+    pub name: String,
+    /// The form.
+    pub form: LogForm,
+    /// Size of the part that is known, in bytes.
+    pub bytes: u64,
+    /// Size of the same part in the stored log, in bytes.
+    pub stored_bytes: u64,
+    /// True if the part is the whole log, which no longer grows.
+    pub is_whole: bool,
+}
+
+/// State of receiving from the upstream source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamFacts {
+    /// Sources, as host and port or socket.
+    pub sources: Vec<String>,
+    /// True while a source is connected.
+    pub is_connected: bool,
+    /// Log of the source; empty before the first event.
+    pub log: String,
+    /// Position of the next event in that log.
+    pub position: u64,
+    /// Age of the last event by the source's clock, in seconds; 0 if the source has no newer one.
+    pub lag_s: Option<u64>,
+    /// Transactions received since the start.
+    pub transactions: u64,
+    /// Bytes of events received since the start.
+    pub bytes: u64,
+    /// Error of the last connection, while none is there.
+    pub error: Option<String>,
 }
 
 /// Sums over transactions of one kind, a row of `binary_log_transaction_compression_stats`.
@@ -187,4 +278,6 @@ pub struct ClientFacts {
     pub transactions_sent: u64,
     /// Commit time of the last transaction sent, in microseconds since 1970.
     pub committed_us: Option<u64>,
+    /// Progress of its dump; `None` before it asks for a log.
+    pub progress: Option<ClientProgress>,
 }

@@ -127,6 +127,11 @@ pub(crate) const fn integer(name: &'static str) -> SqlColumnSpec {
     SqlColumnSpec { name, kind: SqlColumnKind::Integer }
 }
 
+/// Declares a column of floating-point numbers.
+pub(crate) const fn double(name: &'static str) -> SqlColumnSpec {
+    SqlColumnSpec { name, kind: SqlColumnKind::Double }
+}
+
 /// Declares a column of text.
 pub(crate) const fn text(name: &'static str) -> SqlColumnSpec {
     SqlColumnSpec { name, kind: SqlColumnKind::Text }

@@ -404,3 +404,33 @@ fn a_large_event_comes_in_pieces() {
         }
     }
 }
+
+#[test]
+fn progress_counts_transactions_from_every_start() {
+    let log = sample("gtids-compressed/binlog.000002");
+    for form in FORMS {
+        let store = TestStore::new(&[&log]);
+        let source = store.source(form);
+        let reference = whole_part(form, &log);
+        let (_, places) = split(&reference);
+        let starts: Vec<u64> =
+            places.iter().filter(|event| event.starts_transaction).map(|event| event.at).collect();
+        for (passed, start) in starts.iter().enumerate() {
+            let request = by_position("binlog.000001", *start);
+            let mut stream = begin(&source, &request, options(ServedChecksum::Stored)).unwrap();
+            let mut pieces = Vec::new();
+            stream.next(Instant::now(), &mut pieces).unwrap();
+            send_all(&mut stream, Instant::now()).unwrap();
+            let progress = stream.session().progress();
+            assert_eq!(progress.transactions, starts.len() as u64, "{form} from {passed}");
+            assert!(progress.committed_us.is_some_and(|us| us > 1_600_000_000_000_000), "{progress:?}");
+            assert_eq!(progress.saved_bytes > 0, form != LogForm::Plain, "{form}: {progress:?}");
+            let end = source.known_end("binlog.000001").unwrap();
+            assert_eq!(end.transactions, starts.len() as u64, "{form}");
+            assert_eq!(
+                source.estimate_original("binlog.000001", stream.reader().position()),
+                Some(end.original)
+            );
+        }
+    }
+}

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use binlog::gtid::GtidSet;
 use relay::{
-    AccountRole, ClientFacts, CompressionCounters, CountedTransaction, LogForm, LogsEnd, RelayError,
-    RelayFacts, RelayedServer, ServedLog, SqlAnswer, SqlColumnKind, SqlFace, SqlSession, SqlValue,
-    StageTotals,
+    AccountRole, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, LogForm, LogsEnd,
+    RelayError, RelayFacts, RelayedServer, ServedLog, SqlAnswer, SqlColumnKind, SqlFace, SqlSession,
+    SqlValue, StageTotals, UpstreamFacts,
 };
 
 const UUID: &str = "00000000-0000-0000-0000-000000000001";
@@ -23,6 +23,16 @@ struct FixedFacts {
 }
 
 impl RelayFacts for FixedFacts {
+    fn lags(&self, clients: &[ClientFacts]) -> Vec<Option<ClientLag>> {
+        let lag = ClientLag { transactions: Some(2), bytes: 500, time_us: Some(1_500_000) };
+        clients.iter().map(|client| client.form.map(|_| lag)).collect()
+    }
+
+    fn upstream(&self) -> Option<UpstreamFacts> {
+        let sources = vec!["db1:3306".to_owned(), "db2:3306".to_owned()];
+        Some(UpstreamFacts { sources, error: Some("refused".to_owned()), ..UpstreamFacts::default() })
+    }
+
     fn server(&self) -> RelayedServer {
         RelayedServer { version: self.version.to_owned(), server_id: 7, server_uuid: UUID.to_owned() }
     }
@@ -64,6 +74,7 @@ impl RelayFacts for FixedFacts {
             bytes_sent: 1500,
             transactions_sent: 8,
             committed_us: None,
+            progress: None,
         };
         vec![client(3, "repl", "Binlog Dump GTID"), client(4, "me", "Sleep")]
     }
@@ -274,6 +285,14 @@ fn monitoring_statements() {
         "form|clients|bytes_sent\nplain|1|1500",
     );
     client.check(
+        "select connection_id, lag_transactions, lag_bytes, lag_seconds from bintide.clients where form = 'plain'",
+        "connection_id|lag_transactions|lag_bytes|lag_seconds\n3|2|500|1.5",
+    );
+    client.check(
+        "select sources, connected, lag_seconds, error from bintide.upstream",
+        "sources|connected|lag_seconds|error\ndb1:3306, db2:3306|No|NULL|refused",
+    );
+    client.check(
         "select name, size/stored_size ratio, encrypted from bintide.logs where name = \"binlog.000001\"",
         "name|ratio|encrypted\nbinlog.000001|1|Yes",
     );
@@ -284,7 +303,7 @@ fn monitoring_statements() {
     );
     client.check(
         "select table_name from information_schema.tables where table_schema = 'bintide'",
-        "table_name\nclients\nforms\nlogs",
+        "table_name\nclients\nforms\nlog_sizes\nlogs\nupstream",
     );
 }
 

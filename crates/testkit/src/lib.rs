@@ -15,6 +15,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`cargo_command()`], [`run_cargo()`] | cargo, started by a program that cargo runs |
+//! | [`take_screenshot`] | pictures of a page, by a headless Chromium |
 //! | [`unresponsive_port`] | a host that drops packets: [`UnresponsivePort`] |
 //! | [`faulty_disk`] | a disk that fails: [`FaultyDisk`] |
 //! | [`package_home`] | the programs of a server: [`PackageHome`] |
@@ -33,6 +34,7 @@ mod apt;
 mod cache;
 mod calendar;
 mod cargo;
+mod chromium;
 pub mod faulty_disk;
 mod fetch;
 pub mod launch;
@@ -49,6 +51,7 @@ pub mod unresponsive_port;
 pub use crate::cache::{cache_dir, target_dir};
 pub use crate::calendar::civil_date;
 pub use crate::cargo::{cargo_command, run_cargo, run_cargo_with, workspace_root};
+pub use crate::chromium::{ColorScheme, Screenshot, take_screenshot};
 pub use crate::faulty_disk::{DiskCall, DiskFault, FaultyDisk};
 pub use crate::launch::{Launch, ServerFlavour, free_port};
 pub use crate::package::{SERVERS_VARIABLE, TestPackage};

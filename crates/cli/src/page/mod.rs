@@ -1,5 +1,5 @@
-//! HTML pages without external parts: no script, font or picture. They follow the reader's light or dark setting, and
-//! print well.
+//! HTML pages without external parts: no font or picture, and only the live page of a relay has a script. They follow
+//! the reader's light or dark setting, and print well.
 
 pub(crate) mod chart;
 
@@ -53,6 +53,11 @@ pub(crate) fn write(page: &str, path: &Path, out: &mut impl Write) -> Result<(),
         false => fs::write(path, page).with_context(|| format!("could not write {}", path.display()))?,
     }
     Ok(())
+}
+
+/// Returns the live page of a relay. Unlike the other pages, it has a script, which follows the relay.
+pub(crate) fn relay_page() -> String {
+    include_str!("relay_page.html").replace("/* page.css */\n", include_str!("page.css"))
 }
 
 /// Returns a page of sections. Empty sections are omitted.
@@ -132,7 +137,7 @@ pub(crate) fn escaped(text: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{common_folder, escaped, log_below};
+    use super::{common_folder, escaped, log_below, relay_page};
 
     #[test]
     fn tables_show_logs_below_their_common_directory() {
@@ -146,6 +151,16 @@ mod tests {
         ] {
             let found = common_folder(names.iter().copied());
             assert_eq!((found, log_below(found, names[names.len() - 1]).as_str()), (Path::new(folder), last));
+        }
+    }
+
+    #[test]
+    fn the_live_page_needs_nothing_else() {
+        let page = relay_page();
+        assert!(page.contains("--paper") && !page.contains("page.css"), "the style is in the page");
+        for outside in ["http:", "https:", " src=", "@import", "url("] {
+            let allowed = page.replace("http://www.w3.org/2000/svg", "");
+            assert!(!allowed.contains(outside), "{outside}");
         }
     }
 

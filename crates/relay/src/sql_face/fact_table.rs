@@ -11,8 +11,8 @@ use super::system_variable::{
     RequestedScope, STATUS_VARIABLES, SYSTEM_VARIABLES, VariableContext, VariableScope,
 };
 use crate::relay_account::AccountRight;
-use crate::relay_facts::{ClientFacts, CompressionCounters, StageTotals};
-use crate::sql_answer::{SqlColumnSpec, SqlRows, SqlValue, integer, text};
+use crate::relay_facts::{ClientFacts, ClientLag, CompressionCounters, FormFacts, LogSize, StageTotals};
+use crate::sql_answer::{SqlColumnSpec, SqlRows, SqlValue, double, integer, text};
 
 /// Databases, in the order of their names.
 pub(super) const DATABASES: [&str; 3] = ["bintide", "information_schema", "performance_schema"];
@@ -31,7 +31,9 @@ type TableReader = fn(&VariableContext<'_>) -> Result<SqlRows, ServerError>;
 pub(super) const FACT_TABLES: &[FactTable] = &[
     bintide("clients", clients),
     bintide("forms", forms),
+    bintide("log_sizes", log_sizes),
     bintide("logs", logs),
+    bintide("upstream", upstream),
     schema("PROCESSLIST", processlist),
     schema("SCHEMATA", schemata),
     schema("TABLES", tables),
@@ -98,8 +100,12 @@ fn clients(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         integer("bytes_sent"),
         integer("transactions_sent"),
         text("last_commit"),
+        integer("bytes_saved"),
+        integer("lag_transactions"),
+        integer("lag_bytes"),
+        double("lag_seconds"),
     ];
-    let row = |client: &ClientFacts| {
+    let row = |(client, lag): (&ClientFacts, Option<ClientLag>)| {
         let attribute = |name: &str| {
             let found = client.attributes.iter().find(|(known, _)| known == name);
             SqlValue::from(found.map(|(_, value)| value.as_str()))
@@ -121,9 +127,15 @@ fn clients(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
             client.bytes_sent.into(),
             client.transactions_sent.into(),
             client.committed_us.map_or(SqlValue::Null, time),
+            client.progress.as_ref().map(|progress| progress.dump.saved_bytes).into(),
+            lag.and_then(|lag| lag.transactions).into(),
+            lag.map(|lag| lag.bytes).into(),
+            lag.and_then(|lag| lag.time_us).map_or(SqlValue::Null, |us| SqlValue::Double(us as f64 / 1e6)),
         ]
     };
-    Ok(SqlRows::new(COLUMNS, visible_clients(context).iter().map(row).collect()))
+    let clients = visible_clients(context);
+    let lags = context.facts.lags(&clients);
+    Ok(SqlRows::new(COLUMNS, clients.iter().zip(lags).map(row).collect()))
 }
 
 /// Sums over the clients of one form.
@@ -132,11 +144,23 @@ struct FormTotals {
     clients: u64,
     bytes_sent: u64,
     transactions_sent: u64,
+    /// Sums over all clients since the start, if the form is served.
+    since_start: Option<FormFacts>,
 }
 
 fn forms(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
-    const COLUMNS: &[SqlColumnSpec] =
-        &[text("form"), integer("clients"), integer("bytes_sent"), integer("transactions_sent")];
+    const COLUMNS: &[SqlColumnSpec] = &[
+        text("form"),
+        integer("clients"),
+        integer("bytes_sent"),
+        integer("transactions_sent"),
+        integer("total_bytes_sent"),
+        integer("total_transactions_sent"),
+        integer("total_bytes_saved"),
+        integer("rendered_bytes"),
+        double("render_seconds"),
+        integer("cached_bytes"),
+    ];
     let mut totals: BTreeMap<String, FormTotals> = BTreeMap::new();
     for client in context.facts.clients() {
         let Some(form) = client.form else { continue };
@@ -145,8 +169,24 @@ fn forms(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         total.bytes_sent += client.bytes_sent;
         total.transactions_sent += client.transactions_sent;
     }
+    for facts in context.facts.forms() {
+        totals.entry(facts.form.to_string()).or_default().since_start = Some(facts);
+    }
     let row = |(form, total): (String, FormTotals)| {
-        vec![form.into(), total.clients.into(), total.bytes_sent.into(), total.transactions_sent.into()]
+        let since = |figure: fn(&FormFacts) -> u64| SqlValue::from(total.since_start.as_ref().map(figure));
+        let seconds = total.since_start.map(|facts| facts.cost.time.as_secs_f64());
+        vec![
+            form.into(),
+            total.clients.into(),
+            total.bytes_sent.into(),
+            total.transactions_sent.into(),
+            since(|facts| facts.bytes_sent),
+            since(|facts| facts.transactions_sent),
+            since(|facts| facts.bytes_saved),
+            since(|facts| facts.cost.bytes),
+            seconds.map_or(SqlValue::Null, SqlValue::Double),
+            since(|facts| facts.cost.cached_bytes),
+        ]
     };
     Ok(SqlRows::new(COLUMNS, totals.into_iter().map(row).collect()))
 }
@@ -167,6 +207,52 @@ fn logs(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         ]
     };
     Ok(SqlRows::new(COLUMNS, logs.into_iter().map(row).collect()))
+}
+
+/// Largest number of logs in `bintide.log_sizes`.
+const LOG_SIZES_MAX: usize = 100;
+
+/// Unlike `bintide.logs`, it renders nothing.
+fn log_sizes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
+    const COLUMNS: &[SqlColumnSpec] =
+        &[text("name"), text("form"), integer("size"), integer("stored_size"), text("complete")];
+    let sizes = context.facts.log_sizes(LOG_SIZES_MAX).map_err(|error| internal(&error))?;
+    let row = |size: LogSize| {
+        vec![
+            size.name.into(),
+            size.form.to_string().into(),
+            size.bytes.into(),
+            size.stored_bytes.into(),
+            if size.is_whole { "Yes" } else { "No" }.into(),
+        ]
+    };
+    Ok(SqlRows::new(COLUMNS, sizes.into_iter().map(row).collect()))
+}
+
+fn upstream(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
+    const COLUMNS: &[SqlColumnSpec] = &[
+        text("sources"),
+        text("connected"),
+        text("log"),
+        integer("position"),
+        integer("lag_seconds"),
+        integer("transactions_received"),
+        integer("bytes_received"),
+        text("error"),
+    ];
+    let row = |facts: crate::relay_facts::UpstreamFacts| {
+        vec![
+            facts.sources.join(", ").into(),
+            if facts.is_connected { "Yes" } else { "No" }.into(),
+            facts.log.into(),
+            facts.position.into(),
+            facts.lag_s.into(),
+            facts.transactions.into(),
+            facts.bytes.into(),
+            facts.error.into(),
+        ]
+    };
+    Ok(SqlRows::new(COLUMNS, context.facts.upstream().into_iter().map(row).collect()))
 }
 
 // Tables of a server's information_schema.

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use binlog::{
     EVENT_SIZE_MAX, EventChecksum, EventFlags, EventType, Framer, FramerOutput, MAGIC, NextPosition,
@@ -77,7 +78,8 @@ impl TestStore {
 
     pub(crate) fn source_with(&self, form: LogForm, cache_bytes: usize) -> Arc<FormSource> {
         let store = Arc::new(RelayStore::open(self.folder.path(), None).unwrap());
-        let limits = SourceLimits { folder: self.cache.path().to_owned(), cache_bytes };
+        let limits =
+            SourceLimits { folder: self.cache.path().to_owned(), cache_bytes, clock: || Duration::ZERO };
         Arc::new(FormSource::new(store, form, limits))
     }
 }

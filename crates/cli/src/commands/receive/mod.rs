@@ -22,11 +22,12 @@ use wire::{PacketCompression, ReplicaEnd, SemiSync};
 
 pub(crate) use crate::commands::receive::receive_beside::receive_beside;
 pub(crate) use crate::commands::receive::receive_display::ReceiveDisplay;
-use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures};
+pub(crate) use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures};
 pub(crate) use crate::commands::receive::retention::parse_retention;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
+use crate::http_site::HttpSite;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
 use crate::metrics_registry::MetricsRegistry;
@@ -139,7 +140,9 @@ pub(crate) fn run(command: &ReceiveArgs, global: &GlobalArgs) -> CommandResult {
     let began = display.began();
     let registry =
         MetricsRegistry::new().with(RECEIVE_METRICS, move || ReceiveFigures::new(&served, began.elapsed()));
-    let _served = command.metrics.serve(registry)?;
+    let (readiness, watched) = (Arc::clone(&display), receiver.stats());
+    let site = HttpSite::from(registry).with_readiness(move || readiness.readiness(&watched));
+    let _served = command.metrics.serve(site)?;
     receiver.run(store)?;
     display.print(&stats, &command.folder, command.json)
 }

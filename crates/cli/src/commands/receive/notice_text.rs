@@ -76,7 +76,7 @@ fn start_option(begin: &StartPoint) -> String {
 }
 
 /// Returns the advice for an error, the error and its causes.
-fn error_with_causes(error: &ReceiveError) -> String {
+pub(super) fn error_with_causes(error: &ReceiveError) -> String {
     let mut parts: Vec<String> = advice(error).iter().map(ToString::to_string).collect();
     let mut cause: Option<&dyn Error> = Some(error);
     while let Some(error) = cause {

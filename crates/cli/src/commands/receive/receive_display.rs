@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use receive::{ReceiveNotice, ReceiveReporter, SharedReceiveStats};
 use tracing::{debug, info};
 
-use crate::commands::receive::notice_text::{notice_level, notice_text};
+use crate::commands::receive::notice_text::{error_with_causes, notice_level, notice_text};
 use crate::commands::receive::receive_metrics::{ReceiveFigures, now_s};
 use crate::commands::receive::stats_text;
 use crate::commands::stats;
@@ -27,6 +27,8 @@ pub(crate) struct ReceiveDisplay {
     /// Style of the printed result.
     style: ReportStyle,
     progress: Mutex<ShownProgress>,
+    /// Error of the last connection, until another one succeeds.
+    connection_error: Mutex<Option<String>>,
 }
 
 /// Progress as it was last shown.
@@ -55,12 +57,27 @@ impl ReceiveDisplay {
             began: Instant::now(),
             style: ReportStyle::new(global.color.on_stdout()),
             progress: Mutex::new(ShownProgress { screen, due, bytes: None, rates: RecentRates::default() }),
+            connection_error: Mutex::default(),
         }
     }
 
     /// Returns the time of the start.
-    pub(super) const fn began(&self) -> Instant {
+    pub(crate) const fn began(&self) -> Instant {
         self.began
+    }
+
+    /// Returns the error of the last connection; `None` if another one has succeeded.
+    pub(crate) fn connection_error(&self) -> Option<String> {
+        self.connection_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells whether a source is connected, or why not.
+    pub(crate) fn readiness(&self, stats: &SharedReceiveStats) -> Result<(), String> {
+        if stats.read(|stats| stats.is_connected) {
+            return Ok(());
+        }
+        let why = self.connection_error().map_or(String::new(), |error| format!(": {error}"));
+        Err(format!("no source is connected{why}"))
     }
 
     /// Tells whether the display shows the GTIDs of stored transactions.
@@ -92,6 +109,14 @@ impl ReceiveDisplay {
 
 impl ReceiveReporter for ReceiveDisplay {
     fn notice(&self, notice: &ReceiveNotice<'_>) {
+        let error = match notice {
+            ReceiveNotice::Retry { error, .. } => Some(Some(error_with_causes(error))),
+            ReceiveNotice::Reconnected { .. } => Some(None),
+            _ => None,
+        };
+        if let Some(error) = error {
+            *self.connection_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        }
         notice_level(notice).write(notice_text(notice));
     }
 

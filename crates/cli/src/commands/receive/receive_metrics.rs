@@ -6,21 +6,21 @@ use inspect::stats::CompressionRow;
 use jiff::Timestamp;
 use receive::{ReceiveStats, SharedReceiveStats};
 
-use crate::metric_table::{LabelledCount, MetricRow, MetricValue};
+use crate::metric_table::{LabelledValue, MetricRow, MetricValue};
 
 /// Statistics at a moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReceiveFigures {
-    pub(super) stats: ReceiveStats,
+pub(crate) struct ReceiveFigures {
+    pub(crate) stats: ReceiveStats,
     /// The moment, in seconds since 1970.
-    pub(super) now_s: i64,
+    pub(crate) now_s: i64,
     /// Time since the start.
     pub(super) elapsed: Duration,
 }
 
 impl ReceiveFigures {
     /// Returns the present statistics.
-    pub(super) fn new(stats: &SharedReceiveStats, elapsed: Duration) -> Self {
+    pub(crate) fn new(stats: &SharedReceiveStats, elapsed: Duration) -> Self {
         Self { stats: stats.read(ReceiveStats::clone), now_s: now_s(), elapsed }
     }
 }
@@ -34,7 +34,7 @@ pub(super) fn now_s() -> i64 {
 type ReceiveMetric = MetricRow<ReceiveFigures>;
 
 /// All figures, for Prometheus and JSON.
-pub(super) const RECEIVE_METRICS: &[ReceiveMetric] = &[
+pub(crate) const RECEIVE_METRICS: &[ReceiveMetric] = &[
     ReceiveMetric::counter("bintide_receive_transactions_total", "Transactions received.", |figures| {
         figures.stats.transactions.into()
     })
@@ -147,9 +147,9 @@ pub(super) const RECEIVE_METRICS: &[ReceiveMetric] = &[
 fn by_compression(figures: &ReceiveFigures, column: fn(&CompressionRow) -> u64) -> MetricValue {
     let rows = figures.stats.statistics.rows();
     let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_uppercase();
-    let counts = rows.iter().map(|row| LabelledCount {
+    let counts = rows.iter().map(|row| LabelledValue {
         labels: vec![("log_type", word(&row.log_type)), ("compression_type", word(&row.compression_type))],
-        count: column(row),
+        value: column(row).into(),
     });
     MetricValue::Family(counts.collect())
 }

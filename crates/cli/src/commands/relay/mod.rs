@@ -2,6 +2,8 @@
 
 mod accounts;
 mod relay_metrics;
+mod relay_site;
+mod relay_status;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,13 +26,13 @@ use wire::ReplicaEnd;
 
 use crate::commands::receive::{ReceiveDisplay, SourceArgs};
 use crate::commands::relay::accounts::AccountsArgs;
-use crate::commands::relay::relay_metrics::{RELAY_METRICS, RelayFigures};
+use crate::commands::relay::relay_site::{LagSampler, ReceivingState, RelaySite};
+use crate::commands::relay::relay_status::StatusArgs;
 use crate::connection_args::{ConnectionArgs, CredentialSharing, DefinitionServer};
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::metrics::MetricsArgs;
-use crate::metrics_registry::MetricsRegistry;
 use crate::value_parsers::parse_size;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -45,6 +47,8 @@ Examples:
         SOURCE_PASSWORD='…', SOURCE_SSL=1, SOURCE_AUTO_POSITION=1;
   Compress transactions for a slow network:
       bintide relay /backup/db1 --form compressed:9 --listen 0.0.0.0:3307
+  Show a running relay's clients, forms and logs:
+      bintide relay status mysql://monitor@relay1:3307/
 
 MySQL before 8.0.20, MariaDB, and clients that do not name their version get plain
 logs; later versions of MySQL get the logs as they are. Ctrl-C or SIGTERM stops the
@@ -118,6 +122,8 @@ pub(crate) struct RelayArgs {
 enum RelayAction {
     /// Add, remove or list accounts.
     User(AccountsArgs),
+    /// Show clients with their lag, forms, logs and the upstream source of running relays.
+    Status(Box<StatusArgs>),
 }
 
 /// Name of the file of accounts in the directory of the logs.
@@ -134,8 +140,10 @@ const OTHER_DESCRIPTORS: u64 = 128;
 /// Serves until it is stopped, or changes accounts.
 #[expect(clippy::result_large_err, reason = "the thread ends once, with one error")]
 pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
-    if let Some(RelayAction::User(accounts)) = &command.action {
-        return accounts::run(accounts);
+    match &command.action {
+        Some(RelayAction::User(accounts)) => return accounts::run(accounts),
+        Some(RelayAction::Status(status)) => return relay_status::run(status, global),
+        None => {}
     }
     let Some(folder) = &command.folder else {
         return Err(CommandFailure::NotStarted(anyhow!("relay needs a directory of logs")));
@@ -148,18 +156,26 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
             let why = "a server is given by its options: relay receives only from servers that --from names";
             return Err(CommandFailure::NotStarted(anyhow!(why)));
         }
-        return serve(command, folder, global, None);
+        let site = RelaySite::new(None);
+        let (http, sampler) = site.http_site();
+        let _served = command.metrics.serve(http)?;
+        let options = command.server_options(folder, global)?;
+        return serve(command, folder, &site, sampler, options);
     }
     let cancel = interrupt::cancel_on_interrupt();
     let wanted = command.source.receive_options(folder.clone(), ReplicaEnd::Never)?;
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
-    let (mut receiver, store) =
-        LogReceiver::open(wanted, command.source.addresses(global)?, options, display)?;
+    let addresses = command.source.addresses(global)?;
+    let sources = addresses.iter().map(ServerAddress::endpoint).collect();
+    let (mut receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
     let gate = command.ack_gate();
     if let Some(gate) = &gate {
         receiver.set_ack_condition(Arc::new(ReplicaCondition(Arc::clone(gate))));
     }
+    let site = RelaySite::new(Some(ReceivingState { stats: receiver.stats(), display, sources }));
+    let (http, sampler) = site.http_site();
+    let _served = command.metrics.serve(http)?;
     thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             let ended = receiver.run(store);
@@ -173,7 +189,11 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
             thread::sleep(POLL_INTERVAL);
         }
         let outcome = match has_log(folder) {
-            true => serve(command, folder, global, gate),
+            true => command.server_options(folder, global).and_then(|options| {
+                let upstream = site.upstream_reader();
+                let options = RelayServerOptions { ack_gate: gate, upstream, ..options };
+                serve(command, folder, &site, sampler, options)
+            }),
             false => Ok(CommandVerdict::Success),
         };
         cancel.cancel();
@@ -204,20 +224,19 @@ impl AckCondition for ReplicaCondition {
 fn serve(
     command: &RelayArgs,
     folder: &Path,
-    global: &GlobalArgs,
-    gate: Option<Arc<AckGate>>,
+    site: &Arc<RelaySite>,
+    mut sampler: LagSampler,
+    options: RelayServerOptions,
 ) -> CommandResult {
     let not_started = |error: anyhow::Error| CommandFailure::NotStarted(error);
     let store = RelayStore::open(folder, command.source.keyring.clone());
-    let options = RelayServerOptions { ack_gate: gate, ..command.server_options(folder, global)? };
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
-    let figures = RelayFigures::of(&server);
-    let registry = MetricsRegistry::new().with(RELAY_METRICS, move || figures.clone());
-    let _served = command.metrics.serve(registry)?;
+    site.set_serving(&server);
     info!("serving {} at {}", folder.display(), server.address());
     while !interrupt::is_stop_requested() {
         thread::sleep(POLL_INTERVAL);
+        sampler.sample();
         if interrupt::take_reload_request() {
             match server.reload() {
                 Ok(()) => info!("accounts and certificates are reloaded"),
@@ -279,6 +298,7 @@ impl RelayArgs {
             connections_max: self.max_connections,
             form_cache_bytes: usize::try_from(self.form_cache).unwrap_or(usize::MAX),
             ack_gate: None,
+            upstream: None,
             notices: Arc::new(show_notice),
         })
     }

@@ -3,25 +3,39 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use relay::RelayFacts;
-use relay_server::{AckGate, RelayCounters, RelayServer};
+use relay::{ClientFacts, ClientLag, FormFacts};
+use relay_server::{AckGate, RelayCounters};
 
-use crate::metric_table::{LabelledCount, MetricRow, MetricValue};
+use crate::metric_table::{LabelledValue, MetricRow, MetricValue};
 
-/// Source of the figures.
-#[derive(Clone)]
+/// Figures at a moment. Before the first log, there are none.
+#[derive(Clone, Debug, Default)]
 pub(super) struct RelayFigures {
-    counters: Arc<RelayCounters>,
-    facts: Arc<dyn RelayFacts>,
-    gate: Option<Arc<AckGate>>,
+    pub(super) counters: Arc<RelayCounters>,
+    /// Gate of `--wait-for-replicas`.
+    pub(super) gate: Option<Arc<AckGate>>,
+    pub(super) clients: Vec<ClientFigures>,
+    pub(super) forms: Vec<FormFacts>,
+    /// True if clients can connect, and the logs can be read.
+    pub(super) is_ready: bool,
+}
+
+/// Client, and how far it is behind.
+#[derive(Clone, Debug)]
+pub(super) struct ClientFigures {
+    pub(super) facts: ClientFacts,
+    pub(super) lag: Option<ClientLag>,
 }
 
 type RelayMetric = MetricRow<RelayFigures>;
 
 /// All figures.
 pub(super) const RELAY_METRICS: &[RelayMetric] = &[
+    RelayMetric::gauge("bintide_relay_ready", "1 if /readyz says so, otherwise 0.", |figures| {
+        figures.is_ready.into()
+    }),
     RelayMetric::gauge("bintide_relay_clients", "Connected clients.", |figures| {
-        (figures.facts.clients().len() as u64).into()
+        (figures.clients.len() as u64).into()
     }),
     RelayMetric::counter("bintide_relay_logins_total", "Successful logins.", |figures| {
         count(&figures.counters.logins)
@@ -61,31 +75,88 @@ pub(super) const RELAY_METRICS: &[RelayMetric] = &[
     RelayMetric::counter(
         "bintide_relay_client_sent_bytes_total",
         "Bytes of events sent to each connected client.",
-        |figures| MetricValue::Family(figures.by_client()),
+        |figures| by_client(figures, |client| client.facts.bytes_sent.into()),
     ),
+    RelayMetric::counter(
+        "bintide_relay_client_sent_transactions_total",
+        "Transactions sent to each connected client.",
+        |figures| by_client(figures, |client| client.facts.transactions_sent.into()),
+    ),
+    RelayMetric::counter(
+        "bintide_relay_client_saved_bytes_total",
+        "Bytes by which the payloads sent to each connected client are smaller than their transactions.",
+        |figures| by_client(figures, |client| saved_bytes(&client.facts).into()),
+    ),
+    RelayMetric::gauge(
+        "bintide_relay_client_lag_transactions",
+        "Stored transactions that each connected client has not got.",
+        |figures| by_client(figures, |client| client.lag.and_then(|lag| lag.transactions).into()),
+    ),
+    RelayMetric::gauge(
+        "bintide_relay_client_lag_bytes",
+        "Bytes of the stored logs that each connected client has not got.",
+        |figures| by_client(figures, |client| client.lag.map(|lag| lag.bytes).into()),
+    ),
+    RelayMetric::gauge(
+        "bintide_relay_client_lag_seconds",
+        "Time since the commit of the last transaction that each connected client has got; 0 if it has all.",
+        |figures| {
+            by_client(figures, |client| {
+                client.lag.and_then(|lag| lag.time_us).map(|us| us as f64 / 1e6).into()
+            })
+        },
+    ),
+    RelayMetric::counter(
+        "bintide_relay_form_sent_bytes_total",
+        "Bytes of events sent in a form.",
+        |figures| by_form(figures, |form| form.bytes_sent.into()),
+    ),
+    RelayMetric::counter(
+        "bintide_relay_form_saved_bytes_total",
+        "Bytes by which the payloads sent in a form are smaller than their transactions.",
+        |figures| by_form(figures, |form| form.bytes_saved.into()),
+    ),
+    RelayMetric::counter("bintide_relay_form_rendered_bytes_total", "Rendered bytes of a form.", |figures| {
+        by_form(figures, |form| form.cost.bytes.into())
+    }),
+    RelayMetric::counter(
+        "bintide_relay_form_render_cpu_seconds_total",
+        "Processor time of rendering a form.",
+        |figures| by_form(figures, |form| form.cost.time.into()),
+    ),
+    RelayMetric::gauge("bintide_relay_form_cached_bytes", "Memory of a form's recent chunks.", |figures| {
+        by_form(figures, |form| form.cost.cached_bytes.into())
+    }),
 ];
 
 fn count(counter: &AtomicU64) -> MetricValue {
     counter.load(Ordering::Relaxed).into()
 }
 
-impl RelayFigures {
-    pub(super) fn of(server: &RelayServer) -> Self {
-        Self { counters: server.counters(), facts: server.facts(), gate: server.ack_gate() }
-    }
+/// Returns the bytes by which the payloads sent to a client are smaller than their transactions.
+fn saved_bytes(client: &ClientFacts) -> u64 {
+    client.progress.as_ref().map_or(0, |progress| progress.dump.saved_bytes)
+}
 
-    fn by_client(&self) -> Vec<LabelledCount> {
-        let dumps = self.facts.clients().into_iter().filter_map(|client| Some((client.form?, client)));
-        dumps
-            .map(|(form, client)| LabelledCount {
-                labels: vec![
-                    ("connection", client.connection_id.to_string()),
-                    ("user", client.user),
-                    ("host", client.host),
-                    ("form", form.to_string()),
-                ],
-                count: client.bytes_sent,
-            })
-            .collect()
-    }
+/// Returns a value of each client that has asked for a log.
+fn by_client(figures: &RelayFigures, value: fn(&ClientFigures) -> MetricValue) -> MetricValue {
+    let reading = figures.clients.iter().filter_map(|client| Some((client.facts.form?, client)));
+    let values = reading.map(|(form, client)| LabelledValue {
+        labels: vec![
+            ("connection", client.facts.connection_id.to_string()),
+            ("user", client.facts.user.clone()),
+            ("host", client.facts.host.clone()),
+            ("form", form.to_string()),
+        ],
+        value: value(client),
+    });
+    MetricValue::Family(values.collect())
+}
+
+fn by_form(figures: &RelayFigures, value: fn(&FormFacts) -> MetricValue) -> MetricValue {
+    let values = figures
+        .forms
+        .iter()
+        .map(|form| LabelledValue { labels: vec![("form", form.form.to_string())], value: value(form) });
+    MetricValue::Family(values.collect())
 }

@@ -20,6 +20,7 @@ use crate::commands::warm::monitor::WarmProgressMonitor;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
 use crate::global_args::GlobalArgs;
+use crate::http_site::HttpSite;
 use crate::interrupt;
 use crate::log_args;
 use crate::metrics::MetricsArgs;
@@ -98,7 +99,12 @@ pub(crate) fn run(command: &WarmArgs, global: &GlobalArgs) -> CommandResult {
     let stats = SharedWarmStatus::default();
     let shown = stats.clone();
     let registry = MetricsRegistry::new().with(WARM_METRICS, move || shown.get());
-    let served = command.metrics.serve(registry)?;
+    let watched = stats.clone();
+    let site = HttpSite::from(registry).with_readiness(move || match watched.get().is_lost {
+        true => Err("the replica does not respond".to_owned()),
+        false => Ok(()),
+    });
+    let served = command.metrics.serve(site)?;
     let mut watch = WarmProgressMonitor::new(global, stats);
     let report = warm::warm(&settings, &mut watch).map_err(|error| watch.failure(error))?;
     drop(served);

@@ -1,0 +1,325 @@
+//! `bintide relay` beside mysqld as a source of the same logs: throughput and processor time, added latency, memory of
+//! idle replicas, and receiving while clients are served.
+
+mod discarding_client;
+mod relay_latency;
+mod relay_process;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tempfile::TempDir;
+use testkit::{PackageHome, TestPackage, TestServer};
+
+use self::discarding_client::{DiscardingClient, DumpWish};
+use self::relay_latency::{LatencyLoad, measure_latency};
+use self::relay_process::RelayProcess;
+use super::workload_runs::process_cpu_seconds;
+use super::{cases, doc_page, workload_runs};
+use crate::workloads::{self, Workload};
+
+/// Extent of the bench.
+#[derive(Args)]
+pub(crate) struct RelayBenchOptions {
+    /// Serve a smaller log, for shorter times, and write no page
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Numbers of clients that read at the same time.
+const CLIENTS: [usize; 4] = [1, 4, 16, 64];
+/// Number of clients for the last lines, and beside receiving.
+const CLIENTS_OF_GOAL: usize = 16;
+/// Number of idle replicas.
+const REPLICAS: usize = 1000;
+
+/// Goal: bytes a CPU second, compared with mysqld.
+const GOAL_RATIO: f64 = 2.0;
+/// Goals: added latency in milliseconds.
+const GOAL_P50_MS: f64 = 0.5;
+const GOAL_P99_MS: f64 = 5.0;
+/// Goal: memory of a relay with idle replicas, in megabytes.
+const GOAL_IDLE_MB: f64 = 150.0;
+
+/// One server of the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LogServer {
+    Mysqld,
+    AsIs,
+    Plain,
+}
+
+impl LogServer {
+    const ALL: [Self; 3] = [Self::Mysqld, Self::AsIs, Self::Plain];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Mysqld => "mysqld",
+            Self::AsIs => "relay, as-is",
+            Self::Plain => "relay, plain",
+        }
+    }
+}
+
+/// Measurement of clients that read all logs.
+#[derive(Clone, Copy, Debug)]
+struct ServedRun {
+    server: LogServer,
+    clients: usize,
+    bytes: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+impl ServedRun {
+    /// Returns the megabytes that one second of processor time serves.
+    fn megabytes_per_cpu_second(self) -> f64 {
+        self.bytes as f64 / 1e6 / self.cpu_seconds.max(0.01)
+    }
+}
+
+pub(crate) fn measure_relay(options: &RelayBenchOptions) -> Result<()> {
+    let bintide = cases::build_bintide()?;
+    raise_descriptor_limit()?;
+    let source = workloads::launch_server().option("--binlog-transaction-compression=ON").start()?;
+    write_logs(&source, options)?;
+    let runs = measure_serving(&source, &bintide)?;
+    let idle_mb = measure_idle(&source, &bintide)?;
+    let receiving = measure_receiving(&source, &bintide)?;
+    let load = LatencyLoad { rate: 1000, seconds: if options.quick { 10 } else { 60 } };
+    let latency = measure_latency(&source, &bintide, load)?;
+    let report = report(&source, &runs, &receiving)?;
+    match options.quick {
+        true => println!("{report}"),
+        false => doc_page::RELAY.write("relay", &report)?,
+    }
+    let ratio = |server| {
+        let rate = |server| {
+            let is_wanted = |run: &&ServedRun| run.server == server && run.clients == CLIENTS_OF_GOAL;
+            runs.iter().find(is_wanted).map_or(0.0, |run| run.megabytes_per_cpu_second())
+        };
+        rate(server) / rate(LogServer::Mysqld)
+    };
+    let [as_is, plain] = [LogServer::AsIs, LogServer::Plain].map(ratio);
+    eprintln!(
+        "goals: {GOAL_RATIO:.1} times as-is; p50 below {GOAL_P50_MS} ms, p99 below {GOAL_P99_MS} ms; idle below \
+         {GOAL_IDLE_MB:.0} MB"
+    );
+    let last_lines = format!(
+        "relay: {as_is:.1} times mysqld's bytes a CPU second as-is, {plain:.1} plain to {CLIENTS_OF_GOAL} clients\n\
+         latency p50 {:.2} ms, p99 {:.2} ms\n\
+         idle: {idle_mb:.0} MB for {REPLICAS} replicas",
+        latency.p50_ms, latency.p99_ms
+    );
+    if !options.quick {
+        doc_page::RELAY.write("lines", &format!("```text\n{last_lines}\n```"))?;
+    }
+    println!("{last_lines}");
+    Ok(())
+}
+
+/// Writes the logs that are served: compressed transactions of some workloads.
+fn write_logs(source: &TestServer, options: &RelayBenchOptions) -> Result<()> {
+    eprintln!("writing the logs on a real server");
+    source.sql("create database sbtest")?;
+    let wanted: &[Workload] = match options.quick {
+        true => &[Workload::Prepare],
+        false => &[Workload::Load, Workload::Update, Workload::Prepare, Workload::Oltp],
+    };
+    for workload in wanted {
+        workloads::run(*workload, source)?;
+        source.sql("flush binary logs")?;
+    }
+    Ok(())
+}
+
+/// Allows the sockets of all idle replicas.
+fn raise_descriptor_limit() -> Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, hard.min(100_000), hard)?)
+}
+
+fn measure_serving(source: &TestServer, bintide: &Path) -> Result<Vec<ServedRun>> {
+    let mysqld = source.pid().context("the source runs")?;
+    let index = index_of(source)?;
+    let as_is = RelayProcess::serve(bintide, &index, "as-is")?;
+    let plain = RelayProcess::serve(bintide, &index, "plain")?;
+    let mut runs = Vec::new();
+    for clients in CLIENTS {
+        for server in LogServer::ALL {
+            let (port, pid) = match server {
+                LogServer::Mysqld => (source.port(), mysqld),
+                LogServer::AsIs => (as_is.port(), as_is.pid()),
+                LogServer::Plain => (plain.port(), plain.pid()),
+            };
+            let cpu_before = process_cpu_seconds(pid)?;
+            let began = Instant::now();
+            let bytes = read_all(port, clients)?;
+            let seconds = began.elapsed().as_secs_f64();
+            let cpu_seconds = process_cpu_seconds(pid)? - cpu_before;
+            let run = ServedRun { server, clients, bytes, seconds, cpu_seconds };
+            eprintln!(
+                "{} to {clients} clients: {:.0} MB in {seconds:.2} s, {cpu_seconds:.2} s of processor time",
+                server.name(),
+                bytes as f64 / 1e6
+            );
+            runs.push(run);
+        }
+    }
+    Ok(runs)
+}
+
+fn index_of(source: &TestServer) -> Result<PathBuf> {
+    Ok(source.binlogs()?.first().context("a server has logs")?.with_extension("index"))
+}
+
+/// Lets clients read all logs at the same time. Returns the bytes of all.
+fn read_all(port: u16, clients: usize) -> Result<u64> {
+    let start = Barrier::new(clients);
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..clients)
+            .map(|number| {
+                let start = &start;
+                scope.spawn(move || {
+                    let logged_in = DiscardingClient::log_in(port);
+                    start.wait();
+                    let mut client = logged_in?;
+                    client.dump("binlog.000001", 4, DumpWish::to_end(number))?;
+                    client.discard_to_end()
+                })
+            })
+            .collect();
+        let read = readers.into_iter().map(|reader| match reader.join() {
+            Ok(bytes) => bytes,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        read.sum()
+    })
+}
+
+/// Returns the memory of a relay with idle replicas, in megabytes.
+fn measure_idle(source: &TestServer, bintide: &Path) -> Result<f64> {
+    let relay = RelayProcess::serve(bintide, &index_of(source)?, "auto")?;
+    let place = source.sql("show binary log status")?;
+    let mut words = place.split('\t');
+    let log = words.next().context("a server has a log")?.to_owned();
+    let position: u32 = words.next().context("a log has an end")?.parse()?;
+    let mut replicas = Vec::new();
+    for number in 0..REPLICAS {
+        let mut replica = DiscardingClient::log_in(relay.port())?;
+        replica.dump(&log, position, DumpWish::for_ever(number))?;
+        replicas.push(replica);
+    }
+    // The rotate event and the format description are on their way.
+    thread::sleep(Duration::from_secs(3));
+    let megabytes = relay.memory_bytes()? as f64 / 1e6;
+    eprintln!("{REPLICAS} idle replicas: {megabytes:.1} MB");
+    Ok(megabytes)
+}
+
+/// Times of receiving all logs.
+struct ReceivingRun {
+    bytes: u64,
+    relay_seconds: f64,
+    mysqlbinlog_seconds: f64,
+}
+
+/// Measures receiving while clients read, beside `mysqlbinlog --raw` alone.
+fn measure_receiving(source: &TestServer, bintide: &Path) -> Result<ReceivingRun> {
+    let bytes = workload_runs::log_bytes(source)?;
+    let folder = TempDir::new_in(testkit::target_dir())?;
+    let began = Instant::now();
+    let relay = RelayProcess::receive(bintide, source, folder.path())?;
+    let port = relay.port();
+    let clients: Vec<_> = (0..CLIENTS_OF_GOAL)
+        .map(|number| {
+            thread::spawn(move || {
+                let mut client = DiscardingClient::log_in(port)?;
+                client.dump("binlog.000001", 4, DumpWish::for_ever(number))?;
+                // It ends with the relay.
+                client.discard_to_end()
+            })
+        })
+        .collect();
+    while stored_bytes(folder.path())? < bytes {
+        ensure!(began.elapsed() < Duration::from_secs(600), "receiving does not end");
+        thread::sleep(Duration::from_millis(2));
+    }
+    let relay_seconds = began.elapsed().as_secs_f64();
+    drop(relay);
+    for client in clients {
+        // Its connection has ended.
+        let _ = client.join();
+    }
+    let mysqlbinlog_seconds = time_mysqlbinlog(source)?;
+    eprintln!("receiving {bytes} bytes: {relay_seconds:.2} s, mysqlbinlog {mysqlbinlog_seconds:.2} s");
+    Ok(ReceivingRun { bytes, relay_seconds, mysqlbinlog_seconds })
+}
+
+fn stored_bytes(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("binlog.0") {
+            // A file may have just been replaced.
+            bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+        }
+    }
+    Ok(bytes)
+}
+
+fn time_mysqlbinlog(source: &TestServer) -> Result<f64> {
+    let folder = TempDir::new_in(testkit::target_dir())?;
+    let home = PackageHome::find(TestPackage::Mysql)?;
+    let mut command = home.command("mysqlbinlog")?;
+    command.args(["--no-defaults", "-R", "--raw", "--to-last-log", "--host=127.0.0.1", "--user=root"]);
+    command.args(["--get-server-public-key", &format!("--port={}", source.port()), "binlog.000001"]);
+    let began = Instant::now();
+    let output = command.current_dir(folder.path()).stdin(Stdio::null()).output()?;
+    let seconds = began.elapsed().as_secs_f64();
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(seconds)
+}
+
+fn report(source: &TestServer, runs: &[ServedRun], receiving: &ReceivingRun) -> Result<String> {
+    let mut text = String::from(
+        "| server | clients | sent | time | processor time | MB per CPU second | compared with mysqld |\n\
+         |---|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for run in runs {
+        let mysqld =
+            runs.iter().find(|other| other.server == LogServer::Mysqld && other.clients == run.clients);
+        let rate = run.megabytes_per_cpu_second();
+        let ratio = mysqld.map_or(0.0, |mysqld| rate / mysqld.megabytes_per_cpu_second());
+        writeln!(
+            text,
+            "| {} | {} | {:.0} MB | {:.2} s | {:.2} s | {rate:.0} | {ratio:.1} |",
+            run.server.name(),
+            run.clients,
+            run.bytes as f64 / 1e6,
+            run.seconds,
+            run.cpu_seconds
+        )?;
+    }
+    let ReceivingRun { bytes, relay_seconds, mysqlbinlog_seconds } = receiving;
+    writeln!(
+        text,
+        "\nReceiving {:.0} MB while {CLIENTS_OF_GOAL} clients read as they arrive: {relay_seconds:.2} s. `mysqlbinlog \
+         --raw` alone: {mysqlbinlog_seconds:.2} s.\n\nThe logs have {:.0} MB of compressed transactions. All programs \
+         run on one machine: the clients, which discard what they read, share the processors with the server that is \
+         measured.",
+        *bytes as f64 / 1e6,
+        workload_runs::log_bytes(source)? as f64 / 1e6
+    )?;
+    Ok(text + &doc_page::conditions()?)
+}

@@ -1,0 +1,80 @@
+//! A running `bintide relay`.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use testkit::TestServer;
+
+/// Time in which a relay starts to listen.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A running relay. Dropping it stops it.
+pub(super) struct RelayProcess {
+    child: Child,
+    port: u16,
+    _state: TempDir,
+}
+
+impl RelayProcess {
+    /// Serves the logs of an index in one form.
+    pub(super) fn serve(bintide: &Path, index: &Path, form: &str) -> Result<Self> {
+        let mut command = Command::new(bintide);
+        command.arg("relay").arg(index).args(["--form", form]);
+        Self::start(command)
+    }
+
+    /// Receives from a server into a directory, and serves as-is.
+    pub(super) fn receive(bintide: &Path, source: &TestServer, folder: &Path) -> Result<Self> {
+        let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+        let mut command = Command::new(bintide);
+        command.arg("relay").arg(folder).args(["--form", "as-is", "--from", &from]);
+        Self::start(command)
+    }
+
+    fn start(mut command: Command) -> Result<Self> {
+        let (port, state) = (testkit::free_port()?, TempDir::new()?);
+        command.arg("--listen").arg(format!("127.0.0.1:{port}")).arg("--state").arg(state.path());
+        command.env_clear().stdin(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().context("could not start bintide relay")?;
+        let relay = Self { child, port, _state: state };
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            ensure!(began.elapsed() < START_TIMEOUT, "the relay does not listen");
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(relay)
+    }
+
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the resident memory, in bytes.
+    pub(super) fn memory_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+    }
+}
+
+impl Drop for RelayProcess {
+    fn drop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            // It may have ended.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGINT);
+        }
+        let _ = self.child.wait();
+    }
+}

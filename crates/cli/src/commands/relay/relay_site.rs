@@ -1,0 +1,222 @@
+//! State of a relay as its metrics, its health and its page show it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use receive::SharedReceiveStats;
+use relay::{AccountRole, LogForm, RelayFacts, SqlAnswer, SqlFace, SqlSession, SqlValue, UpstreamFacts};
+use relay_server::{AckGate, RelayCounters, RelayServer, UpstreamReader};
+use serde_json::{Map, Value, json};
+
+use crate::commands::receive::{RECEIVE_METRICS, ReceiveDisplay, ReceiveFigures};
+use crate::commands::relay::relay_metrics::{ClientFigures, RELAY_METRICS, RelayFigures};
+use crate::http_site::HttpSite;
+use crate::live_page::LivePage;
+use crate::metrics_registry::MetricsRegistry;
+use crate::page;
+
+/// Interval between two samples of the history.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
+/// Largest number of clients in a sample.
+const SAMPLED_CLIENTS_MAX: usize = 64;
+
+/// Tables of the document, by the key of their rows.
+const TABLES: [DocumentTable; 4] = [
+    DocumentTable { key: "upstream", name: "bintide.upstream" },
+    DocumentTable { key: "clients", name: "bintide.clients" },
+    DocumentTable { key: "forms", name: "bintide.forms" },
+    DocumentTable { key: "logs", name: "bintide.log_sizes" },
+];
+
+struct DocumentTable {
+    key: &'static str,
+    name: &'static str,
+}
+
+/// Receiving from the upstream source.
+pub(super) struct ReceivingState {
+    pub(super) stats: SharedReceiveStats,
+    pub(super) display: Arc<ReceiveDisplay>,
+    /// Sources, as host and port or socket.
+    pub(super) sources: Vec<String>,
+}
+
+/// Serving clients, from the first log on.
+struct ServingState {
+    counters: Arc<RelayCounters>,
+    gate: Option<Arc<AckGate>>,
+    facts: Arc<dyn RelayFacts>,
+    face: SqlFace,
+    address: String,
+}
+
+/// State of a relay as its metrics, its health and its page show it.
+pub(super) struct RelaySite {
+    receiving: Option<ReceivingState>,
+    serving: OnceLock<ServingState>,
+}
+
+/// Samples of the clients' lag.
+pub(super) struct LagSampler {
+    site: Arc<RelaySite>,
+    page: Arc<LivePage>,
+    due: Instant,
+}
+
+impl RelaySite {
+    /// Creates the state of a relay that does not serve yet.
+    pub(super) fn new(receiving: Option<ReceivingState>) -> Arc<Self> {
+        Arc::new(Self { receiving, serving: OnceLock::new() })
+    }
+
+    /// Takes the server once it serves.
+    pub(super) fn set_serving(&self, server: &RelayServer) {
+        let facts = server.facts();
+        let face = SqlFace::new(Arc::clone(&facts));
+        let address = server.address().to_string();
+        // It serves once.
+        let _ = self.serving.set(ServingState {
+            counters: server.counters(),
+            gate: server.ack_gate(),
+            facts,
+            face,
+            address,
+        });
+    }
+
+    /// Returns a reader of the upstream's state; `None` if another program writes the logs.
+    pub(super) fn upstream_reader(self: &Arc<Self>) -> Option<UpstreamReader> {
+        self.receiving.as_ref()?;
+        let site = Arc::clone(self);
+        Some(Arc::new(move || site.receiving.as_ref().map(ReceivingState::facts).unwrap_or_default()))
+    }
+
+    /// Returns the site for HTTP, and the sampler of its history.
+    pub(super) fn http_site(self: &Arc<Self>) -> (HttpSite, LagSampler) {
+        let [figures, upstream, readiness, document] = [(); 4].map(|()| Arc::clone(self));
+        let mut registry = MetricsRegistry::new().with(RELAY_METRICS, move || figures.figures());
+        if let Some(receiving) = &self.receiving {
+            let (stats, began) = (receiving.stats.clone(), receiving.display.began());
+            registry = registry.with(RECEIVE_METRICS, move || ReceiveFigures::new(&stats, began.elapsed()));
+        }
+        let page = Arc::new(LivePage::new(page::relay_page(), move || document.document().to_string()));
+        let site = HttpSite::from(registry)
+            .with_readiness(move || readiness.readiness())
+            .with_page(Arc::clone(&page));
+        (site, LagSampler { site: upstream, page, due: Instant::now() })
+    }
+
+    /// Tells whether clients can be served with new transactions, or why not.
+    fn readiness(&self) -> Result<(), String> {
+        let receiving =
+            self.receiving.as_ref().map_or(Ok(()), |receiving| receiving.display.readiness(&receiving.stats));
+        let Some(serving) = self.serving.get() else {
+            return Err(match receiving {
+                Ok(()) => "waiting for the first log".to_owned(),
+                Err(why) => format!("waiting for the first log: {why}"),
+            });
+        };
+        serving.facts.end(LogForm::AsIs).map_err(|error| format!("the logs cannot be read: {error}"))?;
+        receiving
+    }
+
+    fn figures(&self) -> RelayFigures {
+        let Some(ServingState { counters, gate, facts, .. }) = self.serving.get() else {
+            return RelayFigures::default();
+        };
+        let clients = facts.clients();
+        let lags = facts.lags(&clients);
+        let clients = clients.into_iter().zip(lags).map(|(facts, lag)| ClientFigures { facts, lag });
+        RelayFigures {
+            counters: Arc::clone(counters),
+            gate: gate.clone(),
+            clients: clients.collect(),
+            forms: facts.forms(),
+            is_ready: self.readiness().is_ok(),
+        }
+    }
+
+    /// Returns the document of the page: the rows of the relay's own tables.
+    fn document(&self) -> Value {
+        let readiness = self.readiness();
+        let mut document = json!({ "bintide": env!("CARGO_PKG_VERSION"), "time_ms": now_ms(),
+            "ready": readiness.is_ok(), "not_ready_reason": readiness.err() });
+        let Some(ServingState { facts, face, address, .. }) = self.serving.get() else { return document };
+        let server = facts.server();
+        document["server"] = json!({ "address": address, "version": server.version,
+            "server_id": server.server_id, "server_uuid": server.server_uuid,
+            "uptime_seconds": facts.uptime_s() });
+        for DocumentTable { key, name } in TABLES {
+            document[key] = table_rows(face, name);
+        }
+        document
+    }
+
+    /// Returns the lag of each client by its connection, in seconds: those with the largest lag.
+    fn lags_s(&self) -> Map<String, Value> {
+        let Some(ServingState { facts, .. }) = self.serving.get() else { return Map::new() };
+        let clients = facts.clients();
+        let lags = facts.lags(&clients);
+        let known = clients.iter().zip(lags);
+        let mut known: Vec<(u32, u64)> =
+            known.filter_map(|(client, lag)| Some((client.connection_id, lag?.time_us?))).collect();
+        known.sort_by_key(|(_, time_us)| std::cmp::Reverse(*time_us));
+        known.truncate(SAMPLED_CLIENTS_MAX);
+        known.into_iter().map(|(id, time_us)| (id.to_string(), (time_us as f64 / 1e6).into())).collect()
+    }
+}
+
+impl ReceivingState {
+    fn facts(&self) -> UpstreamFacts {
+        let error = self.display.connection_error();
+        let ReceiveFigures { stats, now_s, .. } = ReceiveFigures::new(&self.stats, Duration::ZERO);
+        UpstreamFacts {
+            sources: self.sources.clone(),
+            is_connected: stats.is_connected,
+            lag_s: stats.lag_s(now_s),
+            error: error.filter(|_| !stats.is_connected),
+            log: stats.log,
+            position: stats.position,
+            transactions: stats.transactions,
+            bytes: stats.bytes,
+        }
+    }
+}
+
+impl LagSampler {
+    /// Adds a sample to the history if it is time for one.
+    pub(super) fn sample(&mut self) {
+        if Instant::now() < self.due {
+            return;
+        }
+        self.due = Instant::now() + SAMPLE_INTERVAL;
+        self.page.add_sample(json!({ "time_ms": now_ms(), "lag": self.site.lags_s() }).to_string());
+    }
+}
+
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+/// Returns the rows of a table as JSON objects.
+fn table_rows(face: &SqlFace, table: &str) -> Value {
+    let mut session = SqlSession::new(0, "page@localhost".to_owned(), AccountRole::Monitor, LogForm::AsIs);
+    let SqlAnswer::Rows(rows) = face.execute(&format!("SELECT * FROM {table}"), &mut session) else {
+        return Value::Array(Vec::new());
+    };
+    let object = |row: Vec<SqlValue>| {
+        let names = rows.columns.iter().map(|column| column.name.clone());
+        Value::Object(names.zip(row.into_iter().map(json_value)).collect())
+    };
+    rows.rows.clone().into_iter().map(object).collect()
+}
+
+fn json_value(value: SqlValue) -> Value {
+    match value {
+        SqlValue::Null => Value::Null,
+        SqlValue::Int(number) => number.into(),
+        SqlValue::UInt(number) => number.into(),
+        SqlValue::Double(number) => number.into(),
+        SqlValue::Text(text) => text.into(),
+    }
+}

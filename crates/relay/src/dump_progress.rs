@@ -1,0 +1,88 @@
+//! Progress of one dump: how far the client is, and what its form saves.
+
+use std::sync::Arc;
+
+use binlog::events::PayloadFields;
+use binlog::{Cursor, Event, EventType, HEADER_SIZE, RawEvent};
+
+use crate::form_chunk::{EventSlice, FormChunk};
+
+/// Progress of one dump. Transactions that are skipped because the client has them count as passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DumpProgress {
+    /// Number of transactions of the present log that have passed.
+    pub transactions: u64,
+    /// Bytes by which the sent payloads are smaller than their transactions.
+    pub saved_bytes: u64,
+    /// Commit time of the last transaction that has passed, in microseconds since 1970: that of the server that wrote
+    /// the log.
+    pub committed_us: Option<u64>,
+    /// Commit time of the transaction whose end has not passed.
+    open_us: Option<u64>,
+}
+
+impl DumpProgress {
+    /// Counts an event, or a piece of one, that is sent.
+    pub(crate) fn add_sent(&mut self, chunk: &FormChunk, slice: EventSlice) {
+        if slice.event_type != EventType::TransactionPayload || !slice.is_first() {
+            return;
+        }
+        let body = chunk.bytes()[slice.range()].get(HEADER_SIZE..).unwrap_or_default();
+        // An event that cannot be decoded saves nothing.
+        if let Ok(fields) = PayloadFields::decode(&mut Cursor::new(body)) {
+            let plain = fields.uncompressed_size.unwrap_or(fields.payload_size);
+            self.saved_bytes += plain.saturating_sub(fields.payload_size);
+        }
+    }
+
+    /// Takes the end of a chunk: all its events have passed.
+    pub(crate) fn end_chunk(&mut self, chunk: &FormChunk) {
+        let (slices, marks) = (chunk.slices(), chunk.transactions());
+        self.transactions = chunk.transactions_before(slices.len());
+        let last_end = slices.iter().rposition(|slice| slice.ends_transaction && slice.is_last());
+        if let Some(end) = last_end {
+            let started = marks.partition_point(|mark| mark.slice <= end);
+            self.committed_us = match started.checked_sub(1) {
+                Some(mark) => commit_time_us(chunk, marks[mark].slice),
+                None => self.open_us,
+            };
+        }
+        if let Some(mark) = marks.last().filter(|mark| last_end.is_none_or(|end| mark.slice > end)) {
+            self.open_us = commit_time_us(chunk, mark.slice);
+        }
+    }
+
+    /// Takes the start of another log.
+    pub(crate) const fn begin_log(&mut self) {
+        self.transactions = 0;
+    }
+}
+
+/// Returns the commit time of the transaction that starts with this slice, or else the time of its first event, in
+/// microseconds since 1970.
+fn commit_time_us(chunk: &FormChunk, slice: usize) -> Option<u64> {
+    let bytes = &chunk.bytes()[chunk.slices()[slice].range()];
+    let timestamp = u64::from(u32::from_le_bytes(*bytes.first_chunk()?)) * 1_000_000;
+    let checksum = chunk.format().checksum.for_events();
+    let event = RawEvent::new(bytes, checksum).and_then(|raw| raw.decode(chunk.format()));
+    let stamps = match event {
+        Ok(Event::Gtid(gtid) | Event::AnonymousGtid(gtid)) => gtid.stamps,
+        Ok(Event::GtidTagged(gtid)) => Some(gtid.stamps),
+        _ => None,
+    };
+    let stamped = stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
+    Some(stamped.unwrap_or(timestamp)).filter(|us| *us > 0)
+}
+
+/// Progress of one dump as other threads see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientProgress {
+    /// Log that is being read.
+    pub log: Arc<str>,
+    /// Position in the form behind the last event that was taken, with checksums as they are stored.
+    pub position: u64,
+    /// Progress up to there.
+    pub dump: DumpProgress,
+    /// Last time at which everything was sent, in microseconds since 1970.
+    pub caught_up_us: Option<u64>,
+}

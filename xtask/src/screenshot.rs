@@ -1,0 +1,136 @@
+//! Pictures of a relay's page, with a real source, real clients and a headless Chromium.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use testkit::{
+    ColorScheme, Launch, PackageHome, Screenshot, TestPackage, TestServer, free_port, take_screenshot,
+};
+
+/// Time during which the source writes, so that the chart has content.
+const LOAD_TIME: Duration = Duration::from_secs(40);
+/// Times within it at which one client is stopped, and goes on.
+const PAUSE_START: Duration = Duration::from_secs(12);
+const PAUSE_END: Duration = Duration::from_secs(24);
+/// Picture in the documentation.
+const DOCUMENTED: &str = "docs/reference/relay/page.png";
+
+/// Pictures, by the name of their file.
+const SCREENSHOTS: [(&str, Screenshot); 4] = [
+    ("wide-light", Screenshot { width: 1200, height: 1150, colors: ColorScheme::Light }),
+    ("wide-dark", Screenshot { width: 1200, height: 1150, colors: ColorScheme::Dark }),
+    ("phone-light", Screenshot { width: 400, height: 2000, colors: ColorScheme::Light }),
+    ("phone-dark", Screenshot { width: 400, height: 2000, colors: ColorScheme::Dark }),
+];
+
+/// Program that ends with this value.
+struct Process(Child);
+
+impl Process {
+    fn start(command: &mut Command) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self(command.spawn().with_context(|| format!("could not start {command:?}"))?))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill(Pid::from_raw(i32::try_from(self.0.id())?), signal)?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Takes all pictures into target/screenshots, and copies one into the documentation.
+pub(crate) fn take_screenshots() -> Result<()> {
+    testkit::run_cargo(&["build", "--package", "bintide"])?;
+    let bintide = testkit::target_dir().join("debug/bintide");
+    let source = Launch::mysql()
+        .options(["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog"])
+        .option("--binlog-transaction-compression=ON")
+        .start()?;
+    source.sql("create database d; create table d.t (id int primary key auto_increment, s text)")?;
+    write_rows(&source, 300)?;
+    source.sql("flush binary logs")?;
+    let folder = TempDir::new()?;
+    let [port, http] = [free_port()?, free_port()?];
+    let mut relay = Command::new(&bintide);
+    relay.env_clear().arg("relay").arg(folder.path().join("logs"));
+    relay.arg(format!("--from=mysql://root@127.0.0.1:{}/", source.port()));
+    relay.arg(format!("--listen=127.0.0.1:{port}")).arg(format!("--metrics=127.0.0.1:{http}"));
+    let _relay = Process::start(&mut relay)?;
+    wait_for_port(port)?;
+    let clients = start_clients(&bintide, folder.path(), port)?;
+    write_load(&source, &clients[0])?;
+    let pictures = testkit::target_dir().join("screenshots");
+    fs::create_dir_all(&pictures)?;
+    for (name, screenshot) in SCREENSHOTS {
+        let path = pictures.join(name).with_extension("png");
+        take_screenshot(&format!("http://127.0.0.1:{http}/"), screenshot, &path)?;
+        println!("{}", path.display());
+    }
+    let documented = testkit::workspace_root().join(DOCUMENTED);
+    fs::create_dir_all(documented.parent().context("a file has a directory")?)?;
+    fs::copy(pictures.join("wide-light.png"), &documented)?;
+    println!("{}", documented.display());
+    Ok(())
+}
+
+fn wait_for_port(port: u16) -> Result<()> {
+    let began = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        ensure!(began.elapsed() < Duration::from_secs(30), "the relay does not listen");
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Starts clients: mysqlbinlog, which reads as-is, and two that get plain logs.
+fn start_clients(bintide: &Path, folder: &Path, port: u16) -> Result<Vec<Process>> {
+    let home = PackageHome::find(TestPackage::Mysql)?;
+    let mut reader = home.command("mysqlbinlog")?;
+    reader.args(["--no-defaults", "-R", "--raw", "--stop-never", "--host=127.0.0.1", "--user=repl"]);
+    reader.args([&format!("--port={port}"), "--connection-server-id=101", "binlog.000001"]);
+    let raw = folder.join("raw");
+    fs::create_dir(&raw)?;
+    let mut clients = vec![Process::start(reader.current_dir(raw))?];
+    for name in ["site-a", "site-b"] {
+        let mut receive = Command::new(bintide);
+        receive.env_clear().arg("receive").arg(folder.join(name));
+        receive.arg(format!("--from=mysql://{name}@127.0.0.1:{port}/"));
+        clients.push(Process::start(&mut receive)?);
+    }
+    Ok(clients)
+}
+
+/// Writes for some time. One client is stopped meanwhile.
+fn write_load(source: &TestServer, paused: &Process) -> Result<()> {
+    let began = Instant::now();
+    let mut is_paused = false;
+    while began.elapsed() < LOAD_TIME {
+        let pauses = (PAUSE_START..PAUSE_END).contains(&began.elapsed());
+        if pauses != is_paused {
+            paused.signal(if pauses { Signal::SIGSTOP } else { Signal::SIGCONT })?;
+            is_paused = pauses;
+        }
+        write_rows(source, 20)?;
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+fn write_rows(source: &TestServer, transactions: usize) -> Result<()> {
+    let insert = "insert into d.t (s) values (repeat(uuid(), 200)), (repeat('some text ', 800));";
+    source.sql(&insert.repeat(transactions)).map(drop)
+}
