@@ -24,10 +24,10 @@ const DOCUMENTED: &str = "docs/reference/relay/page.png";
 
 /// Pictures, by the name of their file.
 const SCREENSHOTS: [(&str, Screenshot); 4] = [
-    ("wide-light", Screenshot { width: 1200, height: 1150, colors: ColorScheme::Light }),
-    ("wide-dark", Screenshot { width: 1200, height: 1150, colors: ColorScheme::Dark }),
-    ("phone-light", Screenshot { width: 400, height: 2000, colors: ColorScheme::Light }),
-    ("phone-dark", Screenshot { width: 400, height: 2000, colors: ColorScheme::Dark }),
+    ("wide-light", Screenshot { width: 1200, height: 1060, colors: ColorScheme::Light }),
+    ("wide-dark", Screenshot { width: 1200, height: 1060, colors: ColorScheme::Dark }),
+    ("phone-light", Screenshot { width: 400, height: 1750, colors: ColorScheme::Light }),
+    ("phone-dark", Screenshot { width: 400, height: 1750, colors: ColorScheme::Dark }),
 ];
 
 /// Program that ends with this value.
@@ -72,7 +72,7 @@ pub(crate) fn take_screenshots() -> Result<()> {
     let _relay = Process::start(&mut relay)?;
     wait_for_port(port)?;
     let clients = start_clients(&bintide, folder.path(), port)?;
-    write_load(&source, &clients[0])?;
+    write_load(&source, &clients[1])?;
     let pictures = testkit::target_dir().join("screenshots");
     fs::create_dir_all(&pictures)?;
     for (name, screenshot) in SCREENSHOTS {
@@ -131,6 +131,7 @@ fn write_load(source: &TestServer, paused: &Process) -> Result<()> {
 }
 
 fn write_rows(source: &TestServer, transactions: usize) -> Result<()> {
-    let insert = "insert into d.t (s) values (repeat(uuid(), 200)), (repeat('some text ', 800));";
-    source.sql(&insert.repeat(transactions)).map(drop)
+    let insert = "insert into d.t (s) with recursive n (i) as (select 1 union all select i + 1 from n where i < 500) \
+                  select concat(sha2(rand(), 256), repeat('some text ', 12)) from n;";
+    source.sql(&format!("use d; {}", insert.repeat(transactions))).map(drop)
 }
