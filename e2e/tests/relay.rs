@@ -427,6 +427,31 @@ fn a_missing_file_of_accounts_and_an_empty_password_are_errors() -> Result<()> {
     Ok(())
 }
 
+/// Transactions cross a thin line compressed, and reach an old replica plain.
+#[test]
+fn a_relay_behind_a_relay_receives_compressed_transactions() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "off"))?;
+    source.sql("flush binary logs")?;
+    let first = RelayProcess::start(&index_of(&source)?, &["--form", "compressed:9"])?;
+    let folder = TempDir::new()?;
+    let logs = folder.path().join("logs");
+    let from = format!("mysql://relay2@127.0.0.1:{}/", first.port);
+    let second = RelayProcess::start(&logs, &["--from", &from])?;
+    let replica = replica(TestPackage::Mysql8_0_15)?;
+    follow(&replica, second.port, ReplicaStartPlace::Gtids)?;
+    wait_for_equal(&source, &replica)?;
+    source.sql(&work(100, "off"))?;
+    wait_for_equal(&source, &replica)?;
+    let sizes: Vec<u64> = [source.binlogs()?[0].clone(), logs.join("binlog.000001")]
+        .into_iter()
+        .map(|log| Ok(fs::metadata(log)?.len()))
+        .collect::<Result<_>>()?;
+    ensure!(sizes[1] * 2 < sizes[0], "{sizes:?}");
+    Ok(())
+}
+
 /// Sends a GET request, and returns the connection.
 fn request(port: u16, path: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;

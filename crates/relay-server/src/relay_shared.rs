@@ -186,12 +186,9 @@ impl RelayFacts for RelayShared {
     }
 
     fn lags(&self, clients: &[ClientFacts]) -> Vec<Option<ClientLag>> {
-        // The oldest log that a client reads: names of one series are in order.
-        let reading = clients.iter().filter_map(|client| client.progress.as_ref());
-        let Some(first) = reading.map(|progress| &progress.log).min() else {
+        let Ok(extent) = StoreExtent::read(&self.forms, clients) else {
             return vec![None; clients.len()];
         };
-        let Ok(extent) = StoreExtent::read(&self.forms, first) else { return vec![None; clients.len()] };
         let now_us = self.now_us();
         clients.iter().map(|client| extent.lag(client, now_us)).collect()
     }

@@ -1,5 +1,6 @@
 //! Extent of the store: sizes and transactions of its logs, and how far clients are behind its end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use relay::{ClientFacts, ClientLag, ClientProgress, FormPosition, LogForm, LogSize, RelayError};
@@ -28,11 +29,15 @@ struct LogExtent {
 const ENCRYPTION_HEADER_SIZE: u64 = 512;
 
 impl<'f> StoreExtent<'f> {
-    /// Reads the store from the log `first` on. Reads the newest log to its end, and of the others only the head.
-    pub(crate) fn read(forms: &'f ServedForms, first: &str) -> Result<Self, RelayError> {
+    /// Reads the store from the oldest of the logs that clients read. Reads the newest log to its end, and of the others
+    /// only the head.
+    pub(crate) fn read(forms: &'f ServedForms, clients: &[ClientFacts]) -> Result<Self, RelayError> {
         let store = forms.store();
         let mut names = store.log_names()?;
-        names.drain(..names.iter().position(|name| &**name == first).unwrap_or_default());
+        let read: HashSet<&Arc<str>> =
+            clients.iter().filter_map(|client| Some(&client.progress.as_ref()?.log)).collect();
+        let oldest = names.iter().position(|name| read.contains(name)).unwrap_or(names.len());
+        names.drain(..oldest);
         let as_is = forms.source(LogForm::AsIs);
         let (mut logs, newest) = (Vec::with_capacity(names.len()), names.len().saturating_sub(1));
         for (index, name) in names.into_iter().enumerate() {
