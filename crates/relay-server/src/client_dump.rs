@@ -9,7 +9,9 @@ use relay::{
     DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition, MariadbRequest,
     RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
 };
-use wire::{AckRequest, DumpFlags, EventPacket, PartedPacket, SemiSync, SemiSyncAck, ServerError};
+use wire::{
+    AckRequest, DumpFlags, EventPacket, PIECE_SIZE_MAX, PartedPacket, SemiSync, SemiSyncAck, ServerError,
+};
 
 use crate::ack_tracker::AckTracker;
 use crate::client_login::PACKET_SIZE_MAX;
@@ -36,12 +38,25 @@ pub(crate) struct ClientDump<'d, 's> {
     acks: AckTracker,
     /// Signal of growth; `None` without semi-synchronous replication.
     signal: Option<Arc<GrowthSignal>>,
-    /// Event that is sent in parts.
-    parted: Option<PartedPacket>,
+    /// Event of which a part is sent.
+    open: Option<OpenEvent>,
     counters: Arc<FormCounters>,
     /// Saved bytes that are counted.
     saved_bytes: u64,
 }
+
+/// Event of which a part is sent.
+enum OpenEvent {
+    /// Its parts go through the packets' buffer.
+    Buffered(PartedPacket),
+    /// Its parts go to the socket without a copy.
+    Unchanged,
+}
+
+/// Size of an event, or of a piece of one, from which a copy of it costs more than a system call.
+const UNCHANGED_SIZE_MIN: usize = 32 << 10;
+/// Size up to which an event is one packet.
+const UNCHANGED_SIZE_MAX: usize = PIECE_SIZE_MAX - 16;
 
 /// End of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +78,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         };
         let counters = session.shared.forms.counters(session.sql.form);
         let acks = AckTracker::default();
-        Self { session, request, semi_sync, acks, signal: None, parted: None, counters, saved_bytes: 0 }
+        Self { session, request, semi_sync, acks, signal: None, open: None, counters, saved_bytes: 0 }
     }
 
     /// Sends until the end.
@@ -245,7 +260,7 @@ impl<'d, 's> ClientDump<'d, 's> {
                 transactions += 1;
                 self.acks.request(stream.session().log(), piece.end);
             }
-            self.put(&piece);
+            self.put(&piece)?;
             if self.session.link.packets.output().len() >= OUTPUT_SIZE {
                 self.session.link.flush()?;
             }
@@ -288,27 +303,69 @@ impl<'d, 's> ClientDump<'d, 's> {
         });
     }
 
-    fn put(&mut self, piece: &DumpPiece) {
+    fn put(&mut self, piece: &DumpPiece) -> io::Result<()> {
         // As a source asks: for the last events of transactions only.
         let acknowledge = match piece.ends_transaction && piece.end > 0 {
             true => AckRequest::Wanted,
             false => AckRequest::No,
         };
-        let (semi_sync, bytes) = (self.semi_sync, piece.bytes.as_slice());
-        let mut parted = self.parted.take();
-        self.session.respond(|response| {
-            if piece.is_first() && piece.is_last() {
-                return response.event(&EventPacket { acknowledge, event: bytes }, semi_sync);
+        match self.open.take() {
+            Some(OpenEvent::Unchanged) => self.put_unchanged(piece, acknowledge),
+            Some(OpenEvent::Buffered(packet)) => {
+                self.put_part(piece, acknowledge, Some(packet));
+                Ok(())
             }
-            let packet = parted.get_or_insert_with(|| {
+            None if self.sends_unchanged(piece) => self.put_unchanged(piece, acknowledge),
+            None if piece.is_last() => {
+                let (semi_sync, event) = (self.semi_sync, piece.bytes.as_slice());
+                self.session
+                    .respond(|response| response.event(&EventPacket { acknowledge, event }, semi_sync));
+                Ok(())
+            }
+            None => {
+                self.put_part(piece, acknowledge, None);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells whether the event that this piece begins is sent without a copy.
+    fn sends_unchanged(&self, piece: &DumpPiece) -> bool {
+        (UNCHANGED_SIZE_MIN..UNCHANGED_SIZE_MAX).contains(&(piece.event_size as usize))
+            && !self.session.link.is_encrypted()
+            && self.session.client.session.compression.is_none()
+    }
+
+    fn put_unchanged(&mut self, piece: &DumpPiece, acknowledge: AckRequest) -> io::Result<()> {
+        let semi_sync = self.semi_sync;
+        if piece.is_first() {
+            // Only the header of the whole packet, and the first bytes of its payload.
+            let event_size = piece.event_size as usize;
+            self.session.respond(|response| {
+                response.begin_event(event_size, acknowledge, semi_sync);
+            });
+        }
+        self.session.link.flush_with(piece.bytes.as_slice())?;
+        match piece.is_last() {
+            true => self.session.respond(|response| response.end_event(acknowledge, semi_sync)),
+            false => self.open = Some(OpenEvent::Unchanged),
+        }
+        Ok(())
+    }
+
+    fn put_part(&mut self, piece: &DumpPiece, acknowledge: AckRequest, begun: Option<PartedPacket>) {
+        let semi_sync = self.semi_sync;
+        let mut packet = begun;
+        self.session.respond(|response| {
+            let packet = packet.get_or_insert_with(|| {
                 response.begin_event(piece.event_size as usize, acknowledge, semi_sync)
             });
-            response.event_part(packet, bytes);
+            response.event_part(packet, piece.bytes.as_slice());
             if piece.is_last() {
                 response.end_event(acknowledge, semi_sync);
             }
         });
-        self.parted = parted.filter(|_| !piece.is_last());
+        self.open = packet.filter(|_| !piece.is_last()).map(OpenEvent::Buffered);
     }
 
     /// Waits until the store grows, until the next heartbeat, or for a short time; in semi-synchronous replication also
@@ -373,7 +430,7 @@ impl<'d, 's> ClientDump<'d, 's> {
 
     /// Ends the dump for a reason of the relay. A replica must connect again after a stop, so it gets no error 1236.
     fn end(&mut self, reason: EndReason) -> io::Result<DumpOutcome> {
-        if self.parted.is_some() {
+        if self.open.is_some() {
             // In the middle of an event, only the end of the connection can be noticed.
             return Err(io::ErrorKind::ConnectionAborted.into());
         }

@@ -1,6 +1,6 @@
 //! Connection to a client: its socket, with or without TLS, and the packets on it.
 
-use std::io::{self, Cursor, ErrorKind, Read, Write};
+use std::io::{self, Cursor, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -89,6 +89,26 @@ impl ClientLink {
                 stream.flush()?;
             }
             AcceptedStream::Closed => return Err(closed()),
+        }
+        self.packets.mark_sent(size);
+        Ok(())
+    }
+
+    /// Sends what is ready, and these bytes behind it, without copying them. They are not encrypted or compressed: call
+    /// this only for a connection without either.
+    pub(crate) fn flush_with(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let AcceptedStream::Plain(stream) = &mut self.stream else { return Err(closed()) };
+        let output = self.packets.output();
+        let size = output.len();
+        let mut slices = [IoSlice::new(output), IoSlice::new(bytes)];
+        let mut rest = &mut slices[..];
+        while rest.iter().any(|slice| !slice.is_empty()) {
+            match (&*stream.socket).write_vectored(rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => IoSlice::advance_slices(&mut rest, count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
         self.packets.mark_sent(size);
         Ok(())
