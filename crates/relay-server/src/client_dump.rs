@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use relay::{
-    AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece, DumpRequest,
-    DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition, MariadbRequest,
-    RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
+    AnnotationPolicy, ClientProgress, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpPiece,
+    DumpRequest, DumpStep, DumpStream, GtidHoles, GtidsAhead, HeartbeatVersion, MariadbPosition,
+    MariadbRequest, RelayFacts as _, ServedChecksum, SourceGtids, SqlValue, find_start,
 };
 use wire::{
     AckRequest, DumpFlags, EventPacket, PIECE_SIZE_MAX, PartedPacket, SemiSync, SemiSyncAck, ServerError,

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use binlog::MAGIC_ENCRYPTED;
 use binlog::gtid::GtidSet;
 use logs::ServerIdentity;
 use relay::{

@@ -1,9 +1,9 @@
 //! File of a relay's accounts.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use logs::{FileAccess, FileLock, replace_file};
 use option_files::nearest_name;
