@@ -17,6 +17,7 @@ use crate::ack_tracker::AckTracker;
 use crate::client_login::PACKET_SIZE_MAX;
 use crate::client_registry::{ClientActivity, EndReason};
 use crate::client_session::ServedSession;
+use crate::lock;
 use crate::relay_counters::{FormCounters, add};
 use crate::relay_server::RelayNotice;
 use crate::store_growth::GrowthSignal;
@@ -108,7 +109,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             let seen = self.session.shared.growth.count();
             let synced = gate.as_ref().map(|gate| gate.synced());
             let step = stream.next(Instant::now(), &mut pieces);
-            self.send(&mut pieces, &stream)?;
+            self.send(&mut pieces, &mut stream)?;
             if let Some(reason) = self.end_reason() {
                 return self.end(reason);
             }
@@ -247,7 +248,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
     }
 
-    fn send(&mut self, pieces: &mut Vec<DumpPiece>, stream: &DumpStream) -> io::Result<()> {
+    fn send(&mut self, pieces: &mut Vec<DumpPiece>, stream: &mut DumpStream) -> io::Result<()> {
         if pieces.is_empty() {
             self.note_progress(stream);
             return Ok(());
@@ -267,6 +268,7 @@ impl<'d, 's> ClientDump<'d, 's> {
         }
         let place = (stream.session().log().to_string(), stream.session().position());
         let shared = self.session.shared;
+        self.count_sent(stream);
         add(&shared.counters.sent_bytes, bytes);
         add(&shared.counters.sent_transactions, transactions);
         self.session.registration.client.change(|facts| {
@@ -301,6 +303,15 @@ impl<'d, 's> ClientDump<'d, 's> {
                 progress.caught_up_us = Some(now_us);
             }
         });
+    }
+
+    /// Counts the transactions that were sent.
+    fn count_sent(&self, stream: &mut DumpStream) {
+        let sent = stream.take_sent();
+        if !sent.is_empty() {
+            let mut sums = lock(&self.session.shared.sent);
+            sent.iter().for_each(|transaction| sums.add(*transaction));
+        }
     }
 
     fn put(&mut self, piece: &DumpPiece) -> io::Result<()> {

@@ -10,8 +10,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use binlog::gtid::GtidSet;
 use logs::ServerIdentity;
 use relay::{
-    ClientFacts, ClientLag, FormChoice, FormFacts, LogForm, LogSize, LogsEnd, MariadbState, RelayAccounts,
-    RelayError, RelayFacts, RelayedServer, ServedLog, SqlFace, SqlRows, StoredMariadbState, UpstreamFacts,
+    ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, LogForm, LogSize, LogsEnd,
+    MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer, SentTransactions, ServedLog, SqlFace,
+    SqlRows, StageTotals, StoredMariadbState, UpstreamFacts,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -47,6 +48,8 @@ pub(crate) struct RelayShared {
     pub(crate) digests: Mutex<HashMap<String, PasswordDigest>>,
     pub(crate) started: Instant,
     pub(crate) is_stopping: AtomicBool,
+    /// Transactions that were sent to all clients.
+    pub(crate) sent: Mutex<SentTransactions>,
     gtids: Mutex<StoredGtids>,
     definitions: Option<DefinitionSource>,
     /// True if the relay started without accounts: until it gets some, all clients of this machine may log in.
@@ -95,6 +98,7 @@ impl RelayShared {
             digests: Mutex::default(),
             started: Instant::now(),
             is_stopping: AtomicBool::new(false),
+            sent: Mutex::default(),
             gtids: Mutex::default(),
             definitions,
             was_started_without_accounts,
@@ -229,5 +233,21 @@ impl RelayFacts for RelayShared {
         let Some(oldest) = store.log_names()?.into_iter().next() else { return Ok(GtidSet::new()) };
         let head = store.head(&oldest)?;
         Ok(head.and_then(|head| head.previous_gtids.clone()).unwrap_or_default())
+    }
+
+    fn compression_counters(&self) -> Vec<CompressionCounters> {
+        lock(&self.sent).rows()
+    }
+
+    fn stage_totals(&self) -> Vec<StageTotals> {
+        StageTotals::of_sources(&self.forms.all())
+    }
+
+    fn reset_compression_counters(&self) {
+        *lock(&self.sent) = SentTransactions::default();
+    }
+
+    fn reset_stage_totals(&self) {
+        self.forms.all().iter().for_each(|source| source.reset_timings());
     }
 }

@@ -19,6 +19,7 @@ use crate::error::RelayError;
 use crate::form_chunk::{EventSlice, FormChunk};
 use crate::mariadb_dump::{GroupDecision, MariadbProgress};
 use crate::mariadb_position::gtid_list;
+use crate::sent_transactions::{MeasuredTransaction, TransactionMeter};
 use crate::served_checksum::{ChecksumShift, ServedChecksum};
 
 /// Options of one dump: the requests of the client before it, and the limits of the relay.
@@ -108,6 +109,9 @@ pub struct DumpSession {
     /// Checksum so far of a large event to which one is added.
     hasher: Option<crc32fast::Hasher>,
     progress: DumpProgress,
+    meter: TransactionMeter,
+    /// Transactions that were sent since they were taken.
+    sent: Vec<MeasuredTransaction>,
 }
 
 /// Part of the dump.
@@ -142,7 +146,14 @@ impl DumpSession {
             last_sent: now,
             hasher: None,
             progress: DumpProgress::default(),
+            meter: TransactionMeter::default(),
+            sent: Vec::new(),
         }
+    }
+
+    /// Takes the transactions that were sent since the last call.
+    pub fn take_sent(&mut self) -> Vec<MeasuredTransaction> {
+        std::mem::take(&mut self.sent)
     }
 
     /// Returns the name of the log that is being sent.
@@ -206,6 +217,7 @@ impl DumpSession {
                     }
                     self.progress.add_sent(chunk, *slice);
                     self.send_slice(chunk, *slice, end, out);
+                    self.sent.extend(self.meter.add(chunk, index));
                     self.last_sent = now;
                 }
             }

@@ -9,6 +9,7 @@ use crate::dump_session::{DumpOptions, DumpSession, DumpWait};
 use crate::dump_start::{DumpMode, DumpStart};
 use crate::form_reader::{FormReader, ReaderStep};
 use crate::form_source::{FormSource, FormStart};
+use crate::sent_transactions::MeasuredTransaction;
 
 /// One dump to one client: a [`FormReader`] and a [`DumpSession`].
 #[derive(Debug)]
@@ -56,6 +57,11 @@ impl DumpStream {
     /// Returns the reader, whose place is behind the last events that the session has taken.
     pub const fn reader(&self) -> &FormReader {
         &self.reader
+    }
+
+    /// Takes the transactions that were sent since the last call.
+    pub fn take_sent(&mut self) -> Vec<MeasuredTransaction> {
+        self.session.take_sent()
     }
 
     /// Appends the next packets to `out`: those of at most one chunk.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use binlog::{
     EventChecksum, EventFlags, EventFormat, EventType, HEADER_SIZE, RawEvent, TrackError, TransactionId,
-    TransactionTracker,
+    TransactionOutline, TransactionTracker,
 };
 use logs::EventChunk;
 use rewrite::TransactionMove;
@@ -68,6 +68,9 @@ pub struct TransactionMark {
     pub slice: usize,
     /// Identifier of the transaction.
     pub id: TransactionId,
+    /// Time of its commit on the server that wrote the log, in microseconds since 1970; before MySQL 8.0.1 and in
+    /// MariaDB, to the second.
+    pub committed_us: u64,
 }
 
 impl EventSlice {
@@ -126,10 +129,15 @@ impl FormChunk {
         &self.transactions
     }
 
+    /// Returns the transaction that starts with this slice.
+    pub fn mark_at(&self, slice: usize) -> Option<&TransactionMark> {
+        let index = self.transactions.binary_search_by_key(&slice, |mark| mark.slice).ok()?;
+        Some(&self.transactions[index])
+    }
+
     /// Returns the identifier of the transaction that starts with this slice.
     pub fn transaction_at(&self, slice: usize) -> Option<TransactionId> {
-        let index = self.transactions.binary_search_by_key(&slice, |mark| mark.slice).ok()?;
-        Some(self.transactions[index].id)
+        self.mark_at(slice).map(|mark| mark.id)
     }
 
     /// Returns the format of the events.
@@ -363,7 +371,8 @@ impl ChunkMarker {
         if place.is_first() {
             let outline = tracked.ended.as_ref().or(self.tracker.open());
             let id = outline.map_or(TransactionId::Unsaid, |outline| outline.id);
-            marks.transactions.push(TransactionMark { slice: marks.slices.len(), id });
+            let committed_us = outline.map_or(0, commit_time);
+            marks.transactions.push(TransactionMark { slice: marks.slices.len(), id, committed_us });
             self.record_start(position);
         }
         let (start, size) = (marks.size as u32, raw.bytes().len() as u32);
@@ -432,6 +441,12 @@ struct ChunkMarks {
     transactions: Vec<TransactionMark>,
     events_before: u64,
     transactions_before: u64,
+}
+
+/// Returns the time of the commit in microseconds since 1970.
+fn commit_time(outline: &TransactionOutline) -> u64 {
+    let second_us = u64::from(outline.timestamp) * 1_000_000;
+    outline.stamps.map_or(second_us, |stamps| stamps.immediate_commit_us)
 }
 
 /// Returns the size of the event at the start of `bytes`, as its header states it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use binlog::{EventFormat, Flavour};
 use logs::{EndOfLog, EventChunk, LogEndAction, LogKind, LogReader, RawPiece, ReadOutcome, StoreCursor};
-use rewrite::{LogRenderer, RenderStep, RewriteAction, RewriteLimits, TransactionMove};
+use rewrite::{LogRenderer, RenderStep, RenderTimings, RewriteAction, RewriteLimits, TransactionMove};
 
 use crate::error::RelayError;
 use crate::form::LogForm;
@@ -158,6 +158,14 @@ impl FormRenderer {
     /// Returns the starts of transactions in the chunks since the last call.
     pub(crate) fn take_starts(&mut self) -> Vec<FormPosition> {
         self.marker.take_starts()
+    }
+
+    /// Takes the time since the last call that compressing and decompressing has taken.
+    pub(crate) fn take_timings(&mut self) -> RenderTimings {
+        match &mut self.input {
+            RendererInput::Stored { .. } => RenderTimings::default(),
+            RendererInput::Rewritten { renderer, .. } => renderer.take_timings(),
+        }
     }
 
     /// Returns the place behind the last chunk, if it is between transactions.

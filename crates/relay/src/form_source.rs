@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::ChecksumAlgorithm;
+use rewrite::RenderTimings;
 
 use crate::chunk_cache::ChunkCache;
 use crate::error::RelayError;
@@ -91,6 +92,8 @@ struct FormSourceState {
     /// First error of saving an index since it was asked for.
     index_error: Option<RelayError>,
     cost: RenderCost,
+    /// Time that rendering has taken since it was reset.
+    timings: RenderTimings,
 }
 
 /// State of one log.
@@ -129,6 +132,7 @@ impl FormSource {
             growth: 0,
             index_error: None,
             cost: RenderCost::default(),
+            timings: RenderTimings::default(),
         };
         let SourceLimits { folder, clock, .. } = limits;
         Self { form, store, folder, clock, shared: Mutex::new(shared), rendered: Condvar::new() }
@@ -329,6 +333,16 @@ impl FormSource {
         self.lock().index_error.take()
     }
 
+    /// Returns the time that compressing and decompressing has taken since it was reset.
+    pub fn timings(&self) -> RenderTimings {
+        self.lock().timings
+    }
+
+    /// Counts the time of compressing and decompressing from zero again.
+    pub fn reset_timings(&self) {
+        self.lock().timings = RenderTimings::default();
+    }
+
     /// Drops what belongs to logs that the store no longer has, also their saved indexes.
     ///
     /// # Errors
@@ -385,7 +399,9 @@ impl FormSource {
         let (starts, boundary) = (renderer.take_starts(), renderer.boundary());
         let log = Arc::clone(renderer.log());
         let spent = (self.clock)().saturating_sub(began);
+        let timings = renderer.take_timings();
         let mut shared = self.lock();
+        shared.timings.add(&timings);
         shared.cost.time += spent;
         if let RenderOutcome::Chunk(chunk) = &outcome {
             shared.cost.bytes += chunk.bytes().len() as u64;

@@ -54,6 +54,7 @@ mod relay_account;
 mod relay_facts;
 mod relay_store;
 mod render_buffer;
+mod sent_transactions;
 mod served_checksum;
 mod sql_answer;
 mod sql_face;
@@ -85,6 +86,7 @@ pub use crate::relay_facts::{
     RelayedServer, ServedLog, StageTotals, UpstreamFacts,
 };
 pub use crate::relay_store::{FirstEvents, RelayStore};
+pub use crate::sent_transactions::{MeasuredTransaction, SentTransactions};
 pub use crate::served_checksum::ServedChecksum;
 pub use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue};
 pub use crate::sql_face::SqlFace;

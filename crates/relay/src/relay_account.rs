@@ -53,6 +53,8 @@ pub enum AccountRight {
     ReadTables,
     /// Ends connections of other accounts: `CONNECTION_ADMIN` of a server.
     EndConnections,
+    /// Changes the relay: resets sums, purges logs, steers the receiving.
+    ChangeRelay,
 }
 
 /// Security of the connection that an account requires.
@@ -97,7 +99,10 @@ const ROLE_RIGHTS: &[(AccountRole, &[AccountRight])] = {
     &[
         (AccountRole::Replica, &[R::AskServer, R::ReadLogs, R::ShowLogs]),
         (AccountRole::Monitor, &[R::AskServer, R::ShowLogs, R::ReadTables]),
-        (AccountRole::Admin, &[R::AskServer, R::ReadLogs, R::ShowLogs, R::ReadTables, R::EndConnections]),
+        (
+            AccountRole::Admin,
+            &[R::AskServer, R::ReadLogs, R::ShowLogs, R::ReadTables, R::EndConnections, R::ChangeRelay],
+        ),
     ]
 };
 
@@ -236,6 +241,8 @@ mod tests {
         check(AccountRole::Monitor, R::ReadLogs, false);
         check(AccountRole::Monitor, R::ReadTables, true);
         check(AccountRole::Monitor, R::EndConnections, false);
+        check(AccountRole::Monitor, R::ChangeRelay, false);
         check(AccountRole::Admin, R::EndConnections, true);
+        check(AccountRole::Admin, R::ChangeRelay, true);
     }
 }

@@ -1,12 +1,16 @@
 //! Facts about a running relay that its SQL answers and its pages show.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use binlog::gtid::GtidSet;
+use rewrite::RenderTimings;
 use wire::ServerError;
 
 use crate::dump_progress::ClientProgress;
 use crate::error::RelayError;
 use crate::form::LogForm;
-use crate::form_source::RenderCost;
+use crate::form_source::{FormSource, RenderCost};
 use crate::sql_answer::SqlRows;
 
 /// Source of facts about a running relay. The listener implements it; tests use fixed facts.
@@ -90,6 +94,12 @@ pub trait RelayFacts: Send + Sync {
     fn stage_totals(&self) -> Vec<StageTotals> {
         Vec::new()
     }
+
+    /// Counts transactions from zero again.
+    fn reset_compression_counters(&self) {}
+
+    /// Counts the time of stages from zero again.
+    fn reset_stage_totals(&self) {}
 }
 
 /// Distance of a client from the end of the store.
@@ -206,6 +216,27 @@ impl StageTotals {
     /// Stages that a relay has: those of a server that compress and decompress.
     pub const NAMES: [&'static str; 2] =
         ["stage/sql/Compressing transaction changes.", "stage/sql/Decompressing transaction changes."];
+
+    /// Returns the sums over rendering forms.
+    pub fn of_sources(sources: &[Arc<FormSource>]) -> Vec<Self> {
+        let mut sum = RenderTimings::default();
+        sources.iter().for_each(|source| sum.add(&source.timings()));
+        let [compressing, decompressing] = Self::NAMES;
+        let stages = [(compressing, sum.compressing), (decompressing, sum.opening)];
+        let run = stages.into_iter().filter(|(_, timing)| timing.count > 0);
+        run.map(|(name, timing)| Self {
+            name,
+            count: timing.count,
+            sum_ps: picoseconds(timing.total),
+            min_ps: picoseconds(timing.min),
+            max_ps: picoseconds(timing.max),
+        })
+        .collect()
+    }
+}
+
+fn picoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().saturating_mul(1000)).unwrap_or(u64::MAX)
 }
 
 /// The server that a relay stands for.

@@ -16,6 +16,7 @@ mod served_version;
 mod show;
 mod sql_function;
 mod system_variable;
+mod truncate;
 
 use std::fmt;
 use std::ops::Range;
@@ -91,6 +92,7 @@ const STATEMENT_FORMS: &[StatementForm] = &[
     form("SHOW CHARSET", AskServer, show::charsets),
     form("SHOW CHARACTER SET", AskServer, show::charsets),
     form("SHOW COLLATION", AskServer, show::collations),
+    form("TRUNCATE [TABLE]", AskServer, truncate::truncate),
     form("USE", AskServer, use_database),
     form("KILL [CONNECTION|QUERY|HARD|SOFT]", AskServer, kill),
     form("BEGIN [WORK]", AskServer, begin),
@@ -141,7 +143,6 @@ const UNSUPPORTED_STATEMENTS: &[&str] = &[
     "START",
     "STOP",
     "TABLE",
-    "TRUNCATE",
     "UNINSTALL",
     "UNLOCK",
     "UPDATE",

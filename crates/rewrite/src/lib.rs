@@ -42,7 +42,7 @@ pub use crate::error::RewriteError;
 pub use crate::file::{
     ContentCheck, FileJob, FileOutcome, FileReport, OutputEncryption, WriteMode, is_same_file, rewrite_file,
 };
-pub use crate::log_renderer::{LogRenderer, RenderOpener, RenderStep};
+pub use crate::log_renderer::{LogRenderer, RenderOpener, RenderStep, RenderTimings};
 pub use crate::output::RewriteOutput;
 pub use crate::resource_plan::ResourcePlan;
 pub use crate::staged_file::{NumberedFile, StagedFile, SyncedFile};

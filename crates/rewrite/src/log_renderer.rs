@@ -11,7 +11,7 @@ use crate::feed::{FeedError, RewriteUnit, UnitBuilder};
 use crate::log_assembler::LogAssembler;
 use crate::output::RewriteOutput;
 use crate::spare_buffers::SpareBuffers;
-use crate::tally::TransactionMove;
+use crate::tally::{StageTiming, TransactionMove};
 use crate::work::{OutputPart, PartSink, RewriteShared, RewriteWorker, WorkerBuffers};
 use crate::writer_pool::WriterPool;
 use crate::{MoveObserver, RewriteAction, RewriteLimits};
@@ -36,6 +36,24 @@ pub struct LogRenderer {
     buffers: Option<WorkerBuffers>,
     /// End of the written log.
     position: u64,
+    timings: RenderTimings,
+}
+
+/// Time that a [`LogRenderer`] has taken to compress and to decompress transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenderTimings {
+    /// Time per compressed transaction.
+    pub compressing: StageTiming,
+    /// Time per decompressed transaction.
+    pub opening: StageTiming,
+}
+
+impl RenderTimings {
+    /// Adds the time that another renderer has taken.
+    pub fn add(&mut self, other: &Self) {
+        self.compressing.add(&other.compressing);
+        self.opening.add(&other.opening);
+    }
 }
 
 /// Result of one step of a [`LogRenderer`].
@@ -80,6 +98,7 @@ impl LogRenderer {
             spare: SpareBuffers::default(),
             buffers: None,
             position: MAGIC.len() as u64,
+            timings: RenderTimings::default(),
         })
     }
 
@@ -114,6 +133,11 @@ impl LogRenderer {
     pub fn place(&self) -> TransactionMove {
         let before = self.cutter.open_outline().map_or(self.reader.position(), |open| open.position);
         TransactionMove { before, after: self.position }
+    }
+
+    /// Takes the time since the last call.
+    pub fn take_timings(&mut self) -> RenderTimings {
+        std::mem::take(&mut self.timings)
     }
 
     /// Returns the reader of the log.
@@ -201,8 +225,9 @@ impl LogRenderer {
             worker.rewrite_unit(unit, &sink)?;
         }
         let buffers = worker.into_buffers();
-        let position = sink.0.into_inner().assembler.finish()?.bytes_after;
-        (self.buffers, self.position) = (Some(buffers), position);
+        let tally = sink.0.into_inner().assembler.finish()?;
+        (self.buffers, self.position) = (Some(buffers), tally.bytes_after);
+        self.timings.add(&RenderTimings { compressing: tally.compressing, opening: tally.opening });
         Ok(())
     }
 

@@ -87,7 +87,8 @@ impl StageTiming {
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds the durations of another timing.
+    pub fn add(&mut self, other: &Self) {
         if other.count == 0 {
             return;
         }

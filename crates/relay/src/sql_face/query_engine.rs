@@ -12,7 +12,9 @@ use sql::WildcardPattern;
 use wire::ServerError;
 
 use super::fact_table::DATABASES;
-use super::refusals::{internal, table_denied, unknown_database, wrong_argument_count};
+use super::refusals::{
+    internal, no_database, table_denied, unknown_database, unknown_table, wrong_argument_count,
+};
 use super::sql_function::{FUNCTIONS, FunctionContext};
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlColumn, SqlColumnKind, SqlRows, SqlValue};
@@ -266,7 +268,7 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
         _ => {}
     }
     if let Some(table) = behind("no such table: ") {
-        return unknown_table(&table, functions.database.as_deref());
+        return missing_table(&table, functions.database.as_deref());
     }
     if let Some(column) = behind("no such column: ") {
         return ServerError::new(1054, "42S22", format!("Unknown column '{column}' in 'field list'"));
@@ -293,16 +295,13 @@ fn explain(error: &Error, functions: &FunctionContext) -> ServerError {
     internal(&message)
 }
 
-fn unknown_table(table: &str, database: Option<&str>) -> ServerError {
-    let missing = |database: &str, table: &str| {
-        ServerError::new(1146, "42S02", format!("Table '{database}.{table}' doesn't exist"))
-    };
+fn missing_table(table: &str, database: Option<&str>) -> ServerError {
     match (table.split_once('.'), database) {
         (Some((database, _)), _) if !DATABASES.iter().any(|known| known.eq_ignore_ascii_case(database)) => {
             unknown_database(database)
         }
-        (Some((database, table)), _) => missing(database, table),
-        (None, Some(database)) => missing(database, table),
-        (None, None) => ServerError::new(1046, "3D000", "No database selected"),
+        (Some((database, table)), _) => unknown_table(database, table),
+        (None, Some(database)) => unknown_table(database, table),
+        (None, None) => no_database(),
     }
 }

@@ -40,11 +40,31 @@ pub(super) fn privilege_required(privileges: &str) -> ServerError {
     ServerError::new(1227, "42000", message)
 }
 
-/// `ER_TABLEACCESS_DENIED_ERROR`. `account` is `user@host`.
+/// `ER_TABLEACCESS_DENIED_ERROR` for a `SELECT`. `account` is `user@host`.
 pub(super) fn table_denied(account: &str, table: &str) -> ServerError {
+    command_denied("SELECT", account, table)
+}
+
+/// `ER_TABLEACCESS_DENIED_ERROR`. `account` is `user@host`.
+pub(super) fn command_denied(command: &str, account: &str, table: &str) -> ServerError {
     let (user, host) = account.rsplit_once('@').unwrap_or((account, ""));
-    let message = format!("SELECT command denied to user '{user}'@'{host}' for table '{table}'");
+    let message = format!("{command} command denied to user '{user}'@'{host}' for table '{table}'");
     ServerError::new(1142, "42000", message)
+}
+
+/// `ER_NO_DB_ERROR`
+pub(super) fn no_database() -> ServerError {
+    ServerError::new(1046, "3D000", "No database selected")
+}
+
+/// `ER_NO_SUCH_TABLE`
+pub(super) fn unknown_table(database: &str, table: &str) -> ServerError {
+    ServerError::new(1146, "42S02", format!("Table '{database}.{table}' doesn't exist"))
+}
+
+/// `ER_WRONG_PERFSCHEMA_USAGE`: the table cannot be truncated.
+pub(super) fn wrong_performance_schema_usage() -> ServerError {
+    ServerError::new(1683, "HY000", "Invalid performance_schema usage.")
 }
 
 /// `ER_BAD_DB_ERROR`

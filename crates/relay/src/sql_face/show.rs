@@ -7,7 +7,7 @@ use wire::ServerError;
 use super::SqlStatement;
 use super::fact_table::{DATABASES, FACT_TABLES, FactTable, find_database, variable_rows, visible_clients};
 use super::query_engine::{EngineTable, is_like};
-use super::refusals::{internal, unknown_database};
+use super::refusals::{internal, no_database, unknown_database};
 use super::select_text::offset;
 use super::served_version::ServedVersion;
 use super::system_variable::{RequestedScope, STATUS_VARIABLES, StatusVariable};
@@ -193,7 +193,7 @@ pub(super) fn tables(
         true => Some(statement.words.take_name().ok_or_else(|| statement.syntax_error())?),
         false => session.database.clone(),
     };
-    let named = named.ok_or_else(|| ServerError::new(1046, "3D000", "No database selected"))?;
+    let named = named.ok_or_else(no_database)?;
     let database = find_database(&named).ok_or_else(|| unknown_database(&named))?;
     let is_full = statement.has_option("FULL");
     let mut columns = vec![shown_column(&format!("Tables_in_{database}"), statement)];

@@ -1,0 +1,137 @@
+//! Sizes of the transactions that are sent, as `performance_schema.binary_log_transaction_compression_stats` counts them.
+//!
+//! The server counts the events behind the GTID event of each transaction, without checksums. A compressed transaction
+//! counts the size of its payload, and the uncompressed size that the payload states.
+
+use binlog::events::{PayloadCompression, PayloadFields};
+use binlog::{Cursor, EventType, HEADER_SIZE, TransactionId};
+
+use crate::form_chunk::FormChunk;
+use crate::relay_facts::{CompressionCounters, CountedTransaction};
+
+/// Measures the transactions of one dump, event by event.
+#[derive(Debug, Default)]
+pub(crate) struct TransactionMeter {
+    open: Option<MeasuredTransaction>,
+}
+
+/// Transaction that was sent, with its sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredTransaction {
+    /// Identifier.
+    pub id: TransactionId,
+    /// Time of the commit on the server that wrote the log, in microseconds since 1970.
+    pub committed_us: u64,
+    /// True if it is compressed with zstd.
+    pub is_compressed: bool,
+    /// Size in the form in which it was sent, in bytes.
+    pub compressed_bytes: u64,
+    /// Size without compression, in bytes.
+    pub uncompressed_bytes: u64,
+}
+
+impl TransactionMeter {
+    /// Adds an event, or a piece of one. Returns the transaction that it ends. A transaction whose start was not sent is
+    /// not measured.
+    pub(crate) fn add(&mut self, chunk: &FormChunk, index: usize) -> Option<MeasuredTransaction> {
+        let slice = &chunk.slices()[index];
+        if slice.starts_transaction && slice.is_first() {
+            self.open = chunk.mark_at(index).map(|mark| MeasuredTransaction {
+                id: mark.id,
+                committed_us: mark.committed_us,
+                is_compressed: false,
+                compressed_bytes: 0,
+                uncompressed_bytes: 0,
+            });
+        }
+        let open = self.open.as_mut()?;
+        if slice.is_first() {
+            let checksum = chunk.format().checksum.for_events().size();
+            let bytes = &chunk.bytes()[slice.range()];
+            open.add_event(slice.event_type, slice.event_size as usize - checksum, bytes);
+        }
+        if slice.ends_transaction && slice.is_last() { self.open.take() } else { None }
+    }
+}
+
+impl MeasuredTransaction {
+    /// Adds an event of this size. `bytes` are the first ones of the event.
+    fn add_event(&mut self, event_type: EventType, size: usize, bytes: &[u8]) {
+        match event_type {
+            EventType::Gtid
+            | EventType::GtidTagged
+            | EventType::AnonymousGtid
+            | EventType::MariadbGtid => {}
+            EventType::TransactionPayload => {
+                let body = bytes.get(HEADER_SIZE..).unwrap_or_default();
+                let Ok(fields) = PayloadFields::decode(&mut Cursor::new(body)) else { return };
+                self.is_compressed = fields.compression != PayloadCompression::None;
+                self.compressed_bytes = fields.payload_size;
+                self.uncompressed_bytes = fields.uncompressed_size.unwrap_or_default();
+            }
+            _ => {
+                self.compressed_bytes += size as u64;
+                self.uncompressed_bytes += size as u64;
+            }
+        }
+    }
+
+    fn counted(&self) -> CountedTransaction {
+        CountedTransaction {
+            id: self.id.to_string(),
+            compressed_bytes: self.compressed_bytes,
+            uncompressed_bytes: self.uncompressed_bytes,
+            time_us: self.committed_us,
+        }
+    }
+}
+
+/// Sums over the transactions that a relay has sent, to all clients together.
+#[derive(Clone, Debug, Default)]
+pub struct SentTransactions {
+    /// Compressed ones, and others.
+    sums: [Option<SentSum>; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SentSum {
+    transactions: u64,
+    compressed_bytes: u64,
+    uncompressed_bytes: u64,
+    first: MeasuredTransaction,
+    last: MeasuredTransaction,
+}
+
+impl SentTransactions {
+    /// Adds a transaction.
+    pub fn add(&mut self, sent: MeasuredTransaction) {
+        let place = &mut self.sums[usize::from(!sent.is_compressed)];
+        let sum = place.get_or_insert(SentSum {
+            transactions: 0,
+            compressed_bytes: 0,
+            uncompressed_bytes: 0,
+            first: sent,
+            last: sent,
+        });
+        sum.transactions += 1;
+        sum.compressed_bytes = sum.compressed_bytes.saturating_add(sent.compressed_bytes);
+        sum.uncompressed_bytes = sum.uncompressed_bytes.saturating_add(sent.uncompressed_bytes);
+        sum.last = sent;
+    }
+
+    /// Returns the rows of the table, in its order.
+    pub fn rows(&self) -> Vec<CompressionCounters> {
+        let row = |(sum, compression_type): (&Option<SentSum>, &'static str)| {
+            sum.as_ref().map(|sum| CompressionCounters {
+                log_type: "BINARY",
+                compression_type,
+                transactions: sum.transactions,
+                compressed_bytes: sum.compressed_bytes,
+                uncompressed_bytes: sum.uncompressed_bytes,
+                first: sum.first.counted(),
+                last: sum.last.counted(),
+            })
+        };
+        self.sums.iter().zip(["ZSTD", "NONE"]).filter_map(row).collect()
+    }
+}
