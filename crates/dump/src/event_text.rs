@@ -7,10 +7,10 @@ use binlog::events::{
     TransactionContext, TransactionPayload, UserVar, UserVarValue, ViewChange, XaPrepare,
 };
 use binlog::{Collation, EventType, Flavour};
+use sql::numbers::{put_general, put_i64, put_u32, put_u64};
 use sql::quote;
 
 use crate::delimiter::end_statement;
-use crate::numbers::{put_general, put_i64, put_u32, put_u64};
 use crate::printed_session::PrintedSession;
 use crate::quote::put_hex;
 use crate::value_text::put_decimal;

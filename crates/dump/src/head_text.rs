@@ -2,6 +2,7 @@
 
 use binlog::events::{LogicalClock, Query, StatusVar, StatusVars, TableMap};
 use binlog::{Event, EventHeader, EventType};
+use sql::numbers::{put_u32, put_u64};
 
 use crate::decode::{LogFormat, for_each_status_var};
 use crate::dump_settings::DumpSettings;
@@ -10,7 +11,6 @@ use crate::gtid_text::{GtidName, GtidNumbers, GtidText};
 use crate::hexdump::{HexdumpForm, put_hexdump};
 use crate::local_time::LocalTime;
 use crate::loose_table::loose_table;
-use crate::numbers::{put_u32, put_u64};
 use crate::table_metadata::put_table_metadata;
 use crate::text_memo::TextMemo;
 

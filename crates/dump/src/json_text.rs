@@ -1,8 +1,8 @@
 //! JSON documents and changes to them, as `mysqlbinlog -v` writes them.
 
 use binlog::{Cursor, DecodeError, JsonDocument, JsonQuotes, JsonValue};
+use sql::numbers::put_u64;
 
-use crate::numbers::put_u64;
 use crate::quote::{put_quoted, quote_from};
 use crate::value_text::UnwritableValue;
 

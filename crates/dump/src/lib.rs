@@ -27,7 +27,6 @@ mod load_files;
 mod local_time;
 mod loose_table;
 pub mod mysqlbinlog;
-pub mod numbers;
 mod options;
 mod pipeline;
 mod printed_session;

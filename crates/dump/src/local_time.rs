@@ -2,8 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-
-use crate::numbers::{put_four, put_two, put_u64};
+use sql::numbers::{put_four, put_two, put_u64};
 
 /// Returns the time zone of the environment, as the C library finds it; UTC if there is none.
 pub(crate) fn local_zone() -> TimeZone {

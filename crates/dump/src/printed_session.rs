@@ -2,12 +2,12 @@
 
 use binlog::events::{Query, StatusVar};
 use binlog::{EventFlags, EventHeader};
+use sql::numbers::{put_i64, put_padded, put_u32, put_u64};
 use sql::quote;
 
 use crate::decode::for_each_status_var;
 use crate::delimiter::end_statement;
 use crate::event_text::put_charset;
-use crate::numbers::{put_i64, put_padded, put_u32, put_u64};
 
 /// The session variables as last printed.
 #[derive(Clone, Debug)]

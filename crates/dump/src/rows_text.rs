@@ -10,11 +10,11 @@
 
 use binlog::events::{ColumnSet, Rows, RowsKind};
 use binlog::{Column, Cursor, Table};
+use sql::numbers::{put_u32, put_u64};
 use sql::quote;
 
 use crate::event_text::put;
 use crate::json_text;
-use crate::numbers::{put_u32, put_u64};
 use crate::quote::put_hex;
 use crate::value_text::{UnwritableValue, ValueShape, put_bits_truncated, put_type, put_unknown, take_sized};
 

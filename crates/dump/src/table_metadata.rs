@@ -1,9 +1,9 @@
 //! `--print-table-metadata`: a table map's columns and keys, in comments.
 
 use binlog::{Collation, Column, ColumnType, Flavour, GeometryType, KeyPart, Table};
+use sql::numbers::{put_u32, put_u64};
 use sql::quote;
 
-use crate::numbers::{put_u32, put_u64};
 use crate::quote::put_quoted;
 
 /// Name of a generated invisible primary key.

@@ -1,11 +1,11 @@
 //! The text of a value, as `mysqlbinlog -v` writes it.
 
 use binlog::{Column, ColumnType, Decimal};
-
-use crate::json_text;
-use crate::numbers::{
+use sql::numbers::{
     put_exponential, put_four, put_general, put_i64, put_last, put_padded, put_two, put_u32, put_u64,
 };
+
+use crate::json_text;
 use crate::quote::put_quoted;
 
 /// Layout of a column's values, chosen once per table. The most frequent types have their own variants.

@@ -1,5 +1,5 @@
-//! MySQL's SQL as binary logs need it: tokens, the tables that statements name, definitions of tables, quoting, and a
-//! replica's `replicate-*` rules.
+//! MySQL's SQL as binary logs need it: tokens, the tables that statements name, definitions of tables, quoting, a
+//! replica's `replicate-*` rules, and descriptions of events.
 //!
 //! | task | item |
 //! |---|---|
@@ -11,14 +11,18 @@
 //! | select databases and tables | [`ReplicationFilter`] |
 //! | find the rules that matched nothing | [`UnmatchedRules`] |
 //! | quote names and bytes | [`quote`] |
+//! | describe an event as `SHOW BINLOG EVENTS` does | [`event_info`] |
+//! | write numbers as MySQL's programs do | [`numbers`] |
 //!
-//! This crate is pure: it does no I/O, uses no clock and no threads. It never reads events, never asks a server, and
+//! This crate is pure: it does no I/O, uses no clock and no threads. It never reads logs, never asks a server, and
 //! never rewrites a statement.
 #![forbid(unsafe_code)]
 
 pub mod data_type;
 pub mod ddl;
+pub mod event_info;
 pub mod lexer;
+pub mod numbers;
 pub mod quote;
 mod replication_filter;
 mod sql_words;

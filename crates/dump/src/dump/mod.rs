@@ -30,6 +30,7 @@ use std::sync::Arc;
 use binlog::events::TransactionPayload;
 use binlog::{Cursor, Event, EventChecksum, EventFlags, EventHeader, EventType, HEADER_SIZE, PayloadOpener};
 use logs::ordered::{PipelineLimits, PipelineShutdown, run_ordered};
+use sql::numbers::put_u64;
 
 use self::payload::{PayloadContents, PayloadEvents};
 use self::pending_statement::{PendingStatement, TableTextCache};
@@ -53,7 +54,6 @@ use crate::head_text::{EventHead, HeadText};
 use crate::hexdump::HexdumpForm;
 use crate::load_files::LoadFiles;
 use crate::mysqlbinlog::DumpDialect;
-use crate::numbers::put_u64;
 use crate::pipeline::DumpInputs;
 use crate::printed_session::PrintedSession;
 use crate::rewrite::rewrite;

@@ -12,6 +12,7 @@ use binlog::events::{
 };
 use binlog::gtid::GtidSet;
 use binlog::{Event, EventFlags, EventType};
+use sql::numbers::put_u32;
 
 use super::pending_statement::{BatchQueue, PendingStatement};
 use super::transaction_word::TransactionWord;
@@ -24,7 +25,6 @@ use crate::frame::{LogEndState, put_log_end};
 use crate::head_text::{EventHead, GeneratedKeys};
 use crate::hexdump::HexdumpForm;
 use crate::load_files::LoadError;
-use crate::numbers::put_u32;
 use crate::printed_session::{PrintedStatement, SessionStyle, StatementVariables};
 use crate::rows_text::TypeComments;
 use crate::text_batch::put_event_base64;

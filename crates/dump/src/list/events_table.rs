@@ -1,12 +1,12 @@
 //! `--events`: the table of `SHOW BINLOG EVENTS`, as `mysql --batch` prints it.
 
 use binlog::{DecodeError, Event};
+use sql::event_info::put_info;
+use sql::numbers::put_u64;
 
 use super::event_context::EventContext;
 use super::event_selection::EventSelection;
-use super::info::put_info;
 use super::log_walk::{ListOutput, ListedEvent, LocatedEvent, OutputRefusal};
-use crate::numbers::put_u64;
 
 /// Header line.
 pub(crate) const HEADER_LINE: &[u8] = b"Log_name\tPos\tEvent_type\tServer_id\tEnd_log_pos\tInfo\n";

@@ -4,7 +4,6 @@ mod event_context;
 mod event_range;
 mod event_selection;
 mod events_table;
-mod info;
 mod json;
 mod list_settings;
 mod log_walk;

@@ -7,6 +7,8 @@ use binlog::events::{
 };
 use binlog::gtid::GtidSet;
 use binlog::{Charset, Collation, Cursor, Decimal, DecodeError, Event, EventFormat};
+use sql::event_info::intvar_name;
+use sql::numbers::{put_i64, put_shortest, put_u64};
 
 use super::rows::{LoggedRows, MemberNameCache, put as put_rows};
 use super::session;
@@ -14,9 +16,7 @@ use super::table;
 use super::writer::{JsonObject, put_bytes, put_decoded, put_string};
 use crate::list::event_context::EventContext;
 use crate::list::event_selection::EventSelection;
-use crate::list::info::intvar_name;
 use crate::list::log_walk::{ListedEvent, LocatedEvent, OutputRefusal};
-use crate::numbers::{put_i64, put_shortest, put_u64};
 
 /// Result of writing an event: anything to list or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,8 @@ use binlog::{
     JsonDocument, JsonHexDigits, JsonQuotes, RowChange, RowField, RowImage, Table, Timestamp, Value,
     put_base64, put_json_escaped,
 };
+use sql::event_info::ROWS_FLAGS;
+use sql::numbers::{put_i64, put_shortest, put_u64};
 
 use super::body::LineMatch;
 use super::put_flags;
@@ -16,9 +18,7 @@ use super::table::charset_of;
 use super::writer::{JsonArray, JsonObject, put_bytes, put_decoded, put_string};
 use crate::list::event_context::StatementTables;
 use crate::list::event_selection::EventSelection;
-use crate::list::info::ROWS_FLAGS;
 use crate::list::log_walk::OutputRefusal;
-use crate::numbers::{put_i64, put_shortest, put_u64};
 
 /// Row event and the format of its log.
 #[derive(Clone, Copy)]

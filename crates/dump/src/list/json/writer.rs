@@ -1,8 +1,7 @@
 //! Writes JSON directly into bytes, without a tree or copies.
 
 use binlog::{Charset, JsonHexDigits, put_base64, put_json_string};
-
-use crate::numbers::{put_i64, put_padded, put_u64};
+use sql::numbers::{put_i64, put_padded, put_u64};
 
 /// An unfinished JSON object.
 pub(crate) struct JsonObject<'o> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use binlog::events::{CommitStamps, LogicalClock, PayloadCompression, RowsKind};
 use binlog::{DecodeError, EventRole, GrammarLoss, GrammarStep, Table, TransactionGrammar, TransactionId};
+use sql::numbers::put_u64;
 
 use super::{EventRowCount, OuterEvent, PayloadFacts, SummaryPiece};
 use crate::list::event_selection::EventSelection;
 use crate::list::events_table::put_escaped;
 use crate::list::json::writer::{JsonObject, put_moment, put_moment_us};
-use crate::numbers::put_u64;
 
 /// Format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

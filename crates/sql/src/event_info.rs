@@ -7,16 +7,16 @@ use binlog::events::{
 };
 use binlog::gtid::GtidSet;
 use binlog::{Collation, Cursor, Decimal, DecodeError, Event, EventFlags, EventFormat, EventHeader, Flavour};
-use sql::quote;
 
 use crate::numbers::{put_i64, put_shortest, put_u64};
+use crate::quote;
 
 /// Appends the event's Info column as the server prints it.
 ///
 /// # Errors
 ///
 /// If a part of the event that is decoded on demand is invalid.
-pub(crate) fn put_info(
+pub fn put_info(
     out: &mut Vec<u8>,
     header: &EventHeader,
     format: &EventFormat,
@@ -129,7 +129,7 @@ fn put_intvar(out: &mut Vec<u8>, event: &Intvar) {
 }
 
 /// Returns MySQL's name of the variable.
-pub(crate) const fn intvar_name(kind: IntvarKind) -> &'static str {
+pub const fn intvar_name(kind: IntvarKind) -> &'static str {
     match kind {
         IntvarKind::LastInsertId => "LAST_INSERT_ID",
         IntvarKind::InsertId => "INSERT_ID",
@@ -206,7 +206,7 @@ fn put_table_map(out: &mut Vec<u8>, event: &TableMap<'_>) {
 }
 
 /// Flags of row events, by the names that the server shows.
-pub(crate) const ROWS_FLAGS: [(RowsFlags, &str); 5] = [
+pub const ROWS_FLAGS: [(RowsFlags, &str); 5] = [
     (RowsFlags::STATEMENT_END, "STMT_END_F"),
     (RowsFlags::NO_FOREIGN_KEY_CHECKS, "NO_FOREIGN_KEY_CHECKS_F"),
     (RowsFlags::RELAXED_UNIQUE_CHECKS, "RELAXED_UNIQUE_CHECKS_F"),
