@@ -416,7 +416,7 @@ impl StoreWriter {
         self.append(position, event).map(drop)
     }
 
-    /// Removes the oldest logs beyond the retention limit, and returns their number.
+    /// Removes the oldest logs beyond the retention limit, and returns their number. Spares `first_needed` and later logs.
     ///
     /// The index loses them first: a log that is not in the index does not belong to the store, whenever the purge is
     /// interrupted.
@@ -424,11 +424,36 @@ impl StoreWriter {
     /// # Errors
     ///
     /// If a file cannot be read, written or removed.
-    pub fn purge(&mut self, keep: RetentionLimit, now: SystemTime) -> Result<usize, LogError> {
+    pub fn purge(
+        &mut self,
+        keep: RetentionLimit,
+        now: SystemTime,
+        first_needed: Option<&str>,
+    ) -> Result<usize, LogError> {
+        self.purge_counted(|store, names| {
+            let needed = names.iter().position(|name| Some(*name) == first_needed);
+            Ok(store.count_expired(names, keep, now)?.min(needed.unwrap_or(usize::MAX)))
+        })
+    }
+
+    /// Removes the logs before this one, and returns their number: 0 if the store has no such log.
+    ///
+    /// # Errors
+    ///
+    /// As [`StoreWriter::purge`].
+    pub fn purge_before(&mut self, log: &str) -> Result<usize, LogError> {
+        self.purge_counted(|_, names| Ok(names.iter().position(|name| *name == log).unwrap_or(0)))
+    }
+
+    /// Removes as many of the oldest logs as `count` returns. The last log is never one of them.
+    fn purge_counted(
+        &mut self,
+        count: impl FnOnce(&Self, &[&str]) -> Result<usize, LogError>,
+    ) -> Result<usize, LogError> {
         let Some(index) = self.folder.index()? else { return Ok(0) };
         let text = read_regular_text(&index).map_err(io_error("read", &index))?;
         let names = log_names(&text, &index)?;
-        let count = self.count_expired(&names, keep, now)?;
+        let count = count(self, &names)?;
         if count == 0 {
             return Ok(0);
         }

@@ -41,6 +41,12 @@ impl CompressionStatistics {
         }
     }
 
+    /// Counts from zero again.
+    pub(crate) fn reset(&mut self) {
+        self.received.reset();
+        self.kept.reset();
+    }
+
     /// Adds the counts of a log in its final form.
     pub(crate) fn log(&mut self, counted: CompressionCounter) {
         self.kept.merge(counted);

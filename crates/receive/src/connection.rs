@@ -60,13 +60,14 @@ impl LogReceiver {
         if has_head {
             self.compress_closed();
         }
-        self.note_connected(source.facts().clock_s);
+        self.note_connected(source.facts());
         let (mut unacknowledged, mut counted, mut format) = (None, 0, None);
         loop {
             // A source that always has more events never reaches `wait`, which would notice cancellation.
             if self.options.cancel.is_cancelled() {
                 return Ok(());
             }
+            self.check_control(store)?;
             self.watch.add_network_bytes(source.network_bytes() - counted);
             counted = source.network_bytes();
             let is_next_there = source.has_more().map_err(|error| self.explain_error(error, store))?;
@@ -94,6 +95,9 @@ impl LogReceiver {
                 unacknowledged = unacknowledged.or(Some(self.watch.bytes()));
             }
             let is_behind_format = matches!(live.arrival, SourceEvent::Event { .. });
+            if matches!(live.arrival, SourceEvent::Heartbeat { .. }) {
+                self.watch.count_heartbeat();
+            }
             let has_begun = match &mut routing {
                 EventRouting::Plain => self.store_event(store, &live.arrival, format.as_ref())?,
                 EventRouting::Merged(merged) => {
@@ -143,12 +147,19 @@ impl LogReceiver {
     }
 
     /// Waits for the next event.
-    fn wait(&mut self, source: &mut LiveSource, store: &StoreWriter) -> Result<(), Disconnect> {
+    fn wait(&mut self, source: &mut LiveSource, store: &mut StoreWriter) -> Result<(), Disconnect> {
         self.watch.set_caught_up();
         while !source.wait_briefly().map_err(|error| self.explain_error(error, store))? {
             self.watch.tick();
+            self.check_control(store)?;
         }
         Ok(())
+    }
+
+    /// Serves the requests of other threads. Ends the connection if one of them has paused the run.
+    fn check_control(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
+        self.serve_requests(store);
+        if self.control.is_paused() { Err(Disconnect::Paused) } else { Ok(()) }
     }
 
     /// Stores the received event. Returns true if a new log has begun.
@@ -249,7 +260,8 @@ impl LogReceiver {
 
     fn purge(&self, store: &mut StoreWriter) -> Result<(), Disconnect> {
         if let Some(keep) = self.wanted.keep {
-            self.watch.count_purged(store.purge(keep, SystemTime::now())?);
+            let first_needed = self.control.first_needed();
+            self.watch.count_purged(store.purge(keep, SystemTime::now(), first_needed.as_deref())?);
         }
         Ok(())
     }

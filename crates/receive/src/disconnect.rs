@@ -9,6 +9,8 @@ use crate::source_candidate::SourceRejection;
 pub(crate) enum Disconnect {
     /// The requested end was reached, or the run was cancelled.
     Done,
+    /// Another thread has paused the run.
+    Paused,
     /// The source is unreachable, and may come back.
     Lost(ConnectionError),
     /// The server cannot continue after the stored transactions, for this reason; it may be able to later.

@@ -10,6 +10,7 @@
 //! | receive logs until the end or for ever, from one of several sources | [`LogReceiver`] |
 //! | receive notices of lost connections and full disks, and progress | implement [`ReceiveReporter`] |
 //! | read the statistics of a run from any thread | [`SharedReceiveStats`] |
+//! | pause a run, and purge or protect its logs | [`ReceiveControl`] |
 //! | distinguish transient errors of a source from permanent ones | [`is_transient`], [`CANNOT_SEND`] |
 //! | request the transactions that are not in a set of GTIDs | [`start_after`] |
 //!
@@ -33,6 +34,7 @@ mod identity;
 mod log_compressor;
 mod monitor;
 mod pending_events;
+mod receive_control;
 mod receive_stats;
 mod received_gtids;
 mod receiver;
@@ -40,16 +42,19 @@ mod reporter;
 mod source_candidate;
 mod source_errors;
 mod source_rotation;
+mod source_status;
 mod start_point;
 
 pub use crate::compression_statistics::CompressionStatistics;
 pub use crate::disconnect::is_transient;
 pub use crate::error::{ReceiveError, ReceiveFailure};
 pub use crate::monitor::SharedReceiveStats;
+pub use crate::receive_control::{ControlError, ReceiveControl};
 pub use crate::receive_stats::ReceiveStats;
 pub use crate::received_gtids::ReceivedGtids;
 pub use crate::receiver::{AckCondition, DiskFullPolicy, LogReceiver, ReceiveOptions};
 pub use crate::reporter::{ReceiveNotice, ReceiveReporter};
 pub use crate::source_candidate::SourceRejection;
 pub use crate::source_errors::{CANNOT_SEND, SourceLogs};
+pub use crate::source_status::{ConnectionTrouble, SourceStatus};
 pub use crate::start_point::{GtidState, StartPoint, start_after};

@@ -8,12 +8,16 @@ use binlog::{EventFormat, RawEvent};
 use inspect::stats::CompressionCounter;
 use logs::{StoreEnd, StoreWriter};
 use rewrite::RewriteTally;
+use servers::ServerAddress;
+use wire::SourceFacts;
 
 use crate::compression_statistics::StoredFormCount;
+use crate::error::ReceiveError;
 use crate::pending_events::PendingEvents;
 use crate::receive_stats::ReceiveStats;
 use crate::received_gtids::ReceivedGtids;
 use crate::reporter::ReceiveReporter;
+use crate::source_status::ConnectionTrouble;
 
 /// Minimum interval between reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -37,6 +41,11 @@ impl SharedReceiveStats {
     /// Reads the statistics as they are now. Receiving waits until `read` returns.
     pub fn read<T>(&self, read: impl FnOnce(&ReceiveStats) -> T) -> T {
         read(&self.figures())
+    }
+
+    /// Counts the sizes of received and stored transactions from zero again.
+    pub fn reset_compression(&self) {
+        self.figures().statistics.reset();
     }
 
     /// Counts a compressed log.
@@ -99,12 +108,34 @@ impl ReceiveMonitor {
         self.stats.figures().bytes
     }
 
-    /// Records a connection to a source with this clock.
-    pub(crate) fn set_connected(&self, clock_s: Option<u64>) {
+    /// Records the address of the source to which a connection follows.
+    pub(crate) fn set_source(&self, address: &ServerAddress) {
+        self.stats.figures().source.address = Some(address.clone());
+    }
+
+    /// Records an error of the connection.
+    pub(crate) fn set_error(&self, error: &ReceiveError) {
+        let mut figures = self.stats.figures();
+        let was_connected = std::mem::take(&mut figures.source.was_connected);
+        figures.source.last_error = Some(ConnectionTrouble::new(error, was_connected, now_us()));
+    }
+
+    /// Counts a heartbeat of the source.
+    pub(crate) fn count_heartbeat(&self) {
+        let mut figures = self.stats.figures();
+        figures.source.heartbeats += 1;
+        figures.source.last_heartbeat_us = Some(now_us());
+    }
+
+    /// Records a connection to a source with these properties.
+    pub(crate) fn set_connected(&self, facts: &SourceFacts) {
         let mut figures = self.stats.figures();
         figures.connections += 1;
         figures.is_connected = true;
-        let clock_s = clock_s.and_then(|clock| i64::try_from(clock).ok());
+        let source = &mut figures.source;
+        (source.server_id, source.server_uuid) = (facts.server_id, facts.server_uuid.clone());
+        (source.last_error, source.was_connected) = (None, true);
+        let clock_s = facts.clock_s.and_then(|clock| i64::try_from(clock).ok());
         figures.ahead_s = clock_s.map_or(0, |clock| clock - now_s());
     }
 
@@ -222,6 +253,11 @@ impl ReceiveMonitor {
 
 /// Returns the time in seconds since 1970.
 fn now_s() -> i64 {
+    i64::try_from(now_us() / 1_000_000).unwrap_or(i64::MAX)
+}
+
+/// Returns the time in microseconds since 1970.
+fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -5,6 +5,7 @@ use logs::StoreEnd;
 
 use crate::compression_statistics::CompressionStatistics;
 use crate::received_gtids::ReceivedGtids;
+use crate::source_status::SourceStatus;
 
 /// Statistics of a `receive` run.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +60,8 @@ pub struct ReceiveStats {
     pub statistics: CompressionStatistics,
     /// Stored transactions.
     pub reached: ReceivedGtids,
+    /// Connection to the source.
+    pub source: SourceStatus,
 }
 
 impl ReceiveStats {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use binlog::ZstdLevel;
 use logs::{LogEncryption, RetentionLimit, StoreFolder, StoreWriter};
 use servers::{CancelToken, LinkOptions, ServerAddress};
-use wire::{ReplicaEnd, SemiSync};
+use wire::{ReplicaEnd, SemiSync, SourceFacts};
 
 use crate::disconnect::Disconnect;
 use crate::disk_space::{DiskFullBackoff, DiskSpace};
@@ -18,6 +18,7 @@ use crate::error::{ReceiveError, ReceiveFailure};
 use crate::identity::ReplicaIdentity;
 use crate::log_compressor::{CompressorSetup, CompressorShutdown, LogCompressor};
 use crate::monitor::{ReceiveMonitor, SharedReceiveStats};
+use crate::receive_control::ReceiveControl;
 use crate::reporter::{ReceiveNotice, ReceiveReporter};
 use crate::source_rotation::{BACKOFF_MIN, SourceRotation, SourceTrouble};
 use crate::start_point::StartPoint;
@@ -85,6 +86,7 @@ pub struct LogReceiver {
     reported: HashSet<String>,
     /// Set while a lost connection has been reported.
     is_lost: bool,
+    pub(crate) control: ReceiveControl,
 }
 
 impl LogReceiver {
@@ -118,7 +120,7 @@ impl LogReceiver {
         if let Some(keep) = wanted.keep
             && store.has_head().map_err(ReceiveError::OpenStore)?
         {
-            let purged = store.purge(keep, SystemTime::now()).map_err(ReceiveError::OpenStore)?;
+            let purged = store.purge(keep, SystemTime::now(), None).map_err(ReceiveError::OpenStore)?;
             watch.count_purged(purged);
         }
         let rotation = SourceRotation::of(addresses.len());
@@ -144,6 +146,7 @@ impl LogReceiver {
             disk_full: None,
             reported: HashSet::new(),
             is_lost: false,
+            control: ReceiveControl::default(),
         };
         receiver.report_store(&store);
         Ok((receiver, store))
@@ -161,7 +164,12 @@ impl LogReceiver {
     /// If no source can continue, or the disk fails for another reason than lacking space.
     pub fn run(mut self, mut store: StoreWriter) -> Result<(), ReceiveFailure> {
         loop {
+            self.wait_while_paused(&mut store);
+            if self.options.cancel.is_cancelled() {
+                break;
+            }
             let before = end_of(&store);
+            self.watch.set_source(self.address());
             let ended = self.run_connection(&mut store);
             self.watch.set_disconnected();
             if before != end_of(&store) {
@@ -170,16 +178,23 @@ impl LogReceiver {
             }
             match ended {
                 Disconnect::Done => break,
-                Disconnect::Lost(error) => self.schedule_retry(error.into(), SourceTrouble::Lost)?,
-                Disconnect::Unfit(reason) => {
-                    self.schedule_retry(ReceiveError::Unsuitable(reason), SourceTrouble::Unsuitable)?
+                Disconnect::Paused => {}
+                Disconnect::Lost(error) => {
+                    self.schedule_retry(&mut store, error.into(), SourceTrouble::Lost)?
                 }
-                Disconnect::Failed(error) => self.schedule_retry(error, SourceTrouble::Permanent)?,
+                Disconnect::Unfit(reason) => {
+                    let error = ReceiveError::Unsuitable(reason);
+                    self.schedule_retry(&mut store, error, SourceTrouble::Unsuitable)?
+                }
+                Disconnect::Failed(error) => {
+                    self.schedule_retry(&mut store, error, SourceTrouble::Permanent)?
+                }
                 Disconnect::StartUnavailable(error) => return Err(ReceiveFailure::NotStarted(error)),
                 Disconnect::DiskError(error) => return Err(self.disk_failure(&mut store, error)),
                 Disconnect::Keyring(error) => {
                     if !self.rotation.has_begun() || !self.wait_for_keyring(&error) {
-                        self.schedule_retry(ReceiveError::Keyring(error), SourceTrouble::Permanent)?;
+                        let error = ReceiveError::Keyring(error);
+                        self.schedule_retry(&mut store, error, SourceTrouble::Permanent)?;
                     }
                 }
                 Disconnect::DiskFull(error) if self.wanted.when_full == DiskFullPolicy::Fail => {
@@ -216,13 +231,24 @@ impl LogReceiver {
         self.watch.stats()
     }
 
+    /// Returns the handle by which other threads steer the run.
+    pub fn control(&self) -> ReceiveControl {
+        self.control.clone()
+    }
+
     /// Adds the GTIDs of the stored transactions to the statistics, for a display that shows them.
     pub fn read_stored_gtids(&self) {
         self.watch.read_stored_gtids(&self.wanted.folder, self.wanted.at_rest.keyring());
     }
 
     /// Waits until the next attempt. Returns the error if no further attempt can succeed.
-    fn schedule_retry(&mut self, error: ReceiveError, trouble: SourceTrouble) -> Result<(), ReceiveFailure> {
+    fn schedule_retry(
+        &mut self,
+        store: &mut StoreWriter,
+        error: ReceiveError,
+        trouble: SourceTrouble,
+    ) -> Result<(), ReceiveFailure> {
+        self.watch.set_error(&error);
         let (has_begun, before) = (self.rotation.has_begun(), self.rotation.current());
         let Some(pause) = self.rotation.next_backoff(trouble) else {
             return Err(if has_begun {
@@ -234,13 +260,36 @@ impl LogReceiver {
         let next = (self.rotation.current() != before).then(|| self.address().to_string());
         self.say_once(&ReceiveNotice::Retry { error: &error, next, pause });
         self.is_lost = true;
-        self.sleep_unless_cancelled(pause);
+        for _ in 0..pause.as_millis() / POLL_INTERVAL.as_millis() {
+            if self.options.cancel.is_cancelled() || self.control.is_paused() {
+                break;
+            }
+            self.serve_requests(store);
+            thread::sleep(POLL_INTERVAL);
+        }
         Ok(())
     }
 
+    /// Waits until the run may connect, or is cancelled.
+    fn wait_while_paused(&self, store: &mut StoreWriter) {
+        while self.control.is_paused() && !self.options.cancel.is_cancelled() {
+            self.serve_requests(store);
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Serves the requests of other threads.
+    pub(crate) fn serve_requests(&self, store: &mut StoreWriter) {
+        self.control.serve_requests(|log| {
+            let purged = store.purge_before(log)?;
+            self.watch.count_purged(purged);
+            Ok(purged)
+        });
+    }
+
     /// Records that a source is connected, and reports it if the connection had been lost.
-    pub(crate) fn note_connected(&mut self, clock_s: Option<u64>) {
-        self.watch.set_connected(clock_s);
+    pub(crate) fn note_connected(&mut self, facts: &SourceFacts) {
+        self.watch.set_connected(facts);
         if mem::take(&mut self.is_lost) {
             self.say_once(&ReceiveNotice::Reconnected { endpoint: self.address().endpoint() });
         }
@@ -307,6 +356,7 @@ impl LogReceiver {
         }
         while !self.options.cancel.is_cancelled() {
             self.sleep_unless_cancelled(BACKOFF_MIN);
+            self.serve_requests(store);
             self.watch.tick();
             // Expired logs may take the space: they are purged while the disk is full.
             let is_purged = lacking.is_some() && self.purge_for_room(store)?;

@@ -66,6 +66,11 @@ impl CompressionCounter {
         Ok(())
     }
 
+    /// Counts from zero again. A transaction that has begun is counted when it ends.
+    pub fn reset(&mut self) {
+        self.sums = CompressionTotals::default();
+    }
+
     /// Adds the counts of the events that follow.
     pub fn merge(&mut self, later: Self) {
         self.sums.merge(later.sums);

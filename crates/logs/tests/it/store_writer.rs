@@ -269,7 +269,7 @@ fn another_servers_logs_are_a_series_of_their_own() {
     assert_eq!((place.log, place.series.unwrap().number, place.series.unwrap().uuid), ("b.000007", 3, UUID));
     // After a purge of the oldest logs, the successor of a purged log is still known.
     let size = fs::metadata(folder.path().join(&names[3])).unwrap().len();
-    assert_eq!(store.purge(RetentionLimit::Size(2 * size), SystemTime::now()).unwrap(), 2);
+    assert_eq!(store.purge(RetentionLimit::Size(2 * size), SystemTime::now(), None).unwrap(), 2);
     drop(store);
     let left = Store::open(folder.path()).unwrap();
     assert!(left.log_after(&folder.path().join(&names[0])).unwrap_err().to_string().contains("were purged"));
@@ -431,7 +431,7 @@ fn purge_removes_old_logs_but_never_the_last() {
     let size = fs::metadata(folder.path().join("b.000009")).unwrap().len();
     let now = SystemTime::now();
     let mut check = |keep, now, wanted: &[&str]| {
-        store.purge(keep, now).unwrap();
+        store.purge(keep, now, None).unwrap();
         let names: Vec<String> = wanted.iter().map(|name| format!("./{name}\n")).collect();
         assert_eq!(fs::read_to_string(folder.path().join("b.index")).unwrap(), names.concat());
         let logs = fs::read_dir(folder.path()).unwrap();
@@ -451,6 +451,26 @@ fn purge_removes_old_logs_but_never_the_last() {
     let store = open(&folder);
     assert_eq!(store.store_end().unwrap().log, "b.000011");
     assert!(!folder.path().join("b.000010").exists());
+}
+
+#[test]
+fn purge_spares_logs_that_are_needed() {
+    let folder = TempDir::new().unwrap();
+    let mut store = open(&folder);
+    for name in ["b.000009", "b.000010", "b.000011", "b.000012"] {
+        store.begin_log(name, 4).unwrap();
+        append(&mut store, &[format(0)]);
+    }
+    store.sync().unwrap();
+    let (all, now) = (RetentionLimit::Size(0), SystemTime::now());
+    assert_eq!(store.purge(all, now, Some("b.000009")).unwrap(), 0);
+    assert_eq!(store.purge(all, now, Some("b.000010")).unwrap(), 1);
+    assert_eq!(store.purge_before("b.000009").unwrap(), 0);
+    assert_eq!(store.purge_before("b.000011").unwrap(), 1);
+    assert!(!folder.path().join("b.000010").exists() && folder.path().join("b.000011").exists());
+    // A log that the store does not have protects nothing.
+    assert_eq!(store.purge(all, now, Some("b.000001")).unwrap(), 1);
+    assert_eq!(store.purge_before("b.000012").unwrap(), 0);
 }
 
 #[test]

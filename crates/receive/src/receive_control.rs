@@ -1,0 +1,143 @@
+//! Steers a running receiver from other threads: pauses it, purges logs, and protects logs that others read.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use logs::LogError;
+
+/// Time in which the receiver takes a request: longer than an attempt to connect.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Steers a running receiver from other threads.
+#[derive(Clone, Default)]
+pub struct ReceiveControl(Arc<ControlState>);
+
+#[derive(Default)]
+struct ControlState {
+    is_paused: AtomicBool,
+    /// True if there are requests: read for each event.
+    has_requests: AtomicBool,
+    requests: Mutex<Vec<PurgeRequest>>,
+    first_needed: Mutex<Option<FirstNeededLog>>,
+}
+
+/// Returns the oldest log that is still read by others.
+type FirstNeededLog = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// Request to remove the logs before one.
+struct PurgeRequest {
+    log: String,
+    answer: Sender<Result<usize, String>>,
+}
+
+/// Error of a request to a receiver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// The receiver did not take the request in time.
+    #[error("the receiver is busy, or has ended: try again")]
+    Timeout,
+    /// The receiver could not remove logs.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl ReceiveControl {
+    /// Makes the receiver disconnect, and connect no more until [`ReceiveControl::resume`]. Returns false if it was
+    /// paused already.
+    pub fn pause(&self) -> bool {
+        !self.0.is_paused.swap(true, Ordering::Relaxed)
+    }
+
+    /// Makes the receiver connect again. Returns false if it was not paused.
+    pub fn resume(&self) -> bool {
+        self.0.is_paused.swap(false, Ordering::Relaxed)
+    }
+
+    /// Tells whether the receiver is paused.
+    pub fn is_paused(&self) -> bool {
+        self.0.is_paused.load(Ordering::Relaxed)
+    }
+
+    /// Removes the logs before this one. Waits until the receiver has done so, and returns their number.
+    ///
+    /// # Errors
+    ///
+    /// If the logs cannot be removed, or the receiver does not take the request in time.
+    pub fn purge_before(&self, log: &str) -> Result<usize, ControlError> {
+        let (answer, answered) = channel();
+        lock(&self.0.requests).push(PurgeRequest { log: log.to_owned(), answer });
+        self.0.has_requests.store(true, Ordering::Release);
+        match answered.recv_timeout(REQUEST_TIMEOUT) {
+            Ok(result) => result.map_err(ControlError::Failed),
+            Err(_) => Err(ControlError::Timeout),
+        }
+    }
+
+    /// Sets a function that returns the oldest log that is still read by others. The retention limit spares this log and
+    /// all later ones.
+    pub fn protect_logs(&self, first_needed: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        *lock(&self.0.first_needed) = Some(Arc::new(first_needed));
+    }
+
+    /// Returns the oldest log that is still read by others.
+    pub(crate) fn first_needed(&self) -> Option<String> {
+        let first_needed = lock(&self.0.first_needed).clone();
+        first_needed.and_then(|first_needed| first_needed())
+    }
+
+    /// Serves the requests that have come.
+    pub(crate) fn serve_requests(&self, mut purge_before: impl FnMut(&str) -> Result<usize, LogError>) {
+        if !self.0.has_requests.swap(false, Ordering::Acquire) {
+            return;
+        }
+        let requests = std::mem::take(&mut *lock(&self.0.requests));
+        for request in requests {
+            let result = purge_before(&request.log).map_err(|error| error.to_string());
+            // The requester may have given up.
+            let _ = request.answer.send(result);
+        }
+    }
+}
+
+impl fmt::Debug for ReceiveControl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ReceiveControl").field("is_paused", &self.is_paused()).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ControlError, ReceiveControl};
+
+    #[test]
+    fn a_request_is_answered_by_the_receiver() {
+        let control = ReceiveControl::default();
+        let receiving = control.clone();
+        let receiver = std::thread::spawn(move || {
+            let mut served = 0;
+            while served < 2 {
+                receiving.serve_requests(|log| {
+                    served += 1;
+                    match log {
+                        "b.000002" => Ok(1),
+                        name => {
+                            Err(logs::LogError::NotNextLog { name: name.to_owned(), last: String::new() })
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(control.purge_before("b.000002"), Ok(1));
+        assert!(matches!(control.purge_before("other"), Err(ControlError::Failed(_))));
+        receiver.join().unwrap();
+        assert!(control.pause() && !control.pause() && control.is_paused());
+        assert!(control.resume() && !control.resume() && !control.is_paused());
+    }
+}
