@@ -102,6 +102,7 @@ impl<'d, 's> ClientDump<'d, 's> {
             self.session.link.packets.ignore_sequence();
             self.signal = Some(self.session.shared.growth.subscribe()?);
         }
+        self.note_place(&stream);
         let gate = self.session.shared.options.ack_gate.clone();
         let mut pieces = Vec::new();
         loop {
@@ -153,6 +154,12 @@ impl<'d, 's> ClientDump<'d, 's> {
         self.session.shared.clients.displace(registration);
         // An earlier dump may be waiting.
         self.session.shared.growth.note();
+    }
+
+    /// Makes the place of the client visible: a purge spares the log from the first event on.
+    fn note_place(&self, stream: &DumpStream) {
+        let place = (stream.session().log().to_string(), stream.session().position());
+        self.session.registration.client.change(|facts| facts.place = Some(place));
     }
 
     fn set_activity(&self, state: &'static str) {

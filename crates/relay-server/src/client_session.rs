@@ -105,7 +105,7 @@ fn choose_form(attributes: &[(String, String)], client: &LoggedInClient, shared:
         program_name: value("program_name"),
         client_role: value("_client_role"),
     };
-    shared.form_choice(client.account.form).form_for(&attributes)
+    shared.form_for(client.account.form, &attributes)
 }
 
 fn new_session(connection_id: u32, client: &LoggedInClient, form: LogForm) -> SqlSession {
@@ -244,8 +244,11 @@ impl ServedSession<'_> {
 
     fn run_sql(&mut self, sql: &str, encoding: RowEncoding) {
         let answer = self.face.execute(sql, &mut self.sql);
+        let warnings = u16::try_from(self.sql.warnings.len()).unwrap_or(u16::MAX);
         match answer {
-            SqlAnswer::Done(affected) => self.respond(|response| response.ok(&ok_packet(affected))),
+            SqlAnswer::Done(affected) => {
+                self.respond(|response| response.ok(&OkPacket { warnings, ..ok_packet(affected) }));
+            }
             SqlAnswer::Refused(error) => self.refuse(&error),
             SqlAnswer::Rows(rows) if rows.columns.is_empty() => self.ok(),
             SqlAnswer::Rows(rows) => self.respond(|response| put_rows(&rows, encoding, response)),

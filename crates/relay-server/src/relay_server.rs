@@ -10,7 +10,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use relay::{AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace, UpstreamFacts};
+use relay::{
+    AccountFile, FormChoice, RelayFacts, RelayStore, SourceLimits, SqlFace, UpstreamControl, UpstreamFacts,
+    oldest_log_in_use,
+};
 use servers::ServerAddress;
 use wire::{PacketCodec, ServerError, ServerHandshake};
 
@@ -65,6 +68,8 @@ pub struct RelayServerOptions {
     pub ack_gate: Option<Arc<AckGate>>,
     /// Reader of the state of receiving; `None` if another program writes the logs.
     pub upstream: Option<UpstreamReader>,
+    /// Receiver of the logs; `None` if another program writes them.
+    pub upstream_control: Option<Arc<dyn UpstreamControl>>,
     /// Receiver of notices.
     pub notices: Arc<dyn Fn(RelayNotice) + Send + Sync>,
 }
@@ -191,6 +196,17 @@ impl RelayServer {
     /// Returns the facts about the relay.
     pub fn facts(&self) -> Arc<dyn RelayFacts> {
         Arc::clone(&self.shared) as Arc<dyn RelayFacts>
+    }
+
+    /// Returns a function that finds the oldest log that a connected client reads.
+    pub fn log_watcher(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
+        let shared = Arc::downgrade(&self.shared);
+        move || {
+            let shared = shared.upgrade()?;
+            // Without the list, the next purge finds the log.
+            let names = shared.forms.store().log_names().ok()?;
+            oldest_log_in_use(&*shared, &names)
+        }
     }
 
     /// Reads accounts and certificates again. If one cannot be used, all stay as they were.

@@ -10,9 +10,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use binlog::gtid::GtidSet;
 use logs::ServerIdentity;
 use relay::{
-    ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, LogForm, LogSize, LogsEnd,
-    MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer, SentTransactions, ServedLog, SqlFace,
-    SqlRows, StageTotals, StoredMariadbState, UpstreamFacts,
+    ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource, LogForm,
+    LogSize, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer, SentTransactions,
+    ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals, StoredMariadbState, UpstreamControl,
+    UpstreamFacts,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};
@@ -50,6 +51,8 @@ pub(crate) struct RelayShared {
     pub(crate) is_stopping: AtomicBool,
     /// Transactions that were sent to all clients.
     pub(crate) sent: Mutex<SentTransactions>,
+    /// Compression for accounts without a form of their own.
+    compression: Mutex<ServedCompression>,
     gtids: Mutex<StoredGtids>,
     definitions: Option<DefinitionSource>,
     /// True if the relay started without accounts: until it gets some, all clients of this machine may log in.
@@ -85,6 +88,7 @@ impl RelayShared {
         let was_started_without_accounts = files.accounts.is_empty();
         let definitions = options.definitions_from.clone().map(DefinitionSource::new);
         Self {
+            compression: Mutex::new(ServedCompression::of(options.form)),
             options,
             address,
             identity,
@@ -122,10 +126,10 @@ impl RelayShared {
     }
 
     /// Returns the form for a client: that of its account, else that of the relay, else by its attributes.
-    pub(crate) fn form_choice(&self, account: FormChoice) -> FormChoice {
+    pub(crate) fn form_for(&self, account: FormChoice, attributes: &ClientAttributes<'_>) -> LogForm {
         match account {
-            FormChoice::Auto => self.options.form,
-            fixed => fixed,
+            FormChoice::Auto => self.compression().form_for(self.options.form, attributes),
+            FormChoice::Fixed(form) => form,
         }
     }
 
@@ -184,6 +188,29 @@ impl RelayFacts for RelayShared {
         Ok(LogsEnd { log: newest.to_string(), position, gtids })
     }
 
+    fn source(&self, form: LogForm) -> Option<Arc<FormSource>> {
+        Some(self.forms.source(form))
+    }
+
+    fn log_time_us(&self, log: &str) -> Option<u64> {
+        let path = self.forms.store().path(log).ok()?;
+        let written = std::fs::metadata(path).ok()?.modified().ok()?;
+        let since = written.duration_since(UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_micros()).ok()
+    }
+
+    fn compression(&self) -> ServedCompression {
+        *lock(&self.compression)
+    }
+
+    fn set_compression(&self, compression: ServedCompression) {
+        *lock(&self.compression) = compression;
+    }
+
+    fn upstream_control(&self) -> Option<&dyn UpstreamControl> {
+        self.options.upstream_control.as_deref()
+    }
+
     fn clients(&self) -> Vec<ClientFacts> {
         self.clients.facts()
     }
@@ -236,7 +263,9 @@ impl RelayFacts for RelayShared {
     }
 
     fn compression_counters(&self) -> Vec<CompressionCounters> {
-        lock(&self.sent).rows()
+        let mut rows = lock(&self.sent).rows();
+        rows.extend(self.upstream_control().map(|upstream| upstream.received()).unwrap_or_default());
+        rows
     }
 
     fn stage_totals(&self) -> Vec<StageTotals> {
@@ -245,6 +274,9 @@ impl RelayFacts for RelayShared {
 
     fn reset_compression_counters(&self) {
         *lock(&self.sent) = SentTransactions::default();
+        if let Some(upstream) = self.upstream_control() {
+            upstream.reset_received();
+        }
     }
 
     fn reset_stage_totals(&self) {

@@ -41,6 +41,7 @@ mod dump_session;
 mod dump_start;
 mod dump_stream;
 mod error;
+mod event_listing;
 mod form;
 mod form_chunk;
 mod form_index;
@@ -56,8 +57,10 @@ mod relay_store;
 mod render_buffer;
 mod sent_transactions;
 mod served_checksum;
+mod served_compression;
 mod sql_answer;
 mod sql_face;
+mod upstream_control;
 
 pub use crate::account_file::{AccountFile, AccountFileError};
 pub use crate::dump_error::DumpError;
@@ -88,5 +91,11 @@ pub use crate::relay_facts::{
 pub use crate::relay_store::{FirstEvents, RelayStore};
 pub use crate::sent_transactions::{MeasuredTransaction, SentTransactions};
 pub use crate::served_checksum::ServedChecksum;
-pub use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue};
+pub use crate::served_compression::ServedCompression;
+pub use crate::sql_answer::{
+    SqlAnswer, SqlColumn, SqlColumnKind, SqlRows, SqlSession, SqlValue, SqlWarning, WarningLevel,
+};
 pub use crate::sql_face::SqlFace;
+pub use crate::upstream_control::{
+    UpstreamControl, UpstreamError, UpstreamStatus, UpstreamTls, oldest_log_in_use,
+};

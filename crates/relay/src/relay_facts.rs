@@ -9,9 +9,11 @@ use wire::ServerError;
 
 use crate::dump_progress::ClientProgress;
 use crate::error::RelayError;
-use crate::form::LogForm;
+use crate::form::{FormChoice, LogForm};
 use crate::form_source::{FormSource, RenderCost};
+use crate::served_compression::ServedCompression;
 use crate::sql_answer::SqlRows;
+use crate::upstream_control::UpstreamControl;
 
 /// Source of facts about a running relay. The listener implements it; tests use fixed facts.
 pub trait RelayFacts: Send + Sync {
@@ -31,6 +33,16 @@ pub trait RelayFacts: Send + Sync {
     ///
     /// When a log cannot be read.
     fn end(&self, form: LogForm) -> Result<LogsEnd, RelayError>;
+
+    /// Returns the logs in a form, to list their events; `None` if there are none to read.
+    fn source(&self, _: LogForm) -> Option<Arc<FormSource>> {
+        None
+    }
+
+    /// Returns the time at which a log was written last, in microseconds since 1970.
+    fn log_time_us(&self, _: &str) -> Option<u64> {
+        None
+    }
 
     /// Returns the connected clients.
     fn clients(&self) -> Vec<ClientFacts>;
@@ -95,11 +107,30 @@ pub trait RelayFacts: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the compression for accounts without a form of their own.
+    fn compression(&self) -> ServedCompression {
+        ServedCompression::of(FormChoice::Auto)
+    }
+
+    /// Changes it for clients that connect from now on.
+    fn set_compression(&self, _: ServedCompression) {
+        // Fixed facts stay as they are.
+    }
+
+    /// Returns the receiver of the logs; `None` if another program writes them.
+    fn upstream_control(&self) -> Option<&dyn UpstreamControl> {
+        None
+    }
+
     /// Counts transactions from zero again.
-    fn reset_compression_counters(&self) {}
+    fn reset_compression_counters(&self) {
+        // Without sums, there is nothing to reset.
+    }
 
     /// Counts the time of stages from zero again.
-    fn reset_stage_totals(&self) {}
+    fn reset_stage_totals(&self) {
+        // Without sums, there is nothing to reset.
+    }
 }
 
 /// Distance of a client from the end of the store.

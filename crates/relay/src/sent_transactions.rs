@@ -58,10 +58,7 @@ impl MeasuredTransaction {
     /// Adds an event of this size. `bytes` are the first ones of the event.
     fn add_event(&mut self, event_type: EventType, size: usize, bytes: &[u8]) {
         match event_type {
-            EventType::Gtid
-            | EventType::GtidTagged
-            | EventType::AnonymousGtid
-            | EventType::MariadbGtid => {}
+            EventType::Gtid | EventType::GtidTagged | EventType::AnonymousGtid | EventType::MariadbGtid => {}
             EventType::TransactionPayload => {
                 let body = bytes.get(HEADER_SIZE..).unwrap_or_default();
                 let Ok(fields) = PayloadFields::decode(&mut Cursor::new(body)) else { return };

@@ -81,6 +81,41 @@ pub struct SqlSession {
     pub system_variables: BTreeMap<String, SqlValue>,
     /// True between `BEGIN` and the end of the transaction.
     pub is_in_transaction: bool,
+    /// Warnings of the last statement.
+    pub warnings: Vec<SqlWarning>,
+}
+
+/// Warning of a statement, as `SHOW WARNINGS` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlWarning {
+    /// Level.
+    pub level: WarningLevel,
+    /// Number of a server's message.
+    pub code: u16,
+    /// Text.
+    pub message: String,
+}
+
+/// Level of a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarningLevel {
+    /// The statement has done all, and this is worth knowing.
+    Note,
+    /// The statement has not done all.
+    Warning,
+    /// The statement was refused.
+    Error,
+}
+
+impl WarningLevel {
+    /// Returns the name of the level.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Note => "Note",
+            Self::Warning => "Warning",
+            Self::Error => "Error",
+        }
+    }
 }
 
 impl SqlSession {
@@ -95,7 +130,13 @@ impl SqlSession {
             user_variables: BTreeMap::new(),
             system_variables: BTreeMap::new(),
             is_in_transaction: false,
+            warnings: Vec::new(),
         }
+    }
+
+    /// Adds a warning.
+    pub(crate) fn warn(&mut self, level: WarningLevel, code: u16, message: impl Into<String>) {
+        self.warnings.push(SqlWarning { level, code, message: message.into() });
     }
 
     /// Forgets all variables and the transaction, as `COM_RESET_CONNECTION` requires. The default database stays.
@@ -103,6 +144,7 @@ impl SqlSession {
         self.user_variables.clear();
         self.system_variables.clear();
         self.is_in_transaction = false;
+        self.warnings.clear();
     }
 }
 

@@ -6,10 +6,13 @@
 //! ```
 
 mod assignment;
+mod binlog_events;
 mod definitions;
 mod fact_table;
+mod purge;
 mod query_engine;
 mod refusals;
+mod replica;
 mod scalar;
 mod select_text;
 mod served_version;
@@ -39,7 +42,7 @@ use self::select_text::{SelectText, offset};
 use self::system_variable::VariableContext;
 use crate::relay_account::AccountRight;
 use crate::relay_facts::RelayFacts;
-use crate::sql_answer::{SqlAnswer, SqlColumn, SqlRows, SqlSession, SqlValue};
+use crate::sql_answer::{SqlAnswer, SqlColumn, SqlRows, SqlSession, SqlValue, WarningLevel};
 
 /// SQL side of a relay: answers statements from facts.
 pub struct SqlFace {
@@ -70,7 +73,7 @@ struct StatementForm {
 
 type StatementAnswerer = fn(&mut SqlStatement<'_>, &mut SqlSession) -> Result<SqlAnswer, ServerError>;
 
-use AccountRight::{AskServer, ShowLogs};
+use AccountRight::{AskServer, ChangeRelay, ShowLogs};
 
 /// Forms of statements. The first that matches counts.
 const STATEMENT_FORMS: &[StatementForm] = &[
@@ -80,18 +83,29 @@ const STATEMENT_FORMS: &[StatementForm] = &[
     form("SHOW BINARY LOG STATUS", ShowLogs, show::log_status),
     form("SHOW BINLOG|MASTER STATUS", ShowLogs, show::log_status),
     form("SHOW BINARY|MASTER LOGS", ShowLogs, show::binary_logs),
+    form("SHOW BINLOG EVENTS", ShowLogs, binlog_events::binlog_events),
+    form("SHOW REPLICA STATUS", ShowLogs, replica::replica_status),
+    form("SHOW SLAVE STATUS", ShowLogs, replica::slave_status),
     form("SHOW REPLICAS", ShowLogs, show::replicas),
     form("SHOW SLAVE|REPLICA HOSTS", ShowLogs, show::slave_hosts),
     form("SHOW [FULL] PROCESSLIST", AskServer, show::processlist),
     form("SHOW [GLOBAL|SESSION|LOCAL] VARIABLES", AskServer, show::variables),
     form("SHOW [GLOBAL|SESSION|LOCAL] STATUS", AskServer, show::status),
-    form("SHOW WARNINGS|ERRORS", AskServer, show::warnings),
+    form("SHOW ERRORS", AskServer, show::errors),
+    form("SHOW WARNINGS", AskServer, show::warnings),
     form("SHOW DATABASES|SCHEMAS", AskServer, show::databases),
     form("SHOW [FULL] TABLES", AskServer, show::tables),
     form("SHOW GRANTS", AskServer, show::grants),
     form("SHOW CHARSET", AskServer, show::charsets),
     form("SHOW CHARACTER SET", AskServer, show::charsets),
     form("SHOW COLLATION", AskServer, show::collations),
+    form("PURGE BINARY|MASTER LOGS", ChangeRelay, purge::purge),
+    form("FLUSH [NO_WRITE_TO_BINLOG|LOCAL] BINARY LOGS", ChangeRelay, replica::flush_logs),
+    form("FLUSH [NO_WRITE_TO_BINLOG|LOCAL] LOGS", ChangeRelay, replica::flush_logs),
+    form("START REPLICA|SLAVE", ChangeRelay, replica::start),
+    form("STOP REPLICA|SLAVE", ChangeRelay, replica::stop),
+    form("CHANGE REPLICATION SOURCE TO", ChangeRelay, replica::change_source),
+    form("CHANGE MASTER TO", ChangeRelay, replica::change_source),
     form("TRUNCATE [TABLE]", AskServer, truncate::truncate),
     form("USE", AskServer, use_database),
     form("KILL [CONNECTION|QUERY|HARD|SOFT]", AskServer, kill),
@@ -99,6 +113,9 @@ const STATEMENT_FORMS: &[StatementForm] = &[
     form("START TRANSACTION", AskServer, begin),
     form("COMMIT|ROLLBACK [WORK]", AskServer, end_transaction),
 ];
+
+/// Forms of statements after which the warnings of the statement before are still known.
+const KEEPING_WARNINGS: [&str; 3] = ["SELECT", "SHOW ERRORS", "SHOW WARNINGS"];
 
 /// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
 const STATEMENT_SIZE_MAX: usize = 64 << 10;
@@ -130,7 +147,6 @@ const UNSUPPORTED_STATEMENTS: &[&str] = &[
     "LOCK",
     "OPTIMIZE",
     "PREPARE",
-    "PURGE",
     "RELEASE",
     "RENAME",
     "REPAIR",
@@ -151,7 +167,6 @@ const UNSUPPORTED_STATEMENTS: &[&str] = &[
 ];
 /// Beginnings of `SHOW` statements that a server knows, and a relay does not.
 const UNSUPPORTED_SHOWS: &[&str] = &[
-    "SHOW BINLOG EVENTS",
     "SHOW COLUMNS",
     "SHOW CREATE",
     "SHOW ENGINE",
@@ -171,8 +186,6 @@ const UNSUPPORTED_SHOWS: &[&str] = &[
     "SHOW PROFILE",
     "SHOW PROFILES",
     "SHOW RELAYLOG",
-    "SHOW REPLICA STATUS",
-    "SHOW SLAVE STATUS",
     "SHOW ALL SLAVES",
     "SHOW STORAGE",
     "SHOW TABLE",
@@ -195,9 +208,13 @@ impl SqlFace {
         Self { facts, engine }
     }
 
-    /// Executes a statement, in UTF-8.
+    /// Executes a statement, in UTF-8. Its warnings are those of the session then.
     pub fn execute(&self, sql: &str, session: &mut SqlSession) -> SqlAnswer {
-        self.answer(sql, session).unwrap_or_else(SqlAnswer::Refused)
+        self.answer(sql, session).unwrap_or_else(|error| {
+            session.warnings.clear();
+            session.warn(WarningLevel::Error, error.code, error.message.clone());
+            SqlAnswer::Refused(error)
+        })
     }
 
     /// Selects the default database, as `COM_INIT_DB` and the login do.
@@ -228,7 +245,13 @@ impl SqlFace {
             let mut rest = words.clone();
             let Some(options) = take_pattern(form.pattern, &mut rest) else { continue };
             if !session.role.may(form.right) {
-                return Err(privilege_required("SUPER, REPLICATION CLIENT"));
+                return Err(privilege_required(match form.right {
+                    ChangeRelay => "SUPER",
+                    _ => "SUPER, REPLICATION CLIENT",
+                }));
+            }
+            if !KEEPING_WARNINGS.contains(&form.pattern) {
+                session.warnings.clear();
             }
             let (facts, engine) = (self.facts.as_ref(), &self.engine);
             let mut statement = SqlStatement { facts, engine, sql, sql_mode, words: rest, options };

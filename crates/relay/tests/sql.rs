@@ -1,15 +1,19 @@
 //! Statements that replicas, connectors and people send, with the answers of a relay of fixed facts.
 #![allow(clippy::unwrap_used, reason = "a test whose fixed facts are wrong has failed")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use binlog::gtid::GtidSet;
+use common::{TestStore, sample};
 use relay::{
-    AccountRole, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, LogForm, LogsEnd,
-    RelayError, RelayFacts, RelayedServer, ServedLog, SqlAnswer, SqlColumnKind, SqlFace, SqlSession,
-    SqlValue, StageTotals, UpstreamFacts,
+    AccountRole, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource, LogForm, LogsEnd,
+    RelayError, RelayFacts, RelayedServer, ServedCompression, ServedLog, SqlAnswer, SqlColumnKind, SqlFace,
+    SqlSession, SqlValue, StageTotals, UpstreamControl, UpstreamError, UpstreamFacts, UpstreamStatus,
 };
+use wire::ServerError;
 
 const UUID: &str = "00000000-0000-0000-0000-000000000001";
 const NOW_US: u64 = 1_700_000_000_123_456;
@@ -20,6 +24,68 @@ struct FixedFacts {
     now_us: AtomicU64,
     tick_us: u64,
     killed: Mutex<Vec<u32>>,
+    /// Logs, if there are any to read.
+    store: Option<TestStore>,
+    upstream: Option<FixedUpstream>,
+    compression: Mutex<ServedCompression>,
+    resets: Mutex<Vec<&'static str>>,
+}
+
+/// A receiver that only notes what it should do.
+#[derive(Default)]
+struct FixedUpstream {
+    is_stopped: AtomicBool,
+    is_lost: bool,
+    calls: Mutex<Vec<String>>,
+}
+
+impl UpstreamControl for FixedUpstream {
+    fn status(&self) -> UpstreamStatus {
+        let message = "no connection".to_owned();
+        let error = self.is_lost.then_some(UpstreamError { code: 2003, message, time_us: NOW_US });
+        UpstreamStatus {
+            host: "db1".to_owned(),
+            port: 3306,
+            user: "repl".to_owned(),
+            is_running: !self.is_stopped.load(Ordering::Relaxed),
+            is_connected: !self.is_lost && !self.is_stopped.load(Ordering::Relaxed),
+            log: "binlog.000005".to_owned(),
+            position: 700,
+            stored_log: "binlog.000002".to_owned(),
+            stored_position: 1000,
+            server_id: Some(1),
+            server_uuid: Some(UUID.to_owned()),
+            lag_s: Some(3),
+            error,
+            heartbeats: 2,
+            last_heartbeat_us: Some(NOW_US),
+            ..UpstreamStatus::default()
+        }
+    }
+
+    fn received(&self) -> Vec<CompressionCounters> {
+        Vec::new()
+    }
+
+    fn reset_received(&self) {}
+
+    fn stop(&self) -> bool {
+        !self.is_stopped.swap(true, Ordering::Relaxed)
+    }
+
+    fn start(&self) -> bool {
+        self.is_stopped.swap(false, Ordering::Relaxed)
+    }
+
+    fn purge_before(&self, log: &str) -> Result<usize, ServerError> {
+        self.calls.lock().unwrap().push(format!("purge {log}"));
+        Ok(1)
+    }
+
+    fn flush_logs(&self) -> Result<(), ServerError> {
+        self.calls.lock().unwrap().push("flush".to_owned());
+        Ok(())
+    }
 }
 
 impl RelayFacts for FixedFacts {
@@ -79,6 +145,34 @@ impl RelayFacts for FixedFacts {
         vec![client(3, "repl", "Binlog Dump GTID"), client(4, "me", "Sleep")]
     }
 
+    fn source(&self, form: LogForm) -> Option<Arc<FormSource>> {
+        self.store.as_ref().map(|store| store.source(form))
+    }
+
+    fn log_time_us(&self, log: &str) -> Option<u64> {
+        (log != "binlog.000004").then_some(NOW_US)
+    }
+
+    fn compression(&self) -> ServedCompression {
+        *self.compression.lock().unwrap()
+    }
+
+    fn set_compression(&self, compression: ServedCompression) {
+        *self.compression.lock().unwrap() = compression;
+    }
+
+    fn upstream_control(&self) -> Option<&dyn UpstreamControl> {
+        self.upstream.as_ref().map(|upstream| upstream as &dyn UpstreamControl)
+    }
+
+    fn reset_compression_counters(&self) {
+        self.resets.lock().unwrap().push("compression");
+    }
+
+    fn reset_stage_totals(&self) {
+        self.resets.lock().unwrap().push("stages");
+    }
+
     fn kill(&self, connection_id: u32) -> bool {
         self.killed.lock().unwrap().push(connection_id);
         true
@@ -120,6 +214,21 @@ impl RelayFacts for FixedFacts {
     }
 }
 
+impl Default for FixedFacts {
+    fn default() -> Self {
+        Self {
+            version: "9.7.4",
+            now_us: AtomicU64::new(NOW_US),
+            tick_us: 0,
+            killed: Mutex::default(),
+            store: None,
+            upstream: None,
+            compression: Mutex::new(ServedCompression::of(relay::FormChoice::Auto)),
+            resets: Mutex::default(),
+        }
+    }
+}
+
 /// A session with a relay.
 struct FixedRelay {
     facts: Arc<FixedFacts>,
@@ -137,8 +246,11 @@ impl FixedRelay {
     }
 
     fn with_clock(version: &'static str, role: AccountRole, tick_us: u64) -> Self {
-        let now_us = AtomicU64::new(NOW_US);
-        let facts = Arc::new(FixedFacts { version, now_us, tick_us, killed: Mutex::default() });
+        Self::with_facts(FixedFacts { version, tick_us, ..FixedFacts::default() }, role)
+    }
+
+    fn with_facts(facts: FixedFacts, role: AccountRole) -> Self {
+        let facts = Arc::new(facts);
         let face = SqlFace::new(facts.clone());
         let session = SqlSession::new(4, "me@%".to_owned(), role, LogForm::AsIs);
         Self { facts, face, session }
@@ -481,8 +593,212 @@ fn refusals() {
         "1235 42000: bintide relay does not support INSERT: it serves binary logs only",
     );
     client.check(
-        "SHOW BINLOG EVENTS",
-        "1235 42000: bintide relay does not support SHOW BINLOG EVENTS: it serves binary logs only",
+        "SHOW RELAYLOG EVENTS",
+        "1235 42000: bintide relay does not support SHOW RELAYLOG: it serves binary logs only",
+    );
+}
+
+/// A relay that receives: four logs, of which a client reads the second.
+fn receiving(role: AccountRole) -> FixedRelay {
+    let log = sample("rotation/binlog.000005");
+    let store = TestStore::new(&[&log[..]; 4]);
+    let facts =
+        FixedFacts { store: Some(store), upstream: Some(FixedUpstream::default()), ..FixedFacts::default() };
+    FixedRelay::with_facts(facts, role)
+}
+
+impl FixedRelay {
+    /// Returns the calls that the receiver has got since the last time.
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut *self.facts.upstream.as_ref().unwrap().calls.lock().unwrap())
+    }
+}
+
+#[test]
+fn logs_that_a_client_reads_are_not_purged() {
+    let mut client = receiving(AccountRole::Admin);
+    client.check("PURGE BINARY LOGS TO 'binlog.000002'", "OK");
+    client.check("SHOW WARNINGS", "Level|Code|Message");
+    assert_eq!(client.calls(), ["purge binlog.000002"]);
+    client.check("PURGE MASTER LOGS TO 'binlog.000004'", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000002"]);
+    let warnings = "Level|Code|Message\n\
+                    Warning|1867|file binlog.000002 was not purged because it was being read by 1 thread(s), purged only \
+                    1 out of 3 files.\n\
+                    Note|1105|connection 3 (repl@10.0.0.3:4000) reads binlog.000002";
+    client.check("SHOW WARNINGS", warnings);
+    client.check("SELECT @@warning_count", "@@warning_count\n2");
+    client.check("PURGE BINARY LOGS TO 'binlog.000001'", "OK");
+    client.check("PURGE BINARY LOGS TO 'binlog.000009'", "1373 HY000: Target log not found in binlog index");
+    client.check("SHOW ERRORS", "Level|Code|Message\nError|1373|Target log not found in binlog index");
+    // The times of the logs are NOW_US, 2023-11-14 22:13:20, but for the last one.
+    client.check("PURGE BINARY LOGS BEFORE '2023-11-14 22:13:20'", "OK");
+    assert!(client.calls().is_empty());
+    client.check("PURGE BINARY LOGS BEFORE '2023-11-14 22:13:21'", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000002"]);
+    client.check("PURGE BINARY LOGS BEFORE 'yesterday'", "1525 HY000: Incorrect DATETIME value: 'yesterday'");
+    let mut monitor = receiving(AccountRole::Monitor);
+    let denied =
+        "1227 42000: Access denied; you need (at least one of) the SUPER privilege(s) for this operation";
+    monitor.check("PURGE BINARY LOGS TO 'binlog.000002'", denied);
+    let mut other = FixedRelay::new(AccountRole::Admin);
+    other.check(
+        "PURGE BINARY LOGS TO 'binlog.000002'",
+        "1235 42000: bintide relay does not support PURGE BINARY LOGS without --from: another program writes these logs. \
+         Purge them there",
+    );
+}
+
+/// Returns names and values of the only row of `SHOW REPLICA STATUS` or `SHOW SLAVE STATUS`.
+fn replica_status(client: &mut FixedRelay, word: &str) -> Vec<(String, String)> {
+    let shown = client.ask(&format!("SHOW {word} STATUS FOR CHANNEL ''"));
+    let (names, values) = shown.split_once('\n').unwrap();
+    let pairs = names.split('|').zip(values.split('|'));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn check_status(client: &mut FixedRelay, word: &str, wanted: &[(&str, &str)]) {
+    let shown = replica_status(client, word);
+    for (name, value) in wanted {
+        let pair = ((*name).to_owned(), (*value).to_owned());
+        assert!(shown.contains(&pair), "{name}: {shown:?}");
+    }
+}
+
+#[test]
+fn the_upstream_is_shown() {
+    let mut client = receiving(AccountRole::Admin);
+    let connected = [
+        ("Replica_IO_State", "Waiting for source to send event"),
+        ("Source_Host", "db1"),
+        ("Source_Log_File", "binlog.000005"),
+        ("Read_Source_Log_Pos", "700"),
+        ("Replica_IO_Running", "Yes"),
+        ("Seconds_Behind_Source", "3"),
+        ("Source_Server_Id", "1"),
+        ("Last_IO_Errno", "0"),
+    ];
+    check_status(&mut client, "REPLICA", &connected);
+    client.check("STOP SLAVE", "OK");
+    let stopped = [("Slave_IO_Running", "No"), ("Master_Host", "db1"), ("Slave_SQL_Running", "No")];
+    check_status(&mut client, "SLAVE", &stopped);
+    client.check(
+        "SELECT SOURCE_UUID, SERVICE_STATE, COUNT_RECEIVED_HEARTBEATS, LAST_HEARTBEAT_TIMESTAMP \
+         FROM performance_schema.replication_connection_status",
+        &format!(
+            "SOURCE_UUID|SERVICE_STATE|COUNT_RECEIVED_HEARTBEATS|LAST_HEARTBEAT_TIMESTAMP\n\
+             {UUID}|OFF|2|2023-11-14 22:13:20.123456"
+        ),
+    );
+    let upstream = FixedUpstream { is_lost: true, ..FixedUpstream::default() };
+    let facts = FixedFacts { upstream: Some(upstream), ..FixedFacts::default() };
+    let mut lost = FixedRelay::with_facts(facts, AccountRole::Monitor);
+    let failed = [
+        ("Replica_IO_Running", "Connecting"),
+        ("Last_IO_Errno", "2003"),
+        ("Last_IO_Error", "no connection"),
+        ("Last_IO_Error_Timestamp", "231114 22:13:20"),
+    ];
+    check_status(&mut lost, "REPLICA", &failed);
+    let mut other = FixedRelay::new(AccountRole::Admin);
+    assert_eq!(other.ask("SHOW REPLICA STATUS").lines().count(), 1);
+}
+
+#[test]
+fn the_upstream_is_steered() {
+    let mut client = receiving(AccountRole::Admin);
+    client.check("STOP SLAVE", "OK");
+    client.check("SHOW WARNINGS", "Level|Code|Message");
+    client.check("STOP REPLICA IO_THREAD FOR CHANNEL ''", "OK");
+    let note = "Level|Code|Message\nNote|3084|Replication thread(s) for channel '' are already stopped.";
+    client.check("SHOW WARNINGS", note);
+    client.check("START REPLICA", "OK");
+    client.check("FLUSH LOCAL BINARY LOGS", "OK");
+    assert_eq!(client.calls(), ["flush"]);
+    client.check("STOP REPLICA FOR CHANNEL 'x'", "3074 HY000: Replica channel 'x' does not exist.");
+    client.check(
+        "STOP REPLICA SQL_THREAD",
+        "1235 42000: bintide relay does not support a SQL_THREAD: it serves binary logs only",
+    );
+    client.check(
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = 'db2'",
+        "1235 42000: bintide relay does not support CHANGE REPLICATION SOURCE TO: start it again with the source in \
+         --from",
+    );
+    let mut other = FixedRelay::new(AccountRole::Admin);
+    let refused = "1200 HY000: The server is not configured as replica; fix in config file or with CHANGE REPLICATION \
+                   SOURCE TO";
+    other.check("START REPLICA", refused);
+}
+
+#[test]
+fn sums_are_reset_by_truncate() {
+    let mut client = FixedRelay::new(AccountRole::Admin);
+    client.check("TRUNCATE TABLE performance_schema.binary_log_transaction_compression_stats", "OK");
+    client.check("TRUNCATE performance_schema.events_stages_summary_global_by_event_name", "OK");
+    client.check("USE performance_schema", "OK");
+    client.check("truncate table BINARY_LOG_TRANSACTION_COMPRESSION_STATS", "OK");
+    client.check("truncate binary_log_transaction_compression_stats", "OK");
+    assert_eq!(*client.facts.resets.lock().unwrap(), ["compression", "stages", "compression", "compression"]);
+    let denied =
+        |table: &str| format!("1142 42000: DROP command denied to user 'me'@'%' for table '{table}'");
+    client.check("truncate log_status", &denied("log_status"));
+    let mut monitor = FixedRelay::new(AccountRole::Monitor);
+    monitor.check(
+        "TRUNCATE performance_schema.binary_log_transaction_compression_stats",
+        &denied("binary_log_transaction_compression_stats"),
+    );
+}
+
+#[test]
+fn compression_is_set_for_all_clients() {
+    let mut client = FixedRelay::new(AccountRole::Admin);
+    let show = "SHOW GLOBAL VARIABLES LIKE '%binlog%compression%'";
+    let shown = |is_on: &str, level: &str| {
+        format!(
+            "Variable_name|Value\nbinlog_transaction_compression|{is_on}\n\
+             binlog_transaction_compression_level_zstd|{level}"
+        )
+    };
+    client.check("SET GLOBAL binlog_transaction_compression = ON, @@GLOBAL.binlog_transaction_compression_level_zstd = 9", "OK");
+    client.check(show, &shown("ON", "9"));
+    // If one part fails, none counts.
+    let wrong = "1231 42000: Variable 'binlog_transaction_compression' can't be set to the value of 'maybe'";
+    client.check("SET GLOBAL binlog_transaction_compression_level_zstd = 3, GLOBAL binlog_transaction_compression = maybe", wrong);
+    client.check(show, &shown("ON", "9"));
+    client.check("SET GLOBAL binlog_transaction_compression_level_zstd = 30", "OK");
+    client.check(
+        "SHOW WARNINGS",
+        "Level|Code|Message\n\
+         Warning|1292|Truncated incorrect binlog_transaction_compression_level_zstd value: '30'",
+    );
+    client.check(show, &shown("ON", "22"));
+    client.check("SET GLOBAL binlog_transaction_compression = DEFAULT", "OK");
+    client.check("SET GLOBAL binlog_transaction_compression_level_zstd = DEFAULT", "OK");
+    client.check(show, &shown("OFF", "3"));
+    client.check("BEGIN", "OK");
+    client.check(
+        "SET SESSION binlog_transaction_compression = ON",
+        "1766 HY000: The system variable binlog_transaction_compression cannot be set when there is an ongoing \
+         transaction.",
+    );
+    let mut monitor = FixedRelay::new(AccountRole::Monitor);
+    assert!(monitor.ask("SET GLOBAL binlog_transaction_compression = ON").starts_with("1227 42000:"));
+}
+
+#[test]
+fn events_are_listed_in_parts() {
+    let mut client = receiving(AccountRole::Replica);
+    let all = client.ask("SHOW BINLOG EVENTS IN 'binlog.000002'");
+    let lines: Vec<&str> = all.lines().collect();
+    assert!(lines.len() > 4 && lines[1].starts_with("binlog.000002|4|Format_desc|"), "{all}");
+    let place = lines[3].split('|').nth(1).unwrap();
+    let part = client.ask(&format!("show binlog events in 'binlog.000002' from {place} limit 1, 1"));
+    assert_eq!(part.lines().collect::<Vec<_>>(), [lines[0], lines[4]]);
+    assert_eq!(client.ask("SHOW BINLOG EVENTS").lines().count(), lines.len());
+    client.check(
+        "SHOW BINLOG EVENTS IN 'binlog.000009'",
+        "1220 HY000: Error when executing command SHOW BINLOG EVENTS: Could not find target log",
     );
 }
 

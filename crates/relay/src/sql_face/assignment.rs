@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use binlog::{Charset, Collation, Flavour};
+use binlog::{Charset, Collation, Flavour, ZstdLevel};
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;
 
@@ -17,12 +17,16 @@ use super::system_variable::{
     RequestedScope, SystemVariable, VariableContext, VariableScope, VariableWriting,
 };
 use super::{SqlStatement, done};
+use crate::form::FormChoice;
 use crate::relay_account::AccountRight;
-use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue};
+use crate::served_compression::ServedCompression;
+use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
 
 /// Variables that a transaction must not change.
-const FIXED_IN_TRANSACTION: [&str; 3] =
-    ["binlog_transaction_compression", "binlog_transaction_compression_level_zstd", "sql_log_bin"];
+const FIXED_IN_TRANSACTION: [&str; 3] = [COMPRESSION, COMPRESSION_LEVEL, "sql_log_bin"];
+/// Variables whose global values can be changed.
+const COMPRESSION: &str = "binlog_transaction_compression";
+const COMPRESSION_LEVEL: &str = "binlog_transaction_compression_level_zstd";
 /// Maximum size of a session's variables in bytes: they stay in memory as long as the client is connected.
 const VARIABLES_SIZE_MAX: usize = 256 << 10;
 /// Word for a variable's default value.
@@ -36,12 +40,19 @@ pub(super) fn set(
     statement: &mut SqlStatement<'_>,
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
-    let mut changed = session.clone();
+    let (mut changed, mut compression) = (session.clone(), None::<ServedCompression>);
     if statement.words.is_at_end() {
         return Err(statement.syntax_error());
     }
     for mut part in statement.words.split_at_commas() {
         let assigned = assign(statement, &mut part, &changed)?;
+        if let AssignedValues::Global { name, value } = &assigned {
+            compression.get_or_insert_with(|| statement.facts.compression()).assign(
+                name,
+                value,
+                &mut changed,
+            );
+        }
         if !part.is_at_end() {
             return Err(statement.error_at(offset(&part)));
         }
@@ -55,6 +66,9 @@ pub(super) fn set(
         ));
     }
     *session = changed;
+    if let Some(compression) = compression {
+        statement.facts.set_compression(compression);
+    }
     Ok(done())
 }
 
@@ -71,6 +85,11 @@ enum AssignedValues {
         value: SqlValue,
     },
     System(BTreeMap<&'static str, SqlValue>),
+    /// Global value of [`COMPRESSION`] or [`COMPRESSION_LEVEL`].
+    Global {
+        name: &'static str,
+        value: SqlValue,
+    },
     /// The variable has its global value again.
     Default {
         name: &'static str,
@@ -90,6 +109,8 @@ impl AssignedValues {
             Self::Default { name } => {
                 session.system_variables.remove(name);
             }
+            // It is not the session's.
+            Self::Global { .. } => {}
             Self::System(values) => {
                 let values = values.into_iter().map(|(name, value)| (name.to_owned(), value));
                 session.system_variables.extend(values);
@@ -160,6 +181,24 @@ fn system_value(
     }
 }
 
+impl ServedCompression {
+    /// Sets one of the two variables. As a server, it takes the nearest level, with a warning.
+    fn assign(&mut self, name: &str, value: &SqlValue, session: &mut SqlSession) {
+        let number = value.to_number().unwrap_or_default();
+        if name == COMPRESSION {
+            self.is_on = number != 0.0;
+            return;
+        }
+        let nearest = number.clamp(1.0, 22.0);
+        self.level = ZstdLevel::new(nearest as u8).unwrap_or(self.level);
+        if nearest != number {
+            let text = value.to_text().unwrap_or_default();
+            let message = format!("Truncated incorrect {name} value: '{text}'");
+            session.warn(WarningLevel::Warning, 1292, message);
+        }
+    }
+}
+
 /// Global values are those of the relay's options. Setting the present value changes nothing and succeeds.
 fn check_global(
     variable: &'static SystemVariable,
@@ -172,10 +211,21 @@ fn check_global(
     if variable.scope == VariableScope::Session {
         return Err(session_variable(variable.name));
     }
-    let value = variable.converted(value, context)?;
+    let default = ServedCompression::of(FormChoice::Auto);
+    let value = match (value, variable.name) {
+        (SqlValue::Text(word), COMPRESSION) if word == DEFAULT => SqlValue::Int(default.is_on.into()),
+        (SqlValue::Text(word), COMPRESSION_LEVEL) if word == DEFAULT => {
+            SqlValue::UInt(default.level.get().into())
+        }
+        (value, _) => value.clone(),
+    };
+    let value = variable.converted(&value, context)?;
     let present = variable.value(RequestedScope::Global, context)?.to_sql();
     if value.to_text() == present.to_text() {
         return Ok(AssignedValues::System(BTreeMap::new()));
+    }
+    if [COMPRESSION, COMPRESSION_LEVEL].contains(&variable.name) {
+        return Ok(AssignedValues::Global { name: variable.name, value });
     }
     match variable.writing {
         VariableWriting::ReadOnly => Err(wrong_scope(variable.name, "read only")),

@@ -76,8 +76,12 @@ pub(super) fn visible_clients(context: &VariableContext<'_>) -> Vec<ClientFacts>
     clients
 }
 
+/// Returns a time. A server shows a missing one as zeros.
 fn time(time_us: u64) -> SqlValue {
-    date_time_text(time_us, 6).into()
+    match time_us {
+        0 => "0000-00-00 00:00:00.000000".into(),
+        time_us => date_time_text(time_us, 6).into(),
+    }
 }
 
 // Tables of the relay itself.
@@ -453,7 +457,7 @@ fn log_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     Ok(SqlRows::new(COLUMNS, vec![row]))
 }
 
-fn connection_status(_: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
+fn connection_status(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
     const COLUMNS: &[SqlColumnSpec] = &[
         text("CHANNEL_NAME"),
         text("GROUP_NAME"),
@@ -476,7 +480,43 @@ fn connection_status(_: &VariableContext<'_>) -> Result<SqlRows, ServerError> {
         text("QUEUEING_TRANSACTION_IMMEDIATE_COMMIT_TIMESTAMP"),
         text("QUEUEING_TRANSACTION_START_QUEUE_TIMESTAMP"),
     ];
-    Ok(SqlRows::new(COLUMNS, Vec::new()))
+    let Some(upstream) = context.facts.upstream_control() else {
+        return Ok(SqlRows::new(COLUMNS, Vec::new()));
+    };
+    let status = upstream.status();
+    let end = context.facts.end(context.session.form).map_err(|error| internal(&error))?;
+    let received = upstream.received();
+    let last = received.iter().map(|row| &row.last).max_by_key(|last| last.time_us);
+    let (number, message, failed_us) = match status.error {
+        Some(error) => (error.code, error.message, error.time_us),
+        None => (0, String::new(), 0),
+    };
+    let service = match (status.is_running, status.is_connected) {
+        (false, _) => "OFF",
+        (true, true) => "ON",
+        (true, false) => "CONNECTING",
+    };
+    let mut row: Vec<SqlValue> = vec![
+        "".into(),
+        "".into(),
+        status.server_uuid.unwrap_or_default().into(),
+        SqlValue::Null,
+        service.into(),
+        status.heartbeats.into(),
+        time(status.last_heartbeat_us.unwrap_or(0)),
+        end.gtids.to_string().into(),
+        SqlValue::UInt(number.into()),
+        message.into(),
+        time(failed_us),
+        last.map_or("", |last| &last.id).into(),
+        time(0),
+        time(last.map_or(0, |last| last.time_us)),
+        time(0),
+        time(0),
+        "".into(),
+    ];
+    row.resize_with(COLUMNS.len(), || time(0));
+    Ok(SqlRows::new(COLUMNS, vec![row]))
 }
 
 fn attributes(context: &VariableContext<'_>) -> Result<SqlRows, ServerError> {

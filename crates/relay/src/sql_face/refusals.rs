@@ -62,11 +62,6 @@ pub(super) fn unknown_table(database: &str, table: &str) -> ServerError {
     ServerError::new(1146, "42S02", format!("Table '{database}.{table}' doesn't exist"))
 }
 
-/// `ER_WRONG_PERFSCHEMA_USAGE`: the table cannot be truncated.
-pub(super) fn wrong_performance_schema_usage() -> ServerError {
-    ServerError::new(1683, "HY000", "Invalid performance_schema usage.")
-}
-
 /// `ER_BAD_DB_ERROR`
 pub(super) fn unknown_database(name: &str) -> ServerError {
     ServerError::new(1049, "42000", format!("Unknown database '{name}'"))
@@ -128,6 +123,34 @@ pub(super) fn no_such_thread(number: u64) -> ServerError {
 /// `ER_KILL_DENIED_ERROR`
 pub(super) fn kill_denied(number: u64) -> ServerError {
     ServerError::new(1095, "HY000", format!("You are not owner of thread {number}"))
+}
+
+/// `ER_ERROR_WHEN_EXECUTING_COMMAND` of `SHOW BINLOG EVENTS`
+pub(super) fn show_events_failed(reason: &str) -> ServerError {
+    let message = format!("Error when executing command SHOW BINLOG EVENTS: {reason}");
+    ServerError::new(1220, "HY000", message)
+}
+
+/// `ER_BAD_REPLICA`
+pub(super) fn not_a_replica() -> ServerError {
+    let message =
+        "The server is not configured as replica; fix in config file or with CHANGE REPLICATION SOURCE TO";
+    ServerError::new(1200, "HY000", message)
+}
+
+/// `ER_REPLICA_CHANNEL_DOES_NOT_EXIST`
+pub(super) fn unknown_channel(channel: &str) -> ServerError {
+    ServerError::new(3074, "HY000", format!("Replica channel '{channel}' does not exist."))
+}
+
+/// `ER_UNKNOWN_TARGET_BINLOG`
+pub(super) fn unknown_log() -> ServerError {
+    ServerError::new(1373, "HY000", "Target log not found in binlog index")
+}
+
+/// `ER_WRONG_VALUE`
+pub(super) fn wrong_date_time(text: &str) -> ServerError {
+    ServerError::new(1525, "HY000", format!("Incorrect DATETIME value: '{text}'"))
 }
 
 /// `ER_MALFORMED_GTID_SET_SPECIFICATION`

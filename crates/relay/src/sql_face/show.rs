@@ -14,7 +14,8 @@ use super::system_variable::{RequestedScope, STATUS_VARIABLES, StatusVariable};
 use crate::relay_account::AccountRole;
 use crate::relay_facts::{ClientFacts, ServedLog};
 use crate::sql_answer::{
-    SqlAnswer, SqlColumn, SqlColumnKind, SqlColumnSpec, SqlRows, SqlSession, SqlValue, integer, text,
+    SqlAnswer, SqlColumn, SqlColumnKind, SqlColumnSpec, SqlRows, SqlSession, SqlValue, SqlWarning,
+    WarningLevel, integer, text,
 };
 
 /// First version that encrypts logs.
@@ -164,16 +165,34 @@ pub(super) fn status(
 
 pub(super) fn warnings(
     statement: &mut SqlStatement<'_>,
-    _: &mut SqlSession,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    warning_rows(statement, session.warnings.iter())
+}
+
+pub(super) fn errors(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    let errors = session.warnings.iter().filter(|warning| warning.level == WarningLevel::Error);
+    warning_rows(statement, errors)
+}
+
+fn warning_rows<'w>(
+    statement: &mut SqlStatement<'_>,
+    warnings: impl Iterator<Item = &'w SqlWarning>,
 ) -> Result<SqlAnswer, ServerError> {
     const COLUMNS: &[SqlColumnSpec] = &[text("Level"), integer("Code"), text("Message")];
-    // There are no warnings, so all limits are the same.
+    // A statement has few warnings, so all limits are the same.
     if statement.words.take("LIMIT") {
         while matches!(statement.words.peek(), Some(SqlWord::Number(_))) || statement.words.is_sign(",") {
             statement.words.skip();
         }
     }
-    statement.finish(SqlRows::new(COLUMNS, Vec::new()))
+    let row = |warning: &SqlWarning| {
+        vec![warning.level.name().into(), u32::from(warning.code).into(), warning.message.as_str().into()]
+    };
+    statement.finish(SqlRows::new(COLUMNS, warnings.map(row).collect()))
 }
 
 pub(super) fn databases(

@@ -100,8 +100,12 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     settable_since("binlog_format", A::All, V::Text("ROW")),
     settable_since("binlog_row_image", A::Since(MYSQL_5_6), V::Text("FULL")),
     fixed("binlog_row_metadata", Global, MYSQL_8, V::Text("MINIMAL")),
-    settable_since("binlog_transaction_compression", A::MySqlSince([8, 0, 20]), V::Flag(false)),
-    settable_since("binlog_transaction_compression_level_zstd", A::MySqlSince([8, 0, 20]), V::Number(3)),
+    settable_since("binlog_transaction_compression", A::MySqlSince([8, 0, 20]), V::Fact(compression)),
+    settable_since(
+        "binlog_transaction_compression_level_zstd",
+        A::MySqlSince([8, 0, 20]),
+        V::Fact(compression_level),
+    ),
     settable("character_set_client", V::Text("utf8mb4")),
     settable("character_set_connection", V::Text("utf8mb4")),
     settable("character_set_database", V::Text("utf8mb4")),
@@ -189,7 +193,7 @@ pub(crate) const SYSTEM_VARIABLES: &[SystemVariable] = &[
     fixed("version_compile_machine", Global, A::All, V::Text(std::env::consts::ARCH)),
     fixed("version_compile_os", Global, A::All, V::Text("Linux")),
     settable("wait_timeout", V::Number(28800)),
-    fixed("warning_count", Session, A::All, V::Number(0)),
+    fixed("warning_count", Session, A::All, V::Fact(warning_count)),
 ];
 
 const fn fixed(
@@ -339,6 +343,18 @@ fn server_uuid(context: &VariableContext<'_>) -> Result<SystemValue, ServerError
 
 fn connection_id(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
     Ok(SystemValue::Number(context.session.connection_id.into()))
+}
+
+fn compression(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    Ok(SystemValue::Flag(context.facts.compression().is_on))
+}
+
+fn compression_level(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    Ok(SystemValue::Number(context.facts.compression().level.get().into()))
+}
+
+fn warning_count(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {
+    Ok(SystemValue::Number(context.session.warnings.len() as u64))
 }
 
 fn gtid_executed(context: &VariableContext<'_>) -> Result<SystemValue, ServerError> {

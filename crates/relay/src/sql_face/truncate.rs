@@ -3,9 +3,7 @@
 use wire::ServerError;
 
 use super::fact_table::{FACT_TABLES, find_database};
-use super::refusals::{
-    command_denied, no_database, unknown_database, unknown_table, wrong_performance_schema_usage,
-};
+use super::refusals::{command_denied, no_database, unknown_database, unknown_table};
 use super::{SqlStatement, done};
 use crate::relay_account::AccountRight;
 use crate::sql_answer::{SqlAnswer, SqlSession};
@@ -33,8 +31,7 @@ pub(super) fn truncate(
     match table.name {
         "binary_log_transaction_compression_stats" => statement.facts.reset_compression_counters(),
         "events_stages_summary_global_by_event_name" => statement.facts.reset_stage_totals(),
-        _ if database == "performance_schema" => return Err(wrong_performance_schema_usage()),
-        // As a server says of tables that nothing can change.
+        // As a server says of its own tables that cannot be changed.
         _ => return Err(command_denied("DROP", &session.account, table.name)),
     }
     Ok(done())

@@ -1,6 +1,7 @@
 //! `bintide relay`: serves logs to replicas and clients.
 
 mod accounts;
+mod received_logs;
 mod relay_metrics;
 mod relay_site;
 mod relay_status;
@@ -15,8 +16,8 @@ use binlog::MAGIC;
 use clap::{Args, Subcommand};
 use logs::Store;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use receive::{AckCondition, LogReceiver};
-use relay::{AccountFile, FormChoice, RelayStore};
+use receive::{AckCondition, LogReceiver, ReceiveControl};
+use relay::{AccountFile, FormChoice, RelayStore, UpstreamControl};
 use relay_server::{
     AckGate, AckOutcome, RelayNotice, RelayServer, RelayServerError, RelayServerOptions, TlsFiles,
 };
@@ -26,6 +27,7 @@ use wire::ReplicaEnd;
 
 use crate::commands::receive::{ReceiveDisplay, SourceArgs};
 use crate::commands::relay::accounts::AccountsArgs;
+use crate::commands::relay::received_logs::ReceivedLogs;
 use crate::commands::relay::relay_site::{LagSampler, ReceivingState, RelaySite};
 use crate::commands::relay::relay_status::StatusArgs;
 use crate::connection_args::{ConnectionArgs, CredentialSharing, DefinitionServer};
@@ -160,7 +162,8 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
         let (http, sampler) = site.http_site();
         let _served = command.metrics.serve(http)?;
         let options = command.server_options(folder, global)?;
-        return serve(command, folder, &site, sampler, options);
+        let serving = ServingParts { site: &site, sampler, control: None };
+        return serve(command, folder, serving, options);
     }
     let cancel = interrupt::cancel_on_interrupt();
     let wanted = command.source.receive_options(folder.clone(), ReplicaEnd::Never)?;
@@ -169,6 +172,12 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
     let addresses = command.source.addresses(global)?;
     let sources = addresses.iter().map(ServerAddress::endpoint).collect();
     let (mut receiver, store) = LogReceiver::open(wanted, addresses, options, display.clone())?;
+    receiver.read_stored_gtids();
+    let received = Arc::new(ReceivedLogs {
+        stats: receiver.stats(),
+        control: receiver.control(),
+        options: command.source.link_options(cancel.clone()),
+    });
     let gate = command.ack_gate();
     if let Some(gate) = &gate {
         receiver.set_ack_condition(Arc::new(ReplicaCondition(Arc::clone(gate))));
@@ -191,8 +200,15 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
         let outcome = match has_log(folder) {
             true => command.server_options(folder, global).and_then(|options| {
                 let upstream = site.upstream_reader();
-                let options = RelayServerOptions { ack_gate: gate, upstream, ..options };
-                serve(command, folder, &site, sampler, options)
+                let control = received.control.clone();
+                let options = RelayServerOptions {
+                    ack_gate: gate,
+                    upstream,
+                    upstream_control: Some(received as Arc<dyn UpstreamControl>),
+                    ..options
+                };
+                let serving = ServingParts { site: &site, sampler, control: Some(control) };
+                serve(command, folder, serving, options)
             }),
             false => Ok(CommandVerdict::Success),
         };
@@ -221,17 +237,28 @@ impl AckCondition for ReplicaCondition {
     }
 }
 
+/// Parts of the command that use a running relay.
+struct ServingParts<'s> {
+    site: &'s Arc<RelaySite>,
+    sampler: LagSampler,
+    /// Control of the receiver; `None` if another program writes the logs.
+    control: Option<ReceiveControl>,
+}
+
 fn serve(
     command: &RelayArgs,
     folder: &Path,
-    site: &Arc<RelaySite>,
-    mut sampler: LagSampler,
+    serving: ServingParts<'_>,
     options: RelayServerOptions,
 ) -> CommandResult {
+    let ServingParts { site, mut sampler, control } = serving;
     let not_started = |error: anyhow::Error| CommandFailure::NotStarted(error);
     let store = RelayStore::open(folder, command.source.keyring.clone());
     let server = RelayServer::start(store.map_err(|error| not_started(error.into()))?, options)
         .map_err(|error| not_started(with_advice(error)))?;
+    if let Some(control) = control {
+        control.protect_logs(server.log_watcher());
+    }
     site.set_serving(&server);
     info!("serving {} at {}", folder.display(), server.address());
     while !interrupt::is_stop_requested() {
@@ -299,6 +326,7 @@ impl RelayArgs {
             form_cache_bytes: usize::try_from(self.form_cache).unwrap_or(usize::MAX),
             ack_gate: None,
             upstream: None,
+            upstream_control: None,
             notices: Arc::new(show_notice),
         })
     }

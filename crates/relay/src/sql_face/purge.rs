@@ -1,0 +1,121 @@
+//! `PURGE BINARY LOGS`: removes logs, but none that a connected client still reads.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use sql::SqlWord;
+use wire::ServerError;
+
+use super::SqlStatement;
+use super::done;
+use super::refusals::{internal, unknown_log, wrong_date_time};
+use super::scalar::function_context;
+use crate::form::LogForm;
+use crate::relay_facts::RelayFacts;
+use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
+use crate::upstream_control::log_readers;
+
+/// `ER_WARN_PURGE_LOG_IN_USE`
+const LOG_IN_USE: u16 = 1867;
+/// `ER_WARN_PURGE_LOG_IS_ACTIVE`
+const LOG_IS_ACTIVE: u16 = 1868;
+/// `ER_UNKNOWN_ERROR`, for a note with a text of our own.
+const OWN_NOTE: u16 = 1105;
+
+pub(super) fn purge(
+    statement: &mut SqlStatement<'_>,
+    session: &mut SqlSession,
+) -> Result<SqlAnswer, ServerError> {
+    let limit = PurgeLimit::parse(statement, session)?;
+    let facts = statement.facts;
+    let Some(upstream) = facts.upstream_control() else {
+        let message = "bintide relay does not support PURGE BINARY LOGS without --from: another program writes these \
+                       logs. Purge them there";
+        return Err(ServerError::new(1235, "42000", message));
+    };
+    let names = match facts.source(LogForm::AsIs) {
+        Some(source) => source.store().log_names().map_err(|error| internal(&error))?,
+        None => Vec::new(),
+    };
+    let wanted = limit.count(&names, facts)?;
+    let mut count = wanted.min(names.len().saturating_sub(1));
+    if let Some(active) = names.get(count).filter(|_| wanted > count) {
+        let message = format!("file {active} was not purged because it is the active log file.");
+        session.warn(WarningLevel::Warning, LOG_IS_ACTIVE, message);
+    }
+    let readers = log_readers(facts, &names);
+    if let Some(first) = readers.iter().map(|reader| reader.log).min().filter(|first| *first < count) {
+        let here: Vec<_> = readers.iter().filter(|reader| reader.log == first).collect();
+        let message = format!(
+            "file {} was not purged because it was being read by {} thread(s), purged only {first} out of {count} files.",
+            names[first],
+            here.len()
+        );
+        session.warn(WarningLevel::Warning, LOG_IN_USE, message);
+        for reader in here {
+            let message =
+                format!("connection {} ({}) reads {}", reader.connection_id, reader.client, names[first]);
+            session.warn(WarningLevel::Note, OWN_NOTE, message);
+        }
+        count = first;
+    }
+    if count > 0 {
+        upstream.purge_before(&names[count])?;
+    }
+    Ok(done())
+}
+
+/// Logs to remove.
+enum PurgeLimit {
+    /// Those before this log.
+    To(String),
+    /// Those that were written last before this time, in seconds since 1970.
+    Before(u64),
+}
+
+impl PurgeLimit {
+    fn parse(statement: &mut SqlStatement<'_>, session: &SqlSession) -> Result<Self, ServerError> {
+        if statement.words.take("TO") {
+            let Some(SqlWord::Text(log)) = statement.words.peek().cloned() else {
+                return Err(statement.syntax_error());
+            };
+            statement.words.skip();
+            statement.expect_end()?;
+            return Ok(Self::To(log));
+        }
+        if !statement.words.take("BEFORE") || statement.words.is_at_end() {
+            return Err(statement.syntax_error());
+        }
+        let expression = statement.words.rest_range();
+        read_time(statement, session, expression).map(Self::Before)
+    }
+
+    /// Returns the number of logs to remove.
+    fn count(&self, names: &[Arc<str>], facts: &dyn RelayFacts) -> Result<usize, ServerError> {
+        match self {
+            Self::To(log) => names.iter().position(|name| **name == **log).ok_or_else(unknown_log),
+            Self::Before(time_s) => {
+                let is_older = |name: &&Arc<str>| {
+                    facts.log_time_us(name).is_some_and(|time_us| time_us / 1_000_000 < *time_s)
+                };
+                Ok(names.iter().take_while(is_older).count())
+            }
+        }
+    }
+}
+
+/// Evaluates a time in UTC, in seconds since 1970.
+fn read_time(
+    statement: &SqlStatement<'_>,
+    session: &SqlSession,
+    expression: Range<usize>,
+) -> Result<u64, ServerError> {
+    let context = statement.context(session);
+    let text = statement.evaluate(expression, &context)?.to_text().unwrap_or_default();
+    let query = format!("SELECT unixepoch({})", sql::quote::quote_plain_text(&text));
+    let rows = statement.engine.run(&query, &[], &function_context(&context))?;
+    match rows.rows.first().and_then(|row| row.first()) {
+        Some(SqlValue::Int(seconds)) => Ok(u64::try_from(*seconds).unwrap_or(0)),
+        _ => Err(wrong_date_time(&text)),
+    }
+}

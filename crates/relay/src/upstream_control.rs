@@ -1,0 +1,132 @@
+//! The receiver of a relay's logs, as SQL shows and steers it.
+
+use std::path::PathBuf;
+
+use wire::ServerError;
+
+use crate::relay_facts::{CompressionCounters, RelayFacts};
+
+/// Receiver of a relay's logs, if the relay receives them itself. The command implements it; tests use a fixed one.
+pub trait UpstreamControl: Send + Sync {
+    /// Returns the state of the connection to the source.
+    fn status(&self) -> UpstreamStatus;
+
+    /// Returns sums over received transactions: rows with the type `RELAY`, in the order of the server's table.
+    fn received(&self) -> Vec<CompressionCounters>;
+
+    /// Counts received transactions from zero again.
+    fn reset_received(&self);
+
+    /// Disconnects from the source, until [`UpstreamControl::start`]. Returns false if it was stopped already.
+    fn stop(&self) -> bool;
+
+    /// Connects to the source again. Returns false if it was not stopped.
+    fn start(&self) -> bool;
+
+    /// Removes the logs before this one, and returns their number.
+    ///
+    /// # Errors
+    ///
+    /// If a log cannot be removed, or the receiver is busy.
+    fn purge_before(&self, log: &str) -> Result<usize, ServerError>;
+
+    /// Makes the source begin a new log.
+    ///
+    /// # Errors
+    ///
+    /// The source's own errors, or that it cannot be reached.
+    fn flush_logs(&self) -> Result<(), ServerError>;
+}
+
+/// State of the connection to the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamStatus {
+    /// Host of the source.
+    pub host: String,
+    /// Port of the source.
+    pub port: u16,
+    /// Account at the source.
+    pub user: String,
+    /// False between `STOP REPLICA` and `START REPLICA`.
+    pub is_running: bool,
+    /// True while the source is connected.
+    pub is_connected: bool,
+    /// Log of the source.
+    pub log: String,
+    /// Position of the next event in that log.
+    pub position: u64,
+    /// Name of the stored log that is written.
+    pub stored_log: String,
+    /// End of the last event in that log.
+    pub stored_position: u64,
+    /// `server_id` of the source, once it has been connected.
+    pub server_id: Option<u32>,
+    /// `server_uuid` of the source, once it has been connected.
+    pub server_uuid: Option<String>,
+    /// Encryption of the connection.
+    pub tls: UpstreamTls,
+    /// Time behind the source, in seconds; `None` while it is not connected.
+    pub lag_s: Option<u64>,
+    /// Error of the last attempt to connect, if it has failed.
+    pub error: Option<UpstreamError>,
+    /// Received heartbeats.
+    pub heartbeats: u64,
+    /// Time of the last heartbeat, in microseconds since 1970.
+    pub last_heartbeat_us: Option<u64>,
+}
+
+/// Encryption of the connection to the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// True if the connection may be encrypted.
+    pub is_allowed: bool,
+    /// True if the source's certificate is verified.
+    pub is_verified: bool,
+    /// File of authorities.
+    pub authorities: Option<PathBuf>,
+    /// Directory of authorities.
+    pub authority_folder: Option<PathBuf>,
+    /// File of the client certificate.
+    pub certificate: Option<PathBuf>,
+    /// File of its key.
+    pub key: Option<PathBuf>,
+}
+
+/// Error of the connection to the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamError {
+    /// Number that a server's receiver thread would show.
+    pub code: u16,
+    /// Text of the error.
+    pub message: String,
+    /// Time of the error, in microseconds since 1970.
+    pub time_us: u64,
+}
+
+/// Client that reads a log, with the index of the log in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogReaderPlace {
+    pub(crate) log: usize,
+    pub(crate) connection_id: u32,
+    /// Account and address, as `user@host:port`.
+    pub(crate) client: String,
+}
+
+/// Returns the oldest log that a connected client reads; `None` if no client reads one.
+pub fn oldest_log_in_use(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Option<String> {
+    let first = log_readers(facts, names).into_iter().min_by_key(|reader| reader.log)?;
+    Some(names[first.log].to_string())
+}
+
+/// Returns the clients that read logs.
+pub(crate) fn log_readers(facts: &dyn RelayFacts, names: &[std::sync::Arc<str>]) -> Vec<LogReaderPlace> {
+    let reader = |client: crate::relay_facts::ClientFacts| {
+        let (log, _) = client.place.filter(|_| client.command.starts_with("Binlog Dump"))?;
+        Some(LogReaderPlace {
+            log: names.iter().position(|name| **name == *log)?,
+            connection_id: client.connection_id,
+            client: format!("{}@{}", client.user, client.host),
+        })
+    };
+    facts.clients().into_iter().filter_map(reader).collect()
+}

@@ -1,0 +1,459 @@
+//! SQL of `bintide relay`, asked by the mysql client, beside the answers of the source.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use e2e::command::{Running, wait_until};
+use e2e::program::bintide;
+use tempfile::TempDir;
+use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
+
+/// A relay that runs, and its state directory.
+struct AskedRelay {
+    port: u16,
+    _state: TempDir,
+    _running: Running,
+}
+
+impl AskedRelay {
+    /// Serves the logs of an index or directory.
+    fn start(logs: &Path, more: &[&str]) -> Result<Self> {
+        let (state, port) = (TempDir::new()?, free_port()?);
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("relay").arg(logs).arg("--state").arg(state.path());
+        command.arg(format!("--listen=127.0.0.1:{port}")).args(more);
+        if std::env::var_os("BINTIDE_SHOW").is_none() {
+            command.stderr(Stdio::null());
+        }
+        let running = Running::start(&mut command)?;
+        wait_until("the relay", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))?;
+        Ok(Self { port, _state: state, _running: running })
+    }
+
+    /// Serves a server's own directory.
+    fn of(server: &TestServer, more: &[&str]) -> Result<Self> {
+        let index = server.binlogs()?.first().context("a server has logs")?.with_extension("index");
+        Self::start(&index, more)
+    }
+
+    /// Asks as the mysql client does. Returns what it prints, the error included.
+    fn ask(&self, sql: &str) -> Result<String> {
+        ask(self.port, sql, &[])
+    }
+}
+
+/// Returns what the mysql client prints, the error included.
+fn ask(port: u16, sql: &str, more: &[&str]) -> Result<String> {
+    let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysql")?;
+    command.args(["--no-defaults", "--host=127.0.0.1", "--user=root", "--batch", "-e", sql]).args(more);
+    let output = command.arg(format!("--port={port}")).output()?;
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(printed.concat())
+}
+
+fn source(package: TestPackage) -> Result<TestServer> {
+    let launch = Launch::of(package).options(["--server-id=1", "--gtid-mode=ON"]);
+    launch.options(["--enforce-gtid-consistency=ON", "--log-bin=binlog"]).start()
+}
+
+/// Compressed and plain transactions, of which some are larger than a chunk of the relay.
+fn work(source: &TestServer) -> Result<()> {
+    let long = "x".repeat(300_000);
+    source.sql("create database d; create table d.t (id int primary key, a longblob)")?;
+    source.sql(&format!("create procedure d.long_one() begin /* {long} */ end"))?;
+    source.sql("flush binary logs")?;
+    let rows: Vec<String> = (0..12).map(|id| format!("({id}, random_bytes(1000))")).collect();
+    let many: Vec<String> = (20..40).map(|id| format!("({id}, repeat(random_bytes(1000), 50))")).collect();
+    let random: Vec<String> = (50..60).map(|id| format!("({id}, concat({}''))", RANDOM.repeat(60))).collect();
+    source.sql(&format!(
+        "set binlog_transaction_compression = on; insert into d.t values {}; begin; insert into d.t values {}; \
+         update d.t set a = 'b' where id < 5; commit; insert into d.t values {}; \
+         set binlog_transaction_compression = off; insert into d.t values (70, 'p'), (71, repeat('p', 600000)); \
+         create table d.u (id int primary key); set binlog_transaction_compression = on; delete from d.t where id = 70",
+        rows.join(", "),
+        many.join(", "),
+        random.join(", "),
+    ))?;
+    Ok(())
+}
+
+/// Text that compression does not make smaller.
+const RANDOM: &str = "random_bytes(1000), ";
+
+#[test]
+fn events_are_shown_as_the_source_shows_them() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    let relay = AskedRelay::of(&source, &["--form", "as-is"])?;
+    let events = ask(source.port(), "SHOW BINLOG EVENTS IN 'binlog.000002'", &[])?;
+    let payload = events.lines().find(|line| line.contains("Transaction_payload")).context("a payload")?;
+    let at: u64 = payload.split('\t').nth(1).context("Pos")?.parse()?;
+    let mut statements: Vec<String> = [
+        "SHOW BINLOG EVENTS",
+        "SHOW BINLOG EVENTS IN 'binlog.000001'",
+        "SHOW BINLOG EVENTS IN 'binlog.000002'",
+        "SHOW BINLOG EVENTS IN 'binlog.000002' FROM 4 LIMIT 10",
+        "SHOW BINLOG EVENTS LIMIT 0",
+        "SHOW BINLOG EVENTS LIMIT 2, 0",
+        "SHOW BINLOG EVENTS IN 'binlog.000002' FROM 0 LIMIT 2",
+        "SHOW BINLOG EVENTS IN 'binlog.000002' LIMIT 2 OFFSET 3",
+        "SHOW BINLOG EVENTS IN 'binlog.000009'",
+        "SHOW BINLOG EVENTS IN 'binlog.000002' FROM 5",
+        "SHOW BINLOG EVENTS IN 'binlog.000002' FROM 999999999",
+        "SHOW BINLOG EVENTS IN binlog",
+        "SHOW BINLOG EVENTS FROM 4 IN 'binlog.000002'",
+    ]
+    .map(str::to_owned)
+    .into();
+    for limit in ["", "LIMIT 1", "LIMIT 2", "LIMIT 4", "LIMIT 1, 3", "LIMIT 3, 30"] {
+        statements.push(format!("SHOW BINLOG EVENTS IN 'binlog.000002' FROM {at} {limit}"));
+        statements.push(format!("SHOW BINLOG EVENTS IN 'binlog.000002' {limit}"));
+    }
+    for statement in &statements {
+        let (ours, wanted) = (relay.ask(statement)?, ask(source.port(), statement, &[])?);
+        for (ours, wanted) in ours.lines().zip(wanted.lines()) {
+            ensure!(ours == wanted, "{statement}\nours:   {ours:.300}\nserver: {wanted:.300}");
+        }
+        let counts = (ours.lines().count(), wanted.lines().count());
+        ensure!(counts.0 == counts.1, "{statement}: ours has {} lines, the server's {}", counts.0, counts.1);
+    }
+    Ok(())
+}
+
+/// Events of a rendered form are shown at the positions that its clients see.
+#[test]
+fn events_of_a_form_are_those_that_its_clients_get() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    for form in ["plain", "compressed"] {
+        let relay = AskedRelay::of(&source, &["--form", form])?;
+        let folder = TempDir::new()?;
+        let mut command = Command::new(bintide()?);
+        command.env_clear().arg("receive").arg(folder.path()).arg("--stop-at-end");
+        command.arg(format!("--from=mysql://root@127.0.0.1:{}/", relay.port));
+        let output = command.output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for log in ["binlog.000001", "binlog.000002"] {
+            let ours = relay.ask(&format!("SHOW BINLOG EVENTS IN '{log}'"))?;
+            let wanted = listed(&folder.path().join(log))?;
+            for (ours, wanted) in ours.lines().zip(wanted.lines()) {
+                ensure!(ours == wanted, "{form} {log}\nours:   {ours:.300}\nwanted: {wanted:.300}");
+            }
+            ensure!(ours.lines().count() == wanted.lines().count(), "{form} {log}: {ours:.3000}");
+        }
+    }
+    Ok(())
+}
+
+fn listed(log: &Path) -> Result<String> {
+    let output = Command::new(bintide()?).env_clear().args(["dump", "--events"]).arg(log).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+const STATS: &str = "performance_schema.binary_log_transaction_compression_stats";
+const STAGES: &str = "performance_schema.events_stages_summary_global_by_event_name";
+
+/// Reads all logs of a relay from this one on, once, as mysqlbinlog does.
+fn read_from(relay: &AskedRelay, log: &str) -> Result<()> {
+    let folder = TempDir::new()?;
+    let mut command = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
+    command.args(["--no-defaults", "-R", "--raw", "--to-last-log", "--host=127.0.0.1", "--user=root"]);
+    command.arg(format!("--port={}", relay.port)).arg(log).current_dir(folder.path());
+    let output = command.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// What a relay has sent once, and as it is, counts as the source counts its own log.
+#[test]
+fn sent_transactions_count_as_the_source_counts_them() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source
+        .sql(&format!("flush binary logs; purge binary logs to 'binlog.000002'; truncate table {STATS}"))?;
+    let first = source.binlogs()?.len();
+    ensure!(first == 1, "{first} logs");
+    work(&source)?;
+    let relay = AskedRelay::of(&source, &["--form", "as-is"])?;
+    let select = format!("SELECT * FROM {STATS}");
+    ensure!(relay.ask(&select)?.is_empty(), "{}", relay.ask(&select)?);
+    read_from(&relay, "binlog.000002")?;
+    let wanted = ask(source.port(), &format!("SET time_zone = '+00:00'; {select}"), &[])?;
+    let found = relay.ask(&select)?;
+    ensure!(found == wanted, "\nours:\n{found}\nserver's:\n{wanted}");
+    // The reset, as people write it.
+    for truncate in [
+        format!("TRUNCATE TABLE {STATS}"),
+        format!("TRUNCATE {STATS}"),
+        "USE performance_schema; TRUNCATE TABLE binary_log_transaction_compression_stats".to_owned(),
+        "USE performance_schema; TRUNCATE binary_log_transaction_compression_stats".to_owned(),
+    ] {
+        ensure!(!relay.ask(&select)?.is_empty());
+        ensure!(relay.ask(&truncate)?.is_empty(), "{truncate}: {}", relay.ask(&truncate)?);
+        ensure!(relay.ask(&select)?.is_empty(), "{truncate}: {}", relay.ask(&select)?);
+        read_from(&relay, "binlog.000002")?;
+    }
+    // Errors are the server's.
+    for wrong in [
+        "TRUNCATE TABLE performance_schema.global_variables",
+        "TRUNCATE TABLE performance_schema.nothing",
+        "TRUNCATE TABLE nothing",
+        "TRUNCATE TABLE",
+        "TRUNCATE TABLE nowhere.nothing",
+    ] {
+        let wanted = ask(source.port(), wrong, &[])?;
+        let ours = relay.ask(wrong)?;
+        ensure!(ours == wanted, "{wrong}\nours:   {ours}\nserver: {wanted}");
+    }
+    Ok(())
+}
+
+/// Rendering counts as a stage: once for each transaction that is decompressed.
+#[test]
+fn stages_count_decompressed_transactions() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    let relay = AskedRelay::of(&source, &["--form", "plain"])?;
+    let counts =
+        format!("SELECT COUNT_STAR FROM {STAGES} WHERE EVENT_NAME LIKE '%ecompressing transaction%'");
+    let count = |relay: &AskedRelay| -> Result<u64> {
+        Ok(ask(relay.port, &counts, &["--skip-column-names"])?.trim().parse()?)
+    };
+    ensure!(count(&relay)? == 0);
+    read_from(&relay, "binlog.000001")?;
+    let times =
+        format!("SELECT * FROM {STAGES} WHERE SUM_TIMER_WAIT >= MAX_TIMER_WAIT AND MIN_TIMER_WAIT > 0");
+    ensure!(count(&relay)? == 4, "{}", relay.ask(&times)?);
+    ensure!(relay.ask(&times)?.lines().count() == 2, "{}", relay.ask(&times)?);
+    ensure!(relay.ask(&format!("TRUNCATE TABLE {STAGES}"))?.is_empty());
+    ensure!(count(&relay)? == 0);
+    Ok(())
+}
+
+/// The statements of the documentation run as they stand.
+#[test]
+fn transcripts_run_as_they_stand() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    let relay = AskedRelay::of(&source, &[])?;
+    read_from(&relay, "binlog.000001")?;
+    let variables = relay.ask("SHOW GLOBAL VARIABLES LIKE '%binlog%compression%'")?;
+    ensure!(variables == ask(source.port(), "SHOW GLOBAL VARIABLES LIKE '%binlog%compression%'", &[])?);
+    let stats = ask(relay.port, &format!("SELECT * FROM {STATS}"), &["--vertical"])?;
+    ensure!(
+        stats.contains("COMPRESSION_TYPE: ZSTD") && stats.contains("LAST_TRANSACTION_TIMESTAMP: 20"),
+        "{stats}"
+    );
+    let select = format!(
+        "SELECT EVENT_NAME, COUNT_STAR, FORMAT_PICO_TIME(SUM_TIMER_WAIT) AS total_latency, \
+         FORMAT_PICO_TIME(AVG_TIMER_WAIT) AS avg_latency FROM {STAGES} WHERE EVENT_NAME LIKE 'stage/sql/%transaction%'"
+    );
+    let stages = relay.ask(&select)?;
+    ensure!(
+        stages.lines().count() == 3 && stages.contains("stage/sql/Compressing transaction changes."),
+        "{stages}"
+    );
+    let events = relay.ask("SHOW BINLOG EVENTS IN 'binlog.000002' FROM 4 LIMIT 10")?;
+    ensure!(events.lines().count() == 11 && events.contains("Previous_gtids"), "{events}");
+    for table in [
+        "performance_schema.session_connect_attrs",
+        "performance_schema.log_status",
+        "bintide.clients",
+        "bintide.logs",
+    ] {
+        let rows = relay.ask(&format!("SELECT * FROM {table}"))?;
+        ensure!(rows.lines().count() > 1 && !rows.contains("ERROR"), "{table}: {rows}");
+    }
+    ensure!(!relay.ask("SELECT * FROM bintide.forms")?.contains("ERROR"));
+    Ok(())
+}
+
+/// `KILL` by the mysql client ends the connection of a replica, which then connects again.
+#[test]
+fn kill_ends_the_dump_of_a_replica() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    let relay = AskedRelay::of(&source, &[])?;
+    let replica = Launch::mysql().options(["--server-id=2", "--skip-replica-start"]).start()?;
+    replica.sql(&format!(
+        "change replication source to source_host = '127.0.0.1', source_port = {}, source_user = 'repl', \
+         source_connect_retry = 1, source_log_file = 'binlog.000001', source_log_pos = 4; start replica io_thread",
+        relay.port
+    ))?;
+    let dumps = "SELECT connection_id, last_commit IS NOT NULL FROM bintide.clients \
+                 WHERE command LIKE 'Binlog Dump%' AND transactions_sent > 5";
+    let dump = || ask(relay.port, dumps, &["--skip-column-names"]);
+    wait_until("the dump", || Ok(dump()?.lines().count() == 1))?;
+    let first = dump()?;
+    let (id, has_commit) = first.trim().split_once('\t').context("two columns")?;
+    ensure!(has_commit == "1", "{first}");
+    ensure!(relay.ask(&format!("KILL {id}"))?.is_empty());
+    wait_until("another connection", || {
+        let clients = ask(relay.port, "SHOW PROCESSLIST", &["--skip-column-names"])?;
+        let dumps: Vec<&str> = clients.lines().filter(|line| line.contains("Binlog Dump")).collect();
+        Ok(dumps.len() == 1 && !dumps[0].starts_with(&format!("{id}\t")))
+    })?;
+    let gone = relay.ask(&format!("KILL {id}"))?;
+    ensure!(
+        gone.contains("ERROR 1094 (HY000)") && gone.contains(&format!("Unknown thread id: {id}")),
+        "{gone}"
+    );
+    Ok(())
+}
+
+/// A relay that receives from a source into a directory.
+fn receiving(source: &TestServer, folder: &Path, more: &[&str]) -> Result<AskedRelay> {
+    let from = format!("--from=mysql://root@127.0.0.1:{}/", source.port());
+    AskedRelay::start(&folder.join("logs"), &[&[from.as_str()], more].concat())
+}
+
+/// Returns the columns of a statement's only row, with the names that its first line has.
+fn row_of(relay: &AskedRelay, statement: &str) -> Result<Vec<(String, String)>> {
+    let shown = relay.ask(statement)?;
+    let mut lines = shown.lines().map(|line| line.split('\t').map(str::to_owned));
+    let (names, values) = (lines.next().context("names")?, lines.next().context("values")?);
+    Ok(names.zip(values).collect())
+}
+
+fn value_of(row: &[(String, String)], name: &str) -> Result<String> {
+    let (_, value) = row.iter().find(|(known, _)| known == name).with_context(|| name.to_owned())?;
+    Ok(value.clone())
+}
+
+/// The columns are those of the servers, new and old; receiving stops and starts by SQL.
+#[test]
+fn the_upstream_is_shown_and_steered_as_a_replica() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    let folder = TempDir::new()?;
+    let relay = receiving(&source, folder.path(), &[])?;
+    for (package, statement, word) in [
+        (TestPackage::Mysql, "SHOW REPLICA STATUS", "SOURCE"),
+        (TestPackage::Mysql8_0, "SHOW SLAVE STATUS", "MASTER"),
+    ] {
+        let replica = Launch::of(package).options(["--server-id=2"]).start()?;
+        let change = if word == "SOURCE" { "REPLICATION SOURCE" } else { word };
+        replica.sql(&format!("change {change} to {word}_host = '127.0.0.1'"))?;
+        let wanted = ask(replica.port(), statement, &[])?;
+        let ours = relay.ask(statement)?;
+        ensure!(ours.lines().next() == wanted.lines().next(), "\nours:   {ours}\nserver: {wanted}");
+    }
+    let end = ask(source.port(), "SHOW BINARY LOG STATUS", &["--skip-column-names"])?;
+    let end: Vec<&str> = end.trim().split('\t').collect();
+    let status = |name: &str| value_of(&row_of(&relay, "SHOW REPLICA STATUS FOR CHANNEL ''")?, name);
+    wait_until("all events", || Ok(status("Read_Source_Log_Pos")? == end[1]))?;
+    ensure!(status("Source_Log_File")? == end[0] && status("Replica_IO_Running")? == "Yes");
+    ensure!(status("Retrieved_Gtid_Set")? == end[4], "{}", status("Retrieved_Gtid_Set")?);
+    ensure!(status("Source_Server_Id")? == "1");
+    let uuid = source.sql("select @@server_uuid")?.trim().to_owned();
+    ensure!(status("Source_UUID")? == uuid);
+    let connection = row_of(&relay, "SELECT * FROM performance_schema.replication_connection_status")?;
+    ensure!(value_of(&connection, "SERVICE_STATE")? == "ON" && value_of(&connection, "SOURCE_UUID")? == uuid);
+    let last = value_of(&connection, "LAST_QUEUED_TRANSACTION")?;
+    ensure!(last == format!("{uuid}:{}", end[4].rsplit('-').next().context("a last number")?), "{last}");
+    // What was received counts as the source's own log does, but for checksums.
+    let received =
+        format!("SELECT COMPRESSION_TYPE, TRANSACTION_COUNTER FROM {STATS} WHERE LOG_TYPE = 'RELAY'");
+    let sent = format!("SELECT COMPRESSION_TYPE, TRANSACTION_COUNTER FROM {STATS} WHERE LOG_TYPE = 'BINARY'");
+    ensure!(relay.ask(&received)? == ask(source.port(), &sent, &[])?, "{}", relay.ask(&received)?);
+    ensure!(relay.ask("STOP REPLICA")?.is_empty());
+    wait_until("the end of the connection", || Ok(status("Replica_IO_Running")? == "No"))?;
+    source.sql("create table d.later (id int primary key)")?;
+    let again = ask(relay.port, "STOP REPLICA", &["--show-warnings"])?;
+    ensure!(again.contains("Note (Code 3084)"), "{again}");
+    ensure!(status("Read_Source_Log_Pos")? == end[1]);
+    ensure!(relay.ask("START REPLICA")?.is_empty());
+    wait_until("the later transaction", || Ok(status("Read_Source_Log_Pos")? != end[1]))?;
+    // A lost source is an error that SQL shows.
+    drop(source);
+    wait_until("the error", || Ok(status("Last_IO_Errno")? != "0"))?;
+    ensure!(status("Replica_IO_Running")? == "Connecting" && !status("Last_IO_Error")?.is_empty());
+    Ok(())
+}
+
+/// Logs go by `PURGE` and by `--keep`, but not while a client reads them.
+#[test]
+fn logs_that_a_client_reads_are_spared() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    source.sql("create database d; create table d.t (id int primary key auto_increment, a longblob)")?;
+    // More than the buffers between the relay and a client that does not read.
+    let insert = "insert into d.t (a) values (repeat(random_bytes(1000), 2000))";
+    source.sql(&vec![insert; 12].join("; "))?;
+    let folder = TempDir::new()?;
+    let relay = receiving(&source, folder.path(), &["--keep=1K"])?;
+    let is_there = |log: &str| folder.path().join("logs").join(log).exists();
+    let mut client = PackageHome::find(TestPackage::Mysql)?.command("mysqlbinlog")?;
+    client.args(["--no-defaults", "-R", "--stop-never", "--host=127.0.0.1", "--user=repl", "binlog.000001"]);
+    client.arg(format!("--port={}", relay.port)).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut reading = client.spawn()?;
+    let reads = "SELECT log FROM bintide.clients WHERE command LIKE 'Binlog Dump%'";
+    wait_until("the client", || {
+        Ok(ask(relay.port, reads, &["--skip-column-names"])?.trim() == "binlog.000001")
+    })?;
+    // The relay passes it to the source.
+    for log in ["binlog.000002", "binlog.000003", "binlog.000004"] {
+        let flushed = relay.ask("FLUSH BINARY LOGS")?;
+        ensure!(flushed.is_empty(), "{flushed}");
+        wait_until("the next log", || Ok(is_there(log)))?;
+        source.sql("insert into d.t (a) values ('x')")?;
+    }
+    ensure!(
+        is_there("binlog.000001") && is_there("binlog.000002"),
+        "--keep has not spared what a client reads"
+    );
+    let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000003'", &["--show-warnings"])?;
+    ensure!(purged.contains("Warning (Code 1867): file binlog.000001 was not purged"), "{purged}");
+    ensure!(purged.contains("repl@127.0.0.1:") && is_there("binlog.000001"), "{purged}");
+    reading.kill()?;
+    reading.wait()?;
+    wait_until("the client's end", || Ok(relay.ask(reads)?.is_empty()))?;
+    let purged = ask(relay.port, "PURGE BINARY LOGS TO 'binlog.000002'", &["--show-warnings"])?;
+    ensure!(purged.is_empty() && !is_there("binlog.000001") && is_there("binlog.000002"), "{purged}");
+    for wrong in ["PURGE BINARY LOGS TO 'binlog.000009'", "PURGE BINARY LOGS TO binlog", "PURGE BINARY LOGS"]
+    {
+        let (ours, wanted) = (relay.ask(wrong)?, ask(source.port(), wrong, &[])?);
+        ensure!(ours == wanted, "\nours:   {ours}\nserver: {wanted}");
+    }
+    let active = ask(relay.port, "PURGE BINARY LOGS BEFORE '2100-01-01 00:00:00'", &["--show-warnings"])?;
+    let wanted = ask(source.port(), "PURGE BINARY LOGS BEFORE '2100-01-01 00:00:00'", &["--show-warnings"])?;
+    ensure!(active == wanted.replace("./", ""), "\nours:   {active}\nserver: {wanted}");
+    ensure!(!is_there("binlog.000003") && is_there("binlog.000004"));
+    Ok(())
+}
+
+/// `SET GLOBAL` decides the form of clients that connect later.
+#[test]
+fn compression_is_set_by_sql() -> Result<()> {
+    let source = source(TestPackage::Mysql)?;
+    work(&source)?;
+    let relay = AskedRelay::of(&source, &[])?;
+    let on = "SET GLOBAL binlog_transaction_compression = ON, GLOBAL binlog_transaction_compression_level_zstd = 9";
+    ensure!(relay.ask(on)?.is_empty(), "{}", relay.ask(on)?);
+    read_from(&relay, "binlog.000001")?;
+    let counts =
+        format!("SELECT COMPRESSION_TYPE, TRANSACTION_COUNTER FROM {STATS} WHERE LOG_TYPE = 'BINARY'");
+    let compressed = relay.ask(&counts)?;
+    ensure!(
+        relay
+            .ask(&format!("SET GLOBAL binlog_transaction_compression = OFF; TRUNCATE TABLE {STATS}"))?
+            .is_empty()
+    );
+    read_from(&relay, "binlog.000001")?;
+    let as_is = relay.ask(&counts)?;
+    ensure!(as_is == ask(source.port(), &counts, &[])? && as_is != compressed, "{compressed}{as_is}");
+    for statement in [
+        "SET GLOBAL binlog_transaction_compression_level_zstd = 30",
+        "SET GLOBAL binlog_transaction_compression = 5",
+        "BEGIN; SET SESSION binlog_transaction_compression = ON",
+        "BEGIN; SET SESSION binlog_transaction_compression_level_zstd = 5",
+    ] {
+        let (ours, wanted) = (
+            ask(relay.port, statement, &["--show-warnings"])?,
+            ask(source.port(), statement, &["--show-warnings"])?,
+        );
+        ensure!(ours == wanted, "{statement}\nours:   {ours}\nserver: {wanted}");
+    }
+    Ok(())
+}
