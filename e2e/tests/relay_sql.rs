@@ -101,6 +101,7 @@ fn events_are_shown_as_the_source_shows_them() -> Result<()> {
         "SHOW BINLOG EVENTS IN 'binlog.000002' LIMIT 2 OFFSET 3",
         "SHOW BINLOG EVENTS IN 'binlog.000009'",
         "SHOW BINLOG EVENTS IN 'binlog.000002' FROM 5",
+        "SHOW BINLOG EVENTS IN 'binlog.000002' FROM 130 LIMIT 3",
         "SHOW BINLOG EVENTS IN 'binlog.000002' FROM 999999999",
         "SHOW BINLOG EVENTS IN binlog",
         "SHOW BINLOG EVENTS FROM 4 IN 'binlog.000002'",

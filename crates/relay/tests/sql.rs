@@ -729,6 +729,8 @@ fn the_upstream_is_steered() {
     let refused = "1200 HY000: The server is not configured as replica; fix in config file or with CHANGE REPLICATION \
                    SOURCE TO";
     other.check("START REPLICA", refused);
+    other.check("STOP REPLICA", "OK");
+    other.check("SHOW WARNINGS", note);
 }
 
 #[test]

@@ -10,10 +10,12 @@ use super::SqlStatement;
 use super::refusals::{internal, show_events_failed};
 use crate::error::RelayError;
 use crate::event_listing::{ListedEvent, list_events};
-use crate::form_source::{FormSource, FormStart};
+use crate::form_source::{FormRead, FormSource, FormStart};
 use crate::served_checksum::ServedChecksum;
 use crate::sql_answer::{SqlAnswer, SqlColumnSpec, SqlRows, SqlSession, SqlValue, integer, text};
 
+/// Number of events in the head of a log.
+const HEAD_EVENTS: usize = 2;
 /// Maximum size of the rows in bytes: they are in memory until they are sent.
 const ROWS_SIZE_MAX: usize = 16 << 20;
 
@@ -58,7 +60,7 @@ pub(super) fn binlog_events(
     let start = find_start(&source, log, request.position)?;
     let mut rows =
         EventRows { log, skipped: request.skipped, left: request.limit, size: 0, rows: Vec::new() };
-    if request.limit > 0 {
+    if let Some(start) = start.filter(|_| request.limit > 0) {
         let listed = list_events(&source, log, start, &mut |event| rows.take(event));
         listed.map_err(|error| show_events_failed(&error.to_string()))?;
     }
@@ -108,18 +110,35 @@ fn take_number(statement: &mut SqlStatement<'_>) -> Result<u64, ServerError> {
     Ok(number)
 }
 
-/// Finds the first event. A server also takes positions in front of it.
-fn find_start(source: &FormSource, log: &Arc<str>, position: u64) -> Result<FormStart, ServerError> {
+/// Finds the first event; `None` behind the end of the log, where a server shows nothing. A server takes any position
+/// within the head of a log, for the next event.
+fn find_start(source: &FormSource, log: &Arc<str>, position: u64) -> Result<Option<FormStart>, ServerError> {
     if position <= FormStart::LOG_START.position {
-        return Ok(FormStart::LOG_START);
+        return Ok(Some(FormStart::LOG_START));
     }
-    source.locate(log, position, ServedChecksum::Stored).map_err(|error| match error {
-        RelayError::PastEnd { size, .. } => show_events_failed(&format!(
-            "Invalid pos specified. Requested from pos:{position} is greater than actual file size:{size}"
-        )),
-        RelayError::NotAnEvent { .. } => show_events_failed("Wrong offset or I/O error"),
-        error => internal(&error),
-    })
+    let head = head_ends(source, log).map_err(|error| internal(&error))?;
+    let position = head.into_iter().find(|end| position <= *end).unwrap_or(position);
+    match source.locate(log, position, ServedChecksum::Stored) {
+        Ok(start) => Ok(Some(start)),
+        Err(RelayError::PastEnd { .. }) => Ok(None),
+        Err(RelayError::NotAnEvent { .. }) => Err(show_events_failed("Wrong offset or I/O error")),
+        Err(error) => Err(internal(&error)),
+    }
+}
+
+/// Returns the ends of a log's first two events: the format description, and the set of GTIDs before the log.
+fn head_ends(source: &FormSource, log: &Arc<str>) -> Result<Vec<u64>, RelayError> {
+    let mut ends = Vec::new();
+    let mut position = FormStart::LOG_START.position;
+    while ends.len() < HEAD_EVENTS
+        && let FormRead::Chunk(chunk) = source.read(log, position)?
+    {
+        let whole = chunk.slices().iter().filter(|slice| slice.is_last());
+        ends.extend(whole.map(|slice| chunk.offset() + slice.range().end as u64));
+        position = chunk.end();
+    }
+    ends.truncate(HEAD_EVENTS);
+    Ok(ends)
 }
 
 /// Rows of the answer.

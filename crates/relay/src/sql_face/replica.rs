@@ -214,8 +214,8 @@ pub(super) fn start(
     statement: &mut SqlStatement<'_>,
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
-    let upstream = take_receiver(statement)?;
-    if !upstream.start() {
+    take_receiver(statement)?;
+    if !statement.facts.upstream_control().ok_or_else(not_a_replica)?.start() {
         let message = "Replication thread(s) for channel '' are already running.";
         session.warn(WarningLevel::Note, 3083, message);
     }
@@ -226,8 +226,8 @@ pub(super) fn stop(
     statement: &mut SqlStatement<'_>,
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
-    let upstream = take_receiver(statement)?;
-    if !upstream.stop() {
+    take_receiver(statement)?;
+    if !statement.facts.upstream_control().is_some_and(UpstreamControl::stop) {
         let message = "Replication thread(s) for channel '' are already stopped.";
         session.warn(WarningLevel::Note, 3084, message);
     }
@@ -235,7 +235,7 @@ pub(super) fn stop(
 }
 
 /// Takes the end of a statement that starts or stops the receiver.
-fn take_receiver<'a>(statement: &mut SqlStatement<'a>) -> Result<&'a dyn UpstreamControl, ServerError> {
+fn take_receiver(statement: &mut SqlStatement<'_>) -> Result<(), ServerError> {
     if statement.words.take("SQL_THREAD") {
         return Err(unsupported("a SQL_THREAD"));
     }
@@ -244,8 +244,7 @@ fn take_receiver<'a>(statement: &mut SqlStatement<'a>) -> Result<&'a dyn Upstrea
         return Err(unsupported("START REPLICA UNTIL"));
     }
     take_channel(statement)?;
-    statement.expect_end()?;
-    statement.facts.upstream_control().ok_or_else(not_a_replica)
+    statement.expect_end()
 }
 
 pub(super) fn flush_logs(

@@ -3,7 +3,7 @@
 use wire::ServerError;
 
 use super::fact_table::{FACT_TABLES, find_database};
-use super::refusals::{command_denied, no_database, unknown_database, unknown_table};
+use super::refusals::{command_denied, no_database, unknown_table};
 use super::{SqlStatement, done};
 use crate::relay_account::AccountRight;
 use crate::sql_answer::{SqlAnswer, SqlSession};
@@ -20,7 +20,7 @@ pub(super) fn truncate(
     }
     statement.expect_end()?;
     let database = database.ok_or_else(no_database)?;
-    let database = find_database(&database).ok_or_else(|| unknown_database(&database))?;
+    let database = find_database(&database).ok_or_else(|| unknown_table(&database, &name))?;
     let table = FACT_TABLES
         .iter()
         .find(|table| table.database == database && table.name.eq_ignore_ascii_case(&name))
