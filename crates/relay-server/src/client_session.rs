@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 
 use relay::{
-    AccountRight, ClientAttributes, DumpRequest, LogForm, SqlAnswer, SqlColumn, SqlColumnKind, SqlFace,
-    SqlRows, SqlSession, SqlValue,
+    AccountRight, BinlogEvents, ClientAttributes, DumpRequest, LogForm, SqlAnswer, SqlColumn, SqlColumnKind,
+    SqlFace, SqlRows, SqlSession, SqlValue,
 };
 use wire::{
     Capabilities, ClientCommand, ColumnDefinition, EofPacket, OkPacket, ParameterValue, ResponseWriter,
-    ResultValue, RowEncoding, ServerError, ServerStatement, ServerStatus, column_type,
+    ResultValue, ResultWriter, RowEncoding, ServerError, ServerStatement, ServerStatus, column_type,
 };
 
 use crate::client_dump::{ClientDump, DumpOutcome};
@@ -22,6 +23,8 @@ use crate::relay_shared::{RelayShared, ServedRelay};
 
 /// Maximum number of prepared statements of a session.
 const STATEMENTS_MAX: usize = 256;
+/// Bytes of output from which rows are sent.
+const OUTPUT_SIZE: usize = 128 << 10;
 /// Maximum size of the values sent ahead for a prepared statement, in bytes.
 const SENT_AHEAD_MAX: usize = 1 << 20;
 
@@ -168,7 +171,7 @@ impl ServedSession<'_> {
             ClientCommand::Quit => return Ok(CommandOutcome::Close),
             ClientCommand::Query { sql } => {
                 let sql = String::from_utf8_lossy(sql).into_owned();
-                self.run_sql(&sql, RowEncoding::Text);
+                self.run_sql(&sql, RowEncoding::Text)?;
             }
             ClientCommand::Ping => self.ok(),
             ClientCommand::InitDatabase { database } => {
@@ -193,7 +196,7 @@ impl ServedSession<'_> {
                 self.respond(|response| response.statistics(line.as_bytes()));
             }
             ClientCommand::KillConnection { connection_id } => {
-                self.run_sql(&format!("KILL {connection_id}"), RowEncoding::Text);
+                self.run_sql(&format!("KILL {connection_id}"), RowEncoding::Text)?;
             }
             ClientCommand::RegisterReplica(register) => {
                 let host = String::from_utf8_lossy(register.host).into_owned();
@@ -209,7 +212,7 @@ impl ServedSession<'_> {
                 Ok(request) => return self.dump(request),
                 Err(_) => self.refuse(&ServerError::malformed_packet()),
             },
-            statement => self.answer_statement(&statement),
+            statement => self.answer_statement(&statement)?,
         }
         Ok(CommandOutcome::Next)
     }
@@ -242,7 +245,7 @@ impl ServedSession<'_> {
         self.ok();
     }
 
-    fn run_sql(&mut self, sql: &str, encoding: RowEncoding) {
+    fn run_sql(&mut self, sql: &str, encoding: RowEncoding) -> io::Result<()> {
         let answer = self.face.execute(sql, &mut self.sql);
         let warnings = u16::try_from(self.sql.warnings.len()).unwrap_or(u16::MAX);
         match answer {
@@ -252,13 +255,49 @@ impl ServedSession<'_> {
             SqlAnswer::Refused(error) => self.refuse(&error),
             SqlAnswer::Rows(rows) if rows.columns.is_empty() => self.ok(),
             SqlAnswer::Rows(rows) => self.respond(|response| put_rows(&rows, encoding, response)),
+            SqlAnswer::Events(events) => return self.put_events(&events, encoding),
         }
+        Ok(())
     }
 
-    fn answer_statement(&mut self, command: &ClientCommand<'_>) {
+    /// Sends the rows while they are read. `KILL` ends them.
+    fn put_events(&mut self, events: &BinlogEvents, encoding: RowEncoding) -> io::Result<()> {
+        let columns = BinlogEvents::columns();
+        let definitions: Vec<ColumnDefinition<'_>> = columns.iter().map(column_definition).collect();
+        let capabilities = self.capabilities();
+        let mut response = ResponseWriter::new(&mut self.link.packets, capabilities);
+        let result = response.rows(&definitions, encoding).pause();
+        let mut sent = Ok(());
+        let read = events.read(&mut |row| {
+            let mut writer = result.clone().resume(&mut self.link.packets);
+            put_row(&row, &columns, &mut writer);
+            if self.link.packets.output().len() < OUTPUT_SIZE {
+                return ControlFlow::Continue(());
+            }
+            sent = self.link.flush();
+            match sent.is_err() || self.registration.client.end_reason().is_some() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        sent?;
+        let writer = result.resume(&mut self.link.packets);
+        match read {
+            Ok(()) if self.registration.client.end_reason().is_some() => {
+                writer.fail(&ServerError::new(1317, "70100", "Query execution was interrupted"));
+            }
+            Ok(()) => writer.end(ServerStatus::AUTOCOMMIT),
+            Err(error) => writer.fail(&error),
+        }
+        Ok(())
+    }
+
+    fn answer_statement(&mut self, command: &ClientCommand<'_>) -> io::Result<()> {
         match command {
             ClientCommand::Prepare { sql } => self.prepare(&String::from_utf8_lossy(sql)),
-            ClientCommand::ExecuteStatement { statement, payload } => self.run_statement(*statement, payload),
+            ClientCommand::ExecuteStatement { statement, payload } => {
+                return self.run_statement(*statement, payload);
+            }
             // These two have no response.
             ClientCommand::SendLongData { statement, parameter, data } => {
                 if let Some(query) = self.statements.get_mut(statement) {
@@ -282,6 +321,7 @@ impl ServedSession<'_> {
             },
             _ => self.refuse(&ServerError::unknown_command()),
         }
+        Ok(())
     }
 
     fn prepare(&mut self, sql: &str) {
@@ -299,10 +339,11 @@ impl ServedSession<'_> {
         self.statements.insert(number, query);
     }
 
-    fn run_statement(&mut self, number: u32, payload: &[u8]) {
+    fn run_statement(&mut self, number: u32, payload: &[u8]) -> io::Result<()> {
         let capabilities = self.capabilities();
         let Some(query) = self.statements.get_mut(&number) else {
-            return self.refuse(&ServerError::unknown_statement(number, "mysqld_stmt_execute"));
+            self.refuse(&ServerError::unknown_statement(number, "mysqld_stmt_execute"));
+            return Ok(());
         };
         let sql = match (query.error.take(), query.parameters.decode_execution(payload, capabilities)) {
             (Some(error), _) => Err(error),
@@ -315,7 +356,10 @@ impl ServedSession<'_> {
         query.parameters.reset();
         match sql {
             Ok(sql) => self.run_sql(&sql, RowEncoding::Binary),
-            Err(error) => self.refuse(&error),
+            Err(error) => {
+                self.refuse(&error);
+                Ok(())
+            }
         }
     }
 }
@@ -327,17 +371,19 @@ fn ok_packet(affected_rows: u64) -> OkPacket<'static> {
 fn put_rows(rows: &SqlRows, encoding: RowEncoding, response: &mut ResponseWriter<'_>) {
     let columns: Vec<ColumnDefinition<'_>> = rows.columns.iter().map(column_definition).collect();
     let mut writer = response.rows(&columns, encoding);
-    for row in &rows.rows {
-        let texts: Vec<String> = row.iter().map(value_text).collect();
-        let values: Vec<ResultValue<'_>> = row
-            .iter()
-            .zip(&rows.columns)
-            .zip(&texts)
-            .map(|((value, column), text)| result_value(value, column, text))
-            .collect();
-        writer.values(&values);
-    }
+    rows.rows.iter().for_each(|row| put_row(row, &rows.columns, &mut writer));
     writer.end(ServerStatus::AUTOCOMMIT);
+}
+
+fn put_row(row: &[SqlValue], columns: &[SqlColumn], writer: &mut ResultWriter<'_>) {
+    let texts: Vec<String> = row.iter().map(value_text).collect();
+    let values: Vec<ResultValue<'_>> = row
+        .iter()
+        .zip(columns)
+        .zip(&texts)
+        .map(|((value, column), text)| result_value(value, column, text))
+        .collect();
+    writer.values(&values);
 }
 
 fn column_definition(column: &SqlColumn) -> ColumnDefinition<'_> {

@@ -6,14 +6,17 @@ use wire::ServerError;
 
 use crate::form::LogForm;
 use crate::relay_account::AccountRole;
+use crate::sql_face::BinlogEvents;
 
 /// Answer to a statement.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum SqlAnswer {
     /// Success, with the number of affected rows.
     Done(u64),
     /// A result set.
     Rows(SqlRows),
+    /// The result set of `SHOW BINLOG EVENTS`.
+    Events(BinlogEvents),
     /// An error with a server's number, state and words.
     Refused(ServerError),
 }

@@ -30,6 +30,7 @@ use sql::lexer::{SqlLexer, SqlTokenKind};
 use sql::{SqlWord, SqlWords};
 use wire::ServerError;
 
+pub use self::binlog_events::BinlogEvents;
 use self::definitions::asks_for_definitions;
 use self::fact_table::{FACT_TABLES, FactTable, find_database};
 use self::query_engine::{EngineTable, QueryEngine};

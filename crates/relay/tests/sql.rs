@@ -3,15 +3,16 @@
 
 mod common;
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
-    AccountRole, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource, LogForm, LogsEnd,
+    AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource, LogForm, LogsEnd,
     RelayError, RelayFacts, RelayedServer, ServedCompression, ServedLog, SqlAnswer, SqlColumnKind, SqlFace,
-    SqlSession, SqlValue, StageTotals, UpstreamControl, UpstreamError, UpstreamFacts, UpstreamStatus,
+    SqlRows, SqlSession, SqlValue, StageTotals, UpstreamControl, UpstreamError, UpstreamFacts, UpstreamStatus,
 };
 use wire::ServerError;
 
@@ -258,7 +259,19 @@ impl FixedRelay {
 
     /// Executes a statement. Returns the answer as text: names of columns, then rows.
     fn ask(&mut self, sql: &str) -> String {
-        match self.face.execute(sql, &mut self.session) {
+        let answer = match self.face.execute(sql, &mut self.session) {
+            SqlAnswer::Events(events) => {
+                let mut rows = SqlRows { columns: BinlogEvents::columns(), rows: Vec::new() };
+                let read = events.read(&mut |row| {
+                    rows.rows.push(row);
+                    ControlFlow::Continue(())
+                });
+                read.map_or_else(SqlAnswer::Refused, |()| SqlAnswer::Rows(rows))
+            }
+            answer => answer,
+        };
+        match answer {
+            SqlAnswer::Events(_) => unreachable!("they were read"),
             SqlAnswer::Done(_) => "OK".to_owned(),
             SqlAnswer::Refused(error) => format!("{} {}: {}", error.code, error.state, error.message),
             SqlAnswer::Rows(rows) => {

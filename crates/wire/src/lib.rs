@@ -69,7 +69,9 @@ pub use crate::replica::{
 };
 pub use crate::response::{CommandResponse, EofPacket, ErrPacket, OkPacket, ServerStatus};
 pub use crate::response_writer::ResponseWriter;
-pub use crate::result_set::{ColumnDefinition, ResultPart, ResultReader, ResultWriter, TextRow};
+pub use crate::result_set::{
+    ColumnDefinition, PausedResult, ResultPart, ResultReader, ResultWriter, TextRow,
+};
 pub use crate::result_value::{ResultValue, RowEncoding};
 pub use crate::session_change::SessionChange;
 pub use crate::statement::{PrepareReader, PreparedStatement};

@@ -352,6 +352,22 @@ pub struct ResultWriter<'a> {
     column_types: Vec<u8>,
 }
 
+/// Result set whose next rows come later.
+#[derive(Clone, Debug)]
+pub struct PausedResult {
+    capabilities: Capabilities,
+    encoding: RowEncoding,
+    column_types: Vec<u8>,
+}
+
+impl PausedResult {
+    /// Continues the result set on the codec of the same connection.
+    pub fn resume(self, packets: &mut PacketCodec) -> ResultWriter<'_> {
+        let Self { capabilities, encoding, column_types } = self;
+        ResultWriter { packets, capabilities, encoding, column_types }
+    }
+}
+
 impl<'a> ResultWriter<'a> {
     /// Sends the columns of a result set with rows as text, for a query.
     ///
@@ -414,6 +430,12 @@ impl<'a> ResultWriter<'a> {
         assert_eq!(self.encoding, RowEncoding::Text, "ours: binary rows need types");
         assert_eq!(values.len(), self.column_types.len(), "ours: a row has a value for each column");
         self.send(|out| TextRow::encode(values, out));
+    }
+
+    /// Releases the codec, so that the output so far can be sent before the next rows.
+    pub fn pause(self) -> PausedResult {
+        let Self { capabilities, encoding, column_types, .. } = self;
+        PausedResult { capabilities, encoding, column_types }
     }
 
     /// Sends the end of the result set.

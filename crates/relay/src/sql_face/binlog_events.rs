@@ -12,13 +12,10 @@ use crate::error::RelayError;
 use crate::event_listing::{ListedEvent, list_events};
 use crate::form_source::{FormRead, FormSource, FormStart};
 use crate::served_checksum::ServedChecksum;
-use crate::sql_answer::{SqlAnswer, SqlColumnSpec, SqlRows, SqlSession, SqlValue, integer, text};
+use crate::sql_answer::{SqlAnswer, SqlColumn, SqlColumnSpec, SqlRows, SqlSession, SqlValue, integer, text};
 
 /// Number of events in the head of a log.
 const HEAD_EVENTS: usize = 2;
-/// Maximum size of the rows in bytes: they are in memory until they are sent.
-const ROWS_SIZE_MAX: usize = 16 << 20;
-
 const COLUMNS: &[SqlColumnSpec] = &[
     text("Log_name"),
     integer("Pos"),
@@ -37,37 +34,85 @@ struct EventsRequest {
     limit: u64,
 }
 
+/// Rows of `SHOW BINLOG EVENTS`, which are read while they are sent: they would be too many for memory.
+#[derive(Clone, Debug)]
+pub struct BinlogEvents {
+    /// Log and first event; `None` if there are no rows.
+    start: Option<(Arc<FormSource>, Arc<str>, FormStart)>,
+    skipped: u64,
+    limit: u64,
+}
+
 pub(super) fn binlog_events(
     statement: &mut SqlStatement<'_>,
     session: &mut SqlSession,
 ) -> Result<SqlAnswer, ServerError> {
-    let request = EventsRequest::parse(statement)?;
-    let Some(source) = statement.facts.source(session.form) else {
-        return statement.finish(SqlRows::new(COLUMNS, Vec::new()));
+    let EventsRequest { log, position, skipped, limit } = EventsRequest::parse(statement)?;
+    let start = match statement.facts.source(session.form) {
+        Some(source) if limit > 0 => find_log(source, log.as_deref(), position)?,
+        _ => None,
     };
+    Ok(SqlAnswer::Events(BinlogEvents { start, skipped, limit }))
+}
+
+impl BinlogEvents {
+    /// Returns the columns.
+    pub fn columns() -> Vec<SqlColumn> {
+        SqlRows::new(COLUMNS, Vec::new()).columns
+    }
+
+    /// Reads the rows, and passes them on until `visit` breaks.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn read(&self, visit: &mut dyn FnMut(Vec<SqlValue>) -> ControlFlow<()>) -> Result<(), ServerError> {
+        let Some((source, log, start)) = &self.start else { return Ok(()) };
+        let (mut skipped, mut left) = (self.skipped, self.limit);
+        let listed = list_events(source, log, *start, &mut |event| {
+            if skipped > 0 {
+                skipped -= 1;
+                return ControlFlow::Continue(());
+            }
+            visit(row(log, event))?;
+            left -= 1;
+            if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        listed.map_err(|error| show_events_failed(&error.to_string()))
+    }
+}
+
+fn row(log: &Arc<str>, event: ListedEvent) -> Vec<SqlValue> {
+    vec![
+        (**log).into(),
+        event.position.into(),
+        event.event_type.name().into(),
+        event.server_id.into(),
+        event.end_position.into(),
+        event.info.into(),
+    ]
+}
+
+/// Finds the log, without a name the oldest one, and its first event.
+fn find_log(
+    source: Arc<FormSource>,
+    named: Option<&str>,
+    position: u64,
+) -> Result<Option<(Arc<FormSource>, Arc<str>, FormStart)>, ServerError> {
     let names = source.store().log_names().map_err(|error| internal(&error))?;
-    let named = match &request.log {
+    let found = match named {
         None => names.first(),
-        Some(log) => names.iter().find(|name| ***name == **log),
+        Some(log) => names.iter().find(|name| ***name == *log),
     };
-    let Some(log) = named else {
-        return match request.log {
-            None => statement.finish(SqlRows::new(COLUMNS, Vec::new())),
+    let Some(log) = found else {
+        return match named {
+            None => Ok(None),
             Some(_) => Err(show_events_failed("Could not find target log")),
         };
     };
     source.note_growth();
-    let start = find_start(&source, log, request.position)?;
-    let mut rows =
-        EventRows { log, skipped: request.skipped, left: request.limit, size: 0, rows: Vec::new() };
-    if let Some(start) = start.filter(|_| request.limit > 0) {
-        let listed = list_events(&source, log, start, &mut |event| rows.take(event));
-        listed.map_err(|error| show_events_failed(&error.to_string()))?;
-    }
-    if rows.size > ROWS_SIZE_MAX {
-        return Err(too_many_events());
-    }
-    statement.finish(SqlRows::new(COLUMNS, rows.rows))
+    let start = find_start(&source, log, position)?;
+    Ok(start.map(|start| (Arc::clone(&source), Arc::clone(log), start)))
 }
 
 impl EventsRequest {
@@ -139,48 +184,4 @@ fn head_ends(source: &FormSource, log: &Arc<str>) -> Result<Vec<u64>, RelayError
     }
     ends.truncate(HEAD_EVENTS);
     Ok(ends)
-}
-
-/// Rows of the answer.
-struct EventRows<'l> {
-    log: &'l Arc<str>,
-    skipped: u64,
-    left: u64,
-    size: usize,
-    rows: Vec<Vec<SqlValue>>,
-}
-
-impl EventRows<'_> {
-    fn take(&mut self, event: ListedEvent) -> ControlFlow<()> {
-        if self.skipped > 0 {
-            self.skipped -= 1;
-            return ControlFlow::Continue(());
-        }
-        self.size += COLUMNS.len() * size_of::<SqlValue>() + event.info.len() + self.log.len();
-        if self.size > ROWS_SIZE_MAX {
-            return ControlFlow::Break(());
-        }
-        self.rows.push(vec![
-            (**self.log).into(),
-            event.position.into(),
-            event.event_type.name().into(),
-            event.server_id.into(),
-            event.end_position.into(),
-            event.info.into(),
-        ]);
-        self.left -= 1;
-        match self.left {
-            0 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    }
-}
-
-/// `ER_TOO_BIG_SELECT`, with a text of our own.
-fn too_many_events() -> ServerError {
-    let text = format!(
-        "the events take more than {} MiB: show fewer at once with LIMIT, and the next ones with FROM",
-        ROWS_SIZE_MAX >> 20
-    );
-    ServerError::new(1104, "42000", text)
 }
