@@ -649,6 +649,10 @@ fn logs_that_a_client_reads_are_not_purged() {
     assert!(client.calls().is_empty());
     client.check("PURGE BINARY LOGS BEFORE '2023-11-14 22:13:21'", "OK");
     assert_eq!(client.calls(), ["purge binlog.000002"]);
+    client.check("PURGE BINARY LOGS BEFORE NOW() - INTERVAL 1 SECOND", "OK");
+    assert!(client.calls().is_empty());
+    client.check("PURGE BINARY LOGS BEFORE '2023-11-21 22:13:21' - INTERVAL 1 WEEK", "OK");
+    assert_eq!(client.calls(), ["purge binlog.000002"]);
     client.check("PURGE BINARY LOGS BEFORE 'yesterday'", "1525 HY000: Incorrect DATETIME value: 'yesterday'");
     let mut monitor = receiving(AccountRole::Monitor);
     let denied =

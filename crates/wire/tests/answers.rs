@@ -160,6 +160,25 @@ fn an_error_amid_the_rows_ends_the_result() {
 }
 
 #[test]
+fn rows_behind_a_pause_belong_to_the_same_result() {
+    for capabilities in [OLD, NEW] {
+        let sent = |pauses: bool| {
+            let mut server = PacketCodec::new(0);
+            let mut writer = ResultWriter::begin(&mut server, capabilities, &[ColumnDefinition::default()]);
+            writer.row(&[None]);
+            if pauses {
+                let paused = writer.pause();
+                writer = paused.resume(&mut server);
+            }
+            writer.row(&[Some(b"1")]);
+            writer.end(ServerStatus::AUTOCOMMIT);
+            server.output().to_vec()
+        };
+        assert_eq!(sent(true), sent(false));
+    }
+}
+
+#[test]
 fn a_request_for_a_file() {
     let capabilities = Capabilities(NEW.0 | Capabilities::LOCAL_FILES.0);
     let mut reader = ResultReader::new(capabilities);

@@ -10,6 +10,7 @@ use super::SqlStatement;
 use super::done;
 use super::refusals::{internal, unknown_log, wrong_date_time};
 use super::scalar::function_context;
+use super::select_text::offset;
 use crate::form::LogForm;
 use crate::relay_facts::RelayFacts;
 use crate::sql_answer::{SqlAnswer, SqlSession, SqlValue, WarningLevel};
@@ -86,8 +87,10 @@ impl PurgeLimit {
         if !statement.words.take("BEFORE") || statement.words.is_at_end() {
             return Err(statement.syntax_error());
         }
-        let expression = statement.words.rest_range();
-        read_time(statement, session, expression).map(Self::Before)
+        let (expression, before_s) =
+            take_interval(statement).unwrap_or_else(|| (statement.words.rest_range(), 0));
+        let time_s = read_time(statement, session, expression)?;
+        Ok(Self::Before(time_s.saturating_sub(before_s)))
     }
 
     /// Returns the number of logs to remove.
@@ -102,6 +105,29 @@ impl PurgeLimit {
             }
         }
     }
+}
+
+/// Units of `INTERVAL`, in seconds.
+const UNITS: [(&str, u64); 5] =
+    [("SECOND", 1), ("MINUTE", 60), ("HOUR", 3600), ("DAY", 86_400), ("WEEK", 604_800)];
+
+/// Finds `- INTERVAL number unit` at the end of the statement. Returns the expression before it, and the seconds.
+fn take_interval(statement: &SqlStatement<'_>) -> Option<(Range<usize>, u64)> {
+    let mut words = statement.words.clone();
+    let start = words.rest_range().start;
+    while !words.is_at_end() {
+        let (end, mut interval) = (offset(&words), words.clone());
+        if interval.take_sign("-") && interval.take("INTERVAL") {
+            let number: u64 = match interval.take_next()? {
+                SqlWord::Number(digits) | SqlWord::Text(digits) => digits.parse().ok()?,
+                _ => return None,
+            };
+            let (_, seconds) = UNITS.into_iter().find(|(unit, _)| interval.take(unit))?;
+            return interval.is_at_end().then_some((start..end, number.checked_mul(seconds)?));
+        }
+        words.skip();
+    }
+    None
 }
 
 /// Evaluates a time in UTC, in seconds since 1970.
