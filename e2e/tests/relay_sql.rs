@@ -381,7 +381,7 @@ fn logs_that_a_client_reads_are_spared() -> Result<()> {
     source.sql("create database d; create table d.t (id int primary key auto_increment, a longblob)")?;
     // More than the buffers between the relay and a client that does not read.
     let insert = "insert into d.t (a) values (repeat(random_bytes(1000), 2000))";
-    source.sql(&vec![insert; 12].join("; "))?;
+    source.sql(&[insert; 12].join("; "))?;
     let folder = TempDir::new()?;
     let relay = receiving(&source, folder.path(), &["--keep=1K"])?;
     let is_there = |log: &str| folder.path().join("logs").join(log).exists();

@@ -37,10 +37,18 @@ struct EventsRequest {
 /// Rows of `SHOW BINLOG EVENTS`, which are read while they are sent: they would be too many for memory.
 #[derive(Clone, Debug)]
 pub struct BinlogEvents {
-    /// Log and first event; `None` if there are no rows.
-    start: Option<(Arc<FormSource>, Arc<str>, FormStart)>,
+    /// First event; `None` if there are no rows.
+    start: Option<EventsStart>,
     skipped: u64,
     limit: u64,
+}
+
+/// First event of a list.
+#[derive(Clone, Debug)]
+struct EventsStart {
+    source: Arc<FormSource>,
+    log: Arc<str>,
+    event: FormStart,
 }
 
 pub(super) fn binlog_events(
@@ -67,9 +75,9 @@ impl BinlogEvents {
     ///
     /// If the log cannot be read.
     pub fn read(&self, visit: &mut dyn FnMut(Vec<SqlValue>) -> ControlFlow<()>) -> Result<(), ServerError> {
-        let Some((source, log, start)) = &self.start else { return Ok(()) };
+        let Some(EventsStart { source, log, event }) = &self.start else { return Ok(()) };
         let (mut skipped, mut left) = (self.skipped, self.limit);
-        let listed = list_events(source, log, *start, &mut |event| {
+        let listed = list_events(source, log, *event, &mut |event| {
             if skipped > 0 {
                 skipped -= 1;
                 return ControlFlow::Continue(());
@@ -98,7 +106,7 @@ fn find_log(
     source: Arc<FormSource>,
     named: Option<&str>,
     position: u64,
-) -> Result<Option<(Arc<FormSource>, Arc<str>, FormStart)>, ServerError> {
+) -> Result<Option<EventsStart>, ServerError> {
     let names = source.store().log_names().map_err(|error| internal(&error))?;
     let found = match named {
         None => names.first(),
@@ -111,8 +119,8 @@ fn find_log(
         };
     };
     source.note_growth();
-    let start = find_start(&source, log, position)?;
-    Ok(start.map(|start| (Arc::clone(&source), Arc::clone(log), start)))
+    let event = find_start(&source, log, position)?;
+    Ok(event.map(|event| EventsStart { source, log: Arc::clone(log), event }))
 }
 
 impl EventsRequest {
