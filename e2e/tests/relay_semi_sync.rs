@@ -17,7 +17,7 @@ fn semi_sync_source() -> Result<TestServer> {
     let source = source(TestPackage::Mysql)?;
     source.sql("install plugin rpl_semi_sync_source soname 'semisync_source.so'")?;
     source.sql(
-        "set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on; \
+        "set names latin1; set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on; \
          create database d; create table d.t (id int primary key)",
     )?;
     Ok(source)
@@ -107,4 +107,41 @@ fn the_source_waits_for_replicas_of_the_relay() -> Result<()> {
 
 fn one_line(text: &str) -> String {
     text.replace('\n', "").trim().to_owned()
+}
+
+/// The relay understands the acknowledgements of a MariaDB, whose form has other positions than the source's logs.
+#[test]
+fn the_source_waits_for_a_replica_with_plain_logs() -> Result<()> {
+    let source = semi_sync_source()?;
+    let folder = TempDir::new()?;
+    let from = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let metrics = format!("127.0.0.1:{}", free_port()?);
+    let options = ["--from", &from, "--semi-sync", "--wait-for-replicas=1", "--ack-timeout=3"];
+    let relay = RelayProcess::start(folder.path(), &[&options[..], &["--metrics", &metrics]].concat())?;
+    let replica = replica(TestPackage::MariaDb)?;
+    replica.sql("set global rpl_semi_sync_slave_enabled = on")?;
+    follow(&replica, relay.port, ReplicaStartPlace::FirstLog)?;
+    wait_for_equal(&source, &replica)?;
+    wait_until("the replica", || {
+        commit_compressed(&source)?;
+        Ok(metric(&metrics, "bintide_relay_asynchronous")? == 0)
+    })?;
+    let timeouts = metric(&metrics, "bintide_relay_ack_timeouts_total")?;
+    for _ in 0..20 {
+        commit_compressed(&source)?;
+    }
+    source.sql("flush binary logs")?;
+    for _ in 0..20 {
+        commit_compressed(&source)?;
+    }
+    ensure!(metric(&metrics, "bintide_relay_ack_timeouts_total")? == timeouts);
+    wait_for_equal(&source, &replica)
+}
+
+fn commit_compressed(source: &TestServer) -> Result<()> {
+    source.sql(
+        "set names latin1; set session binlog_transaction_compression = on; \
+         insert into d.t select ifnull(max(id), 1000) + 1 from d.t",
+    )?;
+    Ok(())
 }
