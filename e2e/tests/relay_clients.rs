@@ -90,6 +90,33 @@ fn old_replicas_of_mysql_9_7() -> Result<()> {
     )
 }
 
+/// A replica by file and position that the source's compressed transactions have stopped: it goes on at the relay, at
+/// the start of the log in which it has stopped.
+#[test]
+fn a_replica_by_position_that_has_stopped_goes_on_at_the_relay() -> Result<()> {
+    let source = source(TestPackage::Mysql8_0)?;
+    let replica = replica(TestPackage::Mysql8_0_15)?;
+    source.sql("create user repl identified with mysql_native_password by ''; grant replication slave on *.* to repl")?;
+    source.sql(TABLE)?;
+    source.sql(&work(0, "off"))?;
+    follow(&replica, source.port(), FirstLog)?;
+    wait_for_equal(&source, &replica)?;
+    source.sql("flush binary logs")?;
+    source.sql(&work(100, "on"))?;
+    wait_until("the replica's error", || Ok(error_of(&replica)?.is_some()))?;
+    let error = error_of(&replica)?.context("it has stopped")?;
+    ensure!(error.contains("13121"), "{error}");
+    let relay = RelayProcess::of(&source)?;
+    replica.sql(&format!(
+        "stop slave; change master to master_host = '127.0.0.1', master_port = {}, \
+         master_log_file = 'binlog.000002', master_log_pos = 4; start slave",
+        relay.port
+    ))?;
+    wait_for_equal(&source, &replica)?;
+    source.sql(&work(200, "on"))?;
+    wait_for_equal(&source, &replica)
+}
+
 /// Events beyond the maximum size of a packet, to replicas that get the form as it is, and plain.
 #[test]
 fn events_beyond_the_size_of_a_packet() -> Result<()> {

@@ -109,7 +109,7 @@ pub(crate) struct RelayArgs {
     source: SourceArgs,
     /// With --semi-sync: acknowledge transactions to the source once this number of replicas of the relay have
     /// acknowledged them, besides being on disk (as rpl_semi_sync_source_wait_for_replica_count).
-    #[arg(long, value_name = "NUMBER", requires = "semi_sync", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "NUMBER", requires = "semi_sync", requires = "from", value_parser = clap::value_parser!(u16).range(1..))]
     wait_for_replicas: Option<u16>,
     /// Maximum time to wait for these replicas. After it, transactions are acknowledged without them, until they have
     /// caught up. It should be less than the source's own rpl_semi_sync_source_timeout.
