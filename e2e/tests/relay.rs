@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::command::{Running, wait_until};
@@ -109,15 +111,29 @@ fn mysqlbinlog_copies_the_logs_byte_for_byte() -> Result<()> {
     source.sql(&work(0, "on"))?;
     source.sql("flush binary logs")?;
     source.sql(&work(100, "off"))?;
+    // Events of 60 kB, and one payload that is larger than a chunk.
+    let large = "insert into d.t with recursive n (i) as (select 1 union all select i + 1 from n where i < 930) \
+                 select @id := @id + 1, group_concat(sha2(rand(), 256) separator '') from n;";
+    let large = large.repeat(10);
+    source.sql(&format!(
+        "use d; set @id = 5000, session group_concat_max_len = 100000; {large} \
+         set session binlog_transaction_compression = on; begin; {large} commit"
+    ))?;
     let relay = RelayProcess::of(&source)?;
+    for ssl in ["--ssl-mode=DISABLED", "--ssl-mode=REQUIRED"] {
+        copy_with_mysqlbinlog(&source, &relay, ssl)?;
+    }
+    Ok(())
+}
+
+fn copy_with_mysqlbinlog(source: &TestServer, relay: &RelayProcess, ssl: &str) -> Result<()> {
     let folder = TempDir::new()?;
-    let logs = source.binlogs()?;
     let home = PackageHome::find(TestPackage::Mysql)?;
-    for log in &logs {
+    for log in &source.binlogs()? {
         let name = log.file_name().and_then(|name| name.to_str()).context("a log has a name")?;
         let mut command = home.command("mysqlbinlog")?;
         command.args(["--no-defaults", "-R", "--raw", "--host=127.0.0.1", "--user=repl"]);
-        command.arg(format!("--port={}", relay.port)).arg(name).current_dir(folder.path());
+        command.arg(format!("--port={}", relay.port)).args([ssl, name]).current_dir(folder.path());
         let output = command.output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let mut wanted = fs::read(log)?;

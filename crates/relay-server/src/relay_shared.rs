@@ -10,10 +10,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use binlog::gtid::GtidSet;
 use logs::ServerIdentity;
 use relay::{
-    ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource, LogForm,
-    LogSize, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer, SentTransactions,
-    ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals, StoredMariadbState, UpstreamControl,
-    UpstreamFacts,
+    ClientAttributes, ClientFacts, ClientLag, CompressionCounters, FormChoice, FormFacts, FormSource,
+    LogForm, LogSize, LogsEnd, MariadbState, RelayAccounts, RelayError, RelayFacts, RelayedServer,
+    SentTransactions, ServedCompression, ServedLog, SqlFace, SqlRows, StageTotals, StoredMariadbState,
+    UpstreamControl, UpstreamFacts,
 };
 use rustls::ServerConfig;
 use wire::{PasswordDigest, PasswordKey, ServerError};

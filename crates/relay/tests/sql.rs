@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use binlog::gtid::GtidSet;
 use common::{TestStore, sample};
 use relay::{
-    AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource, LogForm, LogsEnd,
-    RelayError, RelayFacts, RelayedServer, ServedCompression, ServedLog, SqlAnswer, SqlColumnKind, SqlFace,
-    SqlRows, SqlSession, SqlValue, StageTotals, UpstreamControl, UpstreamError, UpstreamFacts, UpstreamStatus,
+    AccountRole, BinlogEvents, ClientFacts, ClientLag, CompressionCounters, CountedTransaction, FormSource,
+    LogForm, LogsEnd, RelayError, RelayFacts, RelayedServer, ServedCompression, ServedLog, SqlAnswer,
+    SqlColumnKind, SqlFace, SqlRows, SqlSession, SqlValue, StageTotals, UpstreamControl, UpstreamError,
+    UpstreamFacts, UpstreamStatus,
 };
 use wire::ServerError;
 
