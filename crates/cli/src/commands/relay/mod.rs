@@ -140,7 +140,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const OTHER_DESCRIPTORS: u64 = 128;
 
 /// Serves until it is stopped, or changes accounts.
-#[expect(clippy::result_large_err, reason = "the thread ends once, with one error")]
 pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
     match &command.action {
         Some(RelayAction::User(accounts)) => return accounts::run(accounts),
@@ -153,20 +152,31 @@ pub(crate) fn run(command: &RelayArgs, global: &GlobalArgs) -> CommandResult {
     command.metrics.check()?;
     interrupt::set_runs_until_stopped();
     raise_descriptor_limit(command.max_connections);
-    if command.source.from.is_empty() {
-        if command.source.connection.names_server() {
-            let why = "a server is given by its options: relay receives only from servers that --from names";
-            return Err(CommandFailure::NotStarted(anyhow!(why)));
-        }
-        let site = RelaySite::new(None);
-        let (http, sampler) = site.http_site();
-        let _served = command.metrics.serve(http)?;
-        let options = command.server_options(folder, global)?;
-        let serving = ServingParts { site: &site, sampler, control: None };
-        return serve(command, folder, serving, options);
+    match command.source.from.is_empty() {
+        true => serve_stored(command, folder, global),
+        false => receive_and_serve(command, folder, global),
     }
+}
+
+/// Serves a directory that another program writes.
+fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
+    if command.source.connection.names_server() {
+        let why = "a server is given by its options: relay receives only from servers that --from names";
+        return Err(CommandFailure::NotStarted(anyhow!(why)));
+    }
+    let site = RelaySite::new(None);
+    let (http, sampler) = site.http_site();
+    let _served = command.metrics.serve(http)?;
+    let options = command.server_options(folder, global)?;
+    let serving = ServingParts { site: &site, sampler, control: None };
+    serve(command, folder, serving, options)
+}
+
+/// Receives into a directory, and serves it from the first log on.
+#[expect(clippy::result_large_err, reason = "the thread ends once, with one error")]
+fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
     let cancel = interrupt::cancel_on_interrupt();
-    let wanted = command.source.receive_options(folder.clone(), ReplicaEnd::Never)?;
+    let wanted = command.source.receive_options(folder.to_owned(), ReplicaEnd::Never)?;
     let options = command.source.link_options(cancel.clone());
     let display = Arc::new(ReceiveDisplay::without_progress(global));
     let addresses = command.source.addresses(global)?;
