@@ -31,6 +31,8 @@ pub(super) struct StatusArgs {
 
 /// Address of a relay with default options.
 const DEFAULT_ADDRESS: &str = "mysql://127.0.0.1:3307/";
+/// Account at this address, unless an option names another one.
+const DEFAULT_USER: &str = "monitor";
 /// Largest number of logs in the text: the newest ones.
 const LOGS_SHOWN_MAX: usize = 10;
 /// Longest silence of a relay.
@@ -111,7 +113,9 @@ impl StatusArgs {
             [] => vec![None],
             named => named.iter().map(|text| Some(text.as_str())).collect(),
         };
-        let own = ConnectionOptions::default();
+        // A relay of this machine without accounts accepts every name.
+        let user = is_default.then(|| DEFAULT_USER.to_owned());
+        let own = ConnectionOptions { user, ..ConnectionOptions::default() };
         let address = |text: Option<&str>| {
             let found = self.connection.address_with(text, "ADDRESS", &own, global)?;
             Ok(ServerAddress { timeout: STATUS_TIMEOUT, ..found })
