@@ -12,9 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use binlog::MAGIC;
 use clap::{Args, Subcommand};
-use logs::Store;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use receive::{AckCondition, LogReceiver, ReceiveControl};
 use relay::{AccountFile, FormChoice, RelayStore, UpstreamControl};
@@ -25,7 +23,7 @@ use servers::{CancelToken, ServerAddress};
 use tracing::{info, warn};
 use wire::ReplicaEnd;
 
-use crate::commands::receive::{ReceiveDisplay, SourceArgs};
+use crate::commands::receive::{ReceiveDisplay, SourceArgs, receive_beside};
 use crate::commands::relay::accounts::AccountsArgs;
 use crate::commands::relay::received_logs::ReceivedLogs;
 use crate::commands::relay::relay_site::{LagSampler, ReceivingState, RelaySite};
@@ -173,7 +171,6 @@ fn serve_stored(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> Comm
 }
 
 /// Receives into a directory, and serves it from the first log on.
-#[expect(clippy::result_large_err, reason = "the thread ends once, with one error")]
 fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) -> CommandResult {
     let cancel = interrupt::cancel_on_interrupt();
     let wanted = command.source.receive_options(folder.to_owned(), ReplicaEnd::Never)?;
@@ -195,47 +192,16 @@ fn receive_and_serve(command: &RelayArgs, folder: &Path, global: &GlobalArgs) ->
     let site = RelaySite::new(Some(ReceivingState { stats: receiver.stats(), display, sources }));
     let (http, sampler) = site.http_site();
     let _served = command.metrics.serve(http)?;
-    thread::scope(|scope| {
-        let receiving = scope.spawn(move || {
-            let ended = receiver.run(store);
-            if ended.is_err() {
-                // Clients then connect to another relay.
-                interrupt::request_stop();
-            }
-            ended
-        });
-        while !has_log(folder) && !receiving.is_finished() && !interrupt::is_stop_requested() {
-            thread::sleep(POLL_INTERVAL);
-        }
-        let outcome = match has_log(folder) {
-            true => command.server_options(folder, global).and_then(|options| {
-                let upstream = site.upstream_reader();
-                let control = received.control.clone();
-                let options = RelayServerOptions {
-                    ack_gate: gate,
-                    upstream,
-                    upstream_control: Some(received as Arc<dyn UpstreamControl>),
-                    ..options
-                };
-                let serving = ServingParts { site: &site, sampler, control: Some(control) };
-                serve(command, folder, serving, options)
-            }),
-            false => Ok(CommandVerdict::Success),
+    receive_beside(receiver, store, &cancel, folder, || {
+        let options = RelayServerOptions {
+            ack_gate: gate,
+            upstream: site.upstream_reader(),
+            upstream_control: Some(Arc::clone(&received) as Arc<dyn UpstreamControl>),
+            ..command.server_options(folder, global)?
         };
-        cancel.cancel();
-        match receiving.join() {
-            Ok(Ok(_)) => outcome,
-            Ok(Err(failure)) => Err(failure.into()),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let serving = ServingParts { site: &site, sampler, control: Some(received.control.clone()) };
+        serve(command, folder, serving, options)
     })
-}
-
-/// Tells whether the directory has a log with an event.
-fn has_log(folder: &Path) -> bool {
-    let store = Store::open(folder).ok();
-    let first = store.and_then(|store| std::fs::metadata(store.logs().first()?).ok());
-    first.is_some_and(|log| log.len() > MAGIC.len() as u64)
 }
 
 /// Acknowledgements of the relay's replicas, as a condition of its own acknowledgements.
