@@ -1,7 +1,7 @@
 //! Statements about the definitions of tables. Logs do not have all definitions, so the source answers, if the relay
 //! may ask it.
 
-use sql::SqlWords;
+use sql::{SqlWord, SqlWords};
 
 use super::check_end;
 
@@ -30,6 +30,55 @@ const AFTER_TABLES: &[&str] = &["WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"];
 /// Keywords of statements that read in more than one place, or write a file.
 const OTHER_READS: &[&str] = &["FROM", "INTO", "UNION", "EXCEPT", "INTERSECT", "PROCEDURE"];
 
+/// Keywords that begin a query.
+const QUERY_STARTS: &[&str] = &["SELECT", "VALUES", "WITH"];
+/// Keywords and functions that may have parentheses after them.
+const BEFORE_PARENTHESES: &[&str] = &[
+    "AND",
+    "BETWEEN",
+    "BY",
+    "CASE",
+    "CAST",
+    "CHAR_LENGTH",
+    "COALESCE",
+    "CONCAT",
+    "CONVERT",
+    "COUNT",
+    "DATABASE",
+    "DISTINCT",
+    "ELSE",
+    "GROUP_CONCAT",
+    "HAVING",
+    "IF",
+    "IFNULL",
+    "IN",
+    "LCASE",
+    "LEFT",
+    "LENGTH",
+    "LIKE",
+    "LOWER",
+    "MAX",
+    "MIN",
+    "NOT",
+    "NULLIF",
+    "ON",
+    "OR",
+    "REPLACE",
+    "RIGHT",
+    "SCHEMA",
+    "SUBSTR",
+    "SUBSTRING",
+    "SUM",
+    "THEN",
+    "TRIM",
+    "UCASE",
+    "UPPER",
+    "USING",
+    "VERSION",
+    "WHEN",
+    "WHERE",
+];
+
 /// Returns true if the statement asks for definitions and for nothing else: a `SHOW` statement of the list, or a
 /// `SELECT` of tables of `information_schema` without another query inside it. The source must read the statement with
 /// an empty `sql_mode`, as this function does.
@@ -40,9 +89,9 @@ pub(super) fn asks_for_definitions(sql: &str) -> bool {
     }
     let Some(mut words) = SqlWords::parse(sql, 0) else { return false };
     if words.is_any_next(DEFINITION_SHOWS) {
-        return true;
+        return is_harmless(&words);
     }
-    if !words.take("SELECT") || has_query(&words) {
+    if !words.take("SELECT") || !is_harmless(&words) {
         return false;
     }
     while !words.is_at_end() && !words.is_next("FROM") {
@@ -75,17 +124,40 @@ fn reads_definitions(words: &mut SqlWords) -> bool {
     !is_table_next
 }
 
-/// Returns true if the statement has another query in it, at any depth.
-fn has_query(words: &SqlWords) -> bool {
+/// Returns true if the words have no other query in them, no variable, and no function but those of the list: a stored
+/// function can read data, and others wait or take locks.
+fn is_harmless(words: &SqlWords) -> bool {
     let mut words = words.clone();
+    // The last two words.
+    let mut before: [Option<SqlWord>; 2] = [None, None];
     while let Some(word) = words.take_next() {
-        let is_query = ["SELECT", "TABLE", "VALUES", "WITH"];
-        if matches!(&word, sql::SqlWord::Plain(word) if is_query.iter().any(|key| word.eq_ignore_ascii_case(key)))
-        {
-            return true;
+        let is_harmless = match (&word, &before) {
+            (SqlWord::Plain(word), [_, last]) if is_keyword(word, &["TABLE"]) => {
+                // `SHOW TABLE STATUS` and `SHOW CREATE TABLE` are not the statement `TABLE`.
+                matches!(last, Some(SqlWord::Plain(last)) if is_keyword(last, &["SHOW", "CREATE"]))
+            }
+            (SqlWord::Plain(word), _) => !is_keyword(word, QUERY_STARTS) && !word.starts_with('@'),
+            (SqlWord::Sign(sign), [first, last]) if sign == "(" => match last {
+                Some(SqlWord::Plain(name)) => {
+                    is_keyword(name, BEFORE_PARENTHESES) && first != &Some(SqlWord::Sign(".".to_owned()))
+                }
+                Some(SqlWord::Quoted(_)) => false,
+                _ => true,
+            },
+            (SqlWord::Sign(sign), _) => !sign.contains('@') && sign != ":=",
+            _ => true,
+        };
+        if !is_harmless {
+            return false;
         }
+        before.rotate_left(1);
+        before[1] = Some(word);
     }
-    false
+    true
+}
+
+fn is_keyword(word: &str, keywords: &[&str]) -> bool {
+    keywords.iter().any(|keyword| word.eq_ignore_ascii_case(keyword))
 }
 
 #[cfg(test)]
@@ -102,6 +174,8 @@ mod tests {
             "show full columns from `shop`.`orders`",
             "SHOW INDEX FROM shop.orders",
             "SHOW CREATE TABLE `shop`.`orders`;",
+            "SHOW TABLE STATUS FROM `shop` LIKE 'o%'",
+            "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables WHERE (table_rows > 1) AND (1 = 1)",
             "SHOW FULL TABLES IN `shop` where Table_Type = 'BASE TABLE'",
             "SELECT column_name, (ordinal_position) FROM information_schema.columns WHERE table_schema IN ('a', 'b')",
             "SELECT t.TABLE_NAME FROM INFORMATION_SCHEMA.TABLES t LEFT JOIN information_schema.COLUMNS AS c USING (TABLE_NAME)",
@@ -139,6 +213,17 @@ mod tests {
             "SELECT 1",
             "SELECT * FROM columns",
             "SHOW GRANTS",
+            "SHOW TABLES WHERE EXISTS (SELECT 1 FROM shop.orders)",
+            "SHOW COLUMNS FROM shop.orders WHERE Field IN (TABLE shop.names)",
+            "SHOW TABLES FROM shop WHERE shop.secret()",
+            "SHOW TABLES FROM shop WHERE `secret`()",
+            "SHOW TABLES FROM shop WHERE SLEEP(1000)",
+            "SHOW TABLES FROM shop WHERE shop.concat('a')",
+            "SHOW TABLES WHERE @a := 1",
+            "SELECT @@global.secret FROM information_schema.tables",
+            "SELECT GET_LOCK('x', 1) FROM information_schema.tables",
+            "SELECT LOAD_FILE('/etc/passwd') FROM information_schema.tables",
+            "SELECT shop.secret() FROM information_schema.tables",
             "SHOW TABLES; DROP TABLE shop.orders",
             "SELECT * FROM information_schema.columns; DROP TABLE shop.orders",
             "WITH a AS (SELECT 1) SELECT * FROM information_schema.columns",
