@@ -68,9 +68,6 @@ impl EncryptedSpool {
         let end = start + bytes.len() as u64;
         if end > *memory_max {
             reservation.grow(end)?;
-            if !file.is_rolled() {
-                file.roll().map_err(|cause| creation_error(reservation.folder(), &cause))?;
-            }
         }
         file.seek(SeekFrom::Start(start))?;
         for (step, offset) in bytes.chunks(CIPHER_STEP_SIZE).zip((start..).step_by(CIPHER_STEP_SIZE)) {
@@ -104,14 +101,6 @@ impl EncryptedSpool {
     }
 }
 
-/// Explains that a temporary file cannot be created: callers only know what they wanted to store.
-fn creation_error(folder: &Path, cause: &io::Error) -> io::Error {
-    let folder = folder.display();
-    let text =
-        format!("could not create a temporary file in {folder}: {cause}; set TMPDIR to another directory");
-    io::Error::new(cause.kind(), text)
-}
-
 impl fmt::Debug for EncryptedSpool {
     /// Shows the size, but no content.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,14 +114,6 @@ mod tests {
     use std::path::Path;
 
     use super::{CIPHER_STEP_SIZE, EncryptedSpool};
-
-    #[test]
-    fn a_missing_directory_is_named() {
-        let spool = EncryptedSpool::new_in(Path::new("/nowhere"), 0).unwrap();
-        let error = spool.push(b"bytes").unwrap_err().to_string();
-        assert!(error.starts_with("could not create a temporary file in /nowhere: No such file"), "{error}");
-        assert!(error.ends_with("set TMPDIR to another directory"), "{error}");
-    }
 
     #[test]
     fn what_goes_to_disk_comes_back_and_is_not_readable_there() {

@@ -36,11 +36,6 @@ impl TemporarySpace {
         Self { folder: folder.to_owned(), bytes: 0 }
     }
 
-    /// Returns the directory of the file.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// Reserves space for the file to grow to this size.
     ///
     /// # Errors
