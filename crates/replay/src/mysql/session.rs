@@ -1,7 +1,6 @@
 //! One session on a MySQL server.
 
 use std::fmt::Write as _;
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -429,6 +428,9 @@ impl MysqlSession {
             None => self.connection.run_bytes(sql),
             Some(load) => self.connection.load(&load_sql(&statement.sql, load)?, load.file.clone()),
         };
+        if result.is_ok() {
+            self.announcement = StatementAnnouncement::Settled;
+        }
         match (result, statement.error_code) {
             (Ok(()), 0) => Ok(()),
             (Err(error), code) if code != 0 && error.code() == Some(code) => Ok(()),
@@ -518,7 +520,10 @@ impl TargetSession for MysqlSession {
             None => fingerprint::compute(&mut self.connection, &intent.databases)?,
         };
         self.connection.run(&progress_sql::save_intent_sql(&StatementIntent { before, ..intent }))?;
-        self.announcement = StatementAnnouncement::Open;
+        // With a GTID, the server's `gtid_executed` says whether the statement was run.
+        if gtid.is_none() {
+            self.announcement = StatementAnnouncement::Open;
+        }
         self.state = TransactionState::ImplicitCommit(gtid);
         Ok(())
     }
@@ -580,11 +585,10 @@ impl TargetSession for MysqlSession {
         self.settings = None;
         self.connection.run("ROLLBACK")?;
         // Otherwise the next replay would take any change of the definitions for the effect of the statement.
-        if mem::replace(&mut self.announcement, StatementAnnouncement::Settled)
-            == StatementAnnouncement::Refused
-        {
+        if self.announcement == StatementAnnouncement::Refused {
             self.connection.run(&progress_sql::withdraw_intent_sql())?;
         }
+        self.announcement = StatementAnnouncement::Settled;
         if self.logging == TargetLogging::BySourceGtids {
             self.connection.run("SET @@SESSION.GTID_NEXT='AUTOMATIC'")?;
         }
