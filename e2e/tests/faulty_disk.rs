@@ -142,7 +142,8 @@ impl Trial<'_> {
 fn check_reported(disk: &FaultyDisk, fault: DiskFault, ran: &Ran, folder: &Path) -> Result<()> {
     let DiskFault::Once(number, Errno::EIO) = fault else { return Ok(()) };
     let calls = disk.calls()?;
-    let call = calls.get(number - 1).context("the call that fails is made")?;
+    // Sizes of commits depend on timing: a run with fewer calls than the first one meets no fault.
+    let Some(call) = calls.get(number - 1) else { return Ok(()) };
     let is_reported = ran.code != Some(0) || ran.stderr.contains(&folder.display().to_string());
     let is_sync = ["fsync", "fdatasync", "rename"].contains(&call.name.as_str());
     ensure!(!is_sync || is_reported, "a failed {} is not reported: {ran:?}", call.name);
