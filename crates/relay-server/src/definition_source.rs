@@ -61,11 +61,18 @@ impl DefinitionSource {
         connection.run("SET SESSION TRANSACTION READ ONLY")?;
         // The relay has checked the statement with this mode.
         connection.run("SET SESSION sql_mode = ''")?;
-        // MariaDB has another variable, and servers before 5.7.8 have none.
-        match connection.run(&format!("SET SESSION max_execution_time = {STATEMENT_TIME_MAX_MS}")) {
-            Ok(()) | Err(ConnectionError::Refused { .. }) => Ok(connection),
-            Err(error) => Err(error),
+        // MySQL since 5.7.8 has the first variable, MariaDB the second, which counts seconds.
+        let seconds = STATEMENT_TIME_MAX_MS / 1000;
+        for limit in [
+            format!("max_execution_time = {STATEMENT_TIME_MAX_MS}"),
+            format!("max_statement_time = {seconds}"),
+        ] {
+            match connection.run(&format!("SET SESSION {limit}")) {
+                Ok(()) | Err(ConnectionError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(connection)
     }
 }
 

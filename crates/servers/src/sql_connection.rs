@@ -134,7 +134,9 @@ const PIECE_SIZE: usize = 512 << 10;
 /// Largest size of the rows held at once. Bounds the memory that a hostile server can take.
 const ROWS_SIZE_MAX: usize = 1 << 30;
 /// Maximum size of a [`ResultTable`] in memory, in bytes.
-const TABLE_SIZE_MAX: usize = 64 << 20;
+const TABLE_SIZE_MAX: usize = 8 << 20;
+/// ER_NET_PACKET_TOO_LARGE
+const PACKET_TOO_LARGE: u16 = 1153;
 
 /// Capabilities that SQL needs. With `FOUND_ROWS`, an UPDATE counts the rows that it matches, changed or not.
 const SQL_CAPABILITIES: Capabilities = Capabilities(
@@ -292,11 +294,11 @@ impl SqlConnection {
         Ok(rows)
     }
 
-    /// Returns the rows of a query, at most 64 MiB, and the names of their columns, also if there are no rows.
+    /// Returns the rows of a query, at most 8 MiB, and the names of their columns, also if there are no rows.
     ///
     /// # Errors
     ///
-    /// Those of [`SqlConnection::run`]; [`ConnectionError::Lost`] if there are more rows.
+    /// Those of [`SqlConnection::run`]; [`ConnectionError::Refused`] if there are more rows.
     pub fn result_table(&mut self, sql: &str) -> Result<ResultTable, ConnectionError> {
         let (mut table, mut size) = (ResultTable::default(), 0);
         self.query(sql.as_bytes(), &mut |part| {
@@ -304,12 +306,23 @@ impl SqlConnection {
                 ResultPart::Column(column) => {
                     table.names.push(String::from_utf8_lossy(column.name).into_owned());
                 }
-                ResultPart::Row(row) => table.rows.push(bounded_row(row, &mut size, TABLE_SIZE_MAX)?),
+                // The rest is read, so that the connection can be used again.
+                ResultPart::Row(row) if size <= TABLE_SIZE_MAX => {
+                    let row = owned_row(row);
+                    size += row_memory(&row);
+                    table.rows.push(row);
+                }
                 _ => {}
             }
             Ok(())
         })?;
-        Ok(table)
+        match size > TABLE_SIZE_MAX {
+            true => Err(ConnectionError::Refused {
+                code: PACKET_TOO_LARGE,
+                message: format!("The answer has more than {} MiB", TABLE_SIZE_MAX >> 20),
+            }),
+            false => Ok(table),
+        }
     }
 
     /// Calls `take` with each row of a query until it returns `Break`. The server sends all rows in any case.

@@ -30,6 +30,23 @@ const AFTER_TABLES: &[&str] = &["WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"];
 /// Keywords of statements that read in more than one place, or write a file.
 const OTHER_READS: &[&str] = &["FROM", "INTO", "UNION", "EXCEPT", "INTERSECT", "PROCEDURE"];
 
+/// Tables of `information_schema` with definitions. Others have data, statements of other sessions, or accounts.
+const DEFINITION_TABLES: &[&str] = &[
+    "CHARACTER_SETS",
+    "CHECK_CONSTRAINTS",
+    "COLLATION_CHARACTER_SET_APPLICABILITY",
+    "COLLATIONS",
+    "COLUMNS",
+    "ENGINES",
+    "KEY_COLUMN_USAGE",
+    "PARTITIONS",
+    "REFERENTIAL_CONSTRAINTS",
+    "SCHEMATA",
+    "STATISTICS",
+    "TABLE_CONSTRAINTS",
+    "TABLES",
+    "VIEWS",
+];
 /// Keywords that begin a query.
 const QUERY_STARTS: &[&str] = &["SELECT", "VALUES", "WITH"];
 /// Keywords and functions that may have parentheses after them.
@@ -83,8 +100,8 @@ const BEFORE_PARENTHESES: &[&str] = &[
 /// `SELECT` of tables of `information_schema` without another query inside it. The source must read the statement with
 /// an empty `sql_mode`, as this function does.
 pub(super) fn asks_for_definitions(sql: &str) -> bool {
-    // Whether a server executes such a comment depends on its version.
-    if check_end(sql, 0).is_err() || ["/*!", "/*M!"].iter().any(|start| sql.contains(start)) {
+    // Whether a server executes such a comment depends on its version, and hints change limits.
+    if check_end(sql, 0).is_err() || ["/*!", "/*M!", "/*+"].iter().any(|start| sql.contains(start)) {
         return false;
     }
     let Some(mut words) = SqlWords::parse(sql, 0) else { return false };
@@ -109,12 +126,14 @@ fn reads_definitions(words: &mut SqlWords) -> bool {
     while !words.is_at_end() && !words.is_any_next(AFTER_TABLES) {
         if is_table_next {
             let Some((Some(database), table)) = words.take_table() else { return false };
-            // The clients of the relay are not those of the source.
-            if !database.eq_ignore_ascii_case("information_schema")
-                || table.eq_ignore_ascii_case("PROCESSLIST")
+            if !database.eq_ignore_ascii_case("information_schema") || !is_keyword(&table, DEFINITION_TABLES)
             {
                 return false;
             }
+        }
+        // Hints for indexes have the keywords that end the list of tables.
+        if words.is_any_next(&["USE", "FORCE", "IGNORE"]) {
+            return false;
         }
         is_table_next = words.take_sign(",") || words.take_any(&["JOIN", "STRAIGHT_JOIN"]);
         if !is_table_next {
@@ -205,6 +224,11 @@ mod tests {
             "SELECT * FROM information_schema.tables window, shop.orders",
             "SELECT * FROM information_schema.tables USE INDEX FOR JOIN (i), shop.orders",
             "SELECT * FROM information_schema.tables WHERE \"\\\"\" UNION SELECT * FROM shop.orders WHERE \"\"",
+            "SELECT * FROM information_schema.columns USE INDEX FOR ORDER BY (), shop.orders",
+            "SELECT o.* FROM information_schema.schemata t LEFT JOIN information_schema.schemata c ON @order, shop.orders o",
+            "SELECT /*+ MAX_EXECUTION_TIME(0) */ * FROM information_schema.columns",
+            "SELECT * FROM information_schema.column_statistics",
+            "SELECT * FROM information_schema.innodb_trx",
             "SELECT * FROM { OJ shop.orders LEFT JOIN information_schema.tables ON 1 }",
             "SELECT * FROM information_schema.tables JOIN information_schema.columns ON 1, shop.orders",
             "SELECT * FROM information_schema.tables JOIN (shop.orders)",
