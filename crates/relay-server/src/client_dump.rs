@@ -467,6 +467,10 @@ impl<'d, 's> ClientDump<'d, 's> {
             let user = self.session.client.account.user.clone();
             self.session.shared.notify(RelayNotice::DumpFailed { user, error: cause.to_string() });
         }
+        if self.open.is_some() {
+            // The client would take the error for the rest of the event.
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         let error = error.to_server_error();
         self.session.respond(|response| response.error(&error));
         self.session.link.flush()?;

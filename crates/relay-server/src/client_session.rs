@@ -325,6 +325,10 @@ impl ServedSession<'_> {
     }
 
     fn prepare(&mut self, sql: &str) {
+        if sql.len() > SqlFace::STATEMENT_SIZE_MAX {
+            let message = "Got a packet bigger than 'max_allowed_packet' bytes";
+            return self.refuse(&ServerError::new(1153, "08S01", message));
+        }
         let text = PreparedText::parse(sql);
         let parameters = u16::try_from(text.parameters()).ok();
         let (true, Some(parameters)) = (self.statements.len() < STATEMENTS_MAX, parameters) else {

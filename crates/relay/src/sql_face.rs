@@ -118,9 +118,6 @@ const STATEMENT_FORMS: &[StatementForm] = &[
 /// Forms of statements after which the warnings of the statement before are still known.
 const KEEPING_WARNINGS: [&str; 3] = ["SELECT", "SHOW ERRORS", "SHOW WARNINGS"];
 
-/// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
-const STATEMENT_SIZE_MAX: usize = 64 << 10;
-
 /// First words of statements that a server knows, and a relay does not.
 const UNSUPPORTED_STATEMENTS: &[&str] = &[
     "ALTER",
@@ -203,6 +200,9 @@ fn done() -> SqlAnswer {
 }
 
 impl SqlFace {
+    /// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
+    pub const STATEMENT_SIZE_MAX: usize = 64 << 10;
+
     /// Creates the SQL side of a relay.
     pub fn new(facts: Arc<dyn RelayFacts>) -> Self {
         let engine = QueryEngine::new(facts.clone());
@@ -230,7 +230,7 @@ impl SqlFace {
     }
 
     fn answer(&self, sql: &str, session: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
-        if sql.len() > STATEMENT_SIZE_MAX {
+        if sql.len() > Self::STATEMENT_SIZE_MAX {
             return Err(statement_too_large());
         }
         let sql_mode = sql_mode(session);
