@@ -42,7 +42,8 @@ Examples:
   Receive and serve, to accounts of the file /backup/db1/accounts.toml:
       bintide relay user add repl --accounts /backup/db1/accounts.toml --password-file ~/.repl
       bintide relay /backup/db1 --from mysql://repl@db1/ --listen 0.0.0.0:3307
-  Then on a replica, however old:
+  Then on a replica (before MySQL 8.0.23 with CHANGE MASTER TO; before 8.0 and for
+  MariaDB, the account also needs --native-password):
       CHANGE REPLICATION SOURCE TO SOURCE_HOST='relay1', SOURCE_PORT=3307, SOURCE_USER='repl',
         SOURCE_PASSWORD='…', SOURCE_SSL=1, SOURCE_AUTO_POSITION=1;
   Compress transactions for a slow network:
@@ -50,8 +51,8 @@ Examples:
   Show a running relay's clients, forms and logs:
       bintide relay status mysql://monitor@relay1:3307/
 
-MySQL before 8.0.20, MariaDB, and clients that do not name their version get plain
-logs; later versions of MySQL get the logs as they are. Ctrl-C or SIGTERM stops the
+Replicas and mysqlbinlog of MySQL 8.0.20 or later get the logs as they are stored. All
+other clients get plain logs: older MySQL, MariaDB, connectors. Ctrl-C or SIGTERM stops the
 relay; clients then connect again. SIGHUP reloads accounts and certificates.";
 
 /// Arguments of `relay`.
@@ -74,7 +75,7 @@ pub(crate) struct RelayArgs {
     /// File of accounts, which bintide relay user changes [default: accounts.toml in DIR]
     #[arg(long, value_name = "FILE")]
     accounts: Option<PathBuf>,
-    /// server_id of the relay [default: a random one, which stays]
+    /// server_id of the relay [default: a random one, kept in the state directory]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     server_id: Option<u32>,
     /// Certificate chain to show to clients (PEM) [default: one that the relay makes on first start]
@@ -83,7 +84,7 @@ pub(crate) struct RelayArgs {
     /// Private key of the certificate (PEM) [default: in the file of --server-cert]
     #[arg(long, value_name = "FILE", requires = "server_cert")]
     server_key: Option<PathBuf>,
-    /// Authorities of client certificates (PEM), for accounts that require a certificate
+    /// Certificate authorities that sign client certificates (PEM), for accounts that require a certificate
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
     /// Directory for the relay's own files: identity, certificate, keys, and indexes of forms [default: .relay in DIR]
@@ -109,8 +110,8 @@ pub(crate) struct RelayArgs {
     /// acknowledged them, besides being on disk (as rpl_semi_sync_source_wait_for_replica_count).
     #[arg(long, value_name = "NUMBER", requires = "semi_sync", requires = "from", value_parser = clap::value_parser!(u16).range(1..))]
     wait_for_replicas: Option<u16>,
-    /// Maximum time to wait for these replicas. After it, transactions are acknowledged without them, until they have
-    /// caught up. It should be less than the source's own rpl_semi_sync_source_timeout.
+    /// Maximum time to wait for these replicas. After this time, relay acknowledges without replicas until enough of
+    /// them have caught up. It should be less than the source's own rpl_semi_sync_source_timeout.
     #[arg(long, value_name = "SECONDS", default_value = "5", requires = "wait_for_replicas")]
     ack_timeout: u32,
     #[command(flatten)]
