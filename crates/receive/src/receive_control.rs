@@ -1,7 +1,7 @@
 //! Steers a running receiver from other threads: pauses it, purges logs, and protects logs that others read.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +21,8 @@ struct ControlState {
     /// True if there are requests: read for each event.
     has_requests: AtomicBool,
     requests: Mutex<Vec<PurgeRequest>>,
+    /// Number of the last request.
+    last_request: AtomicU64,
     first_needed: Mutex<Option<FirstNeededLog>>,
 }
 
@@ -29,6 +31,7 @@ type FirstNeededLog = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// Request to remove the logs before one.
 struct PurgeRequest {
+    number: u64,
     log: String,
     answer: Sender<Result<usize, String>>,
 }
@@ -67,13 +70,20 @@ impl ReceiveControl {
     ///
     /// If the logs cannot be removed, or the receiver does not take the request in time.
     pub fn purge_before(&self, log: &str) -> Result<usize, ControlError> {
+        self.purge_before_within(log, REQUEST_TIMEOUT)
+    }
+
+    fn purge_before_within(&self, log: &str, timeout: Duration) -> Result<usize, ControlError> {
         let (answer, answered) = channel();
-        lock(&self.0.requests).push(PurgeRequest { log: log.to_owned(), answer });
+        let number = self.0.last_request.fetch_add(1, Ordering::Relaxed);
+        lock(&self.0.requests).push(PurgeRequest { number, log: log.to_owned(), answer });
         self.0.has_requests.store(true, Ordering::Release);
-        match answered.recv_timeout(REQUEST_TIMEOUT) {
-            Ok(result) => result.map_err(ControlError::Failed),
-            Err(_) => Err(ControlError::Timeout),
+        if let Ok(result) = answered.recv_timeout(timeout) {
+            return result.map_err(ControlError::Failed);
         }
+        // Later, a client may read the logs: the caller has only looked now.
+        lock(&self.0.requests).retain(|request| request.number != number);
+        Err(ControlError::Timeout)
     }
 
     /// Sets a function that returns the oldest log that is still read by others. The retention limit spares this log and
@@ -115,6 +125,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::{ControlError, ReceiveControl};
+
+    #[test]
+    fn a_request_that_nothing_answers_is_forgotten() {
+        let control = ReceiveControl::default();
+        let timeout = std::time::Duration::from_millis(10);
+        assert_eq!(control.purge_before_within("b.000002", timeout), Err(ControlError::Timeout));
+        control.serve_requests(|log| panic!("{log} is removed"));
+    }
 
     #[test]
     fn a_request_is_answered_by_the_receiver() {
