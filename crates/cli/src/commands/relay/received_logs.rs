@@ -42,7 +42,8 @@ impl UpstreamControl for ReceivedLogs {
                 ..stats.source.address.as_ref().map(of_address).unwrap_or_default()
             }
         });
-        status.is_running = !self.control.is_paused();
+        // A paused receiver stores the event that arrives at that moment, and then disconnects.
+        status.is_running = !self.control.is_paused() || status.is_connected;
         status
     }
 
