@@ -598,8 +598,12 @@ fn a_slow_client_and_a_lost_source_are_seen() -> Result<()> {
     wait_until("the loss", || Ok(get(http, "/readyz")?.0.starts_with("HTTP/1.1 503")))?;
     wait_until("the reason", || Ok(get(http, "/readyz")?.1.contains("no source is connected: ")))?;
     ensure!(get(http, "/healthz")?.0 == "HTTP/1.1 200 OK");
-    let (_, document) = get(http, "/status.json")?;
-    let document: serde_json::Value = serde_json::from_str(&document)?;
-    ensure!(document["upstream"][0]["connected"] == "No" && document["upstream"][0]["error"].is_string());
+    // The document is made once a second.
+    wait_until("the document", || {
+        let (_, document) = get(http, "/status.json")?;
+        let document: serde_json::Value = serde_json::from_str(&document)?;
+        let upstream = &document["upstream"][0];
+        Ok(upstream["connected"] == "No" && upstream["error"].is_string())
+    })?;
     Ok(())
 }
