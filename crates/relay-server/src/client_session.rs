@@ -325,9 +325,8 @@ impl ServedSession<'_> {
     }
 
     fn prepare(&mut self, sql: &str) {
-        if sql.len() > SqlFace::STATEMENT_SIZE_MAX {
-            let message = "Got a packet bigger than 'max_allowed_packet' bytes";
-            return self.refuse(&ServerError::new(1153, "08S01", message));
+        if let Err(error) = SqlFace::check_size(sql) {
+            return self.refuse(&error);
         }
         let text = PreparedText::parse(sql);
         let parameters = u16::try_from(text.parameters()).ok();

@@ -201,12 +201,21 @@ fn done() -> SqlAnswer {
 
 impl SqlFace {
     /// Maximum size of a statement in bytes: far more than those of the forms need. Its words take many times its memory.
-    pub const STATEMENT_SIZE_MAX: usize = 64 << 10;
+    const STATEMENT_SIZE_MAX: usize = 64 << 10;
 
     /// Creates the SQL side of a relay.
     pub fn new(facts: Arc<dyn RelayFacts>) -> Self {
         let engine = QueryEngine::new(facts.clone());
         Self { facts, engine }
+    }
+
+    /// Checks the size of a statement, before it is executed or prepared.
+    ///
+    /// # Errors
+    ///
+    /// If the statement has more than 64 KiB.
+    pub fn check_size(sql: &str) -> Result<(), ServerError> {
+        if sql.len() > Self::STATEMENT_SIZE_MAX { Err(statement_too_large()) } else { Ok(()) }
     }
 
     /// Executes a statement, in UTF-8. Its warnings are those of the session then.
@@ -230,9 +239,7 @@ impl SqlFace {
     }
 
     fn answer(&self, sql: &str, session: &mut SqlSession) -> Result<SqlAnswer, ServerError> {
-        if sql.len() > Self::STATEMENT_SIZE_MAX {
-            return Err(statement_too_large());
-        }
+        Self::check_size(sql)?;
         let sql_mode = sql_mode(session);
         check_end(sql, sql_mode)?;
         let words = SqlWords::parse(sql, sql_mode).ok_or_else(|| syntax_error(sql, 0))?;
