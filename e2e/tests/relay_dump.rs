@@ -5,16 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use binlog::gtid::GtidSet;
+use e2e::relayed::relay_address;
 use relay::{
     AnnotationPolicy, DumpEndPolicy, DumpError, DumpMode, DumpOptions, DumpRequest, DumpStep, DumpStream,
     FormSource, GtidHoles, GtidsAhead, HeartbeatVersion, LogForm, MariadbRequest, MariadbState, RelayStore,
     ServedChecksum, SourceGtids, SourceLimits, StoredMariadbState, find_start,
 };
-use servers::{
-    CancelToken, LinkOptions, PasswordSource, PublicKeySource, ServerAddress, ServerLink, SslMode, TlsPolicy,
-};
+use servers::{LinkOptions, ServerAddress, ServerLink};
 use testkit::{Launch, TestPackage, TestServer};
-use wire::{BinlogDump, BinlogDumpGtid, CleartextPolicy, ClientCommand, DumpFlags, EofPacket, ErrPacket};
+use wire::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, EofPacket, ErrPacket};
 
 /// Result of a dump: the events, and the error at their end.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,16 +30,8 @@ fn without_places(code: u16, message: &str) -> (u16, String) {
 fn link(server: &TestServer) -> Result<ServerLink> {
     let address = ServerAddress {
         user: "root".to_owned(),
-        password: PasswordSource::Text(String::new()),
-        host: "127.0.0.1".to_owned(),
-        port: server.port(),
         socket: Some(server.socket().to_path_buf()),
-        tls: TlsPolicy::with_mode(SslMode::Disabled),
-        public_key: PublicKeySource::Unknown,
-        compressions: vec![None],
-        cleartext: CleartextPolicy::Refuse,
-        timeout: ServerAddress::DEFAULT_TIMEOUT,
-        cancel: CancelToken::default(),
+        ..relay_address(server.port())
     };
     Ok(ServerLink::open(&address, &LinkOptions::default())?)
 }

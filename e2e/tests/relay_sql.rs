@@ -1,41 +1,31 @@
 //! SQL of `bintide relay`, asked by the mysql client, beside the answers of the source.
 
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::command::{Running, wait_until};
+use e2e::command::wait_until;
 use e2e::program::bintide;
+use e2e::relayed::{RelayProcess, index_of};
 use tempfile::TempDir;
-use testkit::{Launch, PackageHome, TestPackage, TestServer, free_port};
+use testkit::{Launch, PackageHome, TestPackage, TestServer};
 
 /// A relay that runs, and its state directory.
 struct AskedRelay {
     port: u16,
-    _state: TempDir,
-    _running: Running,
+    _relay: RelayProcess,
 }
 
 impl AskedRelay {
     /// Serves the logs of an index or directory.
     fn start(logs: &Path, more: &[&str]) -> Result<Self> {
-        let (state, port) = (TempDir::new()?, free_port()?);
-        let mut command = Command::new(bintide()?);
-        command.env_clear().arg("relay").arg(logs).arg("--state").arg(state.path());
-        command.arg(format!("--listen=127.0.0.1:{port}")).args(more);
-        if std::env::var_os("BINTIDE_SHOW").is_none() {
-            command.stderr(Stdio::null());
-        }
-        let running = Running::start(&mut command)?;
-        wait_until("the relay", || Ok(TcpStream::connect(("127.0.0.1", port)).is_ok()))?;
-        Ok(Self { port, _state: state, _running: running })
+        let relay = RelayProcess::start(logs, more)?;
+        Ok(Self { port: relay.port, _relay: relay })
     }
 
     /// Serves a server's own directory.
     fn of(server: &TestServer, more: &[&str]) -> Result<Self> {
-        let index = server.binlogs()?.first().context("a server has logs")?.with_extension("index");
-        Self::start(&index, more)
+        Self::start(&index_of(server)?, more)
     }
 
     /// Asks as the mysql client does. Returns what it prints, the error included.
