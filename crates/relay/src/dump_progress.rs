@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use binlog::events::PayloadFields;
-use binlog::{Cursor, Event, EventType, HEADER_SIZE, RawEvent};
+use binlog::{Cursor, EventType, HEADER_SIZE};
 
-use crate::form_chunk::{EventSlice, FormChunk};
+use crate::form_chunk::{EventSlice, FormChunk, TransactionMark};
 
 /// Progress of one dump. Transactions that are skipped because the client has them count as passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,12 +43,12 @@ impl DumpProgress {
         if let Some(end) = last_end {
             let started = marks.partition_point(|mark| mark.slice <= end);
             self.committed_us = match started.checked_sub(1) {
-                Some(mark) => commit_time_us(chunk, marks[mark].slice),
+                Some(mark) => commit_time_us(&marks[mark]),
                 None => self.open_us,
             };
         }
         if let Some(mark) = marks.last().filter(|mark| last_end.is_none_or(|end| mark.slice > end)) {
-            self.open_us = commit_time_us(chunk, mark.slice);
+            self.open_us = commit_time_us(mark);
         }
     }
 
@@ -58,20 +58,9 @@ impl DumpProgress {
     }
 }
 
-/// Returns the commit time of the transaction that starts with this slice, or else the time of its first event, in
-/// microseconds since 1970.
-fn commit_time_us(chunk: &FormChunk, slice: usize) -> Option<u64> {
-    let bytes = &chunk.bytes()[chunk.slices()[slice].range()];
-    let timestamp = u64::from(u32::from_le_bytes(*bytes.first_chunk()?)) * 1_000_000;
-    let checksum = chunk.format().checksum.for_events();
-    let event = RawEvent::new(bytes, checksum).and_then(|raw| raw.decode(chunk.format()));
-    let stamps = match event {
-        Ok(Event::Gtid(gtid) | Event::AnonymousGtid(gtid)) => gtid.stamps,
-        Ok(Event::GtidTagged(gtid)) => Some(gtid.stamps),
-        _ => None,
-    };
-    let stamped = stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
-    Some(stamped.unwrap_or(timestamp)).filter(|us| *us > 0)
+/// Returns the commit time of a transaction; `None` if the log has none.
+fn commit_time_us(mark: &TransactionMark) -> Option<u64> {
+    Some(mark.committed_us).filter(|us| *us > 0)
 }
 
 /// Progress of one dump as other threads see it.

@@ -446,7 +446,8 @@ struct ChunkMarks {
 /// Returns the time of the commit in microseconds since 1970.
 fn commit_time(outline: &TransactionOutline) -> u64 {
     let second_us = u64::from(outline.timestamp) * 1_000_000;
-    outline.stamps.map_or(second_us, |stamps| stamps.immediate_commit_us)
+    let stamped_us = outline.stamps.map(|stamps| stamps.immediate_commit_us).filter(|us| *us > 0);
+    stamped_us.unwrap_or(second_us)
 }
 
 /// Returns the size of the event at the start of `bytes`, as its header states it.
