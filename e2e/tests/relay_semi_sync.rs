@@ -17,8 +17,9 @@ fn semi_sync_source() -> Result<TestServer> {
     let source = source(TestPackage::Mysql)?;
     source.sql("install plugin rpl_semi_sync_source soname 'semisync_source.so'")?;
     source.sql(
-        "set names latin1; set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on; \
-         create database d; create table d.t (id int primary key)",
+        // Enabled last: the first commit after it waits for a replica.
+        "set names latin1; create database d; create table d.t (id int primary key); \
+         set global rpl_semi_sync_source_timeout = 100000; set global rpl_semi_sync_source_enabled = on",
     )?;
     Ok(source)
 }
