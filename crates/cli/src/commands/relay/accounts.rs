@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use relay::{AccountFile, AccountRole, FormChoice, HostPattern, RelayAccount, TransportRequirement};
+use relay::{
+    AccountFile, AccountRole, FormChoice, HostPattern, RelayAccount, RelayAccounts, TransportRequirement,
+};
+use serde_json::{Value, json};
 use servers::{CancelToken, PasswordSource};
 use wire::{PasswordPlugin, StoredPassword};
 
@@ -40,14 +43,15 @@ struct AddArgs {
     /// Read the password from the first line of this file; without it, relay prompts for the password.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Role: replica reads logs, monitor watches the relay by SQL, admin does both and ends connections
+    /// Role: replica may read logs; monitor may query the relay's status by SQL; admin may do both, and KILL, PURGE and
+    /// SET GLOBAL
     #[arg(long, default_value = "replica", value_name = "ROLE")]
     role: AccountRole,
-    /// Host from which the account may log in, several times for several: an address, a network such as 10.0.0.0/8,
-    /// a pattern such as 10.0.%, localhost, or % for any
+    /// Host from which the account may log in: an address, a network such as 10.0.0.0/8, a pattern such as 10.0.%,
+    /// localhost, or % for any. Repeat the option for more hosts
     #[arg(long, default_value = "%", value_name = "HOST")]
     host: Vec<HostPattern>,
-    /// Form of the logs: as-is, plain, compressed, compressed:LEVEL, or auto
+    /// Form of the logs: as-is, plain, compressed, compressed:LEVEL, or auto (the form of relay --form)
     #[arg(long, default_value = "auto", value_name = "FORM")]
     form: FormChoice,
     /// Required security of the connection: none, tls, or certificate
@@ -80,6 +84,9 @@ struct ListArgs {
     /// File of accounts
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
+    /// Print the accounts as a JSON array
+    #[arg(long)]
+    json: bool,
 }
 
 /// Changes or lists accounts.
@@ -93,18 +100,45 @@ pub(super) fn run(command: &AccountsArgs) -> CommandResult {
         }
         AccountAction::List(command) => {
             let accounts = AccountFile::new(&command.accounts).load().map_err(not_started)?;
-            let mut table =
-                format!("{:<20} {:<24} {:<8} {:<12} {}\n", "name", "hosts", "role", "require", "form");
-            for account in accounts.iter() {
-                let hosts: Vec<String> = account.hosts.iter().map(ToString::to_string).collect();
-                let RelayAccount { name, role, requirement, form, .. } = account;
-                let (role, requirement) = (role.to_string(), requirement.to_string());
-                table += &format!("{name:<20} {:<24} {role:<8} {requirement:<12} {form}\n", hosts.join(","));
-            }
-            io::stdout().write_all(table.as_bytes())?;
+            let text = if command.json { accounts_json(&accounts) } else { accounts_table(&accounts) };
+            io::stdout().write_all(text.as_bytes())?;
         }
     }
     Ok(CommandVerdict::Success)
+}
+
+/// Returns the accounts as a table, a line each.
+fn accounts_table(accounts: &RelayAccounts) -> String {
+    let mut table = format!("{:<20} {:<24} {:<8} {:<12} {}\n", "name", "hosts", "role", "require", "form");
+    for account in accounts.iter() {
+        let RelayAccount { name, role, requirement, form, .. } = account;
+        let (role, requirement) = (role.to_string(), requirement.to_string());
+        table +=
+            &format!("{name:<20} {:<24} {role:<8} {requirement:<12} {form}\n", host_names(account).join(","));
+    }
+    table
+}
+
+/// Returns the accounts as a JSON array, without their passwords.
+fn accounts_json(accounts: &RelayAccounts) -> String {
+    let rows: Vec<Value> = accounts
+        .iter()
+        .map(|account| {
+            json!({
+                "name": account.name,
+                "hosts": host_names(account),
+                "role": account.role.to_string(),
+                "require": account.requirement.to_string(),
+                "form": account.form.to_string(),
+                "connections": account.connections_max,
+            })
+        })
+        .collect();
+    format!("{:#}\n", Value::Array(rows))
+}
+
+fn host_names(account: &RelayAccount) -> Vec<String> {
+    account.hosts.iter().map(ToString::to_string).collect()
 }
 
 fn not_started(error: relay::AccountFileError) -> CommandFailure {
@@ -162,5 +196,35 @@ impl AddArgs {
         };
         let password = PasswordSource::File(path.clone()).read(&CancelToken::default());
         password.map_err(|error| CommandFailure::NotStarted(error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_listed_without_their_passwords() {
+        let accounts = RelayAccounts::new(vec![RelayAccount {
+            name: "repl".to_owned(),
+            hosts: vec!["10.0.0.0/8".parse().unwrap(), "localhost".parse().unwrap()],
+            password: StoredPassword::native(b"secret"),
+            role: AccountRole::Replica,
+            requirement: TransportRequirement::Tls,
+            form: FormChoice::Auto,
+            connections_max: Some(3),
+        }]);
+        let wanted = json!([{
+            "name": "repl",
+            "hosts": ["10.0.0.0/8", "localhost"],
+            "role": "replica",
+            "require": "tls",
+            "form": "auto",
+            "connections": 3,
+        }]);
+        assert_eq!(serde_json::from_str::<Value>(&accounts_json(&accounts)).unwrap(), wanted);
+        let table = accounts_table(&accounts);
+        let words: Vec<&str> = table.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(words, ["repl", "10.0.0.0/8,localhost", "replica", "tls", "auto"]);
     }
 }

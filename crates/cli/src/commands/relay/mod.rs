@@ -65,11 +65,11 @@ pub(crate) struct RelayArgs {
     /// writes it, such as bintide receive, a backup, or a running server.
     #[arg(value_name = "DIR", required = true)]
     folder: Option<PathBuf>,
-    /// Listen on this address. Port 0 is any free port. Without accounts, the address must be local.
+    /// Address to listen on. Port 0 means any free port. Without accounts, the address must be local.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:3307")]
     listen: String,
-    /// Form of the logs for accounts without a form of their own: as-is, plain, compressed, compressed:LEVEL, or auto,
-    /// the form that each client can read.
+    /// Form of the logs for accounts that have the form auto: as-is, plain, compressed or compressed:LEVEL. With auto,
+    /// each client gets the form that it can read.
     #[arg(long, value_name = "FORM", default_value = "auto")]
     form: FormChoice,
     /// File of accounts, which bintide relay user changes [default: accounts.toml in DIR]
@@ -78,7 +78,7 @@ pub(crate) struct RelayArgs {
     /// server_id of the relay [default: a random one, kept in the state directory]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     server_id: Option<u32>,
-    /// Certificate chain to show to clients (PEM) [default: one that the relay makes on first start]
+    /// Certificate chain of the relay (PEM) [default: a certificate that the relay makes when it first starts]
     #[arg(long, value_name = "FILE")]
     server_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM) [default: in the file of --server-cert]
@@ -90,9 +90,9 @@ pub(crate) struct RelayArgs {
     /// Directory for the relay's own files: identity, certificate, keys, and indexes of forms [default: .relay in DIR]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Server to ask for the definitions of tables, for clients that read them from their source, such as Debezium and
-    /// canal. Its connection options have the prefix --definitions-, such as --definitions-password-file. Without it,
-    /// such statements are refused.
+    /// Server that answers questions about tables, such as SHOW CREATE TABLE. Debezium and canal ask their source such
+    /// questions. Its connection options have the prefix --definitions-, such as --definitions-password-file. Without
+    /// this option, the relay refuses these statements.
     #[arg(id = "definitions-from", long, value_name = "ADDRESS")]
     definitions_from: Option<String>,
     #[command(flatten)]
@@ -100,18 +100,19 @@ pub(crate) struct RelayArgs {
     /// Maximum number of connections
     #[arg(long, value_name = "NUMBER", default_value = "4000")]
     max_connections: usize,
-    /// Memory for the recent parts of each form that is served. Clients that are further behind get theirs from the
-    /// files.
+    /// Memory limit of the cache for each form. The cache holds the newest part of the logs; older parts are read from
+    /// the files again.
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = parse_size)]
     form_cache: u64,
     #[command(flatten)]
     source: SourceArgs,
-    /// With --semi-sync: acknowledge transactions to the source once this number of replicas of the relay have
-    /// acknowledged them, besides being on disk (as rpl_semi_sync_source_wait_for_replica_count).
+    /// With --semi-sync: acknowledge a transaction to the source only after this number of the relay's replicas have
+    /// acknowledged it (as rpl_semi_sync_source_wait_for_replica_count).
     #[arg(long, value_name = "NUMBER", requires = "semi_sync", requires = "from", value_parser = clap::value_parser!(u16).range(1..))]
     wait_for_replicas: Option<u16>,
-    /// Maximum time to wait for these replicas. After this time, relay acknowledges without replicas until enough of
-    /// them have caught up. It should be less than the source's own rpl_semi_sync_source_timeout.
+    /// With --wait-for-replicas: maximum time to wait for their acknowledgements. After this time, the relay
+    /// acknowledges without them until enough replicas have caught up. Set it below the source's own
+    /// rpl_semi_sync_source_timeout.
     #[arg(long, value_name = "SECONDS", default_value = "5", requires = "wait_for_replicas")]
     ack_timeout: u32,
     #[command(flatten)]

@@ -155,7 +155,7 @@ fn status_value(value: Option<Vec<u8>>, is_text: bool) -> Value {
 fn status_text(document: &Value, style: ReportStyle) -> String {
     let rows = |key: &str| document[key].as_array().map_or(&[][..], Vec::as_slice);
     let server = rows("server").first().unwrap_or(&Value::Null);
-    let title = format!("Relay {} of MySQL {}", text(document, "address"), text(server, "version"));
+    let title = format!("Relay {}, server version {}", text(document, "address"), text(server, "version"));
     let sections = [
         ("Upstream", upstream_lines(rows("upstream"))),
         ("Clients", client_table(rows("clients"), style)),
@@ -330,7 +330,7 @@ mod tests {
         });
         let text = status_text(&document, ReportStyle::new(false));
         for wanted in [
-            "Relay 127.0.0.1:3307 of MySQL 9.7.4",
+            "Relay 127.0.0.1:3307, server version 9.7.4",
             "db1:3306: not connected: refused",
             "b.000002 at 4,711, lag 5.0 s, received 2.0 MB",
             "10.0.0.3:4000",
