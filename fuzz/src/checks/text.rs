@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use binlog::MAGIC;
-use dump::mysqlbinlog::{DumpDialect, StandardStreams, run};
-use dump::remote::NoServerAccess;
+use mysqlbinlog::mysqlbinlog::{DumpDialect, StandardStreams, run};
+use mysqlbinlog::remote::NoServerAccess;
 
 pub(super) use super::lists::seeds;
 

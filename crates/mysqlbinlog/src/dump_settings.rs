@@ -10,11 +10,11 @@ use std::thread::available_parallelism;
 use binlog::encryption::Keyring;
 use binlog::gtid::{Gtid, GtidSet};
 use jiff::tz::TimeZone;
+use list::{RowCondition, TablePattern};
 use logs::read_keyring;
 use option_files::{is_space, trim_end, trim_start};
 
 use crate::dump_diagnostics::DumpDiagnostics;
-use crate::list::{RowCondition, TablePattern};
 use crate::list_options::ColorMode;
 use crate::mysqlbinlog::DumpDialect;
 use crate::options::choice::match_choice;

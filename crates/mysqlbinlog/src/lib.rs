@@ -1,4 +1,4 @@
-//! Prints binary logs as text: mysqlbinlog's output byte for byte, JSON, and tables.
+//! Prints binary logs as mysqlbinlog does: its options, and its output byte for byte. Damaged logs included.
 //!
 //! This crate opens no connection: its caller passes in the code that talks to servers. It never changes a log.
 #![forbid(unsafe_code)]
@@ -21,7 +21,6 @@ mod head_text;
 pub mod hexdump;
 mod input_log_file;
 mod json_text;
-pub mod list;
 mod list_options;
 mod load_files;
 mod local_time;

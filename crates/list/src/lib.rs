@@ -1,4 +1,9 @@
-//! Lists that mysqlbinlog does not have: events as a table or as JSON, and transactions one per line.
+//! Lists of binary logs: events as the table of `SHOW BINLOG EVENTS` or as JSON with their rows, and transactions one
+//! per line. A selection limits them by position, time, server, GTID, table and value.
+//!
+//! This crate never prints mysqlbinlog's text, never parses a command line, opens no connection, and never changes a
+//! log.
+#![forbid(unsafe_code)]
 
 mod event_context;
 mod event_range;

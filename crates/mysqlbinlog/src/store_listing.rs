@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use list::ListFormat;
 use logs::{LogError, Store};
 
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::DumpSettings;
-use crate::list::ListFormat;
 use crate::options::DumpExit;
 
 /// Replaces each directory or index file by its logs, in the order of the index. Names of a server's logs are not

@@ -7,8 +7,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use dump::mysqlbinlog::{DumpDialect, OptionPreset, StandardStreams, run, run_with};
-use dump::remote::NoServerAccess;
+use mysqlbinlog::mysqlbinlog::{DumpDialect, OptionPreset, StandardStreams, run, run_with};
+use mysqlbinlog::remote::NoServerAccess;
 use serde_json::Value;
 
 /// Returns output, errors and exit code.

@@ -40,6 +40,12 @@ pub struct ServerIdFilter {
 }
 
 impl EventSelection {
+    /// Returns the error for the first condition whose column no table of the listed logs had; `None` also if the logs
+    /// had no table.
+    pub fn missing_column_error(&self) -> Option<String> {
+        self.sightings.missing_column_error(&self.conditions)
+    }
+
     /// Returns whether it filters by table or row.
     pub(crate) fn filters_rows(&self) -> bool {
         !self.tables.is_empty() || !self.conditions.is_empty()

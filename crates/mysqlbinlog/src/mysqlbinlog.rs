@@ -9,13 +9,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use list::ListFormat;
 use option_files::{FileChoice, OptionFileEnvironment};
 
 use crate::color_writer::ColorWriter;
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::{DumpSettings, HelpRequest, ParsedOptions};
 use crate::errno::os_error;
-use crate::list::ListFormat;
 use crate::list_options::{self, TerminalOutput};
 use crate::local_time::local_zone;
 use crate::options::files::LoadedArguments;

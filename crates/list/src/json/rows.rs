@@ -16,9 +16,9 @@ use super::body::LineMatch;
 use super::put_flags;
 use super::table::charset_of;
 use super::writer::{JsonArray, JsonObject, put_bytes, put_decoded, put_string};
-use crate::list::event_context::StatementTables;
-use crate::list::event_selection::EventSelection;
-use crate::list::log_walk::OutputRefusal;
+use crate::event_context::StatementTables;
+use crate::event_selection::EventSelection;
+use crate::log_walk::OutputRefusal;
 
 /// Row event and the format of its log.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use dump::list::{ListError, ListFormat, ListSettings, ListSource, list};
+use list::{ListError, ListFormat, ListSettings, ListSource, list};
 use serde_json::Value;
 
 fn samples() -> Vec<PathBuf> {

@@ -57,7 +57,6 @@ impl ListSettings {
 
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ListFormat {
     /// The table of `SHOW BINLOG EVENTS`.
     Events,

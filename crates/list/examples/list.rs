@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use dump::list::{ListFormat, ListSettings, ListSource, list};
+use list::{ListFormat, ListSettings, ListSource, list};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);

@@ -8,9 +8,9 @@ use binlog::{DecodeError, EventRole, GrammarLoss, GrammarStep, Table, Transactio
 use sql::numbers::put_u64;
 
 use super::{EventRowCount, OuterEvent, PayloadFacts, SummaryPiece};
-use crate::list::event_selection::EventSelection;
-use crate::list::events_table::put_escaped;
-use crate::list::json::writer::{JsonObject, put_moment, put_moment_us};
+use crate::event_selection::EventSelection;
+use crate::events_table::put_escaped;
+use crate::json::writer::{JsonObject, put_moment, put_moment_us};
 
 /// Format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use crate::list::ListFormat;
+use list::ListFormat;
 
 /// Notation of escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use super::rows::{LoggedRows, MemberNameCache, put as put_rows};
 use super::session;
 use super::table;
 use super::writer::{JsonObject, put_bytes, put_decoded, put_string};
-use crate::list::event_context::EventContext;
-use crate::list::event_selection::EventSelection;
-use crate::list::log_walk::{ListedEvent, LocatedEvent, OutputRefusal};
+use crate::event_context::EventContext;
+use crate::event_selection::EventSelection;
+use crate::log_walk::{ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Result of writing an event: anything to list or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use list::{
+    EventRange, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, ServerIdFilter, list,
+};
+
 use crate::color_writer::PaintStyle;
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::DumpSettings;
-use crate::list::{
-    EventRange, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, ServerIdFilter, list,
-};
 use crate::options::option_table::OptionId;
 use crate::options::{DumpExit, OptionValues};
 
@@ -210,7 +211,7 @@ pub(crate) fn print(
     wanted.keyring = settings.keyring.clone().map(Arc::new);
     let mut output = CountingWriter { output, size: 0 };
     let warnings = list(&wanted, &mut output).map_err(|error| report_list_error(&error, diagnostics))?;
-    if let Some(error) = wanted.selection.sightings.missing_column_error(&wanted.selection.conditions) {
+    if let Some(error) = wanted.selection.missing_column_error() {
         diagnostics.error(&[error.as_bytes()]);
         return Err(DumpExit::FAILURE);
     }
