@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 use logs::ordered::PipelineLimits;
 
 pub use self::event_range::EventRange;
-pub use self::event_selection::{EventSelection, ServerIdFilter, TablePattern};
+pub use self::event_selection::{EventSelection, ServerIdFilter};
 use self::events_table::EventsTable;
 use self::json::JsonLines;
 pub use self::list_settings::{ChecksumPolicy, ListDamagePolicy, ListFormat, ListSettings};

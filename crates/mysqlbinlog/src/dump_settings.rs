@@ -10,9 +10,10 @@ use std::thread::available_parallelism;
 use binlog::encryption::Keyring;
 use binlog::gtid::{Gtid, GtidSet};
 use jiff::tz::TimeZone;
-use list::{RowCondition, TablePattern};
+use list::RowCondition;
 use logs::read_keyring;
 use option_files::{is_space, trim_end, trim_start};
+use sql::TablePattern;
 
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::list_options::ColorMode;
