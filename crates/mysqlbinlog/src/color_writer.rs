@@ -2,6 +2,25 @@
 
 use std::io::{self, Write};
 
+use crate::lists::{ListLayout, ListLines};
+
+/// Kind of output: a terminal or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TerminalOutput {
+    Yes,
+    No,
+}
+
+/// Mode of colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ColorMode {
+    /// On a terminal, unless the environment variable `NO_COLOR` is set.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
 /// Kind of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PaintStyle {
@@ -11,6 +30,27 @@ pub(crate) enum PaintStyle {
     Table(&'static [usize]),
     /// JSON lines: names and strings are coloured.
     Json,
+}
+
+impl PaintStyle {
+    /// Returns the style for a list, or for mysqlbinlog's text; `None` without colour.
+    pub(crate) fn choose(
+        list: Option<ListLayout>,
+        color: ColorMode,
+        terminal: TerminalOutput,
+    ) -> Option<Self> {
+        let no_color = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let wanted = match color {
+            ColorMode::Always => true,
+            ColorMode::Never => false,
+            ColorMode::Auto => terminal == TerminalOutput::Yes && !no_color(),
+        };
+        wanted.then_some(match list.map(|list| list.lines) {
+            None => Self::Text,
+            Some(ListLines::Table { key_columns }) => Self::Table(key_columns),
+            Some(ListLines::Json) => Self::Json,
+        })
+    }
 }
 
 const RESET: &[u8] = b"\x1b[0m";

@@ -10,13 +10,14 @@ use std::thread::available_parallelism;
 use binlog::encryption::Keyring;
 use binlog::gtid::{Gtid, GtidSet};
 use jiff::tz::TimeZone;
-use list::RowCondition;
 use logs::read_keyring;
 use option_files::{is_space, trim_end, trim_start};
 use sql::TablePattern;
 
+use crate::color_writer::ColorMode;
+use crate::common_settings::CommonSettings;
 use crate::dump_diagnostics::DumpDiagnostics;
-use crate::list_options::ColorMode;
+use crate::lists::ListProvider;
 use crate::mysqlbinlog::DumpDialect;
 use crate::options::choice::match_choice;
 use crate::options::option_table::{OptionEntry, OptionId};
@@ -105,7 +106,9 @@ pub(crate) struct ParsedOptions<'a> {
     /// Text requested instead of a dump.
     pub(crate) show: Option<HelpRequest>,
     pub(crate) tables: Vec<TablePattern>,
-    pub(crate) conditions: Vec<RowCondition>,
+    /// Conditions on rows, as messages show them. `lists` has the conditions.
+    pub(crate) conditions: Vec<String>,
+    pub(crate) lists: &'a mut dyn ListProvider,
     pub(crate) color: ColorMode,
     zone: TimeZone,
 }
@@ -121,6 +124,7 @@ impl<'a> ParsedOptions<'a> {
     pub(crate) fn new(
         zone: TimeZone,
         ask_password: &'a mut dyn FnMut(&mut DumpDiagnostics<'_>) -> Vec<u8>,
+        lists: &'a mut dyn ListProvider,
     ) -> Self {
         Self {
             base64: Base64Output::Auto,
@@ -138,6 +142,7 @@ impl<'a> ParsedOptions<'a> {
             show: None,
             tables: Vec::new(),
             conditions: Vec::new(),
+            lists,
             color: ColorMode::Auto,
             zone,
         }
@@ -240,7 +245,7 @@ impl OptionVisitor for ParsedOptions<'_> {
                     _ => ColorMode::Never,
                 };
             }
-            OptionId::Where => self.conditions.push(condition(text, diagnostics)?),
+            OptionId::Where => self.add_condition(text, diagnostics)?,
             _ => {}
         }
         Ok(())
@@ -263,17 +268,23 @@ fn remote_mode(
 }
 
 impl ParsedOptions<'_> {
+    fn add_condition(&mut self, text: &[u8], diagnostics: &mut DumpDiagnostics<'_>) -> Result<(), DumpExit> {
+        match self.lists.add_condition(&String::from_utf8_lossy(text)) {
+            Ok(condition) => {
+                self.conditions.push(condition);
+                Ok(())
+            }
+            Err(message) => {
+                diagnostics.error(&[message.as_bytes()]);
+                Err(DumpExit::NOT_STARTED)
+            }
+        }
+    }
+
     fn stop_for(&mut self, show: HelpRequest) -> Result<(), DumpExit> {
         self.show = Some(show);
         Err(DumpExit(0))
     }
-}
-
-fn condition(text: &[u8], diagnostics: &mut DumpDiagnostics<'_>) -> Result<RowCondition, DumpExit> {
-    RowCondition::new(&String::from_utf8_lossy(text)).map_err(|error| {
-        diagnostics.error(&[error.to_string().as_bytes()]);
-        DumpExit::NOT_STARTED
-    })
 }
 
 fn text_or_empty(values: &OptionValues, key: OptionId) -> &[u8] {
@@ -296,6 +307,8 @@ fn is_latin1_space(byte: u8) -> bool {
 
 /// Settings of a dump.
 pub(crate) struct DumpSettings {
+    /// Settings that apply to mysqlbinlog's text and to lists.
+    pub(crate) common: CommonSettings,
     pub(crate) base64: Base64Output,
     pub(crate) verbose: u32,
     pub(crate) short_form: bool,
@@ -308,44 +321,20 @@ pub(crate) struct DumpSettings {
     pub(crate) disable_log_bin: bool,
     pub(crate) idempotent: bool,
     pub(crate) set_charset: Option<Vec<u8>>,
-    pub(crate) database: Option<Vec<u8>>,
     /// Names of databases, and the names to print instead.
     pub(crate) rewrites: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Number of events to skip at the start.
-    pub(crate) offset: u64,
-    /// Server id of the events to print; 0 for all.
-    pub(crate) server_id: u64,
-    /// Mask of the bits compared with `server_id`.
-    pub(crate) server_id_mask: u32,
-    /// Start position in the first log.
-    pub(crate) start_position: u64,
-    /// Stop position in the last log.
-    pub(crate) stop_position: u64,
-    /// Seconds since 1970; 0 for none.
-    pub(crate) start_time: i64,
-    /// Seconds since 1970.
-    pub(crate) stop_time: i64,
-    pub(crate) include_gtids: Option<GtidSet>,
-    pub(crate) exclude_gtids: Option<GtidSet>,
     /// Directory of local files for LOAD DATA.
     pub(crate) local_load: Vec<u8>,
     pub(crate) zone: TimeZone,
-    /// Number of formatting threads; `None` for one per core.
-    pub(crate) jobs: Option<NonZeroUsize>,
     /// Maximum size of all temporary files together, in bytes.
     pub(crate) temporary_max: Option<NonZeroU64>,
-    /// `--force-read`: continue after events that cannot be decoded.
-    pub(crate) force_read: bool,
-    /// Dialect of the command line. Under the name mysqlbinlog, useless or harmful behaviour of mysqlbinlog 9.7 is kept.
+    /// Dialect of the command line. Under the name mysqlbinlog, useless or harmful behaviour of mysqlbinlog 9.7 is
+    /// kept.
     pub(crate) dialect: DumpDialect,
-    /// Tables whose rows are printed; empty for all.
-    pub(crate) tables: Vec<TablePattern>,
-    /// Conditions on rows.
-    pub(crate) conditions: Vec<RowCondition>,
+    /// Conditions on rows, as messages show them.
+    pub(crate) conditions: Vec<String>,
     /// Mode of colour.
     pub(crate) color: ColorMode,
-    /// Keys of encrypted logs.
-    pub(crate) keyring: Option<Keyring>,
     /// Server to read from instead of files.
     pub(crate) remote: Option<RemoteSettings>,
     /// bintide's own filters, and their matches.
@@ -367,7 +356,7 @@ pub(crate) struct FilterMatches {
 impl DumpSettings {
     /// Returns the number of formatting threads.
     pub(crate) fn jobs(&self) -> NonZeroUsize {
-        self.jobs.unwrap_or_else(|| available_parallelism().unwrap_or(NonZeroUsize::MIN))
+        self.common.jobs.unwrap_or_else(|| available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
     /// Converts option values, and checks their combination.
@@ -377,12 +366,10 @@ impl DumpSettings {
         diagnostics: &mut DumpDiagnostics<'_>,
     ) -> Result<Self, DumpExit> {
         let remote = RemoteSettings::new(values, &parsed, diagnostics)?;
-        let text = |key| values.text(key).map(<[u8]>::to_vec);
-        let bits = values.unsigned(OptionId::ServerIdBits);
         let include_gtids = gtid_set(values, OptionId::IncludeGtids, b"--include-gtids", diagnostics)?;
         let gtids =
             gtid_set(values, OptionId::Gtid, b"--gtid", diagnostics).map_err(|_| DumpExit::NOT_STARTED)?;
-        let sought = FilterMatches {
+        let filter_matches = FilterMatches {
             filters: given_filters(values, &parsed),
             by_gtid: gtids.is_some(),
             ..FilterMatches::default()
@@ -393,7 +380,15 @@ impl DumpSettings {
         };
         let exclude_gtids = gtid_set(values, OptionId::ExcludeGtids, b"--exclude-gtids", diagnostics)?;
         warn_of_connection(values, diagnostics);
+        let keyring = keyring(values, diagnostics)?;
+        let text = |key| values.text(key).map(<[u8]>::to_vec);
         Ok(Self {
+            common: CommonSettings {
+                include_gtids,
+                exclude_gtids,
+                keyring,
+                ..common_settings(values, &parsed)
+            },
             base64: parsed.base64,
             verbose: if parsed.short_form { 0 } else { parsed.verbose },
             short_form: parsed.short_form,
@@ -406,29 +401,15 @@ impl DumpSettings {
             disable_log_bin: values.switch(OptionId::DisableLogBin),
             idempotent: values.switch(OptionId::Idempotent),
             set_charset: text(OptionId::SetCharset),
-            database: text(OptionId::Database),
             rewrites: parsed.rewrites,
-            offset: values.unsigned(OptionId::Offset),
-            server_id: values.unsigned(OptionId::ServerId),
-            server_id_mask: if bits == 32 { u32::MAX } else { (1 << bits) - 1 },
-            start_position: values.unsigned(OptionId::StartPosition),
-            stop_position: values.unsigned(OptionId::StopPosition),
-            start_time: parsed.start_time,
-            stop_time: parsed.stop_time,
             local_load: text(OptionId::LocalLoad).unwrap_or_else(temporary_directory),
-            include_gtids,
-            exclude_gtids,
             zone: parsed.zone,
-            jobs: usize::try_from(values.unsigned(OptionId::Jobs)).ok().and_then(NonZeroUsize::new),
             temporary_max: NonZeroU64::new(values.unsigned(OptionId::TemporaryMax)),
-            force_read: values.switch(OptionId::ForceRead),
             dialect: DumpDialect::Bintide,
-            tables: parsed.tables,
             conditions: parsed.conditions,
             color: parsed.color,
-            keyring: keyring(values, diagnostics)?,
             remote,
-            filter_matches: sought,
+            filter_matches,
             quiet: values.switch(OptionId::Quiet),
         })
     }
@@ -436,38 +417,75 @@ impl DumpSettings {
     /// Returns whether a transaction is skipped.
     pub(crate) fn skips_transaction(&self, gtid: Option<Gtid>) -> bool {
         let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
-        let is_skipped = self.include_gtids.as_ref().is_some_and(|set| !is_in(set))
-            || self.exclude_gtids.as_ref().is_some_and(is_in);
+        let is_skipped = self.common.include_gtids.as_ref().is_some_and(|set| !is_in(set))
+            || self.common.exclude_gtids.as_ref().is_some_and(is_in);
         if self.filter_matches.by_gtid && !is_skipped {
             self.filter_matches.has_transaction.store(true, Ordering::Relaxed);
         }
         is_skipped
     }
 
+    /// Warns if bintide's own filters left nothing of the text.
+    pub(crate) fn warn_of_empty_text(&self, diagnostics: &mut DumpDiagnostics<'_>) {
+        if self.found_nothing() {
+            self.warn_of_no_match(diagnostics);
+        }
+    }
+
+    /// Warns that nothing matched bintide's own filters, if there are any.
+    pub(crate) fn warn_of_no_match(&self, diagnostics: &mut DumpDiagnostics<'_>) {
+        let filters = self.filter_matches.filters.join(b" ".as_slice());
+        if !self.quiet && !filters.is_empty() {
+            diagnostics.warning(&[b"nothing in these logs matches ", &filters]);
+        }
+    }
+
     /// Returns whether nothing matched bintide's own filters.
-    pub(crate) fn found_nothing(&self) -> bool {
+    fn found_nothing(&self) -> bool {
         let is_missed = |is_sought: bool, has: &AtomicBool| is_sought && !has.load(Ordering::Relaxed);
         is_missed(self.filter_matches.by_gtid, &self.filter_matches.has_transaction)
-            || is_missed(!self.tables.is_empty(), &self.filter_matches.has_table)
+            || is_missed(!self.common.tables.is_empty(), &self.filter_matches.has_table)
     }
 
     /// Returns whether a statement with this default database is skipped.
     pub(crate) fn skips_statement(&self, database: &[u8]) -> bool {
-        self.skips_database(database) || !self.tables.is_empty()
+        self.skips_database(database) || !self.common.tables.is_empty()
     }
 
     /// Returns whether the rows of this table are skipped.
     pub(crate) fn skips_table(&self, database: &[u8], table: &[u8]) -> bool {
-        let fits = self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table));
+        let fits = self.common.tables.is_empty()
+            || self.common.tables.iter().any(|pattern| pattern.fits(database, table));
         let is_skipped = self.skips_database(database) || !fits;
-        if !self.tables.is_empty() && !is_skipped {
+        if !self.common.tables.is_empty() && !is_skipped {
             self.filter_matches.has_table.store(true, Ordering::Relaxed);
         }
         is_skipped
     }
 
     fn skips_database(&self, name: &[u8]) -> bool {
-        self.database.as_ref().is_some_and(|wanted| wanted != name)
+        self.common.database.as_ref().is_some_and(|wanted| wanted != name)
+    }
+}
+
+/// Returns the settings of the options that need no check.
+fn common_settings(values: &OptionValues, parsed: &ParsedOptions<'_>) -> CommonSettings {
+    let bits = values.unsigned(OptionId::ServerIdBits);
+    CommonSettings {
+        start_position: values.unsigned(OptionId::StartPosition),
+        stop_position: values.unsigned(OptionId::StopPosition),
+        start_time: parsed.start_time,
+        stop_time: parsed.stop_time,
+        offset: values.unsigned(OptionId::Offset),
+        server_id: values.unsigned(OptionId::ServerId),
+        server_id_mask: if bits == 32 { u32::MAX } else { (1 << bits) - 1 },
+        include_gtids: None,
+        exclude_gtids: None,
+        database: values.text(OptionId::Database).map(<[u8]>::to_vec),
+        tables: parsed.tables.clone(),
+        jobs: usize::try_from(values.unsigned(OptionId::Jobs)).ok().and_then(NonZeroUsize::new),
+        force_read: values.switch(OptionId::ForceRead),
+        keyring: None,
     }
 }
 

@@ -65,7 +65,7 @@ impl<'s> HeadText<'s> {
             out.push(b'#');
             self.time.put_short(out, timestamp);
             out.extend_from_slice(b" server id ");
-            put_u32(out, server_id & self.settings.server_id_mask);
+            put_u32(out, server_id & self.settings.common.server_id_mask);
             out.extend_from_slice(b"  end_log_pos ");
         });
         out.extend_from_slice(front);

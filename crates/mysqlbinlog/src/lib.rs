@@ -1,10 +1,14 @@
-//! Prints binary logs as mysqlbinlog does: its options, and its output byte for byte. Damaged logs included.
+//! Prints binary logs as mysqlbinlog does, damaged logs too: its options, and its text byte for byte.
 //!
-//! This crate opens no connection: its caller passes in the code that talks to servers. It never changes a log.
+//! The options of `bintide dump` that mysqlbinlog does not have are parsed here too, so that both sets are one command
+//! line.
+//!
+//! This crate opens no connection and writes no list: its caller passes in the code for both. It never changes a log.
 #![forbid(unsafe_code)]
 
 mod block_reader;
 mod color_writer;
+mod common_settings;
 mod decode;
 mod delimiter;
 mod dump;
@@ -22,6 +26,7 @@ pub mod hexdump;
 mod input_log_file;
 mod json_text;
 mod list_options;
+pub mod lists;
 mod load_files;
 mod local_time;
 mod loose_table;

@@ -9,14 +9,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use list::ListFormat;
 use option_files::{FileChoice, OptionFileEnvironment};
 
-use crate::color_writer::ColorWriter;
+use crate::color_writer::{ColorWriter, PaintStyle, TerminalOutput};
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::{DumpSettings, HelpRequest, ParsedOptions};
 use crate::errno::os_error;
-use crate::list_options::{self, TerminalOutput};
+use crate::list_options;
+use crate::lists::{ListProvider, ListWriter};
 use crate::local_time::local_zone;
 use crate::options::files::LoadedArguments;
 use crate::options::help::HelpContent;
@@ -36,7 +36,7 @@ pub enum DumpDialect {
     Bintide,
 }
 
-/// Standard input, output and error, and access to servers.
+/// Standard input, output and error, access to servers, and lists.
 pub struct StandardStreams<'a> {
     /// Read for a log named `-`.
     pub input: &'a mut (dyn Read + Send),
@@ -46,6 +46,8 @@ pub struct StandardStreams<'a> {
     pub error: &'a mut (dyn Write + Send),
     /// Connects to servers, if logs are read from one.
     pub servers: &'a mut (dyn ServerAccess + Send),
+    /// Writes lists in place of mysqlbinlog's text.
+    pub lists: &'a mut dyn ListProvider,
 }
 
 /// A default for an option. It overrides MySQL's option files; the command line overrides it.
@@ -76,11 +78,17 @@ pub fn run_here(
     args: impl IntoIterator<Item = OsString>,
     presets: &[OptionPreset],
     servers: &mut (dyn ServerAccess + Send),
+    lists: &mut dyn ListProvider,
 ) -> io::Result<u8> {
     // Bypasses the line buffer of standard output: text comes in large parts.
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let streams =
-        StandardStreams { input: &mut io::stdin(), output: &mut output, error: &mut io::stderr(), servers };
+    let streams = StandardStreams {
+        input: &mut io::stdin(),
+        output: &mut output,
+        error: &mut io::stderr(),
+        servers,
+        lists,
+    };
     let terminal = if io::stdout().is_terminal() { TerminalOutput::Yes } else { TerminalOutput::No };
     Ok(run_on(terminal, dialect, args, presets, streams))
 }
@@ -113,13 +121,14 @@ fn run_on(
 ) -> u8 {
     let args: Vec<Vec<u8>> = args.into_iter().map(OsStringExt::into_vec).collect();
     let (program, words) = args.split_first().map_or((&[][..], &[][..]), |(program, words)| (program, words));
+    let lists = streams.lists;
     let streams = DumpStreams {
         inputs: DumpInputs { stdin: streams.input, servers: streams.servers },
         output: streams.output,
         terminal,
         talk: DumpDiagnostics::new(streams.error, program),
     };
-    match run_checked(dialect, words, presets, streams) {
+    match run_checked(dialect, words, presets, streams, lists) {
         Ok(()) => 0,
         Err(DumpExit(code)) => code,
     }
@@ -146,6 +155,7 @@ fn run_checked(
     words: &[Vec<u8>],
     presets: &[OptionPreset],
     streams: DumpStreams<'_, '_, '_>,
+    lists: &mut dyn ListProvider,
 ) -> Result<(), DumpExit> {
     let DumpStreams { inputs, output, terminal, mut talk } = streams;
     let specs = option_entries(dialect);
@@ -163,7 +173,7 @@ fn run_checked(
     words.splice(of_files..of_files, preset_words(&specs, presets, &given, &mut talk)?);
     let mut values = OptionValues::new(&specs);
     let mut ask_password = |talk: &mut DumpDiagnostics<'_>| ask_password(inputs.stdin, talk);
-    let mut heeded = ParsedOptions::new(local_zone(), &mut ask_password);
+    let mut heeded = ParsedOptions::new(local_zone(), &mut ask_password, lists);
     let mut parser = OptionParser {
         specs: &specs,
         values: &mut values,
@@ -193,18 +203,19 @@ fn run_checked(
         Some(name) if !values.switch(OptionId::Raw) => Some(create_or_report(name, &mut talk)?),
         _ => None,
     };
-    let form = list_options::list_format(&values, &mut talk)?;
+    let list = list_options::requested_list(&values, heeded.lists, &mut talk)?;
+    let layout = list.as_ref().map(|list| list.layout());
     let settings = DumpSettings { dialect, ..DumpSettings::new(&values, heeded, &mut talk)? };
-    list_options::check(form, &settings, &given, &mut talk)?;
+    list_options::check(layout, &settings, &given, &mut talk)?;
     let files = match dialect {
         DumpDialect::Mysqlbinlog => files,
-        DumpDialect::Bintide => store_listing::expand_stores(files, form, &settings, &mut talk)?,
+        DumpDialect::Bintide => store_listing::expand_stores(files, layout, &settings, &mut talk)?,
     };
     let (output, terminal): (&mut (dyn Write + Send), _) = match &mut file {
         Some(file) => (file, TerminalOutput::No),
         None => (output, terminal),
     };
-    print(form, &settings, &files, DumpStreams { inputs, output, terminal, talk })
+    print(list.as_deref(), &settings, &files, DumpStreams { inputs, output, terminal, talk })
 }
 
 fn help_text(show: HelpRequest, program: &[u8], content: &HelpContent<'_>) -> Vec<u8> {
@@ -217,31 +228,32 @@ fn help_text(show: HelpRequest, program: &[u8], content: &HelpContent<'_>) -> Ve
 }
 
 fn print(
-    form: Option<ListFormat>,
+    list: Option<&dyn ListWriter>,
     settings: &DumpSettings,
     files: &[Vec<u8>],
     streams: DumpStreams<'_, '_, '_>,
 ) -> Result<(), DumpExit> {
     let DumpStreams { inputs, output, terminal, talk } = streams;
+    let layout = list.map(ListWriter::layout);
     let mut painter;
-    let output: &mut (dyn Write + Send) = match list_options::paint_style(form, settings.color, terminal) {
+    let output: &mut (dyn Write + Send) = match PaintStyle::choose(layout, settings.color, terminal) {
         Some(style) => {
             painter = ColorWriter::new(style, output);
             &mut painter
         }
         None => output,
     };
-    match form.filter(|_| terminal == TerminalOutput::Yes) {
-        Some(list) => {
-            let output = &mut VisibleWriter::new(EscapeStyle::of(list), output);
-            print_plain(form, settings, files, DumpStreams { inputs, output, terminal, talk })
+    match layout.filter(|_| terminal == TerminalOutput::Yes) {
+        Some(layout) => {
+            let output = &mut VisibleWriter::new(EscapeStyle::of(layout), output);
+            print_plain(list, settings, files, DumpStreams { inputs, output, terminal, talk })
         }
-        None => print_plain(form, settings, files, DumpStreams { inputs, output, terminal, talk }),
+        None => print_plain(list, settings, files, DumpStreams { inputs, output, terminal, talk }),
     }
 }
 
 fn print_plain(
-    form: Option<ListFormat>,
+    list: Option<&dyn ListWriter>,
     settings: &DumpSettings,
     files: &[Vec<u8>],
     streams: DumpStreams<'_, '_, '_>,
@@ -250,11 +262,11 @@ fn print_plain(
     if let Some(bytes_max) = settings.temporary_max {
         logs::limit_temporary_files(bytes_max.get());
     }
-    match form {
-        Some(form) => list_options::print(form, settings, files, output, &mut talk),
+    match list {
+        Some(list) => list_options::print(list, settings, files, output, &mut talk),
         None => {
             dump(settings, files, inputs, output, &mut talk)?;
-            list_options::warn_of_empty_text(settings, &mut talk);
+            settings.warn_of_empty_text(&mut talk);
             Ok(())
         }
     }

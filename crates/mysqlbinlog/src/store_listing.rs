@@ -4,18 +4,18 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use list::ListFormat;
 use logs::{LogError, Store};
 
 use crate::dump_diagnostics::DumpDiagnostics;
 use crate::dump_settings::DumpSettings;
+use crate::lists::ListLayout;
 use crate::options::DumpExit;
 
 /// Replaces each directory or index file by its logs, in the order of the index. Names of a server's logs are not
 /// changed.
 pub(crate) fn expand_stores(
     names: Vec<Vec<u8>>,
-    form: Option<ListFormat>,
+    layout: Option<ListLayout>,
     settings: &DumpSettings,
     diagnostics: &mut DumpDiagnostics<'_>,
 ) -> Result<Vec<Vec<u8>>, DumpExit> {
@@ -37,7 +37,7 @@ pub(crate) fn expand_stores(
             }
             Some(Err(error)) => {
                 diagnostics.error(&[error.to_string().as_bytes()]);
-                return Err(if form.is_some() { DumpExit::NOT_STARTED } else { DumpExit::FAILURE });
+                return Err(if layout.is_some() { DumpExit::NOT_STARTED } else { DumpExit::FAILURE });
             }
         }
     }

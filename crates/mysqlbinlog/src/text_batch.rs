@@ -455,6 +455,7 @@ mod tests {
     use crate::event_buffer::{BufferReserve, EventBuffer};
     use crate::head_text::HeadText;
     use crate::input_log_file::InputLogFile;
+    use crate::lists::NoLists;
     use crate::options::OptionValues;
     use crate::rows_text::{TableText, TypeComments};
 
@@ -502,7 +503,8 @@ mod tests {
         let mut said = Vec::new();
         let mut diagnostics = DumpDiagnostics::new(&mut said, b"test");
         let mut never = |_: &mut DumpDiagnostics<'_>| Vec::new();
-        let parsed = ParsedOptions::new(TimeZone::UTC, &mut never);
+        let mut lists = NoLists;
+        let parsed = ParsedOptions::new(TimeZone::UTC, &mut never, &mut lists);
         let settings = DumpSettings::new(&OptionValues::new(&[]), parsed, &mut diagnostics);
         let mut out = Vec::new();
         let settings = settings.unwrap_or_else(|_| panic!("no option is wrong"));

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use list::ListFormat;
+use crate::lists::{ListLayout, ListLines};
 
 /// Notation of escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +17,11 @@ pub(crate) enum EscapeStyle {
 }
 
 impl EscapeStyle {
-    /// Returns the notation for a list format.
-    pub(crate) fn of(form: ListFormat) -> Self {
-        match form {
-            ListFormat::Events | ListFormat::Transactions => Self::Text,
-            ListFormat::Json | ListFormat::TransactionsJson => Self::Json,
+    /// Returns the notation for a list.
+    pub(crate) fn of(list: ListLayout) -> Self {
+        match list.lines {
+            ListLines::Table { .. } => Self::Text,
+            ListLines::Json => Self::Json,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use binlog::{Framer, FramerOutput, MAGIC};
+use mysqlbinlog::lists::NoLists;
 use mysqlbinlog::mysqlbinlog::{DumpDialect, StandardStreams, run};
 use mysqlbinlog::remote::NoServerAccess;
 
@@ -35,6 +36,7 @@ fn text(bytes: &[u8]) -> (usize, u8) {
         output: &mut output,
         error: &mut error,
         servers: &mut NoServerAccess,
+        lists: &mut NoLists,
     };
     let code = run(DumpDialect::Bintide, args, streams);
     assert!(code == 0 || !error.is_empty());

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use binlog::MAGIC;
+use mysqlbinlog::lists::NoLists;
 use mysqlbinlog::mysqlbinlog::{DumpDialect, StandardStreams, run};
 use mysqlbinlog::remote::NoServerAccess;
 
@@ -20,6 +21,7 @@ pub(super) fn check(bytes: &[u8]) {
             output: &mut output,
             error: &mut error,
             servers: &mut NoServerAccess,
+            lists: &mut NoLists,
         };
         let code = run(DumpDialect::Bintide, args, streams);
         assert!(code == 0 || !error.is_empty(), "it failed without a word");

@@ -15,10 +15,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("bintide-sql", &["bintide-binlog"]),
     ("bintide-option-files", &[]),
     ("bintide-list", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
-    (
-        "bintide-mysqlbinlog",
-        &["bintide-binlog", "bintide-list", "bintide-logs", "bintide-option-files", "bintide-sql"],
-    ),
+    ("bintide-mysqlbinlog", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-advise", &["bintide-binlog", "bintide-inspect", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),

@@ -202,8 +202,8 @@ impl<'s, 'e> LogDumper<'s, 'e> {
             format: Arc::new(LogFormat::initial()),
             filter: DumpFilter {
                 stop_position: u64::MAX,
-                start_time: settings.start_time,
-                offset: settings.offset,
+                start_time: settings.common.start_time,
+                offset: settings.common.offset,
                 seen: 0,
                 skips_by_gtid: false,
             },
@@ -230,8 +230,8 @@ impl<'s, 'e> LogDumper<'s, 'e> {
         let mut outcome = Ok(EventFlow::Continue);
         for (index, name) in names.iter().enumerate() {
             let is_last = index + 1 == names.len();
-            self.filter.stop_position = if is_last { self.settings.stop_position } else { u64::MAX };
-            let start = if index == 0 { self.settings.start_position } else { 4 };
+            self.filter.stop_position = if is_last { self.settings.common.stop_position } else { u64::MAX };
+            let start = if index == 0 { self.settings.common.start_position } else { 4 };
             outcome = match &settings.remote {
                 Some(remote) => self.dump_remote_log(name, start, remote, inputs.servers),
                 None => self.dump_log(name, start, inputs.stdin),
@@ -282,7 +282,7 @@ impl<'s, 'e> LogDumper<'s, 'e> {
             if self.settings.hexdump { LargePayloadMode::InMemory } else { LargePayloadMode::InPieces };
         let opened = match name {
             b"-" => BlockReader::stream(input, large, &self.event_pool),
-            name => BlockReader::open(name, self.settings.keyring.as_ref(), large, &self.event_pool),
+            name => BlockReader::open(name, self.settings.common.keyring.as_ref(), large, &self.event_pool),
         };
         let mut reader = opened.map_err(|error| self.report_read_error(name, &error))?;
         let mut log = CurrentLog {
@@ -635,13 +635,20 @@ impl<'s, 'e> LogDumper<'s, 'e> {
             }
             // The first event in range ends the check: later events are printed whatever their time.
             (filter.start_time, filter.offset) = (0, 0);
-            let server_id = u64::from(item.header.server_id & settings.server_id_mask);
-            if event_type != EventType::Rotate && settings.server_id != 0 && settings.server_id != server_id {
+            let server_id = u64::from(item.header.server_id & settings.common.server_id_mask);
+            if event_type != EventType::Rotate
+                && settings.common.server_id != 0
+                && settings.common.server_id != server_id
+            {
                 return FilterVerdict::Skip;
             }
         }
         let is_behind = check == PositionCheck::Needed && item.at >= filter.stop_position;
-        if is_behind || time >= settings.stop_time { FilterVerdict::Stop } else { FilterVerdict::Print }
+        if is_behind || time >= settings.common.stop_time {
+            FilterVerdict::Stop
+        } else {
+            FilterVerdict::Print
+        }
     }
 
     /// Returns whether an event is skipped because of its transaction's GTID.

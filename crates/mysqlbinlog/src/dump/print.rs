@@ -108,7 +108,7 @@ impl LogDumper<'_, '_> {
     }
 
     fn print_previous_gtids(&mut self, item: BlockEvent<'_>, previous: &PreviousGtids<'_>) {
-        if self.settings.database.is_some() && !self.settings.skip_gtids {
+        if self.settings.common.database.is_some() && !self.settings.skip_gtids {
             self.diagnostics.warning(&[
                 b"The option --database has been used. It may filter parts of transactions, but will include the \
                 GTIDs in any case. If you want to exclude or include transactions, you should use the options \

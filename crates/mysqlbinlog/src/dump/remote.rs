@@ -284,7 +284,7 @@ impl LogDumper<'_, '_> {
         let unaware = "Could not notify source about checksum awareness. Source returned '";
         servers.query(sql).map_err(|why| failed(unaware, &format!("{why}'")))?;
         let mut excluded = Vec::new();
-        let set = self.settings.exclude_gtids.clone().unwrap_or_default();
+        let set = self.settings.common.exclude_gtids.clone().unwrap_or_default();
         set.encode(set.format(), &mut excluded);
         let log = LogRequest {
             name,
