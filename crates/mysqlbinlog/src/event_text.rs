@@ -1,7 +1,5 @@
 //! The text of each event type, after its header line.
 
-use std::ops::Range;
-
 use binlog::events::{
     DuplicateHandling, ExecuteLoadQuery, Intvar, IntvarKind, LoadBlock, Rand, Rotate, RowsFlags, RowsQuery,
     TransactionContext, TransactionPayload, UserVar, UserVarValue, ViewChange, XaPrepare,
@@ -10,6 +8,7 @@ use binlog::{Collation, EventType, Flavour};
 use sql::numbers::{put_general, put_i64, put_u32, put_u64};
 use sql::quote;
 
+use crate::charset_text::put_charset;
 use crate::delimiter::end_statement;
 use crate::printed_session::PrintedSession;
 use crate::quote::put_hex;
@@ -22,9 +21,6 @@ pub(crate) fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
         out.extend_from_slice(part);
     }
 }
-
-/// The server's version if no event gives it.
-pub(crate) const VERSION_UNKNOWN: u32 = 999_999;
 
 /// Appends the rest of a query's header line.
 pub(crate) fn put_query_line(out: &mut Vec<u8>, event_type: EventType, numbers: QueryNumbers) {
@@ -184,30 +180,6 @@ fn put_user_string(out: &mut Vec<u8>, value: &UserVarValue<'_>, collation: Colla
         }
     }
     put(out, &[b" COLLATE `", collation.name().as_bytes(), b"`"]);
-}
-
-/// Valid numbers of character sets.
-const CHARSET_NUMBERS: Range<u16> = 1..2048;
-
-/// Appends the statement that sets a session's three character sets, by collation number. Returns the client's number
-/// if it is unknown.
-pub(crate) fn put_charset(out: &mut Vec<u8>, charset: [u16; 3]) -> Option<u16> {
-    let [client, connection, server] = charset;
-    let known = Collation::new(client, Flavour::MySql);
-    if let Some(collation) = &known {
-        put(out, &[b"/*!\\C ", collation.charset().name().as_bytes(), b" */"]);
-        end_statement(out);
-    }
-    for (name, number) in [
-        (b"SET @@session.character_set_client=".as_slice(), client),
-        (b",@@session.collation_connection=", connection),
-        (b",@@session.collation_server=", server),
-    ] {
-        out.extend_from_slice(name);
-        put_u32(out, number.into());
-    }
-    end_statement(out);
-    (known.is_none() && CHARSET_NUMBERS.contains(&client)).then_some(client)
 }
 
 /// Appends the comment after a LOAD DATA statement.

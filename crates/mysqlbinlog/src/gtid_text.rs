@@ -4,8 +4,9 @@ use binlog::events::{CommitStamps, LogicalClock};
 use binlog::gtid::Uuid;
 use sql::numbers::{DecimalText, put_i64, put_u32, put_u64};
 
+use crate::decode::VERSION_UNKNOWN;
 use crate::delimiter::end_statement;
-use crate::event_text::{VERSION_UNKNOWN, put};
+use crate::event_text::put;
 use crate::local_time::LocalTime;
 use crate::text_memo::TextMemo;
 

@@ -4,9 +4,9 @@ use binlog::events::{LogicalClock, Query, StatusVar, StatusVars, TableMap};
 use binlog::{Event, EventHeader, EventType};
 use sql::numbers::{put_u32, put_u64};
 
-use crate::decode::{LogFormat, for_each_status_var};
+use crate::decode::{LogFormat, VERSION_UNKNOWN, for_each_status_var};
 use crate::dump_settings::DumpSettings;
-use crate::event_text::{self, QueryNumbers, VERSION_UNKNOWN, put};
+use crate::event_text::{self, QueryNumbers, put};
 use crate::gtid_text::{GtidName, GtidNumbers, GtidText};
 use crate::hexdump::{HexdumpForm, put_hexdump};
 use crate::local_time::LocalTime;

@@ -10,7 +10,7 @@ use std::path::Path;
 use binlog::MAGIC_ENCRYPTED;
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, Keyring};
 
-use crate::block_reader::ReadError;
+use crate::read_error::ReadError;
 
 /// The file of a log. An encrypted log is decrypted in memory as it is read, so that no plaintext reaches the disk.
 /// Offsets do not count its encryption header.
@@ -96,7 +96,7 @@ mod tests {
     use binlog::encryption::Keyring;
 
     use super::InputLogFile;
-    use crate::block_reader::ReadError;
+    use crate::read_error::ReadError;
 
     const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples");
 

@@ -4,7 +4,7 @@ use binlog::{Cursor, DecodeError, JsonDocument, JsonQuotes, JsonValue};
 use sql::numbers::put_u64;
 
 use crate::quote::{put_quoted, quote_from};
-use crate::value_text::UnwritableValue;
+use crate::unwritable_value::UnwritableValue;
 
 /// Appends a document in single quotes. A document that is one string loses its double quotes.
 pub(crate) fn put_document(out: &mut Vec<u8>, document: &[u8]) -> Result<(), UnwritableValue> {

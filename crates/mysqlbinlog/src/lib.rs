@@ -7,12 +7,15 @@
 #![forbid(unsafe_code)]
 
 mod block_reader;
+mod charset_text;
 mod color_writer;
 mod common_settings;
 mod decode;
 mod delimiter;
 mod dump;
 mod dump_diagnostics;
+mod dump_dialect;
+mod dump_inputs;
 mod dump_settings;
 mod dump_spool;
 mod errno;
@@ -32,15 +35,20 @@ mod local_time;
 mod loose_table;
 pub mod mysqlbinlog;
 mod options;
+mod parsed_options;
 mod pipeline;
 mod printed_session;
 mod quote;
+mod read_error;
 pub mod remote;
+mod remote_settings;
+mod result_file;
 mod rewrite;
 pub mod rows_text;
 mod store_listing;
 pub mod table_metadata;
 mod text_batch;
 mod text_memo;
+mod unwritable_value;
 mod value_text;
 pub mod visible_writer;

@@ -1,19 +1,19 @@
 //! The command line of mysqlbinlog and of `bintide dump`.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::iter;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
 use option_files::{FileChoice, OptionFileEnvironment};
 
 use crate::color_writer::{ColorWriter, PaintStyle, TerminalOutput};
 use crate::dump_diagnostics::DumpDiagnostics;
-use crate::dump_settings::{DumpSettings, HelpRequest, ParsedOptions};
+pub use crate::dump_dialect::DumpDialect;
+use crate::dump_inputs::DumpInputs;
+use crate::dump_settings::DumpSettings;
 use crate::errno::os_error;
 use crate::list_options;
 use crate::lists::{ListProvider, ListWriter};
@@ -22,19 +22,13 @@ use crate::options::files::LoadedArguments;
 use crate::options::help::HelpContent;
 use crate::options::option_table::{BINTIDE_OPTIONS, MYSQLBINLOG_OPTIONS, OptionEntry, OptionId, OptionKind};
 use crate::options::{self, DumpExit, OptionParser, OptionValues, OptionWord, WordOrigin, files, help};
-use crate::pipeline::{self, DumpEnd, DumpInputs};
-use crate::remote::{self, ServerAccess};
+use crate::parsed_options::{HelpRequest, ParsedOptions};
+use crate::pipeline::{self, DumpEnd};
+use crate::remote::ServerAccess;
+use crate::remote_settings;
+use crate::result_file::create_or_report;
 use crate::store_listing;
 use crate::visible_writer::{EscapeStyle, VisibleWriter};
-
-/// The set of options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DumpDialect {
-    /// mysqlbinlog's options only.
-    Mysqlbinlog,
-    /// mysqlbinlog's options, and bintide's own.
-    Bintide,
-}
 
 /// Standard input, output and error, access to servers, and lists.
 pub struct StandardStreams<'a> {
@@ -198,7 +192,7 @@ fn run_checked(
         talk.error(&[b"stop_position not allowed when input is STDIN"]);
         return Err(DumpExit::FAILURE);
     }
-    remote::check(&values, &heeded, &mut talk)?;
+    remote_settings::check(&values, &heeded, &mut talk)?;
     let mut file = match values.text(OptionId::ResultFile) {
         Some(name) if !values.switch(OptionId::Raw) => Some(create_or_report(name, &mut talk)?),
         _ => None,
@@ -340,24 +334,6 @@ fn ask_password(input: &mut (dyn Read + Send), talk: &mut DumpDiagnostics<'_>) -
         }
     }
     password
-}
-
-/// Mode of a result file: readable by owner and group.
-const RESULT_MODE: u32 = 0o640;
-
-fn create_or_report(name: &[u8], talk: &mut DumpDiagnostics<'_>) -> Result<File, DumpExit> {
-    create_result(name).map_err(|error| {
-        talk.file_message(&[b"Can't create/write to file '", name, b"' (", &os_error(&error), b")"]);
-        talk.error(&[b"Could not create log file '", name, b"'"]);
-        DumpExit::FAILURE
-    })
-}
-
-/// Creates or truncates an output file.
-pub(crate) fn create_result(name: &[u8]) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(RESULT_MODE);
-    options.open(Path::new(OsStr::from_bytes(name)))
 }
 
 fn dump(

@@ -1,7 +1,7 @@
 //! Runs a dump. One thread reads the events, others produce the deferred text, and the caller's thread writes it in
 //! order. Memory is bounded whatever the logs contain.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
@@ -9,17 +9,11 @@ use logs::ordered::{PipelineLimits, PipelineShutdown, run_ordered};
 
 use crate::dump::{HaltReason, LogDumper};
 use crate::dump_diagnostics::DumpDiagnostics;
+use crate::dump_inputs::DumpInputs;
 use crate::dump_settings::DumpSettings;
 use crate::event_buffer::BufferReserve;
 use crate::head_text::HeadText;
-use crate::remote::ServerAccess;
 use crate::text_batch::TextBatch;
-
-/// Sources of logs other than files.
-pub(crate) struct DumpInputs<'i> {
-    pub(crate) stdin: &'i mut (dyn Read + Send),
-    pub(crate) servers: &'i mut (dyn ServerAccess + Send),
-}
 
 /// Approximate size of a part of the text, in bytes: small enough for a core's own cache.
 const PART_SIZE: usize = 512 << 10;

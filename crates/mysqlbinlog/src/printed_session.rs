@@ -5,9 +5,9 @@ use binlog::{EventFlags, EventHeader};
 use sql::numbers::{put_i64, put_padded, put_u32, put_u64};
 use sql::quote;
 
+use crate::charset_text::put_charset;
 use crate::decode::for_each_status_var;
 use crate::delimiter::end_statement;
-use crate::event_text::put_charset;
 
 /// The session variables as last printed.
 #[derive(Clone, Debug)]

@@ -16,7 +16,8 @@ use sql::quote;
 use crate::event_text::put;
 use crate::json_text;
 use crate::quote::put_hex;
-use crate::value_text::{UnwritableValue, ValueShape, put_bits_truncated, put_type, put_unknown, take_sized};
+use crate::unwritable_value::UnwritableValue;
+use crate::value_text::{ValueShape, put_bits_truncated, put_type, put_unknown, take_sized};
 
 /// Comments after values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

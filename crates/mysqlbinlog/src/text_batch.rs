@@ -450,13 +450,14 @@ mod tests {
     use super::{EncodedEvent, SpooledBuffers, TextBatch};
     use crate::decode::LogFormat;
     use crate::dump_diagnostics::DumpDiagnostics;
-    use crate::dump_settings::{DumpSettings, ParsedOptions};
+    use crate::dump_settings::DumpSettings;
     use crate::dump_spool::DumpSpool;
     use crate::event_buffer::{BufferReserve, EventBuffer};
     use crate::head_text::HeadText;
     use crate::input_log_file::InputLogFile;
     use crate::lists::NoLists;
     use crate::options::OptionValues;
+    use crate::parsed_options::ParsedOptions;
     use crate::rows_text::{TableText, TypeComments};
 
     /// Returns a Write_rows event of table 71: one row of one TINYINT.

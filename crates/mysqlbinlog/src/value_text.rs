@@ -7,6 +7,7 @@ use sql::numbers::{
 
 use crate::json_text;
 use crate::quote::put_quoted;
+use crate::unwritable_value::UnwritableValue;
 
 /// Layout of a column's values, chosen once per table. The most frequent types have their own variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +23,6 @@ pub(crate) enum ValueShape {
     Date,
     Other(ColumnType),
 }
-
-/// Error: a value cannot be written. The text says so already; the rest of the event is omitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnwritableValue;
 
 impl ValueShape {
     /// Returns the layout of a column's values.

@@ -4,7 +4,7 @@ use binlog::events::FormatDescription;
 use binlog::{EventChecksum, EventFlags, EventType, HEADER_SIZE};
 
 use super::event_cursor::EventCursor;
-use crate::block_reader::ReadError;
+use crate::read_error::ReadError;
 
 /// The format that a format description declares for the events after it.
 #[derive(Clone, Debug)]

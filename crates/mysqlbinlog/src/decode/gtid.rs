@@ -4,9 +4,8 @@ use binlog::EventType;
 use binlog::events::{CommitStamps, GtidEvent, GtidLayout, LogicalClock};
 use binlog::gtid::Uuid;
 
-use super::EventLayout;
 use super::event_cursor::EventCursor;
-use crate::event_text::VERSION_UNKNOWN;
+use super::{EventLayout, VERSION_UNKNOWN};
 
 /// Typecode before a logical clock.
 const CLOCK_TYPECODE: u8 = 2;

@@ -28,6 +28,9 @@ use self::event_cursor::EventCursor;
 pub(crate) use self::format::{LogFormat, checksum_matches, read_format};
 pub(crate) use self::statement::{for_each_status_var, status_is_valid};
 
+/// The server's version if no event gives it.
+pub(crate) const VERSION_UNKNOWN: u32 = 999_999;
+
 /// Decodes one whole event; `None` if mysqlbinlog calls it invalid.
 ///
 /// Does not decode a statement's status variables: see [`status_is_valid`].

@@ -36,26 +36,25 @@ use self::payload::{PayloadContents, PayloadEvents};
 use self::pending_statement::{PendingStatement, TableTextCache};
 use self::row_format_state::RowFormatState;
 use self::transaction_word::TransactionWord;
-use crate::block_reader::{
-    BlockReader, EVENT_TYPE_OFFSET, EventBlock, LargePayloadEvent, LargePayloadMode, ReadError,
-};
+use crate::block_reader::{BlockReader, EVENT_TYPE_OFFSET, EventBlock, LargePayloadEvent, LargePayloadMode};
 use crate::decode::{
-    LogFormat, checksum_matches, decode, is_from_future, read_format, rows_v1_as_unknown, status_is_valid,
+    LogFormat, VERSION_UNKNOWN, checksum_matches, decode, is_from_future, read_format, rows_v1_as_unknown,
+    status_is_valid,
 };
 use crate::delimiter::end_statement;
 use crate::dump_diagnostics::DumpDiagnostics;
+use crate::dump_dialect::DumpDialect;
+use crate::dump_inputs::DumpInputs;
 use crate::dump_settings::DumpSettings;
 use crate::errno::os_error;
 use crate::event_buffer::{BufferReserve, EventBuffer};
 use crate::event_ref::EventRef;
-use crate::event_text::VERSION_UNKNOWN;
 use crate::frame::{LogEndState, put_end, put_log_end, put_start, put_start_settings};
 use crate::head_text::{EventHead, HeadText};
 use crate::hexdump::HexdumpForm;
 use crate::load_files::LoadFiles;
-use crate::mysqlbinlog::DumpDialect;
-use crate::pipeline::DumpInputs;
 use crate::printed_session::PrintedSession;
+use crate::read_error::ReadError;
 use crate::rewrite::rewrite;
 use crate::text_batch::{EncodedEvent, TextBatch};
 

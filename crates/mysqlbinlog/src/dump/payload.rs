@@ -14,10 +14,11 @@ use binlog::{
 };
 
 use super::{BATCH_SIZE, BlockEvent, HaltReason, LogDumper, PositionCheck};
-use crate::block_reader::{EventBlock, LargePayloadEvent, ReadError, event_size};
+use crate::block_reader::{EventBlock, LargePayloadEvent, event_size};
 use crate::decode::{LogFormat, decode};
 use crate::event_buffer::{BufferReserve, EventBuffer};
 use crate::event_text;
+use crate::read_error::ReadError;
 use crate::rewrite::{DatabaseRewrites, rewrite};
 
 /// Maximum size of a payload that is decompressed ahead, in bytes.

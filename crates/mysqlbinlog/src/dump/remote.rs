@@ -11,15 +11,18 @@ use logs::is_file_name;
 
 use super::payload::PayloadEvents;
 use super::{BlockEvent, CurrentLog, EventFlow, FlowResult, HaltReason, LogDumper};
-use crate::block_reader::{EventBlock, ReadError};
+use crate::block_reader::EventBlock;
 use crate::decode::{LogFormat, decode, read_format};
 use crate::dump::row_format_state::RowFormatState;
-use crate::dump_settings::RemoteMode;
+use crate::dump_dialect::DumpDialect;
 use crate::errno::os_error;
 use crate::event_buffer::EventBuffer;
 use crate::frame::IDEMPOTENT_END;
-use crate::mysqlbinlog::{DumpDialect, create_result};
-use crate::remote::{LogRequest, RemoteSettings, ServerAccess};
+use crate::parsed_options::RemoteMode;
+use crate::read_error::ReadError;
+use crate::remote::{LogRequest, ServerAccess};
+use crate::remote_settings::RemoteSettings;
+use crate::result_file::create_result;
 use crate::rewrite::{RewriteFailure, rewrite_raw};
 
 /// Size at which queued events are printed, in bytes.
