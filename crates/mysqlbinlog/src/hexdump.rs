@@ -11,7 +11,7 @@ const LINE_BYTES: usize = 16;
 
 /// Layout of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HexdumpForm {
+pub(crate) enum HexdumpForm {
     /// The header's fields in titled columns, then the body.
     Columns,
     /// The first bytes of the event, as many as its body has. This is what mysqlbinlog prints before a format
@@ -21,7 +21,7 @@ pub enum HexdumpForm {
 
 /// Appends the bytes of an event at `position` in its file. The text continues the header line and ends with the `# `
 /// before the event's own text.
-pub fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8], form: HexdumpForm) {
+pub(crate) fn put_hexdump(out: &mut Vec<u8>, position: u64, event: &[u8], form: HexdumpForm) {
     out.push(b'\n');
     let (header, body) = event.split_at(event.len().min(HEADER_SIZE));
     let (start, rest) = match form {

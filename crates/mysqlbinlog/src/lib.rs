@@ -1,5 +1,12 @@
 //! Prints binary logs as mysqlbinlog does, damaged logs too: its options, and its text byte for byte.
 //!
+//! | task | item |
+//! |---|---|
+//! | run a command line | [`run_here`], [`run`], [`run_with`] |
+//! | read logs from servers | [`remote`] |
+//! | write lists in place of the text | [`lists`] |
+//! | recognize characters that hide text on a terminal | [`is_control_or_bidi`] |
+//!
 //! The options of `bintide dump` that mysqlbinlog does not have are parsed here too, so that both sets are one command
 //! line.
 //!
@@ -9,6 +16,7 @@
 mod block_reader;
 mod charset_text;
 mod color_writer;
+mod command_line;
 mod common_settings;
 mod decode;
 mod delimiter;
@@ -25,7 +33,7 @@ mod event_text;
 mod frame;
 mod gtid_text;
 mod head_text;
-pub mod hexdump;
+mod hexdump;
 mod input_log_file;
 mod json_text;
 mod list_options;
@@ -33,7 +41,6 @@ pub mod lists;
 mod load_files;
 mod local_time;
 mod loose_table;
-pub mod mysqlbinlog;
 mod options;
 mod parsed_options;
 mod pipeline;
@@ -44,11 +51,15 @@ pub mod remote;
 mod remote_settings;
 mod result_file;
 mod rewrite;
-pub mod rows_text;
+mod rows_text;
 mod store_listing;
-pub mod table_metadata;
+mod table_metadata;
 mod text_batch;
 mod text_memo;
 mod unwritable_value;
 mod value_text;
-pub mod visible_writer;
+mod visible_writer;
+
+pub use crate::command_line::{OptionPreset, StandardStreams, presettable_options, run, run_here, run_with};
+pub use crate::dump_dialect::DumpDialect;
+pub use crate::visible_writer::is_control_or_bidi;

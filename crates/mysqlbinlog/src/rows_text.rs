@@ -21,7 +21,7 @@ use crate::value_text::{ValueShape, put_bits_truncated, put_type, put_unknown, t
 
 /// Comments after values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TypeComments {
+pub(crate) enum TypeComments {
     /// None: `-v`.
     Hidden,
     /// The value's type: `-vv`.
@@ -30,7 +30,7 @@ pub enum TypeComments {
 
 /// The text that all rows of a table share, created once per table map.
 #[derive(Clone, Debug)]
-pub struct TableText {
+pub(crate) struct TableText {
     /// Database and table in backticks.
     name: Box<[u8]>,
     /// Database and table in backticks, without doubling backticks inside them.
@@ -40,7 +40,7 @@ pub struct TableText {
 
 impl TableText {
     /// Prepares the text that all rows share.
-    pub fn new(table: &Table, types: TypeComments) -> Self {
+    pub(crate) fn new(table: &Table, types: TypeComments) -> Self {
         let mut name = Vec::with_capacity(table.database.len() + table.name.len() + 5);
         let (database, table_name) = (until_nul(&table.database), until_nul(&table.name));
         quote::put_name(&mut name, database);
@@ -61,7 +61,7 @@ fn until_nul(name: &[u8]) -> &[u8] {
 /// Appends all rows of an event. `table` is the table of its table id, if known.
 ///
 /// Like mysqlbinlog, reports an error in the text, and then omits the rest of the event.
-pub fn put_rows(out: &mut Vec<u8>, table: Option<&TableText>, rows: &Rows<'_>) {
+pub(crate) fn put_rows(out: &mut Vec<u8>, table: Option<&TableText>, rows: &Rows<'_>) {
     put_extra(out, rows);
     match table {
         Some(table) if rows.kind == RowsKind::Write && rows.rows.is_empty() => {

@@ -10,7 +10,7 @@ use crate::quote::put_quoted;
 const GENERATED_KEY: &[u8] = b"my_row_id";
 
 /// Appends the table's columns, and its primary key if the map has it.
-pub fn put_table_metadata(out: &mut Vec<u8>, table: &Table) {
+pub(crate) fn put_table_metadata(out: &mut Vec<u8>, table: &Table) {
     out.extend_from_slice(b"# Columns(");
     let mut separator: &[u8] = b"";
     for (index, column) in table.columns.iter().enumerate() {

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use binlog::{Framer, FramerOutput, MAGIC};
 use mysqlbinlog::lists::NoLists;
-use mysqlbinlog::mysqlbinlog::{DumpDialect, StandardStreams, run};
 use mysqlbinlog::remote::NoServerAccess;
+use mysqlbinlog::{DumpDialect, StandardStreams, run};
 
 fn sample(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name)).unwrap()

@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use mysqlbinlog::lists::NoLists;
-use mysqlbinlog::mysqlbinlog::{DumpDialect, OptionPreset, StandardStreams, run_with};
 use mysqlbinlog::remote::NoServerAccess;
+use mysqlbinlog::{DumpDialect, OptionPreset, StandardStreams, run_with};
 
 /// Returns output, errors and exit code.
 fn dump(dialect: DumpDialect, args: &str, log: &Path, presets: &[OptionPreset]) -> (String, String, u8) {

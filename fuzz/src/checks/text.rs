@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use binlog::MAGIC;
 use mysqlbinlog::lists::NoLists;
-use mysqlbinlog::mysqlbinlog::{DumpDialect, StandardStreams, run};
 use mysqlbinlog::remote::NoServerAccess;
+use mysqlbinlog::{DumpDialect, StandardStreams, run};
 
 pub(super) use super::lists::seeds;
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::{Args, Command};
-use mysqlbinlog::mysqlbinlog::{DumpDialect, OptionPreset, run_here};
+use mysqlbinlog::{DumpDialect, OptionPreset, run_here};
 
 use crate::dump_lists::DumpLists;
 use crate::dump_servers::DumpServers;

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use mysqlbinlog::mysqlbinlog::{DumpDialect, StandardStreams, run};
 use mysqlbinlog::remote::NoServerAccess;
+use mysqlbinlog::{DumpDialect, StandardStreams, run};
 use serde_json::Value;
 
 use super::DumpLists;

@@ -11,7 +11,7 @@ use option_files::{FileChoice, OptionFileEnvironment};
 
 use crate::color_writer::{ColorWriter, PaintStyle, TerminalOutput};
 use crate::dump_diagnostics::DumpDiagnostics;
-pub use crate::dump_dialect::DumpDialect;
+use crate::dump_dialect::DumpDialect;
 use crate::dump_inputs::DumpInputs;
 use crate::dump_settings::DumpSettings;
 use crate::errno::os_error;
@@ -188,15 +188,9 @@ fn run_checked(
         return if heeded.show.is_some() { Ok(()) } else { Err(DumpExit::FAILURE) };
     }
     let files = parsed?;
-    if files == [b"-"] && values.unsigned(OptionId::StopPosition) != u64::MAX {
-        talk.error(&[b"stop_position not allowed when input is STDIN"]);
-        return Err(DumpExit::FAILURE);
-    }
+    refuse_stop_in_standard_input(&files, &values, &mut talk)?;
     remote_settings::check(&values, &heeded, &mut talk)?;
-    let mut file = match values.text(OptionId::ResultFile) {
-        Some(name) if !values.switch(OptionId::Raw) => Some(create_or_report(name, &mut talk)?),
-        _ => None,
-    };
+    let mut file = create_result_file(&values, &mut talk)?;
     let list = list_options::requested_list(&values, heeded.lists, &mut talk)?;
     let layout = list.as_ref().map(|list| list.layout());
     let settings = DumpSettings { dialect, ..DumpSettings::new(&values, heeded, &mut talk)? };
@@ -210,6 +204,29 @@ fn run_checked(
         None => (output, terminal),
     };
     print(list.as_deref(), &settings, &files, DumpStreams { inputs, output, terminal, talk })
+}
+
+fn refuse_stop_in_standard_input(
+    files: &[Vec<u8>],
+    values: &OptionValues,
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<(), DumpExit> {
+    if files == [b"-"] && values.unsigned(OptionId::StopPosition) != u64::MAX {
+        talk.error(&[b"stop_position not allowed when input is STDIN"]);
+        return Err(DumpExit::FAILURE);
+    }
+    Ok(())
+}
+
+/// Creates the file of `--result-file`. With `--raw`, the option is the prefix of other files.
+fn create_result_file(
+    values: &OptionValues,
+    talk: &mut DumpDiagnostics<'_>,
+) -> Result<Option<File>, DumpExit> {
+    match values.text(OptionId::ResultFile) {
+        Some(name) if !values.switch(OptionId::Raw) => create_or_report(name, talk).map(Some),
+        _ => Ok(None),
+    }
 }
 
 fn help_text(show: HelpRequest, program: &[u8], content: &HelpContent<'_>) -> Vec<u8> {
