@@ -6,8 +6,8 @@ use binlog::{DecodeError, Event, EventFormat, Table, TransactionId, TransactionV
 use sql::TablePattern;
 
 use super::event_context::EventContext;
-use super::log_walk::{LocatedEvent, OutputRefusal};
 use super::row_condition::{ColumnSightings, RowCondition, RowTest};
+use crate::located_event::{LocatedEvent, OutputRefusal};
 
 /// Filters of a list. A filter that is not set selects all events.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,8 @@ use sql::numbers::put_u64;
 
 use super::event_context::EventContext;
 use super::event_selection::EventSelection;
-use super::log_walk::{ListOutput, ListedEvent, LocatedEvent, OutputRefusal};
+use crate::list_output::ListOutput;
+use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Header line.
 pub(crate) const HEADER_LINE: &[u8] = b"Log_name\tPos\tEvent_type\tServer_id\tEnd_log_pos\tInfo\n";

@@ -1,16 +1,27 @@
 //! Lists of binary logs: events as the table of `SHOW BINLOG EVENTS` or as JSON with their rows, and transactions one
 //! per line. A selection limits them by position, time, server, GTID, table and value.
 //!
+//! | task | item |
+//! |---|---|
+//! | write a list | [`list()`], [`ListSettings`] |
+//! | choose the logs | [`ListSource`] |
+//! | choose events and rows | [`EventRange`], [`EventSelection`], [`RowCondition`] |
+//!
 //! This crate never prints mysqlbinlog's text, never parses a command line, opens no connection, and never changes a
 //! log.
 #![forbid(unsafe_code)]
 
+mod column_charset;
 mod event_context;
 mod event_range;
 mod event_selection;
 mod events_table;
 mod json;
+mod list_error;
+mod list_output;
 mod list_settings;
+mod list_source;
+mod located_event;
 mod log_walk;
 mod row_condition;
 mod transactions;
@@ -24,9 +35,11 @@ pub use self::event_range::EventRange;
 pub use self::event_selection::{EventSelection, ServerIdFilter};
 use self::events_table::EventsTable;
 use self::json::JsonLines;
+pub use self::list_error::ListError;
+use self::list_output::ListOutput;
 pub use self::list_settings::{ChecksumPolicy, ListDamagePolicy, ListFormat, ListSettings};
-pub use self::log_walk::{ListError, ListSource};
-use self::log_walk::{ListOutput, ListWalk};
+pub use self::list_source::ListSource;
+use self::log_walk::ListWalk;
 pub use self::row_condition::{ConditionError, RowCondition};
 use self::transactions::{SummaryBuilder, SummaryFormat, SummaryPieces};
 

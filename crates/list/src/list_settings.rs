@@ -7,8 +7,8 @@ use binlog::encryption::Keyring;
 
 use super::event_range::EventRange;
 use super::event_selection::EventSelection;
-use super::log_walk::ListSource;
 use super::{events_table, transactions};
+use crate::list_source::ListSource;
 
 /// Settings of a list.
 #[derive(Clone, Debug)]

@@ -1,27 +1,28 @@
 //! Reads logs in order, processes chunks in parallel, and passes the results on in order.
 
-use std::io;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use binlog::encryption::Keyring;
 use binlog::events::TransactionPayload;
 use binlog::{
-    DecodeError, DecodeReason, EVENT_SIZE_MAX, Event, EventFlags, EventFormat, EventHeader, PayloadError,
-    PayloadOpener, RawEvent,
+    DecodeError, DecodeReason, EVENT_SIZE_MAX, Event, EventFlags, EventFormat, PayloadError, PayloadOpener,
+    RawEvent,
 };
-use logs::ordered::{PipelineLimits, PipelineShutdown, run_ordered};
+use logs::ordered::{PipelineLimits, run_ordered};
 use logs::{
-    ChunkContext, ContextError, ContextTracker, EndOfLog, EventChunk, EventWalk, InnerPosition,
-    LargePayloadHead, LogReader, PayloadEnd, PayloadEndStep, PayloadFailure, PieceReader, PieceSizes,
-    ReadOutcome, TornEvent, WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps, ends_statement,
-    transaction_at,
+    ChunkContext, ContextError, ContextTracker, EndOfLog, EventChunk, EventWalk, LargePayloadHead, LogReader,
+    PayloadEnd, PayloadEndStep, PayloadFailure, PieceReader, PieceSizes, ReadOutcome, TornEvent, WalkPiece,
+    WalkSource, WalkStep, WalkSteps, ends_statement, transaction_at,
 };
 
-use super::event_context::EventContext;
-use super::event_range::{EventRange, LogRank, RangeVerdict};
-use super::list_settings::{ChecksumPolicy, ListDamagePolicy};
+use crate::event_context::EventContext;
+use crate::event_range::{EventRange, LogRank, RangeVerdict};
+use crate::list_error::ListError;
+use crate::list_output::ListOutput;
+use crate::list_settings::{ChecksumPolicy, ListDamagePolicy};
+use crate::list_source::ListSource;
+use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Size of a chunk for one worker, in bytes.
 const CHUNK_SIZE: usize = 256 << 10;
@@ -29,222 +30,10 @@ const CHUNK_SIZE: usize = 256 << 10;
 /// Size above which a part is passed on before its chunk is finished, in bytes.
 const PART_SIZE: usize = 256 << 10;
 
-/// An event and its position.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LocatedEvent<'a> {
-    /// The log's name without its directory.
-    pub(crate) log_name: &'a str,
-    /// Start of the event; inside a payload, start of the payload's event.
-    pub(crate) position: u64,
-    /// End of the event; inside a payload, end of the payload's event.
-    pub(crate) end: u64,
-    /// Position inside a payload.
-    pub(crate) inner: Option<InnerPosition>,
-    /// `end_log_pos` of the event's header; inside a payload, of the payload's event.
-    pub(crate) end_log_pos: u32,
-    /// The event's header.
-    pub(crate) header: EventHeader,
-    /// The event's bytes; `None` for a payload too large for memory.
-    pub(crate) raw: Option<RawEvent<'a>>,
-    /// Size of the event's payload, if it has one.
-    pub(crate) payload_size: Option<u64>,
-    /// Format of the event.
-    pub(crate) format: &'a EventFormat,
-}
-
-impl<'a> LocatedEvent<'a> {
-    /// `outer_end_log_pos` is that of the event itself, or of the payload's event.
-    fn new(log_name: &'a str, event: &WalkEvent<'a>, outer_end_log_pos: u32) -> Self {
-        LocatedEvent {
-            log_name,
-            position: event.offset,
-            end: event.end,
-            inner: event.inner,
-            end_log_pos: outer_end_log_pos,
-            header: *event.raw.header(),
-            raw: Some(event.raw),
-            payload_size: None,
-            format: event.format,
-        }
-    }
-
-    /// Locates the event of a large payload.
-    fn large(log_name: &'a str, head: &'a LargePayloadHead) -> Self {
-        LocatedEvent {
-            log_name,
-            position: head.offset,
-            end: head.end(),
-            inner: None,
-            end_log_pos: head.header.next_position,
-            header: head.header,
-            raw: None,
-            payload_size: Some(head.fields.payload_size),
-            format: &head.format,
-        }
-    }
-}
-
-/// Event to list.
-#[derive(Clone, Copy)]
-pub(crate) struct ListedEvent<'e> {
-    pub(crate) located: &'e LocatedEvent<'e>,
-    /// The decoded event, decompressed if the bytes are a compressed event of MariaDB.
-    pub(crate) event: &'e Event<'e>,
-}
-
 /// Error in the payload of the event at `offset`.
 struct PayloadDamage {
     offset: u64,
     error: PayloadError,
-}
-
-/// Converts events to output.
-pub(crate) trait ListOutput: Sync {
-    /// State that a worker keeps from event to event.
-    type ListWorker;
-    /// Output for some events. A part grows until its size is large enough to pass on.
-    type Part: Default + Send;
-
-    /// Creates the state of a worker.
-    fn worker(&self) -> Self::ListWorker;
-
-    /// Adds one event to a part, or leaves the part unchanged.
-    fn put(
-        &self,
-        worker: &mut Self::ListWorker,
-        context: &mut EventContext,
-        listed: ListedEvent<'_>,
-        part: &mut Self::Part,
-    ) -> Result<(), OutputRefusal>;
-
-    /// Adds one event that cannot be decoded.
-    fn put_damaged(
-        &self,
-        context: &EventContext,
-        located: &LocatedEvent<'_>,
-        error: DecodeError,
-        part: &mut Self::Part,
-    );
-
-    /// Returns the approximate size in bytes.
-    fn size(part: &Self::Part) -> usize;
-}
-
-/// Reason why an output refuses an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutputRefusal {
-    /// The event is corrupt.
-    Damaged(DecodeError),
-    /// A condition names a column, but the log has no column names.
-    NoColumnNames,
-}
-
-impl From<DecodeError> for OutputRefusal {
-    fn from(error: DecodeError) -> Self {
-        Self::Damaged(error)
-    }
-}
-
-/// Errors of a list.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ListError {
-    /// A log cannot be read, or is corrupt.
-    #[error(transparent)]
-    Log(#[from] logs::LogError),
-    /// An event is corrupt.
-    #[error("{log_name} at {position}{}: {error}", InnerOffset(inner))]
-    Event {
-        /// The log's name.
-        log_name: String,
-        /// Start of the event; inside a payload, start of the payload's event.
-        position: u64,
-        /// Start of the event inside a payload.
-        inner: Option<u64>,
-        /// The error, with an offset from the event's first byte.
-        #[source]
-        error: DecodeError,
-    },
-    /// A payload cannot be decompressed to its end.
-    #[error("{log_name} at {position}: {error}")]
-    Payload {
-        /// The log's name.
-        log_name: String,
-        /// Start of the payload's event.
-        position: u64,
-        /// The error.
-        #[source]
-        error: PayloadError,
-    },
-    /// A condition names a column, but the log has no column names.
-    #[error("{log_name} at {position}: the log has no column names (binlog_row_metadata=MINIMAL)")]
-    NoColumnNames {
-        /// The log's name.
-        log_name: String,
-        /// Start of the event.
-        position: u64,
-    },
-    /// The output cannot be written.
-    #[error("cannot write the output: {0}")]
-    Write(#[source] io::Error),
-    /// The output was closed. Used between threads only, never returned to callers.
-    #[error("the output was closed")]
-    Stopped,
-}
-
-struct InnerOffset<'e>(&'e Option<u64>);
-
-impl std::fmt::Display for InnerOffset<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(offset) => write!(out, ", in the event at uncompressed byte {offset} of its payload"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl From<PipelineShutdown> for ListError {
-    fn from(_: PipelineShutdown) -> Self {
-        Self::Stopped
-    }
-}
-
-/// A log to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListSource {
-    /// A file.
-    File(PathBuf),
-    /// Standard input.
-    Stdin,
-    /// Bytes in memory, and a name for them.
-    Bytes(String, Arc<[u8]>),
-}
-
-impl ListSource {
-    fn open(&self, keyring: Option<&Arc<Keyring>>) -> Result<LogReader, logs::LogError> {
-        let reader = match self {
-            Self::File(path) => LogReader::open(path)?,
-            Self::Stdin => LogReader::from_stdin(),
-            Self::Bytes(name, bytes) => LogReader::from_bytes(name.clone(), Arc::clone(bytes)),
-        };
-        Ok(match keyring {
-            Some(keyring) => reader.with_keyring(Arc::clone(keyring)),
-            None => reader,
-        })
-    }
-
-    /// Returns the log's name as the server has it: without its directory.
-    fn log_name(&self) -> Arc<str> {
-        match self {
-            Self::File(path) => base_name(path).into(),
-            Self::Stdin => "-".into(),
-            Self::Bytes(name, _) => name.as_str().into(),
-        }
-    }
-}
-
-fn base_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// Parameters of reading the logs.

@@ -9,8 +9,8 @@ use binlog::{
     Charset, Column, DecodeError, EventFormat, JsonQuotes, RowChange, RowField, RowImage, Table, Value,
 };
 
-use super::json::charset_of;
-use super::log_walk::OutputRefusal;
+use crate::column_charset::charset_of;
+use crate::located_event::OutputRefusal;
 
 /// A required value of a column: `id=5`, `@1=5`, `name=NULL`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,68 +4,22 @@
 //! in order.
 
 mod summary_builder;
+mod summary_piece;
 
 use std::sync::Arc;
 
-use binlog::events::{CommitStamps, LogicalClock, PayloadCompression, RowsKind};
-use binlog::{DecodeError, Event, EventRole, Table, TransactionId};
+use binlog::{DecodeError, Event, EventRole};
 
 pub(crate) use self::summary_builder::{HEADER_LINE, SummaryBuilder, SummaryFormat};
+use self::summary_piece::{EventRowCount, OuterEvent, PayloadFacts, StartStamps, SummaryPiece};
 use super::event_context::EventContext;
 use super::event_selection::EventSelection;
-use super::log_walk::{ListOutput, ListedEvent, LocatedEvent, OutputRefusal};
+use crate::list_output::ListOutput;
+use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Produces one piece per event.
 pub(crate) struct SummaryPieces<'s> {
     pub(crate) select: &'s EventSelection,
-}
-
-/// Contribution of one event to its transaction.
-pub(crate) struct SummaryPiece {
-    /// Position and context; `None` inside a payload.
-    pub(crate) outer: Option<OuterEvent>,
-    pub(crate) role: EventRole,
-    /// Fields of the event that starts a transaction.
-    pub(crate) start: Option<Box<StartStamps>>,
-    pub(crate) payload: Option<PayloadFacts>,
-    pub(crate) rows: Option<EventRowCount>,
-    /// Size of the event, in bytes.
-    pub(crate) size: u32,
-    /// Error, if the event cannot be decoded.
-    pub(crate) error: Option<Box<DecodeError>>,
-}
-
-/// Position and context of an event outside payloads.
-#[derive(Clone)]
-pub(crate) struct OuterEvent {
-    pub(crate) log_name: Arc<str>,
-    pub(crate) position: u64,
-    pub(crate) end: u64,
-    pub(crate) timestamp: u32,
-    pub(crate) server_id: u32,
-    /// Transaction of the event, if one has begun.
-    pub(crate) id: Option<TransactionId>,
-    pub(crate) is_selected: bool,
-}
-
-/// Fields of the event that starts a transaction.
-pub(crate) struct StartStamps {
-    pub(crate) clock: Option<LogicalClock>,
-    pub(crate) stamps: Option<CommitStamps>,
-}
-
-/// Fields of a payload's event.
-#[derive(Clone, Copy)]
-pub(crate) struct PayloadFacts {
-    pub(crate) compression: PayloadCompression,
-    pub(crate) size: u64,
-}
-
-/// Rows changed by one event.
-pub(crate) struct EventRowCount {
-    pub(crate) table: Arc<Table>,
-    pub(crate) kind: RowsKind,
-    pub(crate) rows: u64,
 }
 
 impl ListOutput for SummaryPieces<'_> {

@@ -10,20 +10,13 @@ use binlog::{Charset, Collation, Cursor, Decimal, DecodeError, Event, EventForma
 use sql::event_info::intvar_name;
 use sql::numbers::{put_i64, put_shortest, put_u64};
 
-use super::rows::{LoggedRows, MemberNameCache, put as put_rows};
+use super::rows::{LineMatch, LoggedRows, MemberNameCache, put as put_rows};
 use super::session;
 use super::table;
 use super::writer::{JsonObject, put_bytes, put_decoded, put_string};
 use crate::event_context::EventContext;
 use crate::event_selection::EventSelection;
-use crate::log_walk::{ListedEvent, LocatedEvent, OutputRefusal};
-
-/// Result of writing an event: anything to list or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LineMatch {
-    Nothing,
-    Something,
-}
+use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Writes the members of the event's type.
 pub(super) fn put(

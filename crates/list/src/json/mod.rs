@@ -8,12 +8,12 @@ pub(crate) mod writer;
 
 use binlog::{DecodeError, EventFlags, TransactionId};
 
-use self::rows::MemberNameCache;
-pub(crate) use self::table::charset_of;
-use self::writer::{JsonObject, put_string};
+use self::rows::{LineMatch, MemberNameCache};
+use self::writer::{JsonObject, put_flags, put_string};
 use super::event_context::EventContext;
 use super::event_selection::EventSelection;
-use super::log_walk::{ListOutput, ListedEvent, LocatedEvent, OutputRefusal};
+use crate::list_output::ListOutput;
+use crate::located_event::{ListedEvent, LocatedEvent, OutputRefusal};
 
 /// Writes one JSON line per event.
 pub(crate) struct JsonLines<'s> {
@@ -54,7 +54,7 @@ impl ListOutput for JsonLines<'_> {
         let start = part.len();
         worker.remember(context, located);
         let put = worker.put_line(self.select, context, listed, part);
-        if !matches!(put, Ok(body::LineMatch::Something)) {
+        if !matches!(put, Ok(LineMatch::Something)) {
             part.truncate(start);
         }
         put.map(drop)
@@ -107,7 +107,7 @@ impl JsonWorker {
         context: &mut EventContext,
         listed: ListedEvent<'_>,
         part: &mut Vec<u8>,
-    ) -> Result<body::LineMatch, OutputRefusal> {
+    ) -> Result<LineMatch, OutputRefusal> {
         let mut line = JsonObject::open(part);
         self.put_head(listed.located, &mut line);
         let found = body::put(&mut line, &mut self.names, select, context, listed)?;
@@ -161,19 +161,3 @@ const HEADER_FLAGS: [(u16, &str); 10] = [
     (EventFlags::NO_FILTER.0, "NO_FILTER"),
     (EventFlags::MTS_ISOLATE.0, "MTS_ISOLATE"),
 ];
-
-/// Writes the names of set flags as an array, and unknown flags as one number.
-fn put_flags(object: &mut JsonObject<'_>, name: &'static str, names: &[(u16, &'static str)], flags: u16) {
-    let mut unknown = flags;
-    let mut set = object.array(name);
-    for (flag, name) in names {
-        if flags & flag != 0 {
-            unknown &= !flag;
-            set.plain(name);
-        }
-    }
-    if unknown != 0 {
-        set.uint(unknown);
-    }
-    set.close();
-}

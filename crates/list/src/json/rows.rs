@@ -12,13 +12,18 @@ use binlog::{
 use sql::event_info::ROWS_FLAGS;
 use sql::numbers::{put_i64, put_shortest, put_u64};
 
-use super::body::LineMatch;
-use super::put_flags;
-use super::table::charset_of;
-use super::writer::{JsonArray, JsonObject, put_bytes, put_decoded, put_string};
+use super::writer::{JsonArray, JsonObject, put_bytes, put_decoded, put_flags, put_string};
+use crate::column_charset::charset_of;
 use crate::event_context::StatementTables;
 use crate::event_selection::EventSelection;
-use crate::log_walk::OutputRefusal;
+use crate::located_event::OutputRefusal;
+
+/// Result of writing an event: anything to list or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineMatch {
+    Nothing,
+    Something,
+}
 
 /// Row event and the format of its log.
 #[derive(Clone, Copy)]

@@ -1,11 +1,11 @@
 //! The JSON members of a table map.
 
 use binlog::events::TableMap;
-use binlog::{Collation, Column, ColumnType, EventFormat, GeometryType, Table};
+use binlog::{Column, ColumnType, EventFormat, GeometryType, Table};
 
-use super::put_flags;
 use super::session::put_collation;
-use super::writer::{JsonObject, put_decoded};
+use super::writer::{JsonObject, put_decoded, put_flags};
+use crate::column_charset::charset_of;
 
 /// Flags of table maps, by their names in the server's source code.
 const FLAGS: [(u16, &str); 3] = [
@@ -76,11 +76,6 @@ fn put_column(mut object: JsonObject<'_>, format: &EventFormat, column: &Column)
     object.uint("type_code", column.type_code);
     object.uint("metadata", column.metadata);
     object.close();
-}
-
-/// Returns the character set of a column's texts.
-pub(crate) fn charset_of(column: &Column, format: &EventFormat) -> Option<binlog::Charset> {
-    Collation::new(column.collation?, format.flavour).map(|collation| collation.charset())
 }
 
 /// Returns the type as in a CREATE TABLE statement, as far as the log tells.

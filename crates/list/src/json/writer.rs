@@ -248,6 +248,27 @@ const fn date_of_day(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
+/// Writes the names of set flags as an array, and unknown flags as one number.
+pub(super) fn put_flags(
+    object: &mut JsonObject<'_>,
+    name: &'static str,
+    names: &[(u16, &'static str)],
+    flags: u16,
+) {
+    let mut unknown = flags;
+    let mut set = object.array(name);
+    for (flag, name) in names {
+        if flags & flag != 0 {
+            unknown &= !flag;
+            set.plain(name);
+        }
+    }
+    if unknown != 0 {
+        set.uint(unknown);
+    }
+    set.close();
+}
+
 #[cfg(test)]
 mod tests {
     use super::{JsonObject, put_moment_us, put_string_lossy};

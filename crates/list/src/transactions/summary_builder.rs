@@ -7,7 +7,7 @@ use binlog::events::{CommitStamps, LogicalClock, PayloadCompression, RowsKind};
 use binlog::{DecodeError, EventRole, GrammarLoss, GrammarStep, Table, TransactionGrammar, TransactionId};
 use sql::numbers::put_u64;
 
-use super::{EventRowCount, OuterEvent, PayloadFacts, SummaryPiece};
+use super::summary_piece::{EventRowCount, OuterEvent, PayloadFacts, SummaryPiece};
 use crate::event_selection::EventSelection;
 use crate::events_table::put_escaped;
 use crate::json::writer::{JsonObject, put_moment, put_moment_us};
