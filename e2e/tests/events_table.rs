@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use dump::list::{ListFormat, ListSettings, ListSource, list};
 use e2e::workload;
+use list::{ListFormat, ListSettings, ListSource, list};
 use tempfile::TempDir;
 use testkit::{Launch, TestServer};
 

@@ -58,7 +58,7 @@ fn row_events_of_version_1_are_printed_as_by_mysqlbinlog_8() -> Result<()> {
     server.sql("flush binary logs")?;
     let fresh = server.binlogs()?.swap_remove(0);
     let old = ["rows-v1-5.5.34", "rows-v1-5.7.22"].map(|log| {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../crates/dump/tests/old/{log}.binlog"))
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../crates/mysqlbinlog/tests/old/{log}.binlog"))
     });
     let real = PackageHome::find(TestPackage::Mysql8_0)?;
     for log in old.iter().chain([&fresh]) {

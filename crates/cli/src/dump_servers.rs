@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dump::remote::{
+use mysqlbinlog::remote::{
     LogRequest, RemoteEndAction, RemoteProtocol, RemoteServerOptions, RemoteSslMode, RemoteTlsOptions,
     ServerAccess,
 };

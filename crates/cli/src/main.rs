@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod connection_args;
+mod dump_lists;
 mod dump_servers;
 mod exit;
 mod global_args;

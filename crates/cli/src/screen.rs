@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write};
 
 use clap::{ColorChoice, ValueEnum};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
-use dump::visible_writer::is_control_or_bidi;
+use mysqlbinlog::is_control_or_bidi;
 
 /// Value of `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Arg, ArgAction, Command, Id};
-use dump::mysqlbinlog::{OptionPreset, presettable_options};
+use mysqlbinlog::{OptionPreset, presettable_options};
 use option_files::{FileIgnoreReason, is_writable_by_all, nearest_name};
 use toml::{Table, Value};
 use tracing::warn;

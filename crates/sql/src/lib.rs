@@ -8,7 +8,8 @@
 //! | parse definitions of tables and databases, and their changes | [`ddl`] |
 //! | name families of data types | [`data_type`] |
 //! | find the tables that a statement changes | [`classify_statement`] |
-//! | select databases and tables | [`ReplicationFilter`] |
+//! | select databases and tables by a replica's rules | [`ReplicationFilter`] |
+//! | select tables by patterns with `*` and `?` | [`TablePattern`] |
 //! | find the rules that matched nothing | [`UnmatchedRules`] |
 //! | quote names and bytes | [`quote`] |
 //! | describe an event as `SHOW BINLOG EVENTS` does | [`event_info`] |
@@ -27,6 +28,7 @@ pub mod quote;
 mod replication_filter;
 mod sql_words;
 mod statement;
+mod table_pattern;
 mod unmatched_rules;
 mod wildcard_pattern;
 
@@ -35,5 +37,6 @@ pub use crate::sql_words::{SqlWord, SqlWords};
 pub use crate::statement::{
     StatementKind, TableReference, classify_statement, find_start_transaction, first_word,
 };
+pub use crate::table_pattern::TablePattern;
 pub use crate::unmatched_rules::UnmatchedRules;
 pub use crate::wildcard_pattern::WildcardPattern;

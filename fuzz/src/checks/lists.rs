@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use binlog::MAGIC;
-use dump::list::{ChecksumPolicy, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, list};
+use list::{ChecksumPolicy, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, list};
 
 use crate::seeds::Sample;
 

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 
 use binlog::MAGIC;
-use dump::mysqlbinlog::{DumpDialect, StandardStreams, run};
-use dump::remote::NoServerAccess;
+use mysqlbinlog::lists::NoLists;
+use mysqlbinlog::remote::NoServerAccess;
+use mysqlbinlog::{DumpDialect, StandardStreams, run};
 
 pub(super) use super::lists::seeds;
 
@@ -20,6 +21,7 @@ pub(super) fn check(bytes: &[u8]) {
             output: &mut output,
             error: &mut error,
             servers: &mut NoServerAccess,
+            lists: &mut NoLists,
         };
         let code = run(DumpDialect::Bintide, args, streams);
         assert!(code == 0 || !error.is_empty(), "it failed without a word");

@@ -8,13 +8,14 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
     ("bintide-sql", &["bintide-binlog"]),
     ("bintide-option-files", &[]),
-    ("bintide-dump", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql"]),
+    ("bintide-list", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
+    ("bintide-mysqlbinlog", &["bintide-binlog", "bintide-logs", "bintide-option-files", "bintide-sql"]),
     ("bintide-inspect", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
     ("bintide-advise", &["bintide-binlog", "bintide-inspect", "bintide-logs"]),
     ("bintide-rewrite", &["bintide-binlog", "bintide-logs"]),
@@ -65,7 +66,8 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "bintide-binlog",
             "bintide-logs",
             "bintide-option-files",
-            "bintide-dump",
+            "bintide-list",
+            "bintide-mysqlbinlog",
             "bintide-advise",
             "bintide-inspect",
             "bintide-rewrite",

@@ -6,8 +6,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::{Args, Command};
-use dump::mysqlbinlog::{DumpDialect, OptionPreset, run_here};
+use mysqlbinlog::{DumpDialect, OptionPreset, run_here};
 
+use crate::dump_lists::DumpLists;
 use crate::dump_servers::DumpServers;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::settings;
@@ -86,6 +87,7 @@ pub(crate) fn run(command: DumpArgs, whole: &Command) -> CommandResult {
             [program].into_iter().chain(command.words),
             &[],
             &mut DumpServers::default(),
+            &mut DumpLists::default(),
         )?)),
         None => run_bintide_dump(command, whole),
     }
@@ -104,7 +106,8 @@ fn run_bintide_dump(command: DumpArgs, whole: &Command) -> CommandResult {
     }
     let presets: Vec<OptionPreset> = presets.into_iter().chain(leading_presets(&command.front)).collect();
     let args = [OsString::from("bintide dump")].into_iter().chain(command.words);
-    let code = run_here(DumpDialect::Bintide, args, &presets, &mut DumpServers::default())?;
+    let (servers, lists) = (&mut DumpServers::default(), &mut DumpLists::default());
+    let code = run_here(DumpDialect::Bintide, args, &presets, servers, lists)?;
     if asks_for_help {
         writeln!(io::stdout(), "\n{EXAMPLES}")?;
     }

@@ -1,0 +1,153 @@
+//! Lists of `bintide dump`: their formats, and the conversion of its settings to those of a list.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::mem;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+
+use list::{
+    EventRange, ListDamagePolicy, ListError, ListFormat, ListSettings, ListSource, RowCondition,
+    ServerIdFilter, list,
+};
+use mysqlbinlog::lists::{
+    CommonSettings, ListFailure, ListLayout, ListLines, ListOutcome, ListProvider, ListSwitches, ListWriter,
+};
+
+/// Lists of one run: the conditions given so far.
+#[derive(Default)]
+pub(crate) struct DumpLists {
+    conditions: Vec<RowCondition>,
+}
+
+impl ListProvider for DumpLists {
+    fn add_condition(&mut self, condition: &str) -> Result<String, String> {
+        let condition = RowCondition::new(condition).map_err(|error| error.to_string())?;
+        let shown = condition.to_string();
+        self.conditions.push(condition);
+        Ok(shown)
+    }
+
+    fn writer(&mut self, switches: ListSwitches) -> Result<Option<Box<dyn ListWriter>>, String> {
+        let ListSwitches { json, events, transactions } = switches;
+        let format = match (json, events, transactions) {
+            (false, false, false) => return Ok(None),
+            (true, false, false) => ListFormat::Json,
+            (false, true, false) => ListFormat::Events,
+            (false, false, true) => ListFormat::Transactions,
+            (true, false, true) => ListFormat::TransactionsJson,
+            (_, true, _) => {
+                return Err("--events cannot be combined with --json or --transactions".to_owned());
+            }
+        };
+        Ok(Some(Box::new(RequestedList { format, conditions: mem::take(&mut self.conditions) })))
+    }
+}
+
+/// The list that the switches request.
+struct RequestedList {
+    format: ListFormat,
+    conditions: Vec<RowCondition>,
+}
+
+impl ListWriter for RequestedList {
+    fn layout(&self) -> ListLayout {
+        // The columns that identify a row: event type; GTID and outcome.
+        let events = ListLines::Table { key_columns: &[2] };
+        let transactions = ListLines::Table { key_columns: &[0, 5] };
+        let (option, lines) = match self.format {
+            ListFormat::Events => ("--events", events),
+            ListFormat::Transactions => ("--transactions", transactions),
+            ListFormat::TransactionsJson => ("--transactions", ListLines::Json),
+            ListFormat::Json => ("--json", ListLines::Json),
+        };
+        ListLayout { option, lines }
+    }
+
+    fn write(
+        &self,
+        settings: &CommonSettings,
+        logs: &[Vec<u8>],
+        output: &mut dyn Write,
+    ) -> Result<ListOutcome, ListFailure> {
+        let settings = self.list_settings(settings, logs);
+        let mut output = CountingWriter { output, size: 0 };
+        let warnings = list(&settings, &mut output).map_err(|error| list_failure(&error))?;
+        if let Some(error) = settings.selection.missing_column_error() {
+            return Err(ListFailure::Failed(error));
+        }
+        Ok(ListOutcome {
+            is_empty: output.size <= self.format.header_line().len(),
+            torn_ends: warnings.iter().map(ToString::to_string).collect(),
+        })
+    }
+}
+
+impl RequestedList {
+    fn list_settings(&self, settings: &CommonSettings, logs: &[Vec<u8>]) -> ListSettings {
+        let mut wanted = ListSettings::new(self.format, logs.iter().map(|name| list_source(name)).collect());
+        wanted.range = EventRange {
+            start_position: settings.start_position,
+            stop_position: settings.stop_position,
+            start_time: u64::try_from(settings.start_time).unwrap_or(0),
+            stop_time: u64::try_from(settings.stop_time).unwrap_or(0),
+            skip_count: settings.offset,
+        };
+        wanted.selection.server_id = u32::try_from(settings.server_id)
+            .ok()
+            .filter(|number| *number != 0)
+            .map(|number| ServerIdFilter { number, mask: settings.server_id_mask });
+        wanted.selection.gtids.clone_from(&settings.include_gtids);
+        wanted.selection.gtids_excluded.clone_from(&settings.exclude_gtids);
+        wanted.selection.database.clone_from(&settings.database);
+        wanted.selection.tables.clone_from(&settings.tables);
+        wanted.selection.conditions.clone_from(&self.conditions);
+        wanted.jobs = settings.jobs.unwrap_or(wanted.jobs);
+        wanted.damage = if settings.force_read { ListDamagePolicy::Show } else { ListDamagePolicy::Stop };
+        wanted.keyring = settings.keyring.clone().map(Arc::new);
+        wanted
+    }
+}
+
+fn list_source(name: &[u8]) -> ListSource {
+    match name {
+        b"-" => ListSource::Stdin,
+        name => ListSource::File(OsStr::from_bytes(name).into()),
+    }
+}
+
+fn list_failure(error: &ListError) -> ListFailure {
+    let advice = match error {
+        ListError::Event { .. } | ListError::Payload { .. } => {
+            ". To print it as bytes and continue, use --force-read"
+        }
+        ListError::NoColumnNames { .. } => ". Use the column's number in --where: @N=value",
+        _ => "",
+    };
+    let message = format!("{error}{advice}");
+    match error {
+        ListError::Log(cause) if !cause.is_damage() => ListFailure::NotStarted(message),
+        _ => ListFailure::Failed(message),
+    }
+}
+
+/// Counts the bytes written.
+struct CountingWriter<'o> {
+    output: &'o mut dyn Write,
+    size: usize,
+}
+
+impl Write for CountingWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let size = self.output.write(bytes)?;
+        self.size += size;
+        Ok(size)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Filters of a list: by server, transaction, database, table, and row values.
+
+use binlog::events::Rows;
+use binlog::gtid::GtidSet;
+use binlog::{DecodeError, Event, EventFormat, Table, TransactionId, TransactionVerb};
+use sql::TablePattern;
+
+use super::event_context::EventContext;
+use super::row_condition::{ColumnSightings, RowCondition, RowTest};
+use crate::located_event::{LocatedEvent, OutputRefusal};
+
+/// Filters of a list. A filter that is not set selects all events.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct EventSelection {
+    /// Only events first written by this server.
+    pub server_id: Option<ServerIdFilter>,
+    /// Only events of these transactions.
+    pub gtids: Option<GtidSet>,
+    /// No events of these transactions.
+    pub gtids_excluded: Option<GtidSet>,
+    /// Only table maps and rows of this database, and statements with it as the default.
+    pub database: Option<Vec<u8>>,
+    /// Only table maps and rows of tables that match one of these patterns.
+    pub tables: Vec<TablePattern>,
+    /// Only rows for which all conditions hold, in the image before or in the image after.
+    pub conditions: Vec<RowCondition>,
+    /// Conditions whose columns were found.
+    pub(crate) sightings: ColumnSightings,
+}
+
+/// A server id, and the bits of it that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerIdFilter {
+    /// The server id.
+    pub number: u32,
+    /// Mask of the compared bits.
+    pub mask: u32,
+}
+
+impl EventSelection {
+    /// Returns the error for the first condition whose column no table of the listed logs had; `None` also if the logs
+    /// had no table.
+    pub fn missing_column_error(&self) -> Option<String> {
+        self.sightings.missing_column_error(&self.conditions)
+    }
+
+    /// Returns whether it filters by table or row.
+    pub(crate) fn filters_rows(&self) -> bool {
+        !self.tables.is_empty() || !self.conditions.is_empty()
+    }
+
+    /// Returns whether an event passes all filters except the conditions on rows.
+    pub(crate) fn selects(
+        &self,
+        context: &mut EventContext,
+        located: &LocatedEvent<'_>,
+        event: &Event<'_>,
+    ) -> Result<bool, DecodeError> {
+        Ok(self.selects_server(located)
+            && self.selects_transaction(context)
+            && self.selects_table(context, event)?)
+    }
+
+    pub(crate) fn selects_server(&self, located: &LocatedEvent<'_>) -> bool {
+        let found = located.header.server_id;
+        self.server_id.is_none_or(|wanted| found & wanted.mask == wanted.number & wanted.mask)
+    }
+
+    pub(crate) fn selects_transaction(&self, context: &EventContext) -> bool {
+        let gtid = match context.id {
+            Some(TransactionId::Gtid(gtid)) => Some(gtid),
+            _ => None,
+        };
+        let is_in = |set: &GtidSet| gtid.is_some_and(|gtid| set.contains(gtid));
+        self.gtids.as_ref().is_none_or(is_in) && !self.gtids_excluded.as_ref().is_some_and(is_in)
+    }
+
+    fn selects_table(&self, context: &mut EventContext, event: &Event<'_>) -> Result<bool, DecodeError> {
+        if self.database.is_none() && !self.filters_rows() {
+            return Ok(true);
+        }
+        match event {
+            Event::TableMap(map) => {
+                context.tables.map(map)?;
+                Ok(self.conditions.is_empty() && self.selects_table_name(map.database, map.table))
+            }
+            Event::Query(query) => Ok(!self.filters_rows() && self.selects_query(query.database, query.sql)),
+            Event::ExecuteLoadQuery(load) => {
+                Ok(!self.filters_rows() && self.selects_query(load.query.database, load.query.sql))
+            }
+            _ => match event.rows() {
+                Some(rows) => {
+                    let (table, _) = context.tables.decoder(rows)?;
+                    Ok(table.is_some_and(|table| self.selects_table_name(&table.database, &table.name)))
+                }
+                None => Ok(!self.filters_rows()),
+            },
+        }
+    }
+
+    pub(crate) fn selects_table_name(&self, database: &[u8], table: &[u8]) -> bool {
+        self.database.as_ref().is_none_or(|wanted| wanted == database)
+            && (self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.fits(database, table)))
+    }
+
+    /// Returns whether a statement passes. Transaction statements pass for any database.
+    fn selects_query(&self, database: &[u8], sql: &[u8]) -> bool {
+        self.database
+            .as_ref()
+            .is_none_or(|wanted| wanted == database || TransactionVerb::of(sql) != TransactionVerb::Other)
+    }
+
+    /// Returns whether it filters by row values.
+    pub(crate) fn filters_values(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+
+    /// Returns the number of an event's rows that meet the conditions.
+    pub(crate) fn count_rows(
+        &self,
+        context: &mut EventContext,
+        format: &EventFormat,
+        rows: &Rows<'_>,
+    ) -> Result<u64, OutputRefusal> {
+        let (table, decoder) = context.tables.decoder(rows)?;
+        let Some(table) = table else { return Ok(0) };
+        let Some(test) = self.row_test(&table)? else { return Ok(decoder.count(rows)?) };
+        let mut count = 0;
+        for row in decoder.rows(rows) {
+            count += u64::from(test.passes(&row?, format)?);
+        }
+        Ok(count)
+    }
+
+    /// Returns the conditions for the rows of a table; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If a condition names a column, but the log has no column names.
+    pub(crate) fn row_test(&self, table: &Table) -> Result<Option<RowTest<'_>>, OutputRefusal> {
+        match self.conditions.is_empty() {
+            true => Ok(None),
+            false => RowTest::new(&self.conditions, table, &self.sightings).map(Some),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Conditions on rows: a column has a value.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use binlog::{
+    Charset, Column, DecodeError, EventFormat, JsonQuotes, RowChange, RowField, RowImage, Table, Value,
+};
+
+use crate::column_charset::charset_of;
+use crate::located_event::OutputRefusal;
+
+/// A required value of a column: `id=5`, `@1=5`, `name=NULL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowCondition {
+    column: ColumnName,
+    value: ConditionValue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ColumnName {
+    /// Column number, from 0.
+    Number(usize),
+    /// Column name; `pk` also means the primary key, if that has one column.
+    Name(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ConditionValue {
+    Null,
+    Text {
+        text: String,
+        /// The text as a number, if it is a whole number.
+        number: Option<i128>,
+    },
+}
+
+/// Error for a text that is not a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionError {
+    text: String,
+}
+
+impl fmt::Display for ConditionError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "invalid condition `{}`: expected COLUMN=VALUE, where COLUMN is a name, or @ and a number",
+            self.text
+        )
+    }
+}
+
+impl std::error::Error for ConditionError {}
+
+impl fmt::Display for RowCondition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.column {
+            ColumnName::Number(index) => write!(out, "@{}", index + 1)?,
+            ColumnName::Name(name) => out.write_str(name)?,
+        }
+        match &self.value {
+            ConditionValue::Null => out.write_str("=NULL"),
+            ConditionValue::Text { text, .. } => write!(out, "={text}"),
+        }
+    }
+}
+
+impl RowCondition {
+    /// Parses `column=value`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `=`, no column before it, or an invalid column number.
+    pub fn new(text: &str) -> Result<Self, ConditionError> {
+        let error = || ConditionError { text: text.to_owned() };
+        let (column, value) = text.split_once('=').ok_or_else(error)?;
+        let column = match column.trim() {
+            "" => return Err(error()),
+            name => match name.strip_prefix('@') {
+                Some(digits) => {
+                    let number: usize = digits.parse().map_err(|_| error())?;
+                    ColumnName::Number(number.checked_sub(1).ok_or_else(error)?)
+                }
+                None => ColumnName::Name(name.trim_matches('`').to_owned()),
+            },
+        };
+        let value = match value.trim() {
+            "NULL" => ConditionValue::Null,
+            text => {
+                let text = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).unwrap_or(text);
+                ConditionValue::Text { text: text.to_owned(), number: text.parse().ok() }
+            }
+        };
+        Ok(Self { column, value })
+    }
+}
+
+/// Conditions whose columns some table of the logs had. All threads of a list share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ColumnSightings {
+    has_tables: Arc<AtomicBool>,
+    /// Number of columns of the table with the most columns.
+    columns_max: Arc<AtomicUsize>,
+    /// One bit for each condition.
+    found: Arc<AtomicU64>,
+}
+
+impl ColumnSightings {
+    /// Returns the error for the first condition whose column no table had; `None` also if the logs had no table.
+    pub(crate) fn missing_column_error(&self, conditions: &[RowCondition]) -> Option<String> {
+        let missing = self.find_missing(conditions)?;
+        let advice = match missing.column {
+            ColumnName::Name(_) => "column names are spelt as in the table".to_owned(),
+            ColumnName::Number(_) => match self.columns_max.load(Ordering::Relaxed) {
+                1 => "the selected tables have 1 column: write @1=VALUE, or COLUMN=VALUE".to_owned(),
+                columns => format!(
+                    "the selected tables have at most {columns} columns: write @N=VALUE with N from 1 to {columns}, or \
+                     COLUMN=VALUE"
+                ),
+            },
+        };
+        Some(format!("no selected table in these logs has the column of --where={missing}: {advice}"))
+    }
+
+    fn find_missing<'c>(&self, conditions: &'c [RowCondition]) -> Option<&'c RowCondition> {
+        let found = self.found.load(Ordering::Relaxed);
+        let mut missing = conditions.iter().enumerate().filter(|(number, _)| found & mask_of(*number) == 0);
+        missing.next().map(|(_, condition)| condition).filter(|_| self.has_tables.load(Ordering::Relaxed))
+    }
+}
+
+/// Returns the bit of a condition. Conditions beyond the last bit share it.
+const fn mask_of(number: usize) -> u64 {
+    1 << if number < 63 { number } else { 63 }
+}
+
+/// Conditions, prepared for the rows of one table.
+#[derive(Debug)]
+pub(crate) struct RowTest<'c> {
+    /// Columns by index, and their required values. `None` if the table lacks a column, so that no row passes.
+    wanted: Option<Vec<(usize, &'c ConditionValue)>>,
+}
+
+impl<'c> RowTest<'c> {
+    pub(crate) fn new(
+        conditions: &'c [RowCondition],
+        table: &Table,
+        sightings: &ColumnSightings,
+    ) -> Result<Self, OutputRefusal> {
+        let mut wanted = Some(Vec::new());
+        sightings.has_tables.store(true, Ordering::Relaxed);
+        sightings.columns_max.fetch_max(table.columns.len(), Ordering::Relaxed);
+        for (number, condition) in conditions.iter().enumerate() {
+            match condition.column.index(table)? {
+                Some(index) => {
+                    sightings.found.fetch_or(mask_of(number), Ordering::Relaxed);
+                    if let Some(wanted) = &mut wanted {
+                        wanted.push((index, &condition.value));
+                    }
+                }
+                None => wanted = None,
+            }
+        }
+        Ok(Self { wanted })
+    }
+
+    /// Returns whether all conditions hold in one of the row's images.
+    pub(crate) fn passes(&self, row: &RowChange<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
+        for image in [&row.before, &row.after].into_iter().flatten() {
+            if self.passes_image(image, format)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn passes_image(&self, image: &RowImage<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
+        let Some(wanted) = &self.wanted else { return Ok(false) };
+        let mut held = 0;
+        for field in image.fields() {
+            for (_, value) in wanted.iter().filter(|(index, _)| *index == field.index()) {
+                if !value.matches(&field, format)? {
+                    return Ok(false);
+                }
+                held += 1;
+            }
+        }
+        Ok(held == wanted.len())
+    }
+}
+
+impl ColumnName {
+    fn index(&self, table: &Table) -> Result<Option<usize>, OutputRefusal> {
+        let name = match self {
+            Self::Number(index) => return Ok((*index < table.columns.len()).then_some(*index)),
+            Self::Name(name) => name,
+        };
+        if table.columns.iter().all(|column| column.name.is_none()) {
+            return Err(OutputRefusal::NoColumnNames);
+        }
+        let has_name = |column: &Column| {
+            column.name.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        let named = table.columns.iter().position(has_name);
+        Ok(named.or_else(|| match table.primary_key.as_deref() {
+            Some([part]) if name.eq_ignore_ascii_case("pk") => Some(part.column),
+            _ => None,
+        }))
+    }
+}
+
+impl ConditionValue {
+    fn matches(&self, field: &RowField<'_, '_>, format: &EventFormat) -> Result<bool, DecodeError> {
+        let (text, number) = match self {
+            Self::Null => return Ok(field.bytes().is_none()),
+            Self::Text { text, number } => (text, *number),
+        };
+        let column = field.column();
+        Ok(match field.value()? {
+            Value::Null => false,
+            Value::Int(value) => number == Some(value.into()),
+            Value::UInt(value) => number == Some(value.into()),
+            Value::Year(value) => number == Some(value.into()),
+            Value::Bit(bit) => number == Some(bit.value.into()),
+            Value::Float(value) => text.parse() == Ok(value),
+            Value::Double(value) => text.parse() == Ok(value),
+            Value::Decimal(value) => same_decimal(&value.to_string(), text),
+            Value::Text(value) => decoded(column, format, value.bytes).is_some_and(|value| value == *text),
+            Value::Bytes(value) => value.bytes == text.as_bytes() || is_hex_of(text, value.bytes),
+            Value::Enum(value) => {
+                let label = usize::from(value).checked_sub(1).and_then(|index| column.texts.get(index));
+                let label = label.and_then(|label| decoded(column, format, label));
+                number == Some(value.into()) || label.is_some_and(|label| label == *text)
+            }
+            Value::Set(value) => {
+                let members = decoded_set(column, format, value);
+                number == Some(value.into()) || members.is_some_and(|members| members == *text)
+            }
+            Value::Date(value) => value.to_string() == *text,
+            Value::Time(value) => value.to_string() == *text,
+            Value::DateTime(value) => value.to_string() == *text,
+            Value::Timestamp(value) => {
+                let utc = value.to_utc().to_string();
+                value.to_string() == *text || utc == *text || format!("{}Z", utc.replace(' ', "T")) == *text
+            }
+            Value::Json(document) => {
+                let mut written = Vec::new();
+                document.write(JsonQuotes::Inside, &mut written)?;
+                written == text.as_bytes()
+            }
+            _ => false,
+        })
+    }
+}
+
+/// Returns whether two decimals are equal. Trailing zeros of a fraction do not count.
+fn same_decimal(found: &str, wanted: &str) -> bool {
+    let plain = |text: &str| {
+        let text = text.strip_prefix('+').unwrap_or(text);
+        let text = match text.contains('.') {
+            true => text.trim_end_matches('0').trim_end_matches('.'),
+            false => text,
+        };
+        if matches!(text, "-0" | "") { "0".to_owned() } else { text.to_owned() }
+    };
+    plain(found) == plain(wanted)
+}
+
+/// Returns whether `text` is `0x` and the bytes in hexadecimal.
+fn is_hex_of(text: &str, bytes: &[u8]) -> bool {
+    let Some(digits) = text.strip_prefix("0x") else { return false };
+    let digit = |byte: u8| char::from_digit(byte.into(), 16);
+    digits.len() == bytes.len() * 2
+        && digits
+            .chars()
+            .zip(bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]))
+            .all(|(found, wanted)| Some(found.to_ascii_lowercase()) == digit(wanted))
+}
+
+/// Decodes text from the column's character set; `None` if it is invalid.
+fn decoded<'a>(column: &Column, format: &EventFormat, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
+    charset_of(column, format).unwrap_or(Charset::Utf8mb4).decode(bytes).ok()
+}
+
+/// Returns a SET value as MySQL shows it: members separated by commas.
+fn decoded_set(column: &Column, format: &EventFormat, bits: u64) -> Option<String> {
+    let members = column.texts.iter().enumerate().filter(|(index, _)| *index < 64 && bits >> index & 1 == 1);
+    let members: Option<Vec<Cow<'_, str>>> = members.map(|(_, text)| decoded(column, format, text)).collect();
+    members.map(|members| members.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RowCondition, is_hex_of, same_decimal};
+
+    #[test]
+    fn conditions_are_read() {
+        check("id=5", true);
+        check("`id` = 'a=b'", true);
+        check("@1=", true);
+        check("@0=1", false);
+        check("@x=1", false);
+        check("id", false);
+        check("=5", false);
+    }
+
+    #[track_caller]
+    fn check(text: &str, wanted: bool) {
+        assert_eq!(RowCondition::new(text).is_ok(), wanted, "{text}");
+    }
+
+    #[test]
+    fn values_are_compared_as_what_they_are() {
+        assert!(same_decimal("12.50", "12.5"));
+        assert!(same_decimal("0.00", "-0"));
+        assert!(same_decimal("100", "100.0"));
+        assert!(!same_decimal("100", "10"));
+        assert!(is_hex_of("0x00fF", &[0, 255]));
+        assert!(!is_hex_of("0x00f", &[0, 255]));
+        assert!(!is_hex_of("00ff", &[0, 255]));
+    }
+}
