@@ -12,7 +12,7 @@ use logs::{
 };
 
 use super::LogSource;
-use super::cells::SampleCell;
+use super::cell_grid::SampleCell;
 use super::measurement_plan::MemoryLimits;
 use super::record::CellShare;
 use super::report::MeasuredLog;

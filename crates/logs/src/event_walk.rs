@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use binlog::{DecodeError, Event, EventFormat, EventType, PayloadError, PayloadOpener, RawEvent};
 
-use crate::chunk::{EventChunk, LogEvent};
+use crate::event_chunk::{EventChunk, LogEvent};
 use crate::large_payload::{LargePayloadHead, PayloadEnd};
 use crate::piece_reader::PayloadPart;
 

@@ -12,8 +12,8 @@ use binlog::{
     FramerOutput, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED, RawEvent,
 };
 
-use crate::chunk::{EventChunk, InputPosition, LogEvent};
 use crate::error::LogError;
+use crate::event_chunk::{EventChunk, InputPosition, LogEvent};
 use crate::keyring::open_header;
 use crate::large_payload::LargePayload;
 use crate::log_input::{LogInput, ReadMode};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use binlog::{EventChecksum, EventFormat, PayloadOpener, RawEvent};
 
-use crate::chunk::EventChunk;
 use crate::error::LogError;
+use crate::event_chunk::EventChunk;
 use crate::event_walk::InnerPosition;
 use crate::large_payload::{LargePayloadHead, PayloadEnd, PayloadProgress};
 use crate::log_reader::{LogPiece, LogReader, ReadOutcome};

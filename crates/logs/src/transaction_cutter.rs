@@ -8,8 +8,8 @@ use binlog::{
     TransactionKind, TransactionOutline, TransactionTracker,
 };
 
-use crate::chunk::{EventChunk, LogEvent};
 use crate::error::LogError;
+use crate::event_chunk::{EventChunk, LogEvent};
 use crate::log_reader::{LogReader, ReadOutcome};
 
 /// Splits a log's chunks into whole transactions and the events between them.

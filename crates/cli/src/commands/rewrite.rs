@@ -26,7 +26,7 @@ use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
-use crate::temporary::TemporaryFiles;
+use crate::temporary_files::TemporaryFiles;
 use crate::units;
 use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_size};
 

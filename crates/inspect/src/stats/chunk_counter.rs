@@ -15,8 +15,8 @@ use logs::{
 
 use super::compression::{LogType, cached_size};
 use super::event_address::EventAddress;
+use super::stats_tally::{ChunkTally, ContinuedTransaction};
 use super::tables::{RowChangeCounts, RowOperation};
-use super::tally::{ChunkTally, ContinuedTransaction};
 use super::transaction_tally::{TransactionStamp, TransactionTally};
 use crate::log_pieces::{PieceEvents, PieceOrigin};
 

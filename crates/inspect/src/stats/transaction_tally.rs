@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use binlog::{EventHeader, TransactionId};
 
+use super::commit_rate::BucketCounts;
 use super::compression::{CompressionType, LogType, StoredTransaction, TransactionSizes};
 use super::event_address::EventAddress;
-use super::rate::BucketCounts;
 use super::tables::RowOperation;
 
 /// Counters of one transaction, or of the part of it that is in one chunk.

@@ -1,8 +1,8 @@
 //! `bintide advise`: estimates the effect of transaction compression on logs.
 
 mod html;
-mod server;
 mod server_args;
+mod server_readings;
 mod text;
 
 use std::io::{self, Write};
@@ -20,8 +20,8 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use tracing::warn;
 
-use crate::commands::advise::server::ServerReadings;
 use crate::commands::advise::server_args::AdviseServerArgs;
+use crate::commands::advise::server_readings::ServerReadings;
 use crate::connection_args::SERVER_OPTIONS;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::commands::replay::checks::AllowArgs;
 use crate::commands::replay::dry_run_text;
-use crate::commands::replay::estimate::TimeEstimate;
-use crate::commands::replay::outcome;
+use crate::commands::replay::replay_outcome;
 use crate::commands::replay::target::TargetAddress;
+use crate::commands::replay::time_estimate::TimeEstimate;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -151,7 +151,7 @@ fn document(report: &DryRunReport) -> Value {
         "findings": findings,
         "refused": plan.refused,
         "refusals": plan.refusals,
-        "late": plan.late.as_ref().map(outcome::late_document),
+        "late": plan.late.as_ref().map(replay_outcome::late_document),
         "undecided": plan.undecided,
         "estimate": {
             "seconds": estimate.total().as_secs_f64(),

@@ -5,7 +5,7 @@ use replay::schedule::ParallelMode;
 use replay::{Parallelism, RowChanges};
 
 use crate::commands::replay::dry_run::DryRunReport;
-use crate::commands::replay::outcome;
+use crate::commands::replay::replay_outcome;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, duration, share};
 
@@ -122,7 +122,7 @@ fn obstacles(report: &DryRunReport) -> String {
         line(&format!("and {} more", count(others)));
     }
     if let Some(late) = plan.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some()) {
-        line(&outcome::late_line(late));
+        line(&replay_outcome::late_line(late));
     }
     for xid in &plan.undecided {
         line(&format!(

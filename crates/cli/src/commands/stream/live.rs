@@ -17,7 +17,7 @@ use stream::{RecordSink, ResumeToken, StreamGtidState, StreamGtids, StreamInput,
 use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
-use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
+use crate::commands::stream::column_name_source::{ColumnNameSource, warn_changed};
 use crate::commands::stream::log_stream::{failed, finished, now_ns, save_when_due};
 use crate::commands::stream::{snapshot, stdout_reader};
 use crate::commands::table_args::warn_unmatched;

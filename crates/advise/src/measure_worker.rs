@@ -14,7 +14,7 @@ use logs::{
 };
 
 use super::LogSource;
-use super::cells::{SampleCell, scramble};
+use super::cell_grid::{SampleCell, scramble};
 use super::level_bench::{LevelBench, LevelCost, LevelResult};
 use super::measured_transactions::{MeasuredTransaction, MeasuredTransactions};
 use super::measurement_plan::MemoryLimits;
@@ -24,7 +24,7 @@ use super::pieces::{
     reread_payload,
 };
 use super::record::{CellShare, MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
-use super::tables::TransactionTables;
+use super::transaction_tables::TransactionTables;
 use inspect::InspectError;
 
 /// State that all workers share.
