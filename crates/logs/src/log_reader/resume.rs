@@ -134,6 +134,7 @@ impl LogReader {
         let Some(format) = self.format.clone() else { return Ok(None) };
         let checksum = format.checksum.for_events();
         self.current = None;
+        self.large_end = None;
         self.closed = false;
         let mut at = 1;
         loop {
