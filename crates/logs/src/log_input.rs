@@ -78,12 +78,14 @@ impl LogInput {
             cipher.apply(self.position - *start, &mut out[old..]);
         }
         let read = out.len() - old;
+        debug_assert!(read <= count, "ours: no more is read than was asked for");
         self.position += read as u64;
         result.map(|_| read)
     }
 
     /// Decrypts all bytes that follow.
     pub(crate) fn decrypt_from_here(&mut self, cipher: LogCipher) {
+        assert!(self.cipher.is_none(), "ours: the header of an encrypted log is read once");
         self.cipher = Some(InputCipher { cipher, start: self.position });
     }
 
@@ -102,6 +104,7 @@ impl LogInput {
             ByteSource::Stdin(stdin) => copy(&mut stdin.lock().take(count), &mut sink())?,
             ByteSource::Bytes(bytes) => copy(&mut bytes.take(count), &mut sink())?,
         };
+        assert!(skipped <= count, "ours: no more is skipped than was asked for");
         self.position += skipped;
         Ok(skipped)
     }
@@ -121,6 +124,7 @@ impl LogInput {
 
     /// Seeks back by `count` bytes of a file.
     pub(crate) fn seek_back(&mut self, count: u64) -> io::Result<()> {
+        assert!(count <= self.position, "ours: only bytes that were read can be read again");
         let to = SeekFrom::Start(self.position - count);
         match &mut self.source {
             ByteSource::File(file) => self.position = file.seek(to)?,

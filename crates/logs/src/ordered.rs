@@ -155,6 +155,7 @@ impl<Item: Send, Part: Send, E: Send> SendItem<Item> for PipelineShared<Item, Pa
         if state.stopped {
             return Err(PipelineShutdown);
         }
+        assert!(state.fed.is_none(), "ours: items come before the end of the feed");
         let number = state.first + state.open.len() as u64;
         state.open.push_back(OpenItem { parts: VecDeque::new(), result: None });
         state.items.push_back(QueuedItem { number, item, bytes });
@@ -169,7 +170,7 @@ impl<Item: Send, Part: Send, E: Send> SendPart<Part> for PipelineShared<Item, Pa
         let bytes = bytes + OVERHEAD_SIZE;
         let mut state = self.lock();
         while !state.stopped {
-            let index = (number - state.first) as usize;
+            let index = state.open_index(number);
             let fits = state.part_bytes + bytes <= self.half;
             // The next item to be delivered may always have one part waiting. Otherwise all threads could wait forever.
             if fits || (index == 0 && state.open[0].parts.is_empty()) {
@@ -239,6 +240,16 @@ enum NextOutput<Part, E> {
     Panic,
 }
 
+impl<Item, Part, E> PipelineState<Item, Part, E> {
+    /// Returns the index in `open` of the item with this number.
+    fn open_index(&self, number: u64) -> usize {
+        assert!(number >= self.first, "ours: an item is open until its worker has finished it");
+        let index = (number - self.first) as usize;
+        assert!(index < self.open.len(), "ours: only items that were fed have numbers");
+        index
+    }
+}
+
 impl<Item, Part, E> PipelineShared<Item, Part, E> {
     fn new(bounds: PipelineLimits) -> Self {
         let state = PipelineState {
@@ -268,6 +279,7 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
 
     fn end_feed(&self, result: Result<(), E>) {
         let mut state = self.lock();
+        assert!(state.fed.is_none(), "ours: the feed ends once");
         state.fed = Some(result);
         self.has_item.notify_all();
         self.has_part.notify_one();
@@ -291,7 +303,9 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
 
     fn finish_item(&self, number: u64, bytes: usize, result: Result<(), E>) {
         let mut state = self.lock();
-        let index = (number - state.first) as usize;
+        let index = state.open_index(number);
+        assert!(bytes <= state.item_bytes, "ours: an item gives back the bytes that it took");
+        assert!(state.open[index].result.is_none(), "ours: an item is finished once");
         state.item_bytes -= bytes;
         state.open[index].result = Some(result);
         self.feed_room.notify_one();
@@ -309,6 +323,7 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
             match state.open.front_mut() {
                 Some(open) => {
                     if let Some(QueuedPart { part, bytes }) = open.parts.pop_front() {
+                        assert!(bytes <= state.part_bytes, "ours: a part gives back the bytes that it took");
                         state.part_bytes -= bytes;
                         self.part_room.notify_all();
                         return NextOutput::Part(part);

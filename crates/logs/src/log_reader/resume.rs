@@ -197,6 +197,7 @@ impl LogReader {
     }
 
     fn drop_front(&mut self, count: usize) {
+        debug_assert!(count <= self.tail.len(), "ours: only bytes that were searched are dropped");
         self.tail.drain(..count);
         self.place.offset += count as u64;
     }
