@@ -181,6 +181,13 @@ impl LogJudge {
         self.verdicts.unreadable.push(UnreadableLog::new(name, error));
     }
 
+    /// Records that another log starts behind this one in the same file.
+    pub(crate) fn note_second_log(&mut self) {
+        let Some(end) = self.verdicts.logs.last().map(|verdict| verdict.bytes) else { return };
+        let detail = "another log starts here: servers and mysqlbinlog read the file only up to here";
+        self.add_fault(end, FaultKind::Framing, detail.to_owned());
+    }
+
     pub(crate) fn end_log(&mut self, kind: LogKind, end: EndOfLog, position: u64) {
         self.log.kind = Some(kind);
         self.log.end = Some((end, position));
