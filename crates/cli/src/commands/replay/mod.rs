@@ -36,7 +36,7 @@ use crate::commands::replay::source_args::ReplaySourceArgs;
 use crate::commands::replay::target::{TargetAddress, TargetArgs};
 use crate::commands::replay::verification::{TargetVerification, VerificationInputs, VerifyTargetArgs};
 use crate::commands::replay::warming::ReplayWarming;
-use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputPlace, LogArgs, MEMORY_ADVICE, needs_memory};
@@ -242,6 +242,10 @@ fn finish(
     json: bool,
     global: &GlobalArgs,
 ) -> CommandResult {
+    if interrupt::has_part_failed() && done.report.transactions == 0 {
+        // The error of that part says everything; a result of nothing would hide it.
+        return Ok(CommandVerdict::Success);
+    }
     let against = against.filter(|_| !done.report.is_interrupted);
     let compared =
         against.map(|against| TargetVerification::of(against, options, &done.report, global)).transpose();
