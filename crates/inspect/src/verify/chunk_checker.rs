@@ -469,7 +469,7 @@ impl ChunkChecker {
 
     fn check_payload_grammar(&mut self, offset: u64, inner: &TransactionGrammar) {
         if inner.is_open() {
-            let detail = format!("the payload ends, expected {}", inner.wanted());
+            let detail = format!("found the end of the payload, expected {}", inner.wanted());
             self.findings.add_fault(offset, FaultKind::Grammar, detail);
         }
     }

@@ -298,7 +298,7 @@ fn check_not_reset(gtid_state: Option<&StreamGtidState>, facts: &ServerFacts) ->
         return Ok(());
     }
     let what = format!(
-        "the source no longer has transactions whose records were written, {missing}: its logs were reset"
+        "the source no longer has the transactions {missing}, whose records were written: its logs were reset"
     );
     Err(anyhow!(what).context(ErrorAdvice(BEGIN_ANEW_ADVICE)))
 }
