@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::as_sql::are_equal;
 use e2e::program::bintide;
 use e2e::replays::{self, checksum};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rcgen::DnType::CommonName;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use tempfile::TempDir;
@@ -115,4 +119,40 @@ fn certificates_for_others_and_expired_ones_are_refused() -> Result<()> {
     ensure!(ran.status.code() == Some(2) && said.contains("certificate has expired"), "{said}");
     let without = Launch::mysql().options(["--server-id=2", "--tls-version="]).start()?;
     refused(&source, &without, "?tls=required", "does not offer TLS")
+}
+
+#[test]
+fn a_refused_certificate_of_the_source_is_the_only_message() -> Result<()> {
+    let (folder, source) = (TempDir::new()?, source()?);
+    let (_, other_ca) = authority(folder.path(), "other.pem")?;
+    let relay = folder.path().join("relay");
+    let to = format!("sqlite:{}", folder.path().join("copy.db").display());
+    let run = |from: String, more: &[&str]| {
+        let mut command = Command::new(bintide()?);
+        command.env_clear().args(["replay", "--to", &to, "--from", &from, "--relay"]).arg(&relay).args(more);
+        Ok::<_, anyhow::Error>(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    };
+    let plain = format!("mysql://root@127.0.0.1:{}/", source.port());
+    let child = run(plain.clone(), &[])?;
+    let log = relay.join(source.binlogs()?[0].file_name().context("a name")?);
+    let is_received = || std::fs::metadata(&log).is_ok_and(|log| log.len() > 500);
+    for _ in 0..300 {
+        if is_received() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    ensure!(is_received(), "nothing was received");
+    thread::sleep(Duration::from_secs(1));
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT)?;
+    child.wait_with_output()?;
+    // The logs in the relay directory were all applied.
+    for _ in 0..5 {
+        let verified = format!("{plain}?ssl-mode=VERIFY_CA&ssl-ca={}", other_ca.display());
+        let ran = run(verified, &[])?.wait_with_output()?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.code() == Some(2) && said.contains("not signed by an authority in"), "{said}");
+        ensure!(ran.stdout.is_empty(), "{}", String::from_utf8_lossy(&ran.stdout));
+    }
+    Ok(())
 }

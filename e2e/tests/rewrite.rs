@@ -262,7 +262,7 @@ fn logs_of_5_5_and_5_6_are_said_to_have_nothing_to_compress() -> Result<()> {
             let mut command = Command::new(bintide()?);
             command.env_clear().arg("compress").args(option).arg("--output").arg(folder.path()).arg(&log);
             let ran: Ran = command.output()?.into();
-            let wanted = "MySQL before 5.7 does not mark the transactions that have only row changes";
+            let wanted = "MySQL before 5.7 does not mark transactions that have only row changes";
             ensure!(ran.code == Some(code) && ran.stderr.contains(wanted), "{ran:?}");
             ensure!(ran.stderr.contains(&format!("MySQL {}", version.trim())), "{ran:?}");
             fs::remove_file(folder.path().join(log.file_name().context("a name")?))

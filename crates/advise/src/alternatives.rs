@@ -9,7 +9,7 @@ use binlog::CompressError;
 use logs::ReadOutcome;
 
 use super::LogSource;
-use super::cells::CellGrid;
+use super::cell_grid::CellGrid;
 use super::estimate::{Population, RatioSums};
 use super::pieces::{LogPreview, read_head};
 use super::report::{DictionaryReport, WholeFileReport};
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn dictionaries_are_measured_on_later_payloads() {
-        let noise = |n: u64| crate::cells::scramble(n).to_le_bytes();
+        let noise = |n: u64| crate::cell_grid::scramble(n).to_le_bytes();
         let all: Vec<u8> = (0..400_000).flat_map(noise).collect();
         // Each payload occurs twice in a row and never again, so the first half predicts nothing about the second.
         let samples: Vec<Vec<u8>> =

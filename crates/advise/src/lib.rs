@@ -11,13 +11,16 @@
 //! This crate returns values; printing them is up to the caller. It never changes a log, and never asks a server.
 #![forbid(unsafe_code)]
 
+mod advise_tally;
 mod alternatives;
-mod cells;
+mod cell_grid;
+mod commit_timeline;
 mod cpu_time;
 mod estimate;
 mod latency_histogram;
 mod level_bench;
 mod level_probe;
+mod measure_worker;
 mod measured_transactions;
 mod measurement_plan;
 mod network;
@@ -28,10 +31,7 @@ mod report_builder;
 mod rules;
 mod run;
 mod span;
-mod tables;
-mod tally;
-mod timeline;
-mod work;
+mod transaction_tables;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

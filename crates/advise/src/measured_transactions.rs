@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::cells::SampleCell;
+use super::cell_grid::SampleCell;
 use super::level_bench::LevelResult;
 use super::record::{CellShare, NetworkTraffic, TransactionRecord};
-use super::tables::QualifiedTable;
+use super::transaction_tables::QualifiedTable;
 
 /// Measured large transactions, by log and start.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use logs::{
 };
 
 use super::LogSource;
-use super::cells::SampleCell;
+use super::cell_grid::SampleCell;
 use super::measurement_plan::MemoryLimits;
 use super::record::CellShare;
 use super::report::MeasuredLog;
@@ -109,6 +109,7 @@ pub(crate) fn preview_log(source: &LogSource<'_>) -> Result<LogPreview, InspectE
         server_version,
         is_relay: reader.kind() == logs::LogKind::Relay,
         is_encrypted,
+        has_events: true,
     };
     let bytes = MAGIC_SIZE..source.bytes.saturating_sub(header).max(MAGIC_SIZE);
     let (can_seek, knows_payloads) = (reader.can_seek(), format.knows_payloads());

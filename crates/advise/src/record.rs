@@ -6,7 +6,7 @@ use binlog::CompressionRefusal;
 
 use super::level_bench::{LevelCost, LevelResult};
 use super::network::SentBytes;
-use super::tables::QualifiedTable;
+use super::transaction_tables::QualifiedTable;
 
 /// Measurements of consecutive transactions of one log.
 #[derive(Debug, Default)]

@@ -110,6 +110,9 @@ pub struct MeasuredLog {
     pub is_relay: bool,
     /// True for an encrypted log.
     pub is_encrypted: bool,
+    /// False for a file that is empty or torn before its first event.
+    #[serde(skip)]
+    pub has_events: bool,
 }
 
 /// Compression features of the servers that wrote the logs.

@@ -3,6 +3,7 @@
 use binlog::ZstdLevel;
 
 use super::AdviseSettings;
+use super::advise_tally::{AdviseTally, FINE_STEPS, LevelBytes, TableTally};
 use super::estimate::{CONFIDENCE, Population, RatioSums};
 use super::network::{SentBytes, ZLIB_LEVEL, ZSTD_LEVEL};
 use super::pieces::LogPreview;
@@ -12,7 +13,6 @@ use super::report::{
     TableAtLevel, TableReport,
 };
 use super::span::covered_us;
-use super::tally::{AdviseTally, FINE_STEPS, LevelBytes, TableTally};
 use inspect::stats::{CommitSpan, LogTime, class_bytes_max};
 
 /// Input of all parts of a report.
@@ -210,7 +210,7 @@ impl ReportBuilder<'_> {
     }
 
     pub(crate) fn tables(&self) -> Vec<TableReport> {
-        let table = |((database, table), by): (&super::tables::QualifiedTable, &TableTally)| {
+        let table = |((database, table), by): (&super::transaction_tables::QualifiedTable, &TableTally)| {
             let at_level = |(place, level): (usize, &ZstdLevel)| {
                 let bytes = by.bytes.after.get(place).copied().unwrap_or_default();
                 TableAtLevel {

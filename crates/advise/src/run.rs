@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use binlog::ZstdLevel;
 use logs::ordered::{ItemSender, PipelineLimits, run_ordered};
 
+use super::advise_tally::AdviseTally;
 use super::alternatives::SampleLimits;
-use super::cells::CellGrid;
+use super::cell_grid::CellGrid;
 use super::cpu_time::machine;
 use super::level_probe::find_levels;
+use super::measure_worker::{ItemContent, LargeCoverage, MeasureItem, MeasureShared, MeasureWorker};
 use super::measured_transactions::MeasuredTransactions;
 use super::measurement_plan::QUEUE_BYTES_MAX;
 use super::pieces::{LogPreview, ReadItem, preview_log, read_all};
@@ -18,8 +20,6 @@ use super::record::MeasuredPart;
 use super::report::{AdviseReport, ServerReport, StoppedBy};
 use super::report_builder::{ReportBuilder, level_setting};
 use super::span::span;
-use super::tally::AdviseTally;
-use super::work::{ItemContent, LargeCoverage, MeasureItem, MeasureShared, MeasureWorker};
 use super::{AdviseSettings, LogSource, MeasureExtent, alternatives, rules};
 use inspect::InspectError;
 

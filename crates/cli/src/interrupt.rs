@@ -16,6 +16,8 @@ use crate::exit::CommandFailure;
 
 /// Set when the work is to stop.
 static STOP_REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Set when a part of the command has failed.
+static PART_FAILED: AtomicBool = AtomicBool::new(false);
 /// Set by SIGTERM.
 static TERMINATED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Set by SIGHUP in a command that reads files again.
@@ -92,12 +94,19 @@ pub(crate) fn is_orderly_stop() -> bool {
 
 /// Requests all work to stop, as Ctrl-C does, because a part has failed.
 pub(crate) fn request_stop() {
-    STOP_REQUESTED.store(true, Ordering::Relaxed);
+    PART_FAILED.store(true, Ordering::Relaxed);
+    // A thread that sees the request also sees its reason.
+    STOP_REQUESTED.store(true, Ordering::Release);
 }
 
 /// Tells whether the work is to stop.
 pub(crate) fn is_stop_requested() -> bool {
-    STOP_REQUESTED.load(Ordering::Relaxed)
+    STOP_REQUESTED.load(Ordering::Acquire)
+}
+
+/// Tells whether the work is to stop because a part of the command has failed.
+pub(crate) fn has_part_failed() -> bool {
+    PART_FAILED.load(Ordering::Relaxed)
 }
 
 /// Returns a `CancelToken` that ends waits on connections after Ctrl-C.

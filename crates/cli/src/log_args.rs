@@ -203,6 +203,11 @@ pub(crate) fn needs_memory(error: &DecodeError) -> bool {
 pub(crate) const MEMORY_ADVICE: ErrorAdvice =
     ErrorAdvice("increase --memory to more than three times the size of the event");
 
+/// Returns the error for a log without any event, not even a format description.
+pub(crate) fn no_events_error(log: &str) -> String {
+    format!("{log} has no events: the file is empty or torn at its start")
+}
+
 /// Adds a remedy to the error, if one is known.
 pub(crate) fn add_advice(error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
     let of_payload = match (&error as &dyn std::any::Any).downcast_ref::<inspect::InspectError>() {

@@ -21,10 +21,10 @@ mod page;
 mod panics;
 mod password_masking;
 mod progress;
-mod rates;
+mod recent_rates;
 mod screen;
 mod settings;
-mod temporary;
+mod temporary_files;
 mod units;
 mod value_parsers;
 

@@ -41,6 +41,7 @@ const fn reason_text(reason: FileIgnoreReason) -> &'static str {
         FileIgnoreReason::WorldWritable => "all users may write to it; run chmod o-w",
         FileIgnoreReason::Unreadable => "this user may not read it",
         FileIgnoreReason::Directory => "it is a directory; expected a file",
+        FileIgnoreReason::NamedPipe => "it is a named pipe; expected a file",
         FileIgnoreReason::Damaged => "a part of it cannot be decrypted; recreate it with mysql_config_editor",
     }
 }

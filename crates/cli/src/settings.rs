@@ -7,14 +7,14 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Arg, ArgAction, Command, Id};
 use mysqlbinlog::{OptionPreset, presettable_options};
-use option_files::{FileIgnoreReason, is_writable_by_all, nearest_name};
+use option_files::{FileIgnoreReason, is_named_pipe, is_writable_by_all, nearest_name};
 use toml::{Table, Value};
 use tracing::warn;
 
@@ -162,6 +162,9 @@ fn check(table: &Table, command: &Command) -> anyhow::Result<()> {
 
 fn read(path: &Path) -> anyhow::Result<SettingsFile> {
     let could_not_read = || format!("could not read settings from {}", path.display());
+    if fs::metadata(path).is_ok_and(|metadata| is_named_pipe(path, &metadata)) {
+        bail!("{}", unusable_file(path.display(), FileIgnoreReason::NamedPipe));
+    }
     let file = File::open(path).with_context(could_not_read)?;
     if is_writable_by_all(&file.metadata().with_context(could_not_read)?) {
         bail!("{}", unusable_file(path.display(), FileIgnoreReason::WorldWritable));

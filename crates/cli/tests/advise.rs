@@ -211,3 +211,17 @@ fn the_page_has_no_external_parts_and_shows_the_report() {
     let saved = report["levels"][0]["saved_share"].as_f64().unwrap();
     assert!(saved > 0.0 && page.contains(&format!("(saved {:.1} %)", saved * 100.0)));
 }
+
+#[test]
+fn a_file_without_events_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in [("empty.binlog", &b""[..]), ("start.binlog", b"\xfebin\0")] {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        let path = path.to_str().unwrap();
+        let output = bintide(&["advise", path]);
+        let wanted = format!("bintide: {path} has no events: the file is empty or torn at its start\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+    }
+}

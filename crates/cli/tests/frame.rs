@@ -1,7 +1,9 @@
 //! The command line interface: help, settings, exit codes.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Runs `bintide` with these settings only.
@@ -441,4 +443,49 @@ fn replay_refuses_two_logs_without_gtids_in_one_file() {
     let output = bintide(&["replay", &path, "--to", &to], &[]);
     let message = text(&output.stderr);
     assert!(!output.status.success() && message.contains("contains a second log"), "{message}");
+}
+
+/// Runs `bintide` with a time limit, after which its exit code is 124.
+fn bounded(args: &[&str], home: &Path, input: &str) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["20", env!("CARGO_BIN_EXE_bintide")]).args(args);
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("run timeout");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("input");
+    child.wait_with_output().expect("an end")
+}
+
+#[test]
+fn named_pipes_in_place_of_files_are_refused() {
+    let home = tempfile::tempdir().expect("a directory");
+    for name in ["pipe", ".my.cnf", ".mylogin.cnf"] {
+        let made = Command::new("mkfifo").arg(home.path().join(name)).status().expect("run mkfifo");
+        assert!(made.success());
+    }
+    let pipe = home.path().join("pipe");
+    let pipe = pipe.to_str().expect("a path");
+    let server = ["receive", "store", "--from", "mysql://root@127.0.0.1:1/"];
+    let refused = |args: &[&str], wanted: &str| {
+        let output = bounded(args, home.path(), "");
+        let said = text(&output.stderr);
+        assert!(said.contains(wanted), "{args:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    };
+    let encrypted = sample("encrypted/binlog.000001");
+    refused(&["stats", "--keyring", pipe, &encrypted], &format!("{pipe}: it is not a regular file"));
+    refused(&server, "/.my.cnf is ignored: it is a named pipe; expected a file");
+    refused(&server, "/.mylogin.cnf cannot be used: it is a named pipe; expected a file");
+    let named = [&server[..], &["--defaults-file", pipe]].concat();
+    refused(&named, &format!("{pipe} cannot be used: it is a named pipe; expected a file"));
+    refused(
+        &["--config", pipe, "man"],
+        &format!("{pipe} cannot be used: it is a named pipe; expected a file"),
+    );
+    // A pipe without a name, as a shell makes one of `<(command)`.
+    let args = [&server[..], &["--defaults-file", "/dev/stdin"]].concat();
+    fs::remove_file(home.path().join(".mylogin.cnf")).expect("removed");
+    let output = bounded(&args, home.path(), "[client]\nport=x\n");
+    let said = text(&output.stderr);
+    assert!(said.contains("port is x; expected a number up to 65535"), "{said}");
 }

@@ -406,3 +406,33 @@ fn unwritable_and_mismatched_outputs_are_refused() {
         "have the format maxwell, not debezium: give --format=maxwell, or an empty directory",
     );
 }
+
+/// Returns a log with one transaction of 17 MB: more than is buffered in memory.
+fn large_transaction() -> Vec<u8> {
+    let event = |event_type: u8, body: &[u8]| {
+        let size = (19 + body.len()) as u32;
+        [&[0; 4][..], &[event_type, 1, 0, 0, 0], &size.to_le_bytes(), &[0; 6], body].concat()
+    };
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/types-no-checksum.binlog");
+    let types = fs::read(sample).unwrap();
+    let format_size = u32::from_le_bytes(*types[13..].first_chunk().unwrap()) as usize;
+    let mut log = types[..4 + format_size].to_vec();
+    log.extend(event(2, &[&[0; 14][..], b"BEGIN"].concat()));
+    log.extend(event(19, &[71, 0, 0, 0, 0, 0, 1, 0, 1, b'd', 0, 1, b't', 0, 1, 1, 0, 1]));
+    let rows = [&[71, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 1][..], &[0; 1 << 20]].concat();
+    (0..17).for_each(|_| log.extend(event(30, &rows)));
+    log
+}
+
+#[test]
+fn an_unusable_directory_of_temporary_files_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.binlog");
+    fs::write(&path, large_transaction()).unwrap();
+    let args = ["--format", "maxwell", "--columns", "numbered", path.to_str().unwrap()];
+    let output = command(&args).env("TMPDIR", "/nonexistent").output().unwrap();
+    let wanted = "bintide: could not write records: temporary file in /nonexistent: No such file or directory \
+                  (os error 2); set TMPDIR to a directory that exists and can be written\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), wanted);
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -6,7 +6,7 @@ use binlog::{
     TransactionGrammar, TransactionId,
 };
 
-use crate::chunk::EventChunk;
+use crate::event_chunk::EventChunk;
 use crate::large_payload::LargePayloadHead;
 use crate::piece_reader::WalkPiece;
 use crate::statement_table_maps::StatementTableMaps;

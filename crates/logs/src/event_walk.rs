@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use binlog::{DecodeError, Event, EventFormat, EventType, PayloadError, PayloadOpener, RawEvent};
 
-use crate::chunk::{EventChunk, LogEvent};
+use crate::event_chunk::{EventChunk, LogEvent};
 use crate::large_payload::{LargePayloadHead, PayloadEnd};
 use crate::piece_reader::PayloadPart;
 
@@ -125,8 +125,15 @@ impl<'c> WalkSource<'c> {
 pub struct EventWalk {
     opener: PayloadOpener,
     place: WalkPlace,
-    /// Format of the log, and the format of events inside its payloads.
-    formats: Option<(EventFormat, EventFormat)>,
+    formats: Option<WalkFormats>,
+}
+
+/// Formats of a log with payloads.
+#[derive(Debug)]
+struct WalkFormats {
+    of_log: EventFormat,
+    /// Format of events inside payloads.
+    inside: EventFormat,
 }
 
 /// Place of a walk in its source.
@@ -270,8 +277,9 @@ impl EventWalk {
         if let Err(error) = self.opener.open(&payload) {
             return Some(Err(failed(PayloadFailure::Payload(error))));
         }
-        if self.formats.as_ref().is_none_or(|(format, _)| format != source.format()) {
-            self.formats = Some((source.format().clone(), source.format().inside_payload()));
+        if self.formats.as_ref().is_none_or(|formats| formats.of_log != *source.format()) {
+            let of_log = source.format().clone();
+            self.formats = Some(WalkFormats { inside: of_log.inside_payload(), of_log });
         }
         let trailing = payload.rest.len();
         let end = event.raw.bytes().len() - event.raw.checksum().size() - trailing;
@@ -326,7 +334,9 @@ impl EventWalk {
     }
 
     fn inner_step<'a>(&'a mut self, source: &WalkSource<'a>, size: usize) -> WalkStep<'a> {
-        let (WalkPlace::Inside(inner), Some((_, format))) = (&mut self.place, &self.formats) else {
+        let (WalkPlace::Inside(inner), Some(WalkFormats { inside: format, .. })) =
+            (&mut self.place, &self.formats)
+        else {
             unreachable!("advance has opened a payload")
         };
         let Some(bytes) = source.bytes(inner.index) else { unreachable!("advance has seen its event") };

@@ -1,6 +1,5 @@
 //! Reads keyring files, and opens encrypted logs with their keys.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, FilePassword, K
 
 use crate::error::LogError;
 use crate::log_reader::LogReader;
+use crate::regular_file::open_regular;
 
 /// Largest keyring file in bytes: a thousand keys take less than a mebibyte.
 const KEYRING_SIZE_MAX: u64 = 64 << 20;
@@ -17,12 +17,13 @@ const KEYRING_SIZE_MAX: u64 = 64 << 20;
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or is not a keyring.
+/// If the file cannot be read, is not a regular file, or is not a keyring.
 pub fn read_keyring(path: impl AsRef<Path>) -> Result<Keyring, LogError> {
     let path = path.as_ref();
     let name = path.display().to_string();
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(KEYRING_SIZE_MAX).read_to_end(&mut bytes));
+    // A pipe could wait forever, and would be empty when the keyring is read again for the next log.
+    let read = open_regular(path).and_then(|file| file.take(KEYRING_SIZE_MAX).read_to_end(&mut bytes));
     read.map_err(|cause| LogError::io(LogError::READ_KEYRING, &name, cause))?;
     Keyring::parse(&bytes).map_err(|error| LogError::InvalidKeyring { name, error })
 }
@@ -53,4 +54,22 @@ pub(crate) fn open_header(
     let Some(keyring) = keyring else { return Err(LogError::KeyringRequired { name: name(), key_id }) };
     let password = header.open(keyring).map_err(|error| LogError::MissingKey { name: name(), error })?;
     Ok((password, key_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::read_keyring;
+
+    #[test]
+    fn a_pipe_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("keyring");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        let error = read_keyring(&pipe).unwrap_err();
+        assert!(error.is_keyring_error(), "{error}");
+        assert!(error.to_string().contains("it is not a regular file"), "{error}");
+    }
 }

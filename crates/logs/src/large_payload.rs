@@ -261,6 +261,7 @@ impl PayloadProgress {
         self.hasher.update(covered);
         self.stored.extend_from_slice(behind);
         self.read += self.bytes.len() as u64;
+        assert!(self.read <= u64::from(self.head.header.size), "ours: only bytes of the event are read");
         Ok(())
     }
 

@@ -31,11 +31,11 @@
 //! caller decides. It decodes only the events that delimit logs and transactions.
 #![forbid(unsafe_code)]
 
-mod chunk;
 mod chunk_context;
 mod created_paths;
 mod encrypted_spool;
 mod error;
+mod event_chunk;
 mod event_walk;
 mod file_name;
 mod keyring;
@@ -63,10 +63,10 @@ mod temporary_space;
 mod thread_panic;
 mod transaction_cutter;
 
-pub use crate::chunk::{EventChunk, LogEvent};
 pub use crate::chunk_context::{ChunkContext, ContextError, ContextTracker, ends_statement, transaction_at};
 pub use crate::encrypted_spool::EncryptedSpool;
 pub use crate::error::LogError;
+pub use crate::event_chunk::{EventChunk, LogEvent};
 pub use crate::event_walk::{
     EventWalk, InnerPosition, PayloadEndStep, PayloadFailure, WalkEvent, WalkSource, WalkStep, WalkSteps,
 };

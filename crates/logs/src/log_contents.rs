@@ -8,8 +8,8 @@ use binlog::{
     TransactionTracker,
 };
 
-use crate::chunk::LogEvent;
 use crate::error::LogError;
+use crate::event_chunk::LogEvent;
 use crate::keyring::open_log;
 use crate::log_reader::ReadOutcome;
 

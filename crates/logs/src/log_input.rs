@@ -18,8 +18,15 @@ pub(crate) struct LogInput {
     source: ByteSource,
     /// Number of bytes read so far.
     position: u64,
-    /// Cipher of the encrypted part, and the position where that part starts.
-    cipher: Option<(LogCipher, u64)>,
+    cipher: Option<InputCipher>,
+}
+
+/// Cipher of the encrypted part of an input.
+#[derive(Debug)]
+struct InputCipher {
+    cipher: LogCipher,
+    /// Position where that part starts.
+    start: u64,
 }
 
 #[derive(Debug)]
@@ -67,17 +74,19 @@ impl LogInput {
             (ByteSource::Stdin(stdin), ReadMode::Full) => stdin.lock().take(count as u64).read_to_end(out),
             (ByteSource::Stdin(stdin), ReadMode::Available) => read_some(stdin, count.min(READ_SIZE), out),
         };
-        if let Some((cipher, start)) = &mut self.cipher {
+        if let Some(InputCipher { cipher, start }) = &mut self.cipher {
             cipher.apply(self.position - *start, &mut out[old..]);
         }
         let read = out.len() - old;
+        debug_assert!(read <= count, "ours: no more is read than was asked for");
         self.position += read as u64;
         result.map(|_| read)
     }
 
     /// Decrypts all bytes that follow.
     pub(crate) fn decrypt_from_here(&mut self, cipher: LogCipher) {
-        self.cipher = Some((cipher, self.position));
+        assert!(self.cipher.is_none(), "ours: the header of an encrypted log is read once");
+        self.cipher = Some(InputCipher { cipher, start: self.position });
     }
 
     /// Skips up to `count` bytes, and returns their number.
@@ -95,6 +104,7 @@ impl LogInput {
             ByteSource::Stdin(stdin) => copy(&mut stdin.lock().take(count), &mut sink())?,
             ByteSource::Bytes(bytes) => copy(&mut bytes.take(count), &mut sink())?,
         };
+        assert!(skipped <= count, "ours: no more is skipped than was asked for");
         self.position += skipped;
         Ok(skipped)
     }
@@ -114,6 +124,7 @@ impl LogInput {
 
     /// Seeks back by `count` bytes of a file.
     pub(crate) fn seek_back(&mut self, count: u64) -> io::Result<()> {
+        assert!(count <= self.position, "ours: only bytes that were read can be read again");
         let to = SeekFrom::Start(self.position - count);
         match &mut self.source {
             ByteSource::File(file) => self.position = file.seek(to)?,
@@ -125,7 +136,7 @@ impl LogInput {
 
     /// Seeks back to the byte `offset` of a log. The header of an encrypted log does not count.
     pub(crate) fn seek_to(&mut self, offset: u64) -> io::Result<()> {
-        let start = self.cipher.as_ref().map_or(0, |(_, start)| *start);
+        let start = self.cipher.as_ref().map_or(0, |cipher| cipher.start);
         self.seek_back(self.position - (start + offset))
     }
 

@@ -12,8 +12,8 @@ use binlog::{
     FramerOutput, HEADER_SIZE, MAGIC, MAGIC_ENCRYPTED, RawEvent,
 };
 
-use crate::chunk::{EventChunk, InputPosition, LogEvent};
 use crate::error::LogError;
+use crate::event_chunk::{EventChunk, InputPosition, LogEvent};
 use crate::keyring::open_header;
 use crate::large_payload::LargePayload;
 use crate::log_input::{LogInput, ReadMode};
@@ -353,6 +353,7 @@ impl LogReader {
             }
         }
         self.place.offset = offset;
+        assert_eq!(self.position(), offset, "ours: the next event starts where the caller wants it");
         Ok(())
     }
 
@@ -528,6 +529,7 @@ impl LogReader {
 
     /// Checks that the large payload is complete: a torn or unfinished payload must not be started.
     fn check_large(&mut self, header: EventHeader, run: &mut ChunkBuilder) -> Result<FillStop, LogError> {
+        assert!(run.bounds.is_empty(), "ours: the events in front of a large payload are returned first");
         let rest = self
             .input
             .remaining_size()
@@ -627,6 +629,7 @@ impl LogReader {
     }
 
     fn begin_next_log(&mut self, run: &mut ChunkBuilder) {
+        assert!(run.bounds.is_empty() && run.end == 0, "ours: a chunk has events of one log");
         run.bytes.drain(..MAGIC.len());
         self.place = InputPosition { number: self.place.number + 1, offset: MAGIC.len() as u64 };
         self.framer = Framer::new();
@@ -689,6 +692,8 @@ impl LogReader {
             _ => false,
         });
         let Some(format) = self.format.clone() else { unreachable!("the framer wants a format first") };
+        assert!(run.bounds.len() > 1, "ours: a chunk has an event");
+        assert_eq!(run.bytes.len(), run.end, "ours: a chunk ends with its last event");
         let log = self.place;
         self.place.offset += run.end as u64;
         let range = 0..run.bounds.len() - 1;
@@ -761,6 +766,8 @@ impl ChunkBuilder {
             self.bounds.push(0);
         }
         self.end += size;
+        debug_assert!(self.end <= self.bytes.len(), "ours: an event is added once it is whole");
+        debug_assert!(u32::try_from(self.end).is_ok(), "ours: the offsets in a chunk have 32 bits");
         self.bounds.push(self.end as u32);
     }
 }
@@ -824,6 +831,7 @@ impl BufferPool {
         if self.shared.len() == POOL_BUFFERS_MAX {
             self.shared.swap_remove(0);
         }
+        assert!(self.shared.len() < POOL_BUFFERS_MAX, "ours: the pool has room for the buffer");
         self.shared.push(Arc::clone(&shared));
         shared
     }

@@ -67,7 +67,7 @@ where
             scope.spawn(|| {
                 let _stop = StopOnPanic(&line);
                 let mut worker = worker();
-                while let Some((number, item, bytes)) = line.next_item() {
+                while let Some(QueuedItem { number, item, bytes }) = line.next_item() {
                     let result = work(&mut worker, item, &PartSender { line: &line, number });
                     line.finish_item(number, bytes, result);
                 }
@@ -155,9 +155,10 @@ impl<Item: Send, Part: Send, E: Send> SendItem<Item> for PipelineShared<Item, Pa
         if state.stopped {
             return Err(PipelineShutdown);
         }
+        assert!(state.fed.is_none(), "ours: items come before the end of the feed");
         let number = state.first + state.open.len() as u64;
         state.open.push_back(OpenItem { parts: VecDeque::new(), result: None });
-        state.items.push_back((number, item, bytes));
+        state.items.push_back(QueuedItem { number, item, bytes });
         state.item_bytes += bytes;
         self.has_item.notify_one();
         Ok(())
@@ -169,11 +170,11 @@ impl<Item: Send, Part: Send, E: Send> SendPart<Part> for PipelineShared<Item, Pa
         let bytes = bytes + OVERHEAD_SIZE;
         let mut state = self.lock();
         while !state.stopped {
-            let index = (number - state.first) as usize;
+            let index = state.open_index(number);
             let fits = state.part_bytes + bytes <= self.half;
             // The next item to be delivered may always have one part waiting. Otherwise all threads could wait forever.
             if fits || (index == 0 && state.open[0].parts.is_empty()) {
-                state.open[index].parts.push_back((part, bytes));
+                state.open[index].parts.push_back(QueuedPart { part, bytes });
                 state.part_bytes += bytes;
                 if index == 0 {
                     self.has_part.notify_one();
@@ -200,8 +201,8 @@ struct PipelineShared<Item, Part, E> {
 }
 
 struct PipelineState<Item, Part, E> {
-    /// Items that no worker has taken yet: number, item, bytes.
-    items: VecDeque<(u64, Item, usize)>,
+    /// Items that no worker has taken yet.
+    items: VecDeque<QueuedItem<Item>>,
     /// Items whose parts are not all delivered, in order. The first of them has the number `first`.
     open: VecDeque<OpenItem<Part, E>>,
     first: u64,
@@ -215,8 +216,20 @@ struct PipelineState<Item, Part, E> {
     panicked: bool,
 }
 
+struct QueuedItem<Item> {
+    /// Number of the item in the run, from 0.
+    number: u64,
+    item: Item,
+    bytes: usize,
+}
+
+struct QueuedPart<Part> {
+    part: Part,
+    bytes: usize,
+}
+
 struct OpenItem<Part, E> {
-    parts: VecDeque<(Part, usize)>,
+    parts: VecDeque<QueuedPart<Part>>,
     /// Result of the item's worker, once it is done.
     result: Option<Result<(), E>>,
 }
@@ -225,6 +238,16 @@ enum NextOutput<Part, E> {
     Part(Part),
     End(Result<(), E>),
     Panic,
+}
+
+impl<Item, Part, E> PipelineState<Item, Part, E> {
+    /// Returns the index in `open` of the item with this number.
+    fn open_index(&self, number: u64) -> usize {
+        assert!(number >= self.first, "ours: an item is open until its worker has finished it");
+        let index = (number - self.first) as usize;
+        assert!(index < self.open.len(), "ours: only items that were fed have numbers");
+        index
+    }
 }
 
 impl<Item, Part, E> PipelineShared<Item, Part, E> {
@@ -256,12 +279,13 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
 
     fn end_feed(&self, result: Result<(), E>) {
         let mut state = self.lock();
+        assert!(state.fed.is_none(), "ours: the feed ends once");
         state.fed = Some(result);
         self.has_item.notify_all();
         self.has_part.notify_one();
     }
 
-    fn next_item(&self) -> Option<(u64, Item, usize)> {
+    fn next_item(&self) -> Option<QueuedItem<Item>> {
         let mut state = self.lock();
         loop {
             if state.stopped {
@@ -279,7 +303,9 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
 
     fn finish_item(&self, number: u64, bytes: usize, result: Result<(), E>) {
         let mut state = self.lock();
-        let index = (number - state.first) as usize;
+        let index = state.open_index(number);
+        assert!(bytes <= state.item_bytes, "ours: an item gives back the bytes that it took");
+        assert!(state.open[index].result.is_none(), "ours: an item is finished once");
         state.item_bytes -= bytes;
         state.open[index].result = Some(result);
         self.feed_room.notify_one();
@@ -296,7 +322,8 @@ impl<Item, Part, E> PipelineShared<Item, Part, E> {
             }
             match state.open.front_mut() {
                 Some(open) => {
-                    if let Some((part, bytes)) = open.parts.pop_front() {
+                    if let Some(QueuedPart { part, bytes }) = open.parts.pop_front() {
+                        assert!(bytes <= state.part_bytes, "ours: a part gives back the bytes that it took");
                         state.part_bytes -= bytes;
                         self.part_room.notify_all();
                         return NextOutput::Part(part);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use binlog::{EventChecksum, EventFormat, PayloadOpener, RawEvent};
 
-use crate::chunk::EventChunk;
 use crate::error::LogError;
+use crate::event_chunk::EventChunk;
 use crate::event_walk::InnerPosition;
 use crate::large_payload::{LargePayloadHead, PayloadEnd, PayloadProgress};
 use crate::log_reader::{LogPiece, LogReader, ReadOutcome};
@@ -174,6 +174,7 @@ impl PieceReader {
     ) -> WalkPiece {
         let (head, size) = (Arc::clone(&progress.head), self.sizes.chunk_size);
         let mut bytes = std::mem::take(&mut self.spare);
+        assert!(bytes.is_empty(), "ours: the buffer for the next part is empty");
         bytes.reserve(size.min(PART_RESERVED_MAX));
         match progress.next_chunk(&mut self.reader, &mut self.opener, size, &mut bytes) {
             Ok(0) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binlog::{DecodeError, DecodeReason, HEADER_SIZE, RawEvent, RawEventBuf};
+use binlog::{DecodeError, DecodeReason, EventType, HEADER_SIZE, RawEvent, RawEventBuf};
 
 /// Largest number of table maps of one statement: the number that [`binlog::TableRegistry`] remembers at least. A server joins
 /// 61 tables, and triggers and foreign keys add some. The limit bounds the memory that a statement without an end
@@ -37,6 +37,7 @@ impl StatementTableMaps {
         if size > MAPS_SIZE_MAX {
             return refuse("size of the table maps of one statement", size, MAPS_SIZE_MAX);
         }
+        debug_assert_eq!(map.event_type(), EventType::TableMap, "ours: no other event is kept");
         self.size = size;
         self.maps.push(Arc::new(map.to_buf()));
         Ok(())

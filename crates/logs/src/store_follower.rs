@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::chunk::EventChunk;
 use crate::error::LogError;
+use crate::event_chunk::EventChunk;
 use crate::keyring::open_log;
 use crate::log_reader::{EndOfLog, LogReader, ReadOutcome};
 use crate::store::Store;

@@ -45,6 +45,7 @@ impl TemporarySpace {
         let more = bytes.saturating_sub(self.bytes);
         let used = TEMPORARY_USED.fetch_add(more, Ordering::Relaxed);
         self.bytes += more;
+        assert!(bytes <= self.bytes, "ours: the whole file is reserved");
         let max = match TEMPORARY_MAX.load(Ordering::Relaxed) {
             UNLIMITED => half_of_free(&self.folder, used),
             max => max,

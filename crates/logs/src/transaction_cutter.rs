@@ -8,8 +8,8 @@ use binlog::{
     TransactionKind, TransactionOutline, TransactionTracker,
 };
 
-use crate::chunk::{EventChunk, LogEvent};
 use crate::error::LogError;
+use crate::event_chunk::{EventChunk, LogEvent};
 use crate::log_reader::{LogReader, ReadOutcome};
 
 /// Splits a log's chunks into whole transactions and the events between them.
@@ -87,6 +87,14 @@ struct OpenTransaction {
     is_cut: bool,
 }
 
+/// Transactions that an event ends.
+struct TransactionEnds {
+    /// Transaction of which the event is the last.
+    ended: Option<TransactionOutline>,
+    /// Transaction that the event cuts short.
+    cut: Option<TransactionOutline>,
+}
+
 /// Callback that takes segments in order.
 pub type TakeSegment<'g, E> = &'g mut dyn FnMut(LogSegment) -> Result<(), E>;
 
@@ -128,7 +136,7 @@ impl TransactionCutter {
         let mut start = 0;
         for (index, event) in chunk.iter().enumerate() {
             let was_open = self.tracker.open().is_some();
-            let (ended, cut) = self.track(&event, chunk.format())?;
+            let TransactionEnds { ended, cut } = self.track(&event, chunk.format())?;
             if let Some(cut) = &cut {
                 self.open.extend(chunk.part(start..index), self.large);
                 self.give_cut_short(cut, give)?;
@@ -167,13 +175,8 @@ impl TransactionCutter {
         }
     }
 
-    /// Passes the event to the tracker. Returns the transaction that the event ends, and the transaction that it cuts
-    /// short.
-    fn track(
-        &mut self,
-        event: &LogEvent<'_>,
-        format: &EventFormat,
-    ) -> Result<(Option<TransactionOutline>, Option<TransactionOutline>), CutError> {
+    /// Passes the event to the tracker.
+    fn track(&mut self, event: &LogEvent<'_>, format: &EventFormat) -> Result<TransactionEnds, CutError> {
         let was_open = self.tracker.open().is_some();
         let wrong = |error| CutError { offset: event.offset, error };
         let (tracked, cut, is_fault): (TrackedEvent, _, _) =
@@ -187,7 +190,7 @@ impl TransactionCutter {
         }
         self.is_faulty |= is_fault;
         self.candidate.take(tracked.role, &event.raw, format).map_err(wrong)?;
-        Ok((tracked.ended, cut))
+        Ok(TransactionEnds { ended: tracked.ended, cut })
     }
 
     /// Gives the open transaction, which was cut short, as a segment between transactions.

@@ -22,6 +22,7 @@ mod space;
 pub use crate::choice::{FileChoice, OptionFileEnvironment};
 pub use crate::nearest_name::nearest_name;
 pub use crate::reader::{
-    Diagnostics, FileIgnoreReason, FileOption, FileOrigin, ReadFailure, directories, is_writable_by_all, read,
+    Diagnostics, FileIgnoreReason, FileOption, FileOrigin, ReadFailure, directories, is_named_pipe,
+    is_writable_by_all, read,
 };
 pub use crate::space::{is_space, trim_end, trim_start};

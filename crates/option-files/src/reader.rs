@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt};
 use std::path::Path;
 
 use crate::choice::{FileChoice, OptionFileEnvironment};
@@ -40,6 +40,8 @@ pub enum FileIgnoreReason {
     Unreadable,
     /// It is a directory.
     Directory,
+    /// It is a named pipe: see [`is_named_pipe`].
+    NamedPipe,
     /// It is a login file, and a part of it cannot be decrypted.
     Damaged,
 }
@@ -57,8 +59,15 @@ pub enum FileOrigin {
 pub trait Diagnostics {
     /// Reports a file that is ignored. The default implementation reports what MySQL's programs report.
     fn file_ignored(&mut self, file: &[u8], reason: FileIgnoreReason, _: FileOrigin) {
-        if reason == FileIgnoreReason::WorldWritable {
-            self.warning(&[b"World-writable config file '", file, b"' is ignored."]);
+        match reason {
+            FileIgnoreReason::WorldWritable => {
+                self.warning(&[b"World-writable config file '", file, b"' is ignored."]);
+            }
+            // MySQL's programs wait for it.
+            FileIgnoreReason::NamedPipe => {
+                self.warning(&[b"Config file '", file, b"' is a named pipe. It is ignored."]);
+            }
+            FileIgnoreReason::Unreadable | FileIgnoreReason::Directory | FileIgnoreReason::Damaged => {}
         }
     }
 
@@ -115,6 +124,13 @@ pub fn directories(environment: &OptionFileEnvironment) -> Vec<Vec<u8>> {
     directories.push(Vec::new());
     directories.push(b"~/".to_vec());
     directories
+}
+
+/// Returns whether a file with this metadata is a named pipe: reading it would wait for a writer, perhaps forever.
+/// Pipes without a name, as in `--defaults-file <(command)`, have a writer.
+pub fn is_named_pipe(path: &Path, metadata: &Metadata) -> bool {
+    // The path of a pipe without a name, such as /dev/fd/63, leads to no file.
+    metadata.file_type().is_fifo() && fs::canonicalize(path).is_ok()
 }
 
 fn with_suffix(groups: &[&str], suffix: Option<&[u8]>) -> Vec<Vec<u8>> {
@@ -231,6 +247,10 @@ impl OptionFileReader<'_> {
             self.diagnostics.warning(&[&name, b" should be readable/writable only by current user."]);
             return Ok(());
         }
+        if is_named_pipe(as_path(&name), &metadata) {
+            self.diagnostics.file_ignored(&name, FileIgnoreReason::NamedPipe, FileOrigin::Named);
+            return Ok(());
+        }
         let Ok(bytes) = fs::read(as_path(&name)) else { return Ok(()) };
         let (lines, rest) = login_path::lines(&bytes);
         if !rest.is_empty() {
@@ -257,6 +277,10 @@ impl OptionFileReader<'_> {
         if is_writable_by_all(&metadata) {
             self.diagnostics.file_ignored(&name, FileIgnoreReason::WorldWritable, self.origin);
             return FileOutcome::Read;
+        }
+        if is_named_pipe(path, &metadata) {
+            self.diagnostics.file_ignored(&name, FileIgnoreReason::NamedPipe, self.origin);
+            return FileOutcome::Missing;
         }
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,

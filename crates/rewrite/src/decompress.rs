@@ -17,7 +17,7 @@ use logs::{LogKind, inner_events};
 
 use crate::error::{ErrorContext, RewriteError};
 use crate::feed::RewriteSegment;
-use crate::work::{
+use crate::rewrite_worker::{
     CompressedTransaction, OutputPart, PART_SIZE, PartSink, RewriteWorker, compressed_transaction,
     relay_position,
 };

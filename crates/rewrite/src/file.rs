@@ -12,11 +12,11 @@ use binlog::encryption::{ENCRYPTED_HEADER_SIZE, EncryptedHeader, Keyring};
 use logs::{LogReader, open_regular, positions_path};
 
 use crate::content_digest::scan_log;
-use crate::encrypt::EncryptedWriter;
+use crate::encrypted_writer::EncryptedWriter;
 use crate::error::{ErrorContext, RewriteError};
-use crate::output::RewriteOutput;
+use crate::rewrite_output::RewriteOutput;
+use crate::rewrite_tally::{RewriteProgress, TransactionMove};
 use crate::staged_file::StagedFile;
-use crate::tally::{RewriteProgress, TransactionMove};
 use crate::{ResourcePlan, RewriteAction, RewriteLimits, RewriteReport, RewriteSettings, rewrite};
 
 /// A file to rewrite.

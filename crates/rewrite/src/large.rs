@@ -7,8 +7,8 @@ use logs::{LogEvent, LogKind, LogReader, read_events_within};
 
 use crate::error::{ErrorContext, RewriteError};
 use crate::feed::LargeTransaction;
-use crate::spool::PayloadSpool;
-use crate::work::{OutputPart, PART_SIZE, PartSink, RewriteShared, relay_position};
+use crate::payload_spool::PayloadSpool;
+use crate::rewrite_worker::{OutputPart, PART_SIZE, PartSink, RewriteShared, relay_position};
 
 /// A payload that is compressed piece by piece.
 pub(crate) struct PayloadFile {

@@ -14,20 +14,20 @@
 
 mod content_digest;
 mod decompress;
-mod encrypt;
+mod encrypted_writer;
 mod error;
 mod feed;
 mod file;
 mod large;
 mod log_assembler;
 mod log_renderer;
-mod output;
+mod payload_spool;
 mod resource_plan;
+mod rewrite_output;
+mod rewrite_tally;
+mod rewrite_worker;
 mod spare_buffers;
-mod spool;
 mod staged_file;
-mod tally;
-mod work;
 mod writer_pool;
 
 use std::ops::ControlFlow;
@@ -43,15 +43,15 @@ pub use crate::file::{
     ContentCheck, FileJob, FileOutcome, FileReport, OutputEncryption, WriteMode, is_same_file, rewrite_file,
 };
 pub use crate::log_renderer::{LogRenderer, RenderOpener, RenderStep, RenderTimings};
-pub use crate::output::RewriteOutput;
 pub use crate::resource_plan::ResourcePlan;
+pub use crate::rewrite_output::RewriteOutput;
+pub use crate::rewrite_tally::{RewriteProgress, RewriteTally, StageTiming, TransactionMove};
 pub use crate::staged_file::{NumberedFile, StagedFile, SyncedFile};
-pub use crate::tally::{RewriteProgress, RewriteTally, StageTiming, TransactionMove};
 
 use crate::feed::feed_units;
 use crate::log_assembler::LogAssembler;
+use crate::rewrite_worker::{RewriteShared, RewriteWorker};
 use crate::spare_buffers::SpareBuffers;
-use crate::work::{RewriteShared, RewriteWorker};
 use crate::writer_pool::WriterPool;
 
 /// Action on the transactions of a log.

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use binlog::{CHECKSUM_SIZE, EventChecksum, MAGIC, NextPosition, move_event};
 
+use crate::MoveObserver;
 use crate::error::RewriteError;
-use crate::output::RewriteOutput;
+use crate::rewrite_output::RewriteOutput;
+use crate::rewrite_tally::{RewriteTally, TransactionMove};
+use crate::rewrite_worker::OutputPart;
 use crate::spare_buffers::SpareBuffers;
-use crate::tally::{RewriteTally, TransactionMove};
-use crate::{MoveObserver, work::OutputPart};
 
 /// An event that gets its position when it is written.
 #[derive(Clone, Copy, Debug)]
@@ -149,9 +150,9 @@ mod tests {
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
     use super::{LogAssembler, PositionFixup};
+    use crate::rewrite_tally::{RewriteTally, TransactionMove};
+    use crate::rewrite_worker::OutputPart;
     use crate::spare_buffers::SpareBuffers;
-    use crate::tally::{RewriteTally, TransactionMove};
-    use crate::work::OutputPart;
     use std::ops::ControlFlow;
 
     proptest! {

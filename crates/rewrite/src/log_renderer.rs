@@ -9,10 +9,10 @@ use logs::{EndOfLog, EventChunk, LogKind, LogReader, ReadOutcome, TakeSegment, T
 use crate::error::RewriteError;
 use crate::feed::{FeedError, RewriteUnit, UnitBuilder};
 use crate::log_assembler::LogAssembler;
-use crate::output::RewriteOutput;
+use crate::rewrite_output::RewriteOutput;
+use crate::rewrite_tally::{StageTiming, TransactionMove};
+use crate::rewrite_worker::{OutputPart, PartSink, RewriteShared, RewriteWorker, WorkerBuffers};
 use crate::spare_buffers::SpareBuffers;
-use crate::tally::{StageTiming, TransactionMove};
-use crate::work::{OutputPart, PartSink, RewriteShared, RewriteWorker, WorkerBuffers};
 use crate::writer_pool::WriterPool;
 use crate::{MoveObserver, RewriteAction, RewriteLimits};
 

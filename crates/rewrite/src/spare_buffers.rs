@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::work::PART_SIZE;
+use crate::rewrite_worker::PART_SIZE;
 
 /// Pool of written buffers: allocating new memory costs more than filling it.
 #[derive(Debug, Default)]

@@ -57,7 +57,7 @@ impl LiveSource {
             if answer_size > ANSWER_SIZE_MAX {
                 let size = ANSWER_SIZE_MAX >> 20;
                 return Err(ConnectionError::lost(format!(
-                    "the answers to a replica's questions exceed {size} MiB"
+                    "the server's answers to a replica's queries exceed {size} MiB"
                 )));
             }
             match conversation.read(payload).map_err(explain_missing_privilege)? {

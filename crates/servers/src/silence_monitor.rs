@@ -155,7 +155,8 @@ impl MonitorState {
             }
             _ if silent < request.silence_max => return,
             ServerActivity::Idle => {
-                "it runs no statement of this connection: a request or its answer was lost".to_owned()
+                "it is not running a statement of this connection: a request or its answer was lost"
+                    .to_owned()
             }
             ServerActivity::Unreachable(error) => format!("it does not answer a new connection: {error}"),
         };
@@ -209,7 +210,7 @@ mod tests {
         let unheard = || ServerActivity::Unreachable("timed out".into());
         check(ServerActivity::Busy, 100_000, None);
         check(ServerActivity::Idle, 59, None);
-        check(ServerActivity::Idle, 60, Some("silent for 60 seconds, and it runs no statement"));
+        check(ServerActivity::Idle, 60, Some("silent for 60 seconds, and it is not running a statement"));
         check(unheard(), 59, None);
         check(
             unheard(),

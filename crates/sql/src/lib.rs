@@ -4,7 +4,8 @@
 //! | task | item |
 //! |---|---|
 //! | split SQL into tokens, which together are the text | [`lexer`] |
-//! | read the words of a statement | [`SqlWords`] |
+//! | read a statement token by token, in any character set | [`TokenCursor`] |
+//! | read the words of a whole statement, with their values | [`SqlWords`] |
 //! | parse definitions of tables and databases, and their changes | [`ddl`] |
 //! | name families of data types | [`data_type`] |
 //! | find the tables that a statement changes | [`classify_statement`] |
@@ -29,6 +30,7 @@ mod replication_filter;
 mod sql_words;
 mod statement;
 mod table_pattern;
+mod token_cursor;
 mod unmatched_rules;
 mod wildcard_pattern;
 
@@ -38,5 +40,6 @@ pub use crate::statement::{
     StatementKind, TableReference, classify_statement, find_start_transaction, first_word,
 };
 pub use crate::table_pattern::TablePattern;
+pub use crate::token_cursor::TokenCursor;
 pub use crate::unmatched_rules::UnmatchedRules;
 pub use crate::wildcard_pattern::WildcardPattern;

@@ -20,10 +20,16 @@ pub struct ReplicationFilter {
     ignore_tables: QualifiedNames,
     wild_do_tables: Vec<WildcardPattern>,
     wild_ignore_tables: Vec<WildcardPattern>,
-    /// Pairs of old and new name.
-    rewrites: Vec<(Vec<u8>, Vec<u8>)>,
+    rewrites: Vec<DatabaseRewrite>,
     /// The rules of `do_databases`, `do_tables` and `wild_do_tables`, in the order in which they were given.
     pub(crate) selecting_rules: Vec<FilterRule>,
+}
+
+/// New name of a database on the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DatabaseRewrite {
+    from: Vec<u8>,
+    to: Vec<u8>,
 }
 
 /// Names `database.table`.
@@ -101,7 +107,9 @@ impl ReplicationFilter {
             FilterRule::WildIgnoreTable(name) => {
                 self.wild_ignore_tables.push(WildcardPattern::new(parse_table_name(&name)?))
             }
-            FilterRule::RewriteDatabase(from, to) => self.rewrites.push((from.into_bytes(), to.into_bytes())),
+            FilterRule::RewriteDatabase(from, to) => {
+                self.rewrites.push(DatabaseRewrite { from: from.into_bytes(), to: to.into_bytes() });
+            }
         }
         Ok(())
     }
@@ -118,8 +126,8 @@ impl ReplicationFilter {
 
     /// Returns the name of a database on the target.
     pub fn target_database<'n>(&'n self, database: &'n [u8]) -> &'n [u8] {
-        let rewrite = self.rewrites.iter().find(|(from, _)| from == database);
-        rewrite.map_or(database, |(_, to)| to)
+        let rewrite = self.rewrites.iter().find(|rewrite| rewrite.from == database);
+        rewrite.map_or(database, |rewrite| &rewrite.to)
     }
 
     /// Returns true if the database rules select a statement with this default database. A statement without a default

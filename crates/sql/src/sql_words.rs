@@ -25,7 +25,8 @@ pub enum SqlWord {
     Sign(String),
 }
 
-/// Cursor over the words of a statement.
+/// Cursor over the words of a whole statement, which owns their values as UTF-8: groups of words are cut out and kept.
+/// [`TokenCursor`](crate::TokenCursor) reads statements of any character set, in place and only as far as needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlWords {
     words: Vec<SqlWord>,

@@ -1,13 +1,14 @@
 //! Finds the tables that a statement changes, from as much of its SQL as that needs.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use binlog::sql_mode::ANSI_QUOTES;
 
 use crate::lexer::{SqlLexer, SqlTokenKind, name_of};
+use crate::token_cursor::TokenCursor;
 
-/// A table that a statement names.
+/// A table that a statement names, in the bytes of the statement: filters compare names in any character set.
+/// [`NamedTable`](crate::ddl::NamedTable) has decoded names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableReference {
     /// The database, if the statement names it.
@@ -39,42 +40,43 @@ pub enum StatementKind {
 
 /// Returns the kind of a statement.
 pub fn classify_statement(sql: &[u8]) -> StatementKind {
-    let mut words = NameScanner::new(sql);
-    match words.keyword().as_str() {
-        "CREATE" => create(&mut words),
-        "ALTER" => alter(&mut words),
-        "DROP" => drop_kind(&mut words),
-        "RENAME" if words.take("TABLE") || words.take("TABLES") => {
-            words.skip(&["IF", "EXISTS"]);
-            StatementKind::Tables(words.take_renames())
+    // Double quotes quote names: a string in them never stands where a table is named.
+    let words = &mut TokenCursor::new(sql, ANSI_QUOTES);
+    match take_keyword(words).as_str() {
+        "CREATE" => create(words),
+        "ALTER" => alter(words),
+        "DROP" => drop_kind(words),
+        "RENAME" if words.take_word("TABLE") || words.take_word("TABLES") => {
+            words.skip_words(&["IF", "EXISTS"]);
+            StatementKind::Tables(take_renames(words))
         }
         "TRUNCATE" => {
-            words.take("TABLE");
-            one_table(&mut words)
+            words.take_word("TABLE");
+            one_table(words)
         }
         "INSERT" | "REPLACE" => {
-            words.skip(&["LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO"]);
-            one_table(&mut words)
+            words.skip_words(&["LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO"]);
+            one_table(words)
         }
         "UPDATE" => {
-            words.skip(&["LOW_PRIORITY", "IGNORE"]);
-            StatementKind::Tables(words.take_joined("SET").into_iter().map(|joined| joined.table).collect())
+            words.skip_words(&["LOW_PRIORITY", "IGNORE"]);
+            StatementKind::Tables(take_joined(words, "SET").into_iter().map(|joined| joined.table).collect())
         }
-        "DELETE" => delete(&mut words),
-        "LOAD" => match words.skip_past("INTO") && words.take("TABLE") {
-            true => one_table(&mut words),
+        "DELETE" => delete(words),
+        "LOAD" => match words.skip_past("INTO") && words.take_word("TABLE") {
+            true => one_table(words),
             false => StatementKind::Tables(Vec::new()),
         },
         "ANALYZE" | "OPTIMIZE" | "REPAIR" | "CHECK" => {
-            words.skip(&["NO_WRITE_TO_BINLOG", "LOCAL"]);
-            match words.take("TABLE") || words.take("TABLES") {
-                true => StatementKind::Tables(words.take_list()),
+            words.skip_words(&["NO_WRITE_TO_BINLOG", "LOCAL"]);
+            match words.take_word("TABLE") || words.take_word("TABLES") {
+                true => StatementKind::Tables(take_list(words)),
                 false => StatementKind::Tables(Vec::new()),
             }
         }
         "GRANT" | "REVOKE" if words.skip_past("ON") => {
-            words.take("TABLE");
-            one_table(&mut words)
+            words.take_word("TABLE");
+            one_table(words)
         }
         _ => StatementKind::Tables(Vec::new()),
     }
@@ -94,37 +96,38 @@ pub fn first_word(sql: &[u8]) -> String {
 /// and partitions. Servers log it for `CREATE TABLE … SELECT`.
 pub fn find_start_transaction(sql: &[u8]) -> Option<Range<usize>> {
     const START: &str = "START";
-    let mut words = NameScanner::new(sql);
-    if !words.take("CREATE") || !words.take("TABLE") {
+    let mut words = TokenCursor::new(sql, ANSI_QUOTES);
+    if !words.take_word("CREATE") || !words.take_word("TABLE") {
         return None;
     }
     let mut depth = 0_u32;
     loop {
-        match words.next()? {
-            NameToken::Sign(b'(') => depth += 1,
-            NameToken::Sign(b')') => depth = depth.checked_sub(1)?,
-            NameToken::Bare(word) if depth == 0 && word.eq_ignore_ascii_case(START.as_bytes()) => {
-                let start = words.tokens.offset() - START.len();
-                if words.take("TRANSACTION") {
-                    return Some(start..words.tokens.offset());
-                }
+        if words.take_sign(b'(') {
+            depth += 1;
+        } else if words.take_sign(b')') {
+            depth = depth.checked_sub(1)?;
+        } else if depth == 0 && words.take_word(START) {
+            let start = words.offset() - START.len();
+            if words.take_word("TRANSACTION") {
+                return Some(start..words.offset());
             }
-            _ => {}
+        } else {
+            words.take_next()?;
         }
     }
 }
 
-fn one_table(words: &mut NameScanner<'_>) -> StatementKind {
-    StatementKind::Tables(words.take_name().into_iter().collect())
+fn one_table(words: &mut TokenCursor<'_>) -> StatementKind {
+    StatementKind::Tables(take_table(words).into_iter().collect())
 }
 
-fn create(words: &mut NameScanner<'_>) -> StatementKind {
-    words.skip_create_options();
-    words.take("TEMPORARY");
-    match words.keyword().as_str() {
+fn create(words: &mut TokenCursor<'_>) -> StatementKind {
+    skip_create_options(words);
+    words.take_word("TEMPORARY");
+    match take_keyword(words).as_str() {
         "DATABASE" | "SCHEMA" => StatementKind::Database,
         "TABLE" | "VIEW" => {
-            words.skip(&["IF", "NOT", "EXISTS"]);
+            words.skip_words(&["IF", "NOT", "EXISTS"]);
             one_table(words)
         }
         "UNIQUE" | "FULLTEXT" | "SPATIAL" | "INDEX" | "TRIGGER" if words.skip_past("ON") => one_table(words),
@@ -132,35 +135,35 @@ fn create(words: &mut NameScanner<'_>) -> StatementKind {
     }
 }
 
-fn alter(words: &mut NameScanner<'_>) -> StatementKind {
-    words.skip_create_options();
+fn alter(words: &mut TokenCursor<'_>) -> StatementKind {
+    skip_create_options(words);
     // MariaDB's.
-    words.skip(&["ONLINE", "IGNORE"]);
-    match words.keyword().as_str() {
+    words.skip_words(&["ONLINE", "IGNORE"]);
+    match take_keyword(words).as_str() {
         "DATABASE" | "SCHEMA" => StatementKind::Database,
         "TABLE" | "VIEW" => {
-            words.skip(&["IF", "EXISTS"]);
+            words.skip_words(&["IF", "EXISTS"]);
             one_table(words)
         }
         _ => StatementKind::Tables(Vec::new()),
     }
 }
 
-fn drop_kind(words: &mut NameScanner<'_>) -> StatementKind {
-    let is_temporary = words.take("TEMPORARY");
-    match words.keyword().as_str() {
+fn drop_kind(words: &mut TokenCursor<'_>) -> StatementKind {
+    let is_temporary = words.take_word("TEMPORARY");
+    match take_keyword(words).as_str() {
         "DATABASE" | "SCHEMA" => StatementKind::Database,
         "TABLE" | "TABLES" | "VIEW" => {
-            let is_lenient = words.take("IF") && words.take("EXISTS");
+            let is_lenient = words.take_word("IF") && words.take_word("EXISTS");
             match is_temporary && is_lenient {
                 true => StatementKind::DropTemporary,
-                false => StatementKind::Tables(words.take_list()),
+                false => StatementKind::Tables(take_list(words)),
             }
         }
         "INDEX" if words.skip_past("ON") => one_table(words),
         "TRIGGER" => {
-            let at = words.tokens.offset();
-            StatementKind::DropTrigger((!words.take("IF")).then_some(at))
+            let at = words.offset();
+            StatementKind::DropTrigger((!words.take_word("IF")).then_some(at))
         }
         _ => StatementKind::Tables(Vec::new()),
     }
@@ -168,12 +171,12 @@ fn drop_kind(words: &mut NameScanner<'_>) -> StatementKind {
 
 /// Parses `DELETE FROM a`, `DELETE a, b FROM d.t a JOIN b …`, `DELETE FROM a, b USING d.t a JOIN b …`. Aliases are
 /// replaced by their tables.
-fn delete(words: &mut NameScanner<'_>) -> StatementKind {
-    words.skip(&["LOW_PRIORITY", "QUICK", "IGNORE"]);
-    let is_from = words.take("FROM");
-    let mut named = words.take_list();
-    if words.take(if is_from { "USING" } else { "FROM" }) {
-        let joined = words.take_joined("WHERE");
+fn delete(words: &mut TokenCursor<'_>) -> StatementKind {
+    words.skip_words(&["LOW_PRIORITY", "QUICK", "IGNORE"]);
+    let is_from = words.take_word("FROM");
+    let mut named = take_list(words);
+    if words.take_word(if is_from { "USING" } else { "FROM" }) {
+        let joined = take_joined(words, "WHERE");
         for name in &mut named {
             if let Some(found) = joined.iter().find(|joined| joined.is_called(name)) {
                 *name = found.table.clone();
@@ -220,206 +223,109 @@ const BEHIND_TABLE: [&str; 16] = [
     "WHERE",
 ];
 
-/// Cursor over the words of a statement. Comments are skipped, except for those that servers execute.
-#[derive(Clone, Debug)]
-struct NameScanner<'s> {
-    tokens: SqlLexer<'s>,
+/// Takes the next token, and returns it in capitals. Returns an empty string unless it is an unquoted word.
+fn take_keyword(words: &mut TokenCursor<'_>) -> String {
+    let token = words.take_next().filter(|token| token.kind == SqlTokenKind::Word);
+    token.map_or_else(String::new, |token| String::from_utf8_lossy(words.bytes(&token)).to_ascii_uppercase())
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum NameToken<'s> {
-    /// Keyword or unquoted name.
-    Bare(&'s [u8]),
-    Quoted(Cow<'s, [u8]>),
-    Sign(u8),
-    /// A literal.
-    Other,
-}
-
-impl<'s> NameScanner<'s> {
-    /// Double quotes quote names: a string in them never stands where a table is named.
-    const fn new(sql: &'s [u8]) -> Self {
-        Self { tokens: SqlLexer::new(sql, ANSI_QUOTES) }
-    }
-
-    /// Takes the next word, in capitals. Returns an empty string if it is no bare word.
-    fn keyword(&mut self) -> String {
-        match self.next() {
-            Some(NameToken::Bare(word)) => String::from_utf8_lossy(word).to_ascii_uppercase(),
-            _ => String::new(),
-        }
-    }
-
-    /// Takes this word, if it is next.
-    fn take(&mut self, wanted: &str) -> bool {
-        let before = self.clone();
-        let is_next = self.keyword() == wanted;
-        if !is_next {
-            *self = before;
-        }
-        is_next
-    }
-
-    fn take_sign(&mut self, wanted: u8) -> bool {
-        let before = self.clone();
-        let is_next = self.next() == Some(NameToken::Sign(wanted));
-        if !is_next {
-            *self = before;
-        }
-        is_next
-    }
-
-    /// Skips any of these words, repeatedly.
-    fn skip(&mut self, words: &[&str]) {
-        while words.iter().any(|word| self.take(word)) {}
-    }
-
-    /// Skips `OR REPLACE`, `ALGORITHM = …`, `DEFINER = …`, `SQL SECURITY …`.
-    fn skip_create_options(&mut self) {
-        loop {
-            if self.take("OR") {
-                self.next();
-            } else if self.take("ALGORITHM") || self.take("SQL") {
-                self.next();
-                self.next();
-            } else if self.take("DEFINER") {
-                self.next();
-                self.next();
-                if self.take_sign(b'@') || self.take_sign(b'(') {
-                    self.next();
-                }
-            } else {
-                return;
+/// Skips `OR REPLACE`, `ALGORITHM = …`, `DEFINER = …`, `SQL SECURITY …`.
+fn skip_create_options(words: &mut TokenCursor<'_>) {
+    loop {
+        if words.take_word("OR") {
+            words.take_next();
+        } else if words.take_word("ALGORITHM") || words.take_word("SQL") {
+            words.take_next();
+            words.take_next();
+        } else if words.take_word("DEFINER") {
+            words.take_next();
+            words.take_next();
+            if words.take_sign(b'@') || words.take_sign(b'(') {
+                words.take_next();
             }
+        } else {
+            return;
         }
-    }
-
-    /// Skips everything up to and including this word. Returns false if it does not occur.
-    fn skip_past(&mut self, wanted: &str) -> bool {
-        loop {
-            match self.next() {
-                Some(NameToken::Bare(word)) if word.eq_ignore_ascii_case(wanted.as_bytes()) => return true,
-                Some(_) => {}
-                None => return false,
-            }
-        }
-    }
-
-    /// Takes `table` or `database.table`. Returns `None` for `*` and `database.*`.
-    fn take_name(&mut self) -> Option<TableReference> {
-        let first = self.take_identifier()?;
-        if !self.take_sign(b'.') {
-            return Some(TableReference { database: None, table: first });
-        }
-        let before = self.clone();
-        match self.take_identifier() {
-            Some(table) => Some(TableReference { database: Some(first), table }),
-            None => {
-                *self = before;
-                self.take_sign(b'*');
-                None
-            }
-        }
-    }
-
-    fn take_identifier(&mut self) -> Option<Vec<u8>> {
-        let before = self.clone();
-        match self.next() {
-            Some(NameToken::Bare(name)) => Some(name.to_vec()),
-            Some(NameToken::Quoted(name)) => Some(name.into_owned()),
-            _ => {
-                *self = before;
-                None
-            }
-        }
-    }
-
-    /// Takes a list of names separated by commas.
-    fn take_list(&mut self) -> Vec<TableReference> {
-        let mut names = Vec::new();
-        while let Some(name) = self.take_delete_target() {
-            names.push(name);
-            if !self.take_sign(b',') {
-                break;
-            }
-        }
-        names
-    }
-
-    /// Takes `table`, `database.table` or, as DELETE allows, `table.*` and `database.table.*`.
-    fn take_delete_target(&mut self) -> Option<TableReference> {
-        let first = self.take_identifier()?;
-        if !self.take_sign(b'.') || self.take_sign(b'*') {
-            return Some(TableReference { database: None, table: first });
-        }
-        let table = self.take_identifier()?;
-        if self.take_sign(b'.') {
-            self.take_sign(b'*');
-        }
-        Some(TableReference { database: Some(first), table })
-    }
-
-    /// Takes `a TO b, c TO d`.
-    fn take_renames(&mut self) -> Vec<TableReference> {
-        let mut names = Vec::new();
-        while let Some(name) = self.take_name() {
-            names.push(name);
-            if !(self.take("TO") || self.take_sign(b',')) {
-                break;
-            }
-        }
-        names
-    }
-
-    /// Takes the tables in front of this word, separated by commas or joins.
-    fn take_joined(&mut self, end: &str) -> Vec<AliasedTable> {
-        let mut tables: Vec<AliasedTable> = self.take_aliased().into_iter().collect();
-        loop {
-            match self.next() {
-                Some(NameToken::Bare(word)) if word.eq_ignore_ascii_case(end.as_bytes()) => return tables,
-                Some(NameToken::Bare(word)) if is_join(word) => tables.extend(self.take_aliased()),
-                Some(NameToken::Sign(b',')) => tables.extend(self.take_aliased()),
-                Some(_) => {}
-                None => return tables,
-            }
-        }
-    }
-
-    /// Takes `table`, `table alias` or `table AS alias`, possibly behind parentheses.
-    fn take_aliased(&mut self) -> Option<AliasedTable> {
-        while self.take_sign(b'(') {}
-        let table = self.take_name()?;
-        self.take("AS");
-        Some(AliasedTable { table, alias: self.take_alias() })
-    }
-
-    fn take_alias(&mut self) -> Option<Vec<u8>> {
-        let before = self.clone();
-        let is_name = |word: &[u8]| !BEHIND_TABLE.iter().any(|no| word.eq_ignore_ascii_case(no.as_bytes()));
-        match self.next() {
-            Some(NameToken::Quoted(name)) => Some(name.into_owned()),
-            Some(NameToken::Bare(name)) if is_name(name) => Some(name.to_vec()),
-            _ => {
-                *self = before;
-                None
-            }
-        }
-    }
-
-    fn next(&mut self) -> Option<NameToken<'s>> {
-        let token = self.tokens.find(|token| !token.is_blank())?;
-        let bytes = self.tokens.bytes(&token);
-        Some(match token.kind {
-            SqlTokenKind::Word => NameToken::Bare(bytes),
-            SqlTokenKind::QuotedName => NameToken::Quoted(name_of(bytes)),
-            SqlTokenKind::Sign => NameToken::Sign(bytes[0]),
-            _ => NameToken::Other,
-        })
     }
 }
 
-fn is_join(word: &[u8]) -> bool {
-    word.eq_ignore_ascii_case(b"JOIN") || word.eq_ignore_ascii_case(b"STRAIGHT_JOIN")
+/// Takes `table` or `database.table`. Returns `None` for `*` and `database.*`.
+fn take_table(words: &mut TokenCursor<'_>) -> Option<TableReference> {
+    let first = take_identifier(words)?;
+    if !words.take_sign(b'.') {
+        return Some(TableReference { database: None, table: first });
+    }
+    match take_identifier(words) {
+        Some(table) => Some(TableReference { database: Some(first), table }),
+        None => {
+            words.take_sign(b'*');
+            None
+        }
+    }
+}
+
+fn take_identifier(words: &mut TokenCursor<'_>) -> Option<Vec<u8>> {
+    let token = words.take_name()?;
+    Some(name_of(words.bytes(&token)).into_owned())
+}
+
+/// Takes a list of names separated by commas.
+fn take_list(words: &mut TokenCursor<'_>) -> Vec<TableReference> {
+    let mut names = Vec::new();
+    while let Some(name) = take_delete_target(words) {
+        names.push(name);
+        if !words.take_sign(b',') {
+            break;
+        }
+    }
+    names
+}
+
+/// Takes `table`, `database.table` or, as DELETE allows, `table.*` and `database.table.*`.
+fn take_delete_target(words: &mut TokenCursor<'_>) -> Option<TableReference> {
+    let first = take_identifier(words)?;
+    if !words.take_sign(b'.') || words.take_sign(b'*') {
+        return Some(TableReference { database: None, table: first });
+    }
+    let table = take_identifier(words)?;
+    if words.take_sign(b'.') {
+        words.take_sign(b'*');
+    }
+    Some(TableReference { database: Some(first), table })
+}
+
+/// Takes `a TO b, c TO d`.
+fn take_renames(words: &mut TokenCursor<'_>) -> Vec<TableReference> {
+    let mut names = Vec::new();
+    while let Some(name) = take_table(words) {
+        names.push(name);
+        if !(words.take_word("TO") || words.take_sign(b',')) {
+            break;
+        }
+    }
+    names
+}
+
+/// Takes the tables in front of this word, separated by commas or joins.
+fn take_joined(words: &mut TokenCursor<'_>, end: &str) -> Vec<AliasedTable> {
+    let mut tables: Vec<AliasedTable> = take_aliased(words).into_iter().collect();
+    while words.peek().is_some() && !words.take_word(end) {
+        let is_separator = words.is_any_word(&["JOIN", "STRAIGHT_JOIN"]) || words.is_sign(b',');
+        words.take_next();
+        if is_separator {
+            tables.extend(take_aliased(words));
+        }
+    }
+    tables
+}
+
+/// Takes `table`, `table alias` or `table AS alias`, possibly behind parentheses.
+fn take_aliased(words: &mut TokenCursor<'_>) -> Option<AliasedTable> {
+    while words.take_sign(b'(') {}
+    let table = take_table(words)?;
+    words.take_word("AS");
+    let alias = if words.is_any_word(&BEHIND_TABLE) { None } else { take_identifier(words) };
+    Some(AliasedTable { table, alias })
 }
 
 #[cfg(test)]

@@ -69,8 +69,25 @@ pub(crate) struct DdlRecord<'d> {
     /// First table that it names; `None` for a statement on a database.
     pub(crate) table: Option<&'d str>,
     pub(crate) sql: &'d str,
-    /// Table definitions that it changed, and all definitions after it, if definitions are followed.
-    pub(crate) schema: Option<(&'d SchemaChanges, &'d DdlSchema)>,
+    /// Table definitions, if they are followed.
+    pub(crate) schema: Option<FollowedSchema<'d>>,
+}
+
+/// Table definitions around a DDL statement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FollowedSchema<'d> {
+    /// Definitions that the statement changed.
+    pub(crate) changes: &'d SchemaChanges,
+    /// All definitions after it.
+    pub(crate) after: &'d DdlSchema,
+}
+
+/// Number of a row, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowNumber {
+    pub(crate) in_transaction: u64,
+    /// Number among the rows of its table in the transaction.
+    pub(crate) in_table: u64,
 }
 
 /// Action of a DDL statement.
@@ -109,11 +126,11 @@ impl TransactionMetadata {
         number
     }
 
-    /// Counts a row of the table with this index. Returns its number, from 1, in the transaction and in the table.
-    pub(crate) fn count_row(&mut self, table: usize) -> (u64, u64) {
+    /// Counts a row of the table with this index, and returns its number.
+    pub(crate) fn count_row(&mut self, table: usize) -> RowNumber {
         self.rows += 1;
         let (_, rows) = &mut self.rows_by_table[table];
         *rows += 1;
-        (self.rows, *rows)
+        RowNumber { in_transaction: self.rows, in_table: *rows }
     }
 }

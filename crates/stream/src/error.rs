@@ -54,8 +54,8 @@ pub enum StreamError {
     },
     /// Rows of a table without column names, for which no usable DDL statement was read.
     #[error(
-        "{log} at {offset}: the log has no column names for {table}, and no DDL statement before it that could be \
-      parsed defines the table: start with an older log, take the names from a server (--schema=mysql://…), or \
+        "{log} at {offset}: the log has no column names for {table}, and no earlier DDL statement that bintide can \
+      parse defines the table: start with an older log, take the names from a server (--schema=mysql://…), or \
       number the columns (--columns=numbered)"
     )]
     UndefinedTable {

@@ -28,12 +28,30 @@ pub struct FolderSink {
     size: u64,
     /// Size up to the last saved transaction.
     complete_size: u64,
-    /// Saved position, and GTIDs received from a server.
-    saved: Option<(ResumeToken, Option<StreamGtidState>)>,
+    saved: Option<SavedPosition>,
     /// Saved table definitions.
     schema_files: SchemaFiles,
     /// Prevents a second process from writing into the same directory.
     _lock: FolderLock,
+}
+
+/// Saved position.
+#[derive(Debug)]
+struct SavedPosition {
+    token: ResumeToken,
+    /// GTIDs received from a server; `None` if the records came from log files.
+    gtid_state: Option<StreamGtidState>,
+}
+
+/// State of the stream after a transaction, to be saved.
+#[derive(Debug)]
+pub(crate) struct StreamCheckpoint<'s> {
+    /// Position from which a run resumes.
+    pub(crate) token: &'s ResumeToken,
+    /// GTIDs received from a server.
+    pub(crate) gtid_state: Option<&'s StreamGtidState>,
+    /// Table definitions, if they changed since the last save.
+    pub(crate) new_schema: Option<DdlSchema>,
 }
 
 /// Contents of the progress file.
@@ -96,7 +114,8 @@ impl FolderSink {
             &folder.join(PROGRESS_FILE),
             saved.as_ref().and_then(|saved| saved.schema_number),
         );
-        let (folder, saved) = (folder.to_owned(), saved.map(|saved| (saved.token, saved.gtid_state)));
+        let folder = folder.to_owned();
+        let saved = saved.map(|saved| SavedPosition { token: saved.token, gtid_state: saved.gtid_state });
         Ok(Self {
             folder,
             size_max,
@@ -113,12 +132,12 @@ impl FolderSink {
 
     /// Returns the saved position; `None` in a new directory.
     pub fn resume_token(&self) -> Option<&ResumeToken> {
-        self.saved.as_ref().map(|(token, _)| token)
+        self.saved.as_ref().map(|saved| &saved.token)
     }
 
     /// Returns the saved GTIDs received from a server; `None` if the records came from log files.
     pub fn gtid_state(&self) -> Option<&StreamGtidState> {
-        self.saved.as_ref().and_then(|(_, gtid_state)| gtid_state.as_ref())
+        self.saved.as_ref().and_then(|saved| saved.gtid_state.as_ref())
     }
 
     /// Reads the saved table definitions; `None` if there are none.
@@ -154,20 +173,17 @@ impl FolderSink {
     }
 
     /// Saves progress up to the last `torn` written bytes. Finishes the file if it is large enough.
-    pub(crate) fn save(
-        &mut self,
-        (token, gtid_state, defined): (&ResumeToken, Option<&StreamGtidState>, Option<DdlSchema>),
-        torn: u64,
-    ) -> io::Result<()> {
+    pub(crate) fn save(&mut self, checkpoint: StreamCheckpoint<'_>, torn: u64) -> io::Result<()> {
+        let StreamCheckpoint { token, gtid_state, new_schema } = checkpoint;
         self.file.sync_data().map_err(|error| self.with_path(&error))?;
         self.complete_size = self.size.saturating_sub(torn);
-        let written = self.schema_files.write(defined.as_ref())?;
+        let written = self.schema_files.write(new_schema.as_ref())?;
         let (number, size, kept) = (self.number, self.complete_size, self.schema_files.number());
         let (token, envelope, gtid_state) = (token.clone(), Some(self.envelope), gtid_state.cloned());
         let saved = FolderProgress { token, number, size, envelope, schema_number: kept, gtid_state };
         write_atomically(&self.folder.join(PROGRESS_FILE), &saved.to_text())?;
         written.remove();
-        self.saved = Some((saved.token, saved.gtid_state));
+        self.saved = Some(SavedPosition { token: saved.token, gtid_state: saved.gtid_state });
         if torn == 0 && self.size >= self.size_max { self.finish_file() } else { Ok(()) }
     }
 
@@ -310,7 +326,7 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
 
-    use super::{FolderSink, LOCK_FILE, lock_progress};
+    use super::{FolderSink, LOCK_FILE, StreamCheckpoint, lock_progress};
     use crate::ddl_schema::DdlSchema;
     use crate::resume_token::ResumeToken;
     use crate::settings::Envelope;
@@ -320,6 +336,10 @@ mod tests {
 
     fn token(position: u64) -> ResumeToken {
         format!("binlog.000001:{position}").parse().unwrap()
+    }
+
+    const fn at(token: &ResumeToken) -> StreamCheckpoint<'_> {
+        StreamCheckpoint { token, gtid_state: None, new_schema: None }
     }
 
     fn names(folder: &Path) -> String {
@@ -343,7 +363,7 @@ mod tests {
         let mut files = FolderSink::open(&path, 8, FORM).unwrap();
         assert_eq!(files.resume_token(), None);
         files.write_all(b"one\n").unwrap();
-        files.save((&token(10), None, None), 0).unwrap();
+        files.save(at(&token(10)), 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
         let gtid_state = StreamGtidState::new("here".to_owned());
@@ -352,7 +372,7 @@ mod tests {
         assert!(error.contains("in use by another process"), "{error}");
         assert_eq!((files.resume_token(), files.gtid_state()), (Some(&token(10)), None));
         files.write_all(b"two\n").unwrap();
-        files.save((&token(20), Some(&gtid_state), None), 0).unwrap();
+        files.save(StreamCheckpoint { gtid_state: Some(&gtid_state), ..at(&token(20)) }, 0).unwrap();
         files.write_all(b"torn").unwrap();
         drop(files);
         assert_eq!(
@@ -364,7 +384,7 @@ mod tests {
         files.write_all(b"torn").unwrap();
         files.cut_tail(4).unwrap();
         files.write_all(b"3\n").unwrap();
-        files.save((&token(30), None, None), 0).unwrap();
+        files.save(at(&token(30)), 0).unwrap();
         files.finish().unwrap();
         assert_eq!(
             names(&path),
@@ -386,7 +406,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
         let save = |files: &mut FolderSink, position, defined| {
-            files.save((&token(position), None, defined), 0).unwrap();
+            files.save(StreamCheckpoint { new_schema: defined, ..at(&token(position)) }, 0).unwrap();
             names(&path)
         };
         let mut files = FolderSink::open(&path, 8, FORM).unwrap();
@@ -427,7 +447,7 @@ mod tests {
             std::os::unix::fs::symlink(&target, out.join(name)).unwrap();
             let result = FolderSink::open(&out, 8, FORM).and_then(|mut files| {
                 files.write_all(b"one\n")?;
-                files.save((&token(10), None, None), 0)
+                files.save(at(&token(10)), 0)
             });
             assert!(result.is_err(), "{name}");
             assert_eq!(fs::read_to_string(&target).unwrap(), "text", "{name}");

@@ -18,14 +18,14 @@
 mod change;
 mod column_catalogue;
 mod ddl_schema;
-mod debezium;
+mod debezium_writer;
 mod epoch;
 mod error;
 mod folder_sink;
 mod geometry;
 mod json_document;
 mod json_writer;
-mod maxwell;
+mod maxwell_writer;
 mod original_positions;
 mod pipe_sink;
 mod record_sink;

@@ -87,8 +87,8 @@ impl OriginalPositions {
         let before = self.positions.to_original(end);
         match self.payload.take() {
             Some(inside) if inside.next != before => Err(format!(
-                "the list of positions beside the log is wrong: it has the transaction's end in the source's log at \
-                   {before}, the events have it at {}",
+                "the list of positions beside the log is wrong: by the list, the transaction ends at {before} in the \
+                 source's log; by its events, at {}",
                 inside.next
             )),
             _ => Ok(before),

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use binlog::Event as Body;
 
 use crate::ddl_schema::DdlSchema;
-use crate::folder_sink::FolderSink;
+use crate::folder_sink::{FolderSink, StreamCheckpoint};
 use crate::pipe_sink::{self, PipeSink};
 use crate::resume_token::{ResumeToken, ResumeTokenError};
 use crate::schema_files::split_schema_line;
@@ -208,8 +208,12 @@ impl RecordSink {
             SinkTarget::Files(files) => {
                 drained?;
                 if let (Some(mark), true) = (&self.marked, self.is_newer) {
-                    let saved = (&mark.token, self.gtid_state.as_ref(), self.new_schema.take());
-                    files.save(saved, self.written - mark.size)?;
+                    let checkpoint = StreamCheckpoint {
+                        token: &mark.token,
+                        gtid_state: self.gtid_state.as_ref(),
+                        new_schema: self.new_schema.take(),
+                    };
+                    files.save(checkpoint, self.written - mark.size)?;
                 }
             }
         }

@@ -104,7 +104,7 @@ impl SnapshotWriter {
         match self.envelope {
             Envelope::Debezium => {
                 out.extend_from_slice(b"{\"before\":null,\"after\":{");
-                put_values(out, table, row, (self.envelope, &mut self.buffers))?;
+                put_values(out, table, row, self.envelope, &mut self.buffers)?;
                 out.extend_from_slice(&table.parts[0]);
                 self.last.mark_at = out.len();
                 out.extend_from_slice(&table.parts[1]);
@@ -122,7 +122,7 @@ impl SnapshotWriter {
             }
             Envelope::Maxwell => {
                 put_head(out, table, "bootstrap-insert", self.taken_s);
-                put_values(out, table, row, (self.envelope, &mut self.buffers))?;
+                put_values(out, table, row, self.envelope, &mut self.buffers)?;
                 out.extend_from_slice(b"}}\n");
             }
         }
@@ -250,7 +250,8 @@ fn put_values(
     out: &mut Vec<u8>,
     table: &TableSnapshot,
     row: &[Option<Vec<u8>>],
-    (to, buffers): (Envelope, &mut ValueBuffers),
+    envelope: Envelope,
+    buffers: &mut ValueBuffers,
 ) -> Result<(), StreamError> {
     for (index, cell) in table.cells.iter().enumerate() {
         if index > 0 {
@@ -262,7 +263,7 @@ fn put_values(
             out.extend_from_slice(b"null");
             continue;
         };
-        cell.put(out, text, to, buffers).ok_or_else(|| StreamError::SnapshotValue {
+        cell.put(out, text, envelope, buffers).ok_or_else(|| StreamError::SnapshotValue {
             table: table.names.join("."),
             column: index + 1,
             found: String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned(),

@@ -13,12 +13,14 @@ use logs::{
 };
 use sql::{UnmatchedRules, classify_statement};
 
-use crate::change::{ChangedRow, DdlRecord, DdlVerb, EventCoordinates, ResumePosition, TransactionMetadata};
+use crate::change::{
+    ChangedRow, DdlRecord, DdlVerb, EventCoordinates, FollowedSchema, ResumePosition, TransactionMetadata,
+};
 use crate::column_catalogue::{ColumnCatalogue, SchemaMismatch};
 use crate::ddl_schema::DdlSchema;
-use crate::debezium::{DebeziumWriter, EndRecord};
+use crate::debezium_writer::{DebeziumWriter, EndRecord};
 use crate::error::{EventError, StreamError};
-use crate::maxwell::MaxwellWriter;
+use crate::maxwell_writer::MaxwellWriter;
 use crate::original_positions::OriginalPositions;
 use crate::record_sink::RecordSink;
 use crate::resume_token::ResumeToken;
@@ -81,9 +83,33 @@ struct CurrentTransaction {
 struct StreamTable {
     /// Table as in the log.
     table: Arc<Table>,
-    /// Table with column names from the catalogue, and decoders for it.
-    named: Option<(Arc<Table>, Vec<Arc<RowDecoder>>)>,
+    named: Option<CatalogueNames>,
     selection: TableSelection,
+}
+
+/// A table of the log with column names from the catalogue.
+#[derive(Debug)]
+struct CatalogueNames {
+    table: Arc<Table>,
+    decoders: Vec<Arc<RowDecoder>>,
+}
+
+impl CatalogueNames {
+    /// Decoders per table: one for each set of columns in its rows events. Bounds memory.
+    const DECODERS_MAX: usize = 32;
+
+    /// Returns a decoder for rows of the table.
+    fn decoder(&mut self, rows: &Rows<'_>) -> Result<Arc<RowDecoder>, EventError> {
+        if let Some(decoder) = self.decoders.iter().find(|decoder| decoder.fits(rows)) {
+            return Ok(Arc::clone(decoder));
+        }
+        if self.decoders.len() >= Self::DECODERS_MAX {
+            self.decoders.clear();
+        }
+        let decoder = Arc::new(RowDecoder::new(Arc::clone(&self.table), rows)?);
+        self.decoders.push(Arc::clone(&decoder));
+        Ok(decoder)
+    }
 }
 
 /// Decision on streaming a table's rows.
@@ -365,7 +391,7 @@ impl Streamer {
                 }
                 output.drain_if_full()?;
             }
-            EnvelopeWriter::Maxwell(maxwell) => maxwell.end(output, *xid, (at.log, token))?,
+            EnvelopeWriter::Maxwell(maxwell) => maxwell.end(output, *xid, at.log, token)?,
         }
         head.clear();
         (*xid, *is_definition) = (None, false);
@@ -447,7 +473,7 @@ impl Streamer {
             StatementEffect::Definition { verb, database, table } => {
                 let sql = statement_text(query, within.format.flavour);
                 let known = known.as_ref().filter(|_| verb != DdlVerb::Truncate);
-                let known = known.map(|(changes, after)| (changes, after));
+                let known = known.map(|(changes, after)| FollowedSchema { changes, after });
                 let definition = DdlRecord {
                     verb,
                     database: &database,
@@ -474,7 +500,7 @@ impl Streamer {
                         );
                     }
                     EnvelopeWriter::Maxwell(maxwell) => {
-                        let told = maxwell.push_definition(&definition, (&self.open.head, &within.at));
+                        let told = maxwell.push_definition(&definition, &self.open.head, &within.at);
                         told.map_err(EventError::Error)?;
                     }
                 }
@@ -533,7 +559,7 @@ impl Streamer {
             && let Some(named) = catalogue.with_names(&table).map_err(EventError::Error)?
             && let Some(plan) = TablePlan::new(&named, flavour, UnnamedColumnPolicy::Refuse)
         {
-            let named = Some((Arc::new(named), Vec::new()));
+            let named = Some(CatalogueNames { table: Arc::new(named), decoders: Vec::new() });
             return Ok(StreamTable { table, named, selection: TableSelection::Selected(Arc::new(plan)) });
         }
         let meant = match (TablePlan::new(&table, flavour, self.settings.unnamed_columns), &self.catalogue) {
@@ -563,8 +589,8 @@ impl Streamer {
                 catalogue.with_names_by_rows(&known.table, rows).map_err(EventError::Error)?
             && let Some(plan) = TablePlan::new(&named, within.format.flavour, UnnamedColumnPolicy::Refuse)
         {
-            (known.named, known.selection) =
-                (Some((Arc::new(named), Vec::new())), TableSelection::Selected(Arc::new(plan)));
+            known.named = Some(CatalogueNames { table: Arc::new(named), decoders: Vec::new() });
+            known.selection = TableSelection::Selected(Arc::new(plan));
         }
         let plan = match &known.selection {
             TableSelection::Selected(plan) => Arc::clone(plan),
@@ -579,8 +605,8 @@ impl Streamer {
                 return Err(EventError::Error(undefined_table_error(&known.table, &within.at)));
             }
         };
-        if let Some((table, decoders)) = &mut known.named {
-            decoder = decoder_with_names(table, decoders, rows)?;
+        if let Some(named) = &mut known.named {
+            decoder = named.decoder(rows)?;
         }
         self.write_begin(&within, output);
         self.write_rows(rows, &PreparedTable { plan, decoder }, within, output)
@@ -617,7 +643,7 @@ impl Streamer {
                     output.drain_if_full().map_err(|error| EventError::Error(error.into()))?;
                 }
             }
-            EnvelopeWriter::Maxwell(maxwell) => maxwell.push_rows(rows, prepared, (head, at))?,
+            EnvelopeWriter::Maxwell(maxwell) => maxwell.push_rows(rows, prepared, head, at)?,
         }
         Ok(())
     }
@@ -648,25 +674,6 @@ fn begin_transaction(head: &mut TransactionMetadata, outline: &TransactionOutlin
 
 fn corrupt(at: &EventCoordinates<'_>, reason: String) -> StreamError {
     StreamError::Corrupt { log: at.log.to_owned(), offset: at.offset, reason }
-}
-
-/// Returns a decoder for rows of a table with column names from the catalogue.
-fn decoder_with_names(
-    table: &Arc<Table>,
-    decoders: &mut Vec<Arc<RowDecoder>>,
-    rows: &Rows<'_>,
-) -> Result<Arc<RowDecoder>, EventError> {
-    /// Decoders per table: one for each set of columns in its rows events.
-    const DECODERS_MAX: usize = 32;
-    if let Some(decoder) = decoders.iter().find(|decoder| decoder.fits(rows)) {
-        return Ok(Arc::clone(decoder));
-    }
-    if decoders.len() >= DECODERS_MAX {
-        decoders.clear();
-    }
-    let decoder = Arc::new(RowDecoder::new(Arc::clone(table), rows)?);
-    decoders.push(Arc::clone(&decoder));
-    Ok(decoder)
 }
 
 fn unnamed_columns_error(table: &Table, at: &EventCoordinates<'_>) -> StreamError {

@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::Arc;
 
 use binlog::events::{ColumnSet, Rows, RowsFlags};
@@ -116,11 +117,12 @@ impl TransactionBuffer {
         if self.bytes.len() <= MEMORY_MAX {
             return Ok(());
         }
+        let folder = env::temp_dir();
         let spool = match &mut self.spool {
             Some(spool) => spool,
-            none => none.insert(EncryptedSpool::new_in(&env::temp_dir(), 0)?),
+            none => none.insert(EncryptedSpool::new_in(&folder, 0)?),
         };
-        spool.push(&self.bytes)?;
+        spool.push(&self.bytes).map_err(|error| temporary_file_error(&folder, error))?;
         self.spooled.push(self.bytes.len());
         self.bytes.clear();
         Ok(())
@@ -167,6 +169,25 @@ impl TransactionBuffer {
         tables.clear();
         numbers.clear();
         (*count, *rows_end) = (0, 0);
+    }
+}
+
+/// Adds the directory of temporary files to an error of the operating system.
+fn temporary_file_error(folder: &Path, error: io::Error) -> io::Error {
+    let kind = error.kind();
+    let folder = folder.display();
+    match kind {
+        // The limit of temporary files: this error has the directory already.
+        ErrorKind::Other => error,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            io::Error::new(kind, format!("temporary file in {folder}: {error}"))
+        }
+        _ => io::Error::new(
+            kind,
+            format!(
+                "temporary file in {folder}: {error}; set TMPDIR to a directory that exists and can be written"
+            ),
+        ),
     }
 }
 

@@ -65,10 +65,26 @@ pub struct TouchPlan {
 struct PlannedSearch {
     target: Arc<SearchTarget>,
     purpose: SearchPurpose,
-    /// Columns to search by: their index in the log's table and in the replica's.
-    parts: Vec<(usize, usize)>,
+    /// Columns to search by.
+    parts: Vec<SearchColumn>,
     /// Columns of the log; an update needs this search only if it changes one of them.
     deciding_columns: Vec<usize>,
+}
+
+/// A column to search by.
+#[derive(Clone, Copy, Debug)]
+struct SearchColumn {
+    /// Index in the log's table.
+    in_log: usize,
+    /// Index in the replica's table.
+    in_replica: usize,
+}
+
+/// Values of a row to search for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SearchedValues {
+    old: bool,
+    new: bool,
 }
 
 /// Purpose of a search.
@@ -99,7 +115,8 @@ impl TouchPlan {
         let known = |column: usize| {
             let at = matched.iter().position(|target| *target == column)?;
             let target = &definition.columns[column];
-            (!target.is_virtual && literal::is_comparable(&log.columns[at], target)).then_some((at, column))
+            let is_searchable = !target.is_virtual && literal::is_comparable(&log.columns[at], target);
+            is_searchable.then_some(SearchColumn { in_log: at, in_replica: column })
         };
         let parts =
             |columns: &[usize]| columns.iter().map(|column| known(*column)).collect::<Option<Vec<_>>>();
@@ -163,12 +180,12 @@ impl TouchPlan {
                 }
                 _ => true,
             };
-            let (old, new) = search.purpose.needs(kind, is_changed);
+            let needed = search.purpose.needed_values(kind, is_changed);
             let key = |wanted: bool, fields: &Option<RowFields<'_, '_>>| match fields {
                 Some(fields) if wanted => self.key(search, fields),
                 _ => Ok(None),
             };
-            let (old, new) = (key(old, &before)?, key(new, &after)?);
+            let (old, new) = (key(needed.old, &before)?, key(needed.new, &after)?);
             let new = new.filter(|new| old.as_ref() != Some(new));
             for key in [old, new].into_iter().flatten() {
                 take(PageTouch { target: &search.target, key });
@@ -180,15 +197,15 @@ impl TouchPlan {
     /// Returns the condition of a search; `None` if the log lacks one of the values.
     fn key(&self, search: &PlannedSearch, fields: &RowFields<'_, '_>) -> Result<Option<String>, DecodeError> {
         let mut condition = String::new();
-        for ((at, column), name) in search.parts.iter().zip(&search.target.columns) {
-            let Some(field) = fields.get(*at).copied().flatten() else { return Ok(None) };
+        for (part, name) in search.parts.iter().zip(&search.target.columns) {
+            let Some(field) = fields.get(part.in_log).copied().flatten() else { return Ok(None) };
             if !condition.is_empty() {
                 condition.push_str(" AND ");
             }
             condition.push_str(name);
             if field.bytes().is_some() {
                 condition.push('=');
-                let (value, column) = (field.value()?, &self.columns[*column]);
+                let (value, column) = (field.value()?, &self.columns[part.in_replica]);
                 if !literal::put_literal(&mut condition, value, field.column(), self.flavour, column) {
                     return Ok(None);
                 }
@@ -204,8 +221,9 @@ impl TouchPlan {
 }
 
 impl SearchPurpose {
-    /// Returns whether to search for the old values, and for the new values.
-    const fn needs(self, kind: RowsKind, is_changed: bool) -> (bool, bool) {
+    /// Returns the values to search for when a row changes. `is_changed` says whether an update changes a column of the
+    /// index.
+    const fn needed_values(self, kind: RowsKind, is_changed: bool) -> SearchedValues {
         let is_update = matches!(kind, RowsKind::Update | RowsKind::PartialUpdate);
         let (has_old, has_new) = match kind {
             RowsKind::Write => (false, true),
@@ -213,12 +231,12 @@ impl SearchPurpose {
             RowsKind::Update | RowsKind::PartialUpdate => (true, true),
         };
         match self {
-            Self::Row => (has_old, has_new && is_changed),
+            Self::Row => SearchedValues { old: has_old, new: has_new && is_changed },
             Self::Entry { inserts, deletes } => {
                 let is_due = !is_update || is_changed;
-                (has_old && is_due && deletes, has_new && is_due && inserts)
+                SearchedValues { old: has_old && is_due && deletes, new: has_new && is_due && inserts }
             }
-            Self::Parent => (false, has_new && is_changed),
+            Self::Parent => SearchedValues { old: false, new: has_new && is_changed },
         }
     }
 }

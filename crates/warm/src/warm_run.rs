@@ -23,7 +23,7 @@ use crate::report::{DiskReads, WarmEndReason, WarmRate, WarmReport, WarmStatus};
 use crate::search_worker;
 use crate::settings::{ExternalApplierSettings, NonReplicaPolicy, SearchConnections, WarmPace, WarmSettings};
 use crate::touch_window::TouchWindow;
-use crate::warm_shared::WarmShared;
+use crate::warm_shared::{SearchLimits, WarmShared};
 
 /// Observer of a run.
 pub trait WarmObserver {
@@ -457,7 +457,7 @@ impl WarmSupervisor<'_> {
     }
 
     fn status(&self) -> WarmStatus {
-        let (distance, workers) = self.shared.limits();
+        let SearchLimits { distance, workers } = self.shared.limits();
         WarmStatus {
             counts: self.shared.counts(),
             reads: self.read_totals.total(),

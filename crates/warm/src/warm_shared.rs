@@ -19,6 +19,15 @@ use crate::slow_tables::SlowTables;
 use crate::statement::SkipReason;
 use crate::touch_window::TouchBatch;
 
+/// Present limits of the searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SearchLimits {
+    /// Distance from the appliers, in bytes of log.
+    pub(crate) distance: u64,
+    /// Number of workers that search.
+    pub(crate) workers: usize,
+}
+
 /// State shared by the threads.
 #[derive(Debug)]
 pub(crate) struct WarmShared {
@@ -433,9 +442,9 @@ impl WarmShared {
         self.state().queue.len()
     }
 
-    pub(crate) fn limits(&self) -> (u64, usize) {
+    pub(crate) fn limits(&self) -> SearchLimits {
         let state = self.state();
-        (state.distance, state.workers)
+        SearchLimits { distance: state.distance, workers: state.workers }
     }
 
     pub(crate) fn channels(&self) -> Vec<ChannelStatus> {

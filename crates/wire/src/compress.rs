@@ -5,9 +5,9 @@ use miniz_oxide::deflate::compress_to_vec_zlib;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use zstd_safe::{CCtx, CParameter, DCtx};
 
-use crate::buffer::ReceiveBuffer;
 use crate::error::WireError;
 use crate::packet_codec::SequenceCheck;
+use crate::receive_buffer::ReceiveBuffer;
 
 /// Compression of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

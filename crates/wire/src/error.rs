@@ -80,11 +80,11 @@ pub enum WireError {
         /// Name of the plugin.
         plugin: &'static str,
     },
-    /// The server wants the password as clear text, which is not allowed.
-    #[error("the server wants the password as clear text: use TLS, and allow clear-text passwords")]
+    /// The server requests the password as cleartext, which is not allowed.
+    #[error("the server requests the password as cleartext: use TLS, and allow cleartext passwords")]
     CleartextNotAllowed,
-    /// The server wants the password as clear text, which is allowed over TLS only.
-    #[error("the server wants the password as clear text, and the connection is not encrypted: use TLS")]
+    /// The server requests the password as cleartext, which is allowed over TLS only.
+    #[error("the server requests the password as cleartext, and the connection is not encrypted: use TLS")]
     CleartextWithoutTls,
     /// A text exceeds the maximum size of its field.
     #[error("{field} has {found} bytes, must have at most {max}")]
@@ -149,8 +149,8 @@ pub enum WireError {
     },
     /// A heartbeat is not at the current position.
     #[error(
-        "unexpected heartbeat: {file}, position {position}, expected {wanted_file}, position {wanted_position}: \
-             the source has skipped events, or its log is a different one"
+        "a heartbeat names {file}, position {position}; expected {wanted_file}, position {wanted_position}: the source \
+         has skipped events, or its log is a different one"
     )]
     Heartbeat {
         /// File named by the heartbeat.

@@ -30,7 +30,6 @@
 //! that the other side claims, and never panics on any input.
 #![forbid(unsafe_code)]
 
-mod buffer;
 mod capability;
 pub mod column_type;
 mod command;
@@ -41,14 +40,15 @@ mod event_packet;
 mod execution;
 mod handshake;
 mod packet_codec;
-mod replica;
+mod receive_buffer;
+mod replica_conversation;
 mod response;
 mod response_writer;
 mod result_set;
 mod result_value;
 mod session_change;
 mod statement;
-mod stream;
+mod stream_reader;
 
 pub use crate::capability::Capabilities;
 pub use crate::command::{BinlogDump, BinlogDumpGtid, ClientCommand, DumpFlags, RegisterReplica};
@@ -64,7 +64,7 @@ pub use crate::handshake::{
     ServerKeySource, ServerSession, ServerStep, SslRequest, StoredPassword, TlsMode, Transport,
 };
 pub use crate::packet_codec::{PACKET_LIMIT_MIN, PIECE_SIZE_MAX, PacketCodec, PartedPacket};
-pub use crate::replica::{
+pub use crate::replica_conversation::{
     ReplicaConversation, ReplicaEnd, ReplicaOptions, ReplicaStart, ReplicaStep, SourceFacts,
 };
 pub use crate::response::{CommandResponse, EofPacket, ErrPacket, OkPacket, ServerStatus};
@@ -75,4 +75,4 @@ pub use crate::result_set::{
 pub use crate::result_value::{ResultValue, RowEncoding};
 pub use crate::session_change::SessionChange;
 pub use crate::statement::{PrepareReader, PreparedStatement};
-pub use crate::stream::{FormatOrigin, PositionGaps, SourceEvent, StreamReader};
+pub use crate::stream_reader::{FormatOrigin, PositionGaps, SourceEvent, StreamReader};

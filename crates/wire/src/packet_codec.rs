@@ -4,9 +4,9 @@ use std::mem;
 
 use binlog::Cursor;
 
-use crate::buffer::ReceiveBuffer;
 use crate::compress::{CompressedFrames, PacketCompression, put_u24};
 use crate::error::WireError;
+use crate::receive_buffer::ReceiveBuffer;
 
 /// Size of a packet's header: payload size and sequence number.
 const HEADER_SIZE: usize = 4;

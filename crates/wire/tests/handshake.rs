@@ -218,10 +218,10 @@ fn the_server_asks_for_another_proof() {
 fn cleartext_password_needs_tls_and_permission() {
     let wish = || Switches("mysql_clear_password");
     let refused =
-        "error: the server wants the password as clear text: use TLS, and allow clear-text passwords";
+        "error: the server requests the password as cleartext: use TLS, and allow cleartext passwords";
     let allowed = ClientOptions { cleartext: CleartextPolicy::OverTls, ..options() };
     let unencrypted =
-        "error: the server wants the password as clear text, and the connection is not encrypted: use TLS";
+        "error: the server requests the password as cleartext, and the connection is not encrypted: use TLS";
     check(options(), &[mysql(), wish()], &[CACHING, refused]);
     check(allowed.clone(), &[mysql(), wish()], &[CACHING, unencrypted]);
     let over_tls = ClientOptions { tls: TlsMode::Always, ..options() };

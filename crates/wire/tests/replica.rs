@@ -489,7 +489,7 @@ fn transactions_that_the_replica_has_are_left_out() {
 fn heartbeats_from_elsewhere() {
     for (file, position) in [(b"b.2", 100), (b"b.1", 99)] {
         let wanted = format!(
-            "error: unexpected heartbeat: {}, position {position}, expected b.1, position 100: \
+            "error: a heartbeat names {}, position {position}; expected b.1, position 100: \
              the source has skipped events, or its log is a different one",
             String::from_utf8_lossy(file)
         );

@@ -13,9 +13,9 @@ use crate::format::{EventFormat, Flavour};
 use crate::header::{EventFlags, EventOrigin};
 use crate::payload::inner_size;
 use crate::raw::RawEvent;
-use crate::transaction::clock::ClockShift;
-use crate::transaction::outline::{TransactionKind, TransactionOutline};
-use crate::transaction::role::EventRole;
+use crate::transaction::clock_shift::ClockShift;
+use crate::transaction::event_role::EventRole;
+use crate::transaction::transaction_outline::{TransactionKind, TransactionOutline};
 use crate::write::NextPosition;
 
 /// Reason why a transaction is not compressed.
@@ -299,7 +299,7 @@ mod tests {
     use crate::gtid::{GtidTag, Uuid};
     use crate::header::{EventFlags, EventOrigin};
     use crate::raw::RawEvent;
-    use crate::transaction::clock::ClockShift;
+    use crate::transaction::clock_shift::ClockShift;
     use crate::write::NextPosition;
 
     #[test]

@@ -1,22 +1,22 @@
 //! Transactions in a log: their boundaries, their outlines, and whole transactions.
 
-mod assembler;
-mod clock;
+mod clock_shift;
 mod compression;
-mod grammar;
-mod outline;
-mod role;
-mod verb;
+mod event_role;
+mod transaction_assembler;
+mod transaction_grammar;
+mod transaction_outline;
+mod transaction_verb;
 
-pub use self::assembler::{AssembleError, Transaction, TransactionAssembler};
-pub use self::clock::ClockShift;
+pub use self::clock_shift::ClockShift;
 pub use self::compression::{
     CompressionCheck, CompressionRefusal, GtidMove, GtidRewriteError, put_gtid_renumbered, put_gtid_resized,
 };
-pub use self::grammar::{EventPlace, GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
-pub use self::outline::{
+pub use self::event_role::EventRole;
+pub use self::transaction_assembler::{AssembleError, Transaction, TransactionAssembler};
+pub use self::transaction_grammar::{EventPlace, GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
+pub use self::transaction_outline::{
     TrackError, TrackFault, TrackedEvent, TransactionId, TransactionKind, TransactionOutline,
     TransactionTracker,
 };
-pub use self::role::EventRole;
-pub use self::verb::TransactionVerb;
+pub use self::transaction_verb::TransactionVerb;

@@ -26,7 +26,7 @@ use crate::interrupt;
 use crate::log_args::{InputLogs, InputPlace, LogArgs};
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
-use crate::temporary::TemporaryFiles;
+use crate::temporary_files::TemporaryFiles;
 use crate::units;
 use crate::value_parsers::{parse_at_least_one, parse_level, parse_number, parse_size};
 
@@ -332,7 +332,8 @@ fn files(found: &InputLogs) -> Result<Vec<(&InputPlace, &PathBuf)>, CommandFailu
 }
 
 /// Reason why logs of MySQL before 5.7 cannot be compressed: see [`is_before_marks`].
-const NO_MARKS: &str = "MySQL before 5.7 does not mark the transactions that have only row changes, which a server would compress";
+const NO_MARKS: &str =
+    "MySQL before 5.7 does not mark transactions that have only row changes, and servers compress only these";
 
 /// Returns whether a server of this version marks no transactions as having only row changes. 5.5 writes no GTID
 /// events, 5.6 writes them with the same flag for all transactions, and only if gtid_mode is ON.
@@ -438,8 +439,8 @@ impl RewriteRun<'_> {
     fn remark_on_newest(&self, end: &RewriteEnd, path: &Path) {
         if let RewriteEnd::NewestReceived = end {
             warn!(
-                "{} is the newest log of a directory of bintide receive, which resumes at its end, so it is skipped; \
-                 to rewrite it, write to another directory with --output",
+                "{} is skipped: it is the newest log in its directory, and bintide receive resumes at its end; to \
+                 rewrite it, write to another directory with --output",
                 path.display()
             );
         }
@@ -455,9 +456,7 @@ impl RewriteRun<'_> {
         let Some(format) = self.read_format(place)? else { return Ok(()) };
         let version = String::from_utf8_lossy(&format.server_version);
         if format.flavour == Flavour::MySql && is_before_marks(&version) {
-            warn!(
-                "{place} has no transaction that can be compressed: MySQL {version} wrote it, and {NO_MARKS}"
-            );
+            warn!("{place} has no transaction that can be compressed: MySQL {version} wrote it. {NO_MARKS}");
         }
         Ok(())
     }

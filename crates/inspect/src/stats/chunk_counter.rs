@@ -13,10 +13,10 @@ use logs::{
     WalkEvent, WalkPiece, WalkSource, WalkStep, WalkSteps,
 };
 
-use super::compression::{LogType, cached_size};
+use super::compression::{LogType, StatedPayload, cached_size};
 use super::event_address::EventAddress;
+use super::stats_tally::{ChunkTally, ContinuedTransaction};
 use super::tables::{RowChangeCounts, RowOperation};
-use super::tally::{ChunkTally, ContinuedTransaction};
 use super::transaction_tally::{TransactionStamp, TransactionTally};
 use crate::log_pieces::{PieceEvents, PieceOrigin};
 
@@ -78,7 +78,7 @@ fn count_payload_end(origin: PieceOrigin, head: &LargePayloadHead, top: usize) -
     part.tally.logs.entry(origin.log).or_default().events += 1;
     let mut open = TransactionTally::continued(log_type(origin.kind));
     open.bytes_stored = size;
-    open.payload = Some((head.fields.payload_size, head.fields.uncompressed_size.unwrap_or_default()));
+    open.payload = Some(StatedPayload::new(head.fields.payload_size, head.fields.uncompressed_size));
     part.head = Some(ContinuedTransaction::Ends(open));
     part
 }
@@ -309,8 +309,7 @@ impl ChunkCounter {
         let (Event::TransactionPayload(payload), Some(open)) = (raw.decode(format)?, &mut self.open) else {
             return Ok(());
         };
-        let claimed_size = payload.uncompressed_size.unwrap_or_default();
-        open.payload = Some((payload.payload.len() as u64, claimed_size));
+        open.payload = Some(StatedPayload::new(payload.payload.len() as u64, payload.uncompressed_size));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use logs::{EndOfLog, EventChunk, EventWalk, LogReader, PieceSizes, WalkPiece};
 
 use super::chunk_counter::{self, CountError, CountErrorKind};
 use super::report::{GtidReport, LogEnd, LogStats, StatsReport};
-use super::tally::{ChunkTally, ContinuedTransaction};
+use super::stats_tally::{ChunkTally, ContinuedTransaction};
 use crate::error::InspectError;
 use crate::log_pieces::{OnDamage, PIECE_SIZES, PieceContent, PieceEvents, read_pieces};
 

@@ -73,6 +73,22 @@ pub(crate) struct CompressionTotals {
     sums: [Option<CompressionSum>; 4],
 }
 
+/// Sizes of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StatedPayload {
+    /// Size of the payload itself, in bytes.
+    pub(crate) compressed: u64,
+    /// Uncompressed size as the payload states it, in bytes; 0 if it does not.
+    pub(crate) uncompressed: u64,
+}
+
+impl StatedPayload {
+    /// Returns the sizes of a payload that states this uncompressed size.
+    pub(crate) fn new(compressed: u64, uncompressed: Option<u64>) -> Self {
+        Self { compressed, uncompressed: uncompressed.unwrap_or_default() }
+    }
+}
+
 /// One transaction, with the row that counts it.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredTransaction {

@@ -6,8 +6,8 @@ use binlog::{
 };
 
 use super::compression::{
-    CompressionRow, CompressionTotals, CompressionType, LogType, StoredTransaction, TransactionSizes,
-    cached_size,
+    CompressionRow, CompressionTotals, CompressionType, LogType, StatedPayload, StoredTransaction,
+    TransactionSizes, cached_size,
 };
 
 /// Counter for the rows of one kind of log, event by event.
@@ -17,8 +17,8 @@ pub struct CompressionCounter {
     tracker: TransactionTracker,
     /// Size of the open transaction, if it is not compressed.
     cached: u64,
-    /// Its payload's size, and the uncompressed size that the payload states.
-    payload: Option<(u64, u64)>,
+    /// Its payload, if it is compressed.
+    payload: Option<StatedPayload>,
     sums: CompressionTotals,
 }
 
@@ -57,8 +57,7 @@ impl CompressionCounter {
         if role == EventRole::Payload
             && let Event::TransactionPayload(payload) = raw.decode(format)?
         {
-            let claimed = payload.uncompressed_size.unwrap_or_default();
-            self.payload = Some((payload.payload.len() as u64, claimed));
+            self.payload = Some(StatedPayload::new(payload.payload.len() as u64, payload.uncompressed_size));
         }
         if let Some(ended) = ended {
             self.add(&ended);
@@ -83,7 +82,7 @@ impl CompressionCounter {
 
     fn add(&mut self, ended: &TransactionOutline) {
         let (compression_type, compressed, uncompressed) = match self.payload {
-            Some((compressed, uncompressed)) => (CompressionType::Zstd, compressed, uncompressed),
+            Some(payload) => (CompressionType::Zstd, payload.compressed, payload.uncompressed),
             None => (CompressionType::None, self.cached, self.cached),
         };
         let commit_us = ended.stamps.map(|stamps| stamps.immediate_commit_us);

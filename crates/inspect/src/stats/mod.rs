@@ -2,27 +2,27 @@
 
 mod chunk_counter;
 mod collect;
+mod commit_rate;
 mod compression;
 mod compression_counter;
 mod event_address;
 mod gtid_collector;
 mod log_time;
-mod rate;
 mod report;
-mod sizes;
+mod size_histogram;
+mod stats_tally;
 mod tables;
-mod tally;
-mod top;
+mod top_list;
 mod transaction_tally;
 
 pub use collect::{StatsSettings, collect};
+pub use commit_rate::{BucketCounts, TimeSeries};
 pub use compression::{CompressionRow, CompressionType, LogType};
 pub use compression_counter::CompressionCounter;
 pub use log_time::LogTime;
-pub use rate::{BucketCounts, TimeSeries};
 pub use report::{
     CommitSpan, GtidReport, LogEnd, LogStats, StatsReport, StatsTotals, TransactionReport, TransactionTable,
     TypeReport,
 };
-pub use sizes::{SizeClass, class_bytes_max, size_class};
+pub use size_histogram::{SizeClass, class_bytes_max, size_class};
 pub use tables::{ChangeTotals, RowChangeCounts, RowOperation, TableAmounts, TableMapCounts};

@@ -3,12 +3,12 @@
 use binlog::EventType;
 use serde::Serialize;
 
+use super::commit_rate::TimeSeries;
 use super::compression::CompressionRow;
 use super::log_time::LogTime;
-use super::rate::TimeSeries;
-use super::sizes::SizeClass;
+use super::size_histogram::SizeClass;
+use super::stats_tally::{NotableTransaction, StatsTally};
 use super::tables::{ChangeTotals, TableAmounts, TableCounts};
-use super::tally::{NotableTransaction, StatsTally};
 use super::transaction_tally::RowsByTable;
 
 /// Number of buckets in the report's series: as many as a screen shows well.

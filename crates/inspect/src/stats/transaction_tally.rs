@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use binlog::{EventHeader, TransactionId};
 
-use super::compression::{CompressionType, LogType, StoredTransaction, TransactionSizes};
+use super::commit_rate::BucketCounts;
+use super::compression::{CompressionType, LogType, StatedPayload, StoredTransaction, TransactionSizes};
 use super::event_address::EventAddress;
-use super::rate::BucketCounts;
 use super::tables::RowOperation;
 
 /// Counters of one transaction, or of the part of it that is in one chunk.
@@ -24,8 +24,8 @@ pub(crate) struct TransactionTally {
     pub(crate) bytes_plain: u64,
     /// Bytes that the server's compression statistics count, if it is not compressed.
     pub(crate) bytes_cached: u64,
-    /// Size of its payload, and the uncompressed size that the payload states.
-    pub(crate) payload: Option<(u64, u64)>,
+    /// Its payload, if it is compressed.
+    pub(crate) payload: Option<StatedPayload>,
     /// Number of events, including those inside a payload.
     pub(crate) events: u64,
     /// Rows changed in each table.
@@ -133,7 +133,7 @@ impl TransactionTally {
 
     pub(crate) fn stored(&self) -> StoredTransaction {
         let (compression_type, compressed, uncompressed) = match self.payload {
-            Some((compressed, uncompressed)) => (CompressionType::Zstd, compressed, uncompressed),
+            Some(payload) => (CompressionType::Zstd, payload.compressed, payload.uncompressed),
             None => (CompressionType::None, self.bytes_cached, self.bytes_cached),
         };
         let commit_us = self.start.and_then(|start| start.commit_us);

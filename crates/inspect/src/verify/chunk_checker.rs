@@ -72,6 +72,12 @@ struct ChunkChecker {
     plain: Vec<u8>,
 }
 
+/// Fault of an event or of its rows.
+struct RowsFault {
+    kind: FaultKind,
+    error: DecodeError,
+}
+
 impl ChunkChecker {
     fn new(format: &Arc<EventFormat>, context: &ChunkContext, kind: LogKind) -> Self {
         let mut checker = Self {
@@ -355,7 +361,7 @@ impl ChunkChecker {
                 self.findings.facts.push(LogFact::Rotate { offset, name });
             }
             _ => {
-                if let Err((kind, error)) = self.check_rows(raw, event) {
+                if let Err(RowsFault { kind, error }) = self.check_rows(raw, event) {
                     self.findings.add_fault(offset, kind, name_error(raw, &error));
                 }
             }
@@ -379,8 +385,8 @@ impl ChunkChecker {
         }
     }
 
-    fn check_rows(&mut self, raw: &RawEvent<'_>, event: &Event<'_>) -> Result<(), (FaultKind, DecodeError)> {
-        let in_row = |error| (FaultKind::Row, error);
+    fn check_rows(&mut self, raw: &RawEvent<'_>, event: &Event<'_>) -> Result<(), RowsFault> {
+        let in_row = |error| RowsFault { kind: FaultKind::Row, error };
         match event {
             Event::TableMap(map) => {
                 self.tables.register(map).map_err(in_row)?;
@@ -401,10 +407,10 @@ impl ChunkChecker {
     }
 
     /// Checks rows that MariaDB compressed in its own way.
-    fn check_compressed_rows(&mut self, raw: &RawEvent<'_>) -> Result<(), (FaultKind, DecodeError)> {
+    fn check_compressed_rows(&mut self, raw: &RawEvent<'_>) -> Result<(), RowsFault> {
         let mut plain = std::mem::take(&mut self.plain);
         let format = Arc::clone(&self.format);
-        let in_event = |error| (FaultKind::Event, error);
+        let in_event = |error| RowsFault { kind: FaultKind::Event, error };
         let result = raw
             .plain(&format, EVENT_SIZE_MAX, &mut plain)
             .and_then(|raw| Ok((raw, raw.decode(&format)?)))
@@ -435,8 +441,9 @@ impl ChunkChecker {
         if let Err(fault) = self.grammar.step(role) {
             self.report_inner_fault(offset, inner_offset, FaultKind::Grammar, fault);
         }
-        let looked = fields::check(raw, &event, &format).map_err(|error| (FaultKind::Event, error));
-        if let Err((kind, error)) = looked.and_then(|()| self.check_rows(raw, &event)) {
+        let looked =
+            fields::check(raw, &event, &format).map_err(|error| RowsFault { kind: FaultKind::Event, error });
+        if let Err(RowsFault { kind, error }) = looked.and_then(|()| self.check_rows(raw, &event)) {
             self.report_inner_fault(offset, inner_offset, kind, name_error(raw, &error));
         }
         if ends_statement(raw, &format) {
@@ -469,7 +476,7 @@ impl ChunkChecker {
 
     fn check_payload_grammar(&mut self, offset: u64, inner: &TransactionGrammar) {
         if inner.is_open() {
-            let detail = format!("the payload ends, expected {}", inner.wanted());
+            let detail = format!("found the end of the payload, expected {}", inner.wanted());
             self.findings.add_fault(offset, FaultKind::Grammar, detail);
         }
     }

@@ -53,11 +53,26 @@ struct JudgedLog {
     /// True if transactions may have been skipped since.
     is_clock_lost: bool,
     open: Option<UnfinishedTransaction>,
-    /// Name of the next log according to this one, and the offset of that event.
-    next: Option<(String, u64)>,
-    end: Option<(EndOfLog, u64)>,
+    next: Option<NamedSuccessor>,
+    end: Option<LogEndPlace>,
     /// True if a part could not be read, so its transactions are unknown.
     is_damaged: bool,
+}
+
+/// The next log according to a log's Rotate event.
+#[derive(Debug)]
+struct NamedSuccessor {
+    /// Name of the next log.
+    name: String,
+    /// Start of the Rotate event, in bytes from the start of its log.
+    offset: u64,
+}
+
+/// End of a log, and its position in bytes from the log's start.
+#[derive(Clone, Copy, Debug)]
+struct LogEndPlace {
+    end: EndOfLog,
+    position: u64,
 }
 
 /// The open transaction, not yet at its end.
@@ -81,11 +96,11 @@ impl LogJudge {
         self.verdicts.logs.push(LogVerdict { name: name.to_owned(), ..LogVerdict::default() });
         let last_name = self.last_name.replace(name.to_owned());
         self.before = None;
-        let Some((end, position)) = before.end else { return };
+        let Some(end) = before.end else { return };
         let is_next = follows(&before, name);
         let missing = last_name.and_then(|last| MissingLogs::between(&last, name));
         let is_given = is_next || missing.is_some() && order == LogOrder::Listed;
-        self.judge_end(&before, end, position, if is_given { NextLog::Given } else { NextLog::Absent });
+        self.judge_end(&before, end, if is_given { NextLog::Given } else { NextLog::Absent });
         match (missing, order) {
             // The log before names this one as the next: that is a fault of its own.
             _ if is_next || before.names_as_next(name) => self.before = is_next.then_some(before),
@@ -118,8 +133,8 @@ impl LogJudge {
                 detail.push_str(&format!(", with the transactions {}", one_line(&lost)));
             }
         }
-        let end = before.end.map_or(0, |(_, position)| position);
-        let offset = before.next.as_ref().map_or(end, |(_, offset)| *offset);
+        let end = before.end.map_or(0, |end| end.position);
+        let offset = before.next.as_ref().map_or(end, |next| next.offset);
         self.add_fault_of(&before.name, offset, FaultKind::Rotation, detail);
     }
 
@@ -169,7 +184,7 @@ impl LogJudge {
                 self.add_fault(offset, FaultKind::Payload, error.to_string())
             }
             logs::LogError::Torn { torn, .. } => {
-                self.log.end = Some((EndOfLog::Torn(torn), offset));
+                self.log.end = Some(LogEndPlace { end: EndOfLog::Torn(torn), position: offset });
             }
             error => self.verdicts.unreadable.push(UnreadableLog::new(&self.log.name, &error)),
         }
@@ -181,17 +196,24 @@ impl LogJudge {
         self.verdicts.unreadable.push(UnreadableLog::new(name, error));
     }
 
+    /// Records that another log starts behind this one in the same file.
+    pub(crate) fn note_second_log(&mut self) {
+        let Some(end) = self.verdicts.logs.last().map(|verdict| verdict.bytes) else { return };
+        let detail = "another log starts here: servers and mysqlbinlog read the file only up to here";
+        self.add_fault(end, FaultKind::Framing, detail.to_owned());
+    }
+
     pub(crate) fn end_log(&mut self, kind: LogKind, end: EndOfLog, position: u64) {
         self.log.kind = Some(kind);
-        self.log.end = Some((end, position));
+        self.log.end = Some(LogEndPlace { end, position });
     }
 
     /// Returns the verdicts, after all logs have been read.
     pub(crate) fn finish(mut self) -> VerifyReport {
         self.judge_gap(None);
         let last = std::mem::take(&mut self.log);
-        if let Some((end, position)) = last.end {
-            self.judge_end(&last, end, position, NextLog::Absent);
+        if let Some(end) = last.end {
+            self.judge_end(&last, end, NextLog::Absent);
         }
         let order: Vec<String> = self.verdicts.logs.iter().map(|log| log.name.clone()).collect();
         let place = |name: &str| order.iter().position(|each| each == name);
@@ -230,7 +252,7 @@ impl LogJudge {
                     let detail = format!("the log names {name} as the next one, expected number {wanted}");
                     self.add_fault(offset, FaultKind::Rotation, detail);
                 }
-                self.log.next = Some((name, offset));
+                self.log.next = Some(NamedSuccessor { name, offset });
             }
         }
     }
@@ -341,7 +363,8 @@ impl LogJudge {
         }
     }
 
-    fn judge_end(&mut self, log: &JudgedLog, end: EndOfLog, position: u64, followed: NextLog) {
+    fn judge_end(&mut self, log: &JudgedLog, place: LogEndPlace, followed: NextLog) {
+        let LogEndPlace { end, position } = place;
         let open = log.open.as_ref().map(|open| open.starts.offset);
         let unfinished =
             open.map(|offset| format!("; the transaction at {offset} is incomplete")).unwrap_or_default();
@@ -435,7 +458,7 @@ impl PreviousTransactions<'_> {
 
 impl JudgedLog {
     fn names_as_next(&self, name: &str) -> bool {
-        self.next.as_ref().is_some_and(|(next, _)| next == base_name(name))
+        self.next.as_ref().is_some_and(|next| next.name == base_name(name))
     }
 }
 
@@ -445,7 +468,7 @@ fn follows(before: &JudgedLog, name: &str) -> bool {
         (_, Some((stem, number)), Some((next_stem, next))) => {
             stem == next_stem && Some(next) == number.checked_add(1)
         }
-        (Some((wanted, _)), _, _) => base_name(name) == wanted,
+        (Some(wanted), _, _) => base_name(name) == wanted.name,
         _ => false,
     }
 }

@@ -70,6 +70,14 @@ fn samples_are_sound() {
     }
 }
 
+/// As mysqlbinlog: "Could not read entry at offset …".
+#[test]
+fn a_second_log_in_a_file_is_a_fault() {
+    let (one, other) = (Log::of_sample("types.binlog").bytes(), Log::of_sample("json.binlog").bytes());
+    let detail = "another log starts here: servers and mysqlbinlog read the file only up to here";
+    check_bytes(&[&one[..], &other].concat(), one.len() as u64, FaultKind::Framing, detail);
+}
+
 #[test]
 fn an_edited_log_that_is_settled_again_is_sound() {
     let mut log = Log::of_sample("types.binlog");

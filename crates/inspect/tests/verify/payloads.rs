@@ -65,7 +65,7 @@ fn a_payload_without_its_commit() {
     let mut inner = open(&log, index);
     inner.pop();
     close(&mut log, index, &inner, |size| size);
-    check(&log, index, FaultKind::Grammar, "the payload ends, expected a statement or a commit");
+    check(&log, index, FaultKind::Grammar, "found the end of the payload, expected a statement or a commit");
 }
 
 #[test]

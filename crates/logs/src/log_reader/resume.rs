@@ -134,6 +134,7 @@ impl LogReader {
         let Some(format) = self.format.clone() else { return Ok(None) };
         let checksum = format.checksum.for_events();
         self.current = None;
+        self.large_end = None;
         self.closed = false;
         let mut at = 1;
         loop {
@@ -196,6 +197,7 @@ impl LogReader {
     }
 
     fn drop_front(&mut self, count: usize) {
+        debug_assert!(count <= self.tail.len(), "ours: only bytes that were searched are dropped");
         self.tail.drain(..count);
         self.place.offset += count as u64;
     }

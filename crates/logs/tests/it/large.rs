@@ -1,12 +1,13 @@
 //! Transaction payloads that are read in pieces.
 
-use binlog::{PayloadLimits, PayloadOpener};
-use logs::{EndOfLog, LogPiece, LogReader, PayloadEnd, ReadOutcome};
+use binlog::{EventType, PayloadLimits, PayloadOpener};
+use logs::{EndOfLog, LogError, LogPiece, LogReader, PayloadEnd, ReadOutcome};
 
 use crate::log_builder::{
     LogDirectory, QUERY, STOP, event, format, format_with_checksums, log, with_checksum,
 };
 
+const GTID: u8 = 33;
 const PAYLOAD: u8 = 40;
 const LARGE: usize = 10_000;
 
@@ -165,6 +166,35 @@ fn errors_name_the_offset() {
         "{}",
         given.end
     );
+}
+
+#[test]
+fn reading_resumes_behind_a_damaged_payload() {
+    let logs = LogDirectory::new();
+    let (mut payload, _) = payload(b"");
+    // The payload's size field exceeds the event.
+    payload[19..35].copy_from_slice(&[2, 1, 0, 1, 4, 0xfd, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0]);
+    let mut events = vec![format(0), payload, event(QUERY, 0, b"x")];
+    let start = log(&events).len() as u32;
+    let mut gtid = event(GTID, 0, b"");
+    gtid[13..17].copy_from_slice(&(start + 19).to_le_bytes());
+    events.push(gtid);
+    logs.write(&log(&events));
+    let mut reader = logs.open();
+    let error = loop {
+        match reader.next_piece(1000, LARGE) {
+            Ok(ReadOutcome::Some(LogPiece::Chunk(_))) => {}
+            Err(error) => break error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(error, LogError::Corrupt { offset: 126, .. }), "{error}");
+    let resumed = reader.resume_at(|event_type| event_type == EventType::Gtid).unwrap();
+    assert_eq!(resumed, Some(u64::from(start)));
+    let Ok(ReadOutcome::Some(LogPiece::Chunk(chunk))) = reader.next_piece(1000, LARGE) else {
+        panic!("no event at {start}")
+    };
+    assert_eq!(chunk.offset(), u64::from(start));
 }
 
 #[test]

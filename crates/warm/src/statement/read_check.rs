@@ -25,7 +25,7 @@ pub(super) fn check_tables(
     }
     tokens.retain(|token| !token.is_blank());
     check_words(rows, &tokens, functions)?;
-    let found = find_tables(rows, &tokens)?;
+    let found = find_tables(rows)?;
     if found.tables.is_empty() { Err(SkipReason::Table) } else { Ok(found) }
 }
 

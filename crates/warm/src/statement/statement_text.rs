@@ -2,6 +2,7 @@
 
 use binlog::Charset;
 use binlog::sql_mode::{ANSI_QUOTES, NO_BACKSLASH_ESCAPES};
+use sql::TokenCursor;
 use sql::lexer::{SqlLexer, SqlToken, SqlTokenKind, name_of};
 
 use crate::statement::{LoggedStatement, SkipReason};
@@ -74,6 +75,11 @@ impl<'s> StatementText<'s> {
             tokens.push(token);
         }
         Ok(tokens)
+    }
+
+    /// Returns a cursor over the tokens without blanks and comments.
+    pub(super) fn cursor(&self) -> TokenCursor<'s> {
+        TokenCursor::new(self.sql, self.sql_mode)
     }
 
     /// Returns the bytes of a token.

@@ -10,7 +10,7 @@ use advise::{
 };
 use jiff::tz::TimeZone;
 
-use super::server::ServerReadings;
+use super::server_readings::ServerReadings;
 use super::text::took_and_covered;
 use crate::page::chart::{self, BarPart, ChartBar, ChartRange, ColumnChart, RangeChart};
 use crate::page::{common_folder, escaped, log_below, render_page, render_pairs, render_table};

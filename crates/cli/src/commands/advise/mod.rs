@@ -1,8 +1,8 @@
 //! `bintide advise`: estimates the effect of transaction compression on logs.
 
 mod html;
-mod server;
 mod server_args;
+mod server_readings;
 mod text;
 
 use std::io::{self, Write};
@@ -18,15 +18,15 @@ use binlog::ZstdLevel;
 use clap::Args;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use tracing::warn;
+use tracing::{error, warn};
 
-use crate::commands::advise::server::ServerReadings;
 use crate::commands::advise::server_args::AdviseServerArgs;
+use crate::commands::advise::server_readings::ServerReadings;
 use crate::connection_args::SERVER_OPTIONS;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice};
+use crate::log_args::{InputLogs, InputPlace, LogArgs, add_advice, no_events_error};
 use crate::page;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
@@ -140,7 +140,17 @@ pub(crate) fn run(command: &AdviseArgs, global: &GlobalArgs) -> CommandResult {
     } else if command.html.is_none() {
         screen::print(&text::render(&report, server, ReportStyle::new(global.color.on_stdout())), &mut out)?;
     }
-    Ok(CommandVerdict::Success)
+    Ok(verdict(&report))
+}
+
+/// Returns the verdict: a file without any event is not a log.
+fn verdict(report: &AdviseReport) -> CommandVerdict {
+    let mut verdict = CommandVerdict::Success;
+    for log in report.logs.iter().filter(|log| !log.has_events) {
+        error!("{}", no_events_error(&log.name));
+        verdict = CommandVerdict::FaultsFound;
+    }
+    verdict
 }
 
 /// Names of logs in the report.

@@ -12,7 +12,7 @@ use servers::{LinkOptions, ServerAddress, SqlConnection};
 use tempfile::TempDir;
 use wire::{ReplicaEnd, SemiSync};
 
-use super::server::ServerReadings;
+use super::server_readings::ServerReadings;
 use crate::commands::receive::ReceiveDisplay;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::CommandFailure;

@@ -7,7 +7,7 @@ use advise::{
     NetworkWay, SizeReport, StoppedBy, TableReport,
 };
 
-use crate::commands::advise::server::ServerReadings;
+use crate::commands::advise::server_readings::ServerReadings;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, bytes_of_two, count, duration};
 

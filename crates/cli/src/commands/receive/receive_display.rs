@@ -15,7 +15,7 @@ use crate::commands::stats;
 use crate::exit::{CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::progress::{self, ProgressDisplay};
-use crate::rates::RecentRates;
+use crate::recent_rates::RecentRates;
 use crate::screen::{self, ReportStyle, visible_lines};
 
 /// Interval at which a terminal is updated.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::commands::receive::receive_metrics::{RECEIVE_METRICS, ReceiveFigures};
 use crate::metric_table;
-use crate::rates::RecentRates;
+use crate::recent_rates::RecentRates;
 use crate::units::{bytes, count, counted, duration};
 
 /// Maximum number of lines shown; each line has the transactions of one server.
@@ -132,7 +132,7 @@ mod tests {
     use logs::{LogReader, ReadOutcome};
 
     use super::{LINE_START, ReceiveFigures, document, line, shortened_lines, terminal_text, text};
-    use crate::rates::RecentRates;
+    use crate::recent_rates::RecentRates;
     use receive::ReceiveStats;
 
     fn figures() -> ReceiveStats {

@@ -10,7 +10,7 @@ use replay::{GapPolicy, ReplayOptions, TransactionSelection};
 use sql::ReplicationFilter;
 
 use crate::exit::CommandFailure;
-use crate::temporary::TemporaryFiles;
+use crate::temporary_files::TemporaryFiles;
 use crate::value_parsers::{parse_at_least_one, parse_number, parse_size};
 
 /// Options of how transactions are applied.

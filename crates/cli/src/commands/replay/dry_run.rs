@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::commands::replay::checks::AllowArgs;
 use crate::commands::replay::dry_run_text;
-use crate::commands::replay::estimate::TimeEstimate;
-use crate::commands::replay::outcome;
+use crate::commands::replay::replay_outcome;
 use crate::commands::replay::target::TargetAddress;
+use crate::commands::replay::time_estimate::TimeEstimate;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
@@ -38,9 +38,15 @@ pub(super) struct DryRunArgs {
 pub(super) struct DryRunReport {
     pub(super) plan: ReplayPlan,
     pub(super) options: ReplayOptions,
-    /// Failed checks, and whether an option allows each.
-    pub(super) findings: Vec<(PreflightFinding, bool)>,
+    pub(super) findings: Vec<DryRunFinding>,
     pub(super) estimate: TimeEstimate,
+}
+
+/// Failed check of a dry run.
+pub(super) struct DryRunFinding {
+    pub(super) finding: PreflightFinding,
+    /// True if an option allows it.
+    pub(super) is_allowed: bool,
 }
 
 /// Target and logs of a dry run.
@@ -93,8 +99,9 @@ impl DryRunArgs {
         findings.extend(PreflightFinding::commit_order(&plan.survey, options.order));
         let estimate =
             TimeEstimate::new(&plan, &options, began.elapsed(), matches!(named, TargetAddress::Sqlite(_)));
-        let with_verdict = |finding: PreflightFinding| (allow.allows(finding.check), finding);
-        let findings = findings.into_iter().map(with_verdict).map(|(allowed, finding)| (finding, allowed));
+        let findings = findings
+            .into_iter()
+            .map(|finding| DryRunFinding { is_allowed: allow.allows(finding.check), finding });
         let report = DryRunReport { plan, options, findings: findings.collect(), estimate };
         print_report(&report, json, global)
     }
@@ -109,7 +116,7 @@ fn print_report(report: &DryRunReport, json: bool, global: &GlobalArgs) -> Comma
         let style = ReportStyle::new(global.color.on_stdout());
         screen::print(&dry_run_text::text(report, style), &mut out)?;
     }
-    let is_refused = report.plan.refusals > 0 || report.findings.iter().any(|(_, allowed)| !allowed);
+    let is_refused = report.plan.refusals > 0 || report.findings.iter().any(|found| !found.is_allowed);
     Ok(if is_refused { CommandVerdict::FaultsFound } else { CommandVerdict::Success })
 }
 
@@ -132,8 +139,8 @@ fn document(report: &DryRunReport) -> Value {
         .collect();
     let findings: Vec<Value> = findings
         .iter()
-        .map(|(finding, allowed)| {
-            json!({ "check": finding.check.name(), "found": finding.found, "remedy": finding.remedy, "allowed": allowed })
+        .map(|DryRunFinding { finding, is_allowed }| {
+            json!({ "check": finding.check.name(), "found": finding.found, "remedy": finding.remedy, "allowed": is_allowed })
         })
         .collect();
     json!({
@@ -151,7 +158,7 @@ fn document(report: &DryRunReport) -> Value {
         "findings": findings,
         "refused": plan.refused,
         "refusals": plan.refusals,
-        "late": plan.late.as_ref().map(outcome::late_document),
+        "late": plan.late.as_ref().map(replay_outcome::late_document),
         "undecided": plan.undecided,
         "estimate": {
             "seconds": estimate.total().as_secs_f64(),

@@ -4,8 +4,8 @@ use replay::order::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{Parallelism, RowChanges};
 
-use crate::commands::replay::dry_run::DryRunReport;
-use crate::commands::replay::outcome;
+use crate::commands::replay::dry_run::{DryRunFinding, DryRunReport};
+use crate::commands::replay::replay_outcome;
 use crate::screen::{ReportStyle, table_lines, visible};
 use crate::units::{bytes, count, counted, duration, share};
 
@@ -110,8 +110,8 @@ fn obstacles(report: &DryRunReport) -> String {
         text.push_str(&visible(line));
         text.push('\n');
     };
-    for (finding, allowed) in &report.findings {
-        match allowed {
+    for DryRunFinding { finding, is_allowed } in &report.findings {
+        match is_allowed {
             true => line(&format!("allowed: {}: {}", finding.check.name(), finding.found)),
             false => line(&finding.to_string()),
         }
@@ -122,7 +122,7 @@ fn obstacles(report: &DryRunReport) -> String {
         line(&format!("and {} more", count(others)));
     }
     if let Some(late) = plan.late.as_ref().filter(|late| late.transactions > 0 || late.unread.is_some()) {
-        line(&outcome::late_line(late));
+        line(&replay_outcome::late_line(late));
     }
     for xid in &plan.undecided {
         line(&format!(

@@ -4,16 +4,16 @@ mod apply_args;
 mod checks;
 mod dry_run;
 mod dry_run_text;
-mod estimate;
 mod filter_args;
-mod monitor;
-mod outcome;
 mod progress_line;
 mod replay_metrics;
+mod replay_outcome;
+mod replay_progress_monitor;
 mod selection_args;
 mod source_args;
 mod status;
 mod target;
+mod time_estimate;
 mod verification;
 mod warming;
 
@@ -28,15 +28,15 @@ use crate::commands::replay::apply_args::ApplyArgs;
 use crate::commands::replay::checks::{AllowArgs, LogLifetime};
 use crate::commands::replay::dry_run::{DryRunArgs, DryRunInputs};
 use crate::commands::replay::filter_args::FilterArgs;
-use crate::commands::replay::monitor::ReplayProgressMonitor;
-use crate::commands::replay::outcome::ReplayOutcome;
 use crate::commands::replay::replay_metrics::SharedReplayFigures;
+use crate::commands::replay::replay_outcome::ReplayOutcome;
+use crate::commands::replay::replay_progress_monitor::ReplayProgressMonitor;
 use crate::commands::replay::selection_args::SelectionArgs;
 use crate::commands::replay::source_args::ReplaySourceArgs;
 use crate::commands::replay::target::{TargetAddress, TargetArgs};
 use crate::commands::replay::verification::{TargetVerification, VerificationInputs, VerifyTargetArgs};
 use crate::commands::replay::warming::ReplayWarming;
-use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
+use crate::exit::{CommandFailure, CommandResult, CommandVerdict, ErrorAdvice};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::{InputPlace, LogArgs, MEMORY_ADVICE, needs_memory};
@@ -242,6 +242,10 @@ fn finish(
     json: bool,
     global: &GlobalArgs,
 ) -> CommandResult {
+    if interrupt::has_part_failed() && done.report.transactions == 0 {
+        // The error of that part says everything; a result of nothing would hide it.
+        return Ok(CommandVerdict::Success);
+    }
     let against = against.filter(|_| !done.report.is_interrupted);
     let compared =
         against.map(|against| TargetVerification::of(against, options, &done.report, global)).transpose();
@@ -252,7 +256,7 @@ fn finish(
         }
         Err(failure) => Some(failure),
     };
-    let outcome = outcome::print(&done, json)?;
+    let outcome = replay_outcome::print(&done, json)?;
     failure.map_or(Ok(outcome), Err)
 }
 

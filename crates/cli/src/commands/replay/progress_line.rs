@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use replay::{CommitLag, ReplayStatus};
 
-use crate::rates::RecentRates;
+use crate::recent_rates::RecentRates;
 use crate::units;
 
 /// Recent rates of a replay.

@@ -11,7 +11,7 @@ use tracing::warn;
 use warm::{AppliedLogs, ExternalApplier, ExternalApplierSettings, SearchConnections, WarmEndReason};
 
 use crate::commands::replay::ReplayArgs;
-use crate::commands::replay::monitor::ReplayProgressMonitor;
+use crate::commands::replay::replay_progress_monitor::ReplayProgressMonitor;
 use crate::commands::replay::target::{OpenTarget, TargetAddress};
 use crate::commands::warm::{SharedWarmStatus, document, sentence};
 use crate::exit::CommandFailure;

@@ -15,7 +15,7 @@ use tracing::error;
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
-use crate::log_args::{LogArgs, add_advice};
+use crate::log_args::{LogArgs, add_advice, no_events_error};
 use crate::page;
 use crate::progress::ByteProgress;
 use crate::screen::{self, ReportStyle};
@@ -89,7 +89,7 @@ pub(crate) fn run(command: &StatsArgs, global: &GlobalArgs) -> CommandResult {
 fn verdict(report: &StatsReport) -> CommandVerdict {
     let mut verdict = CommandVerdict::Success;
     for log in report.logs.iter().filter(|log| log.events == 0) {
-        error!("{} has no events: the file is empty or torn at its start", log.name);
+        error!("{}", no_events_error(&log.name));
         verdict = CommandVerdict::FaultsFound;
     }
     verdict

@@ -17,7 +17,7 @@ use stream::{RecordSink, ResumeToken, StreamGtidState, StreamGtids, StreamInput,
 use tracing::warn;
 use wire::{ReplicaEnd, ReplicaOptions, ReplicaStart, SemiSync, SourceEvent};
 
-use crate::commands::stream::catalogue::{ColumnNameSource, warn_changed};
+use crate::commands::stream::column_name_source::{ColumnNameSource, warn_changed};
 use crate::commands::stream::log_stream::{failed, finished, now_ns, save_when_due};
 use crate::commands::stream::{snapshot, stdout_reader};
 use crate::commands::table_args::warn_unmatched;
@@ -298,7 +298,7 @@ fn check_not_reset(gtid_state: Option<&StreamGtidState>, facts: &ServerFacts) ->
         return Ok(());
     }
     let what = format!(
-        "the source no longer has transactions whose records were written, {missing}: its logs were reset"
+        "the source no longer has the transactions {missing}, whose records were written: its logs were reset"
     );
     Err(anyhow!(what).context(ErrorAdvice(BEGIN_ANEW_ADVICE)))
 }

@@ -1,6 +1,6 @@
 //! `bintide stream`: writes row changes as JSON records.
 
-mod catalogue;
+mod column_name_source;
 mod live;
 mod log_stream;
 mod snapshot;
@@ -19,7 +19,7 @@ use stream::{
 };
 use wire::ReplicaEnd;
 
-use crate::commands::stream::catalogue::ColumnNameSource;
+use crate::commands::stream::column_name_source::ColumnNameSource;
 use crate::commands::stream::live::{LiveStream, ResumePoint, ResumedOutput};
 use crate::commands::stream::stdout_reader::ProgressFile;
 use crate::commands::table_args::TableArgs;
@@ -28,7 +28,7 @@ use crate::exit::{CommandFailure, CommandResult};
 use crate::global_args::GlobalArgs;
 use crate::interrupt;
 use crate::log_args::LogArgs;
-use crate::temporary::TemporaryFiles;
+use crate::temporary_files::TemporaryFiles;
 use crate::value_parsers;
 
 pub(crate) const EXAMPLES: &str = "\

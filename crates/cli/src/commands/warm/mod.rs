@@ -1,8 +1,8 @@
 //! `bintide warm`: reads pages that a replica's applier will need into memory ahead of it.
 
-mod monitor;
 mod status_text;
 mod warm_metrics;
+mod warm_progress_monitor;
 
 use std::io;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use clap::Args;
 use servers::{ConnectionOptions, PasswordSource, ServerAddress};
 use warm::{FixedPace, NonReplicaPolicy, SearchConnections, WarmPace, WarmSettings};
 
-pub(crate) use crate::commands::warm::monitor::SharedWarmStatus;
 pub(crate) use crate::commands::warm::status_text::{document, sentence};
 pub(crate) use crate::commands::warm::warm_metrics::WARM_METRICS;
+pub(crate) use crate::commands::warm::warm_progress_monitor::SharedWarmStatus;
 
-use crate::commands::warm::monitor::WarmProgressMonitor;
+use crate::commands::warm::warm_progress_monitor::WarmProgressMonitor;
 use crate::connection_args::ConnectionArgs;
 use crate::exit::{CommandFailure, CommandResult, ErrorAdvice};
 use crate::global_args::GlobalArgs;

@@ -13,7 +13,7 @@ use stream::{
 };
 use tracing::{info, warn};
 
-use crate::commands::stream::catalogue::{ColumnNameSource, cell_text, facts};
+use crate::commands::stream::column_name_source::{ColumnNameSource, cell_text, facts};
 use crate::commands::stream::live::{self, ResumePoint};
 use crate::commands::stream::log_stream::{failed, now_ns};
 use crate::commands::stream::snapshot::snapshot_point::{
@@ -78,7 +78,7 @@ pub(super) fn take(
     let mut connection =
         SqlConnection::open(address).map_err(|error| CommandFailure::NotStarted(error.into()))?;
     let begun = begin(&mut connection, settings);
-    let (gtid_state, point, tables) = begun.map_err(CommandFailure::NotStarted)?;
+    let BegunSnapshot { gtid_state, point, tables } = begun.map_err(CommandFailure::NotStarted)?;
     say(&point, &tables);
     let mut unmatched = settings.filter.unmatched_rules();
     for table in &tables {
@@ -126,10 +126,15 @@ fn define(
     Ok(())
 }
 
-fn begin(
-    connection: &mut SqlConnection,
-    settings: &StreamSettings,
-) -> Result<(StreamGtidState, SnapshotPoint, Vec<SnapshotSourceTable>), anyhow::Error> {
+/// A snapshot whose rows can be read.
+struct BegunSnapshot {
+    /// Server, and its transactions at the point.
+    gtid_state: StreamGtidState,
+    point: SnapshotPoint,
+    tables: Vec<SnapshotSourceTable>,
+}
+
+fn begin(connection: &mut SqlConnection, settings: &StreamSettings) -> Result<BegunSnapshot, anyhow::Error> {
     let facts = ServerFacts::query(connection)?;
     let server = live::server(connection, &facts)?;
     let (point, tables) = begin_settled(connection, settings, &facts)?;
@@ -144,7 +149,7 @@ fn begin(
     // GTIDs.
     let has_gtids = facts.is_mariadb || facts.gtid_mode == GtidMode::On;
     let gtids = StreamGtids::parse(&point.gtids).filter(|gtids| has_gtids && !gtids.is_empty());
-    Ok((StreamGtidState { server, gtids }, point, tables))
+    Ok(BegunSnapshot { gtid_state: StreamGtidState { server, gtids }, point, tables })
 }
 
 /// Begins a snapshot at a point where tables and log agree. Returns the selected tables, which were not renamed

@@ -12,7 +12,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::transaction::role::EventRole;
+use crate::transaction::event_role::EventRole;
 
 /// State machine that finds the start and end of transactions and statements in a log.
 ///
@@ -275,7 +275,7 @@ fn next_in_statement(state: GrammarState, role: EventRole) -> Option<(GrammarSta
 #[cfg(test)]
 mod tests {
     use super::{EventPlace, GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
-    use crate::transaction::role::EventRole;
+    use crate::transaction::event_role::EventRole;
 
     const ROLES: [(&str, EventRole); 20] = [
         ("aside", EventRole::Aside),

@@ -36,7 +36,8 @@ impl MaxwellWriter {
         &mut self,
         rows: &Rows<'_>,
         prepared: &PreparedTable,
-        (head, at): (&mut TransactionMetadata, &EventCoordinates<'_>),
+        head: &mut TransactionMetadata,
+        at: &EventCoordinates<'_>,
     ) -> Result<(), EventError> {
         let count = prepared.decoder.count(rows)?;
         if count == 0 {
@@ -82,12 +83,14 @@ impl MaxwellWriter {
         middle.extend_from_slice(b",\"data\":{");
     }
 
-    /// Ends the transaction: writes its records with its xid, if it has one. `token` resumes a run after it.
+    /// Ends the transaction: writes its records with its xid, if it has one. `log` is the name of its log, `token`
+    /// resumes a run after it.
     pub(crate) fn end(
         &mut self,
         output: &mut RecordSink,
         xid: Option<u64>,
-        (log, token): (&str, &ResumeToken),
+        log: &str,
+        token: &ResumeToken,
     ) -> Result<(), StreamError> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -97,7 +100,7 @@ impl MaxwellWriter {
         held.release(|waiting| match waiting {
             BufferedItem::Rows(waiting, prepared, followed) => {
                 number.last = if *followed == MoreRows::Yes { None } else { Some(waiting.count - 1) };
-                let told = put_rows(output, (waiting, prepared), &mut number, buffers);
+                let told = put_rows(output, waiting, prepared, &mut number, buffers);
                 told.map_err(|refusal| refusal.at(log, waiting.offset))
             }
             BufferedItem::Record(record) => {
@@ -113,7 +116,8 @@ impl MaxwellWriter {
     pub(crate) fn push_definition(
         &mut self,
         definition: &DdlRecord<'_>,
-        (head, at): (&TransactionMetadata, &EventCoordinates<'_>),
+        head: &TransactionMetadata,
+        at: &EventCoordinates<'_>,
     ) -> Result<(), StreamError> {
         let (verb, thing) = match (definition.verb, definition.table) {
             (DdlVerb::Truncate, _) => return Ok(()),
@@ -150,7 +154,8 @@ struct MaxwellRowNumber {
 
 fn put_rows(
     output: &mut RecordSink,
-    (waiting, prepared): (&BufferedRows<'_>, &PreparedTable),
+    waiting: &BufferedRows<'_>,
+    prepared: &PreparedTable,
     number: &mut MaxwellRowNumber,
     buffers: &mut ValueBuffers,
 ) -> Result<(), EventError> {
@@ -187,17 +192,18 @@ fn put_values(
     change: &ChangedRow<'_, '_>,
     buffers: &mut ValueBuffers,
 ) -> Result<(), CorruptEvent> {
+    let mut fields = FieldWriter { out, change, buffers, is_first: true };
     let RowChange { before, after } = change.row;
     match (before, after) {
-        (None, Some(image)) | (Some(image), None) => put_image(out, change, image, buffers)?,
+        (None, Some(image)) | (Some(image), None) => fields.put_image(image)?,
         (Some(before), Some(after)) => {
             // Full images have the same columns.
             if [before, after].iter().all(|image| image.fields().len() == change.plan.columns.len()) {
-                put_image(out, change, after, buffers)?;
-                put_old(out, change, before.fields().zip(after.fields()), buffers)?;
+                fields.put_image(after)?;
+                fields.put_old(before.fields().zip(after.fields()))?;
             } else {
-                put_merged(out, change, (before, after), buffers)?;
-                put_old(out, change, common_fields(before, after), buffers)?;
+                fields.put_merged(before, after)?;
+                fields.put_old(common_fields(before, after))?;
             }
         }
         (None, None) => {}
@@ -231,59 +237,76 @@ fn put_gtid(out: &mut Vec<u8>, head: &TransactionMetadata) {
     }
 }
 
-fn put_image(
-    out: &mut Vec<u8>,
-    change: &ChangedRow<'_, '_>,
-    image: &RowImage<'_, '_>,
-    buffers: &mut ValueBuffers,
-) -> Result<(), CorruptEvent> {
-    let mut is_first = true;
-    for field in image.fields() {
-        put_field(out, change, &field, (&mut is_first, buffers))?;
-    }
-    Ok(())
+/// Writer of the columns of a row, as fields of a JSON object.
+struct FieldWriter<'w, 'c, 'a> {
+    out: &'w mut Vec<u8>,
+    change: &'w ChangedRow<'c, 'a>,
+    buffers: &'w mut ValueBuffers,
+    /// True until the object has a field: the first has no comma in front.
+    is_first: bool,
 }
 
-/// Appends the row after an update. Columns missing from that image have their value before.
-fn put_merged(
-    out: &mut Vec<u8>,
-    change: &ChangedRow<'_, '_>,
-    (before, after): (&RowImage<'_, '_>, &RowImage<'_, '_>),
-    buffers: &mut ValueBuffers,
-) -> Result<(), CorruptEvent> {
-    let (mut before, mut is_first) = (before.fields().peekable(), true);
-    for field in after.fields() {
-        while let Some(left_out) = before.next_if(|before| before.index() < field.index()) {
-            put_field(out, change, &left_out, (&mut is_first, buffers))?;
-        }
-        before.next_if(|before| before.index() == field.index());
-        put_field(out, change, &field, (&mut is_first, buffers))?;
+impl FieldWriter<'_, '_, '_> {
+    fn put_image(&mut self, image: &RowImage<'_, '_>) -> Result<(), CorruptEvent> {
+        image.fields().try_for_each(|field| self.put_field(&field))
     }
-    for left_out in before {
-        put_field(out, change, &left_out, (&mut is_first, buffers))?;
-    }
-    Ok(())
-}
 
-/// Appends the values before the update of the columns that it changed.
-fn put_old<'d, 'a>(
-    out: &mut Vec<u8>,
-    change: &ChangedRow<'_, '_>,
-    pairs: impl Iterator<Item = (RowField<'d, 'a>, RowField<'d, 'a>)>,
-    buffers: &mut ValueBuffers,
-) -> Result<(), CorruptEvent> {
-    let start = out.len();
-    out.extend_from_slice(b"},\"old\":{");
-    let mut is_first = true;
-    for (before, after) in pairs {
-        if is_changed(&before, &after) {
-            put_field(out, change, &before, (&mut is_first, buffers))?;
+    /// Appends the row after an update. Columns missing from that image have their value before.
+    fn put_merged(
+        &mut self,
+        before: &RowImage<'_, '_>,
+        after: &RowImage<'_, '_>,
+    ) -> Result<(), CorruptEvent> {
+        let mut before = before.fields().peekable();
+        for field in after.fields() {
+            while let Some(left_out) = before.next_if(|before| before.index() < field.index()) {
+                self.put_field(&left_out)?;
+            }
+            before.next_if(|before| before.index() == field.index());
+            self.put_field(&field)?;
         }
+        before.try_for_each(|left_out| self.put_field(&left_out))
     }
-    if is_first {
-        out.truncate(start);
+
+    /// Starts the object of the values before the update, and appends those that it changed. Each pair is a column's
+    /// value before and after. Leaves the object out if nothing changed.
+    fn put_old<'d, 'a>(
+        &mut self,
+        pairs: impl Iterator<Item = (RowField<'d, 'a>, RowField<'d, 'a>)>,
+    ) -> Result<(), CorruptEvent> {
+        let start = self.out.len();
+        self.out.extend_from_slice(b"},\"old\":{");
+        self.is_first = true;
+        for (before, after) in pairs {
+            if is_changed(&before, &after) {
+                self.put_field(&before)?;
+            }
+        }
+        if self.is_first {
+            self.out.truncate(start);
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn put_field(&mut self, field: &RowField<'_, '_>) -> Result<(), CorruptEvent> {
+        let Self { out, change, buffers, is_first } = self;
+        let column = &change.plan.columns[field.index()];
+        let start = out.len();
+        if !*is_first {
+            out.push(b',');
+        }
+        out.extend_from_slice(&column.label);
+        match value_of(change.row, field)? {
+            FieldValue::Value(value) => put(out, column, &value, buffers)?,
+            FieldValue::Document(document) => put_document(out, &document, &mut buffers.bytes)?,
+            FieldValue::Unknown => {
+                out.truncate(start);
+                return Ok(());
+            }
+        }
+        *is_first = false;
+        Ok(())
+    }
 }
 
 /// Returns the columns that both images have.
@@ -303,28 +326,4 @@ fn is_changed(before: &RowField<'_, '_>, after: &RowField<'_, '_>) -> bool {
         Some(Ok(Value::JsonChanges(changes))) => changes.iter().next().is_some(),
         _ => before.bytes() != after.bytes(),
     }
-}
-
-fn put_field(
-    out: &mut Vec<u8>,
-    change: &ChangedRow<'_, '_>,
-    field: &RowField<'_, '_>,
-    (is_first, buffers): (&mut bool, &mut ValueBuffers),
-) -> Result<(), CorruptEvent> {
-    let column = &change.plan.columns[field.index()];
-    let start = out.len();
-    if !*is_first {
-        out.push(b',');
-    }
-    out.extend_from_slice(&column.label);
-    match value_of(change.row, field)? {
-        FieldValue::Value(value) => put(out, column, &value, buffers)?,
-        FieldValue::Document(document) => put_document(out, &document, &mut buffers.bytes)?,
-        FieldValue::Unknown => {
-            out.truncate(start);
-            return Ok(());
-        }
-    }
-    *is_first = false;
-    Ok(())
 }

@@ -8,8 +8,8 @@ use crate::events::{CommitStamps, GtidEvent, GtidTagged, LogicalClock, MariadbGt
 use crate::format::EventFormat;
 use crate::gtid::Gtid;
 use crate::raw::RawEvent;
-use crate::transaction::grammar::{GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
-use crate::transaction::role::EventRole;
+use crate::transaction::event_role::EventRole;
+use crate::transaction::transaction_grammar::{GrammarFault, GrammarLoss, GrammarStep, TransactionGrammar};
 
 /// Properties of a transaction, without its events.
 #[derive(Clone, Debug, PartialEq, Eq)]

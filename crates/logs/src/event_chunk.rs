@@ -62,6 +62,7 @@ impl EventChunk {
     pub fn get(&self, index: usize) -> Option<LogEvent<'_>> {
         let index = self.range.start.checked_add(index).filter(|index| *index < self.range.end)?;
         let (start, end) = (self.bounds[index] as usize, self.bounds[index + 1] as usize);
+        debug_assert!(start < end, "ours: the bounds of a chunk are in order");
         let checksum = match index {
             0 => self.first_checksum,
             _ => self.format.checksum.for_events(),
@@ -93,7 +94,7 @@ impl EventChunk {
     /// If the range is not within the chunk.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
-        assert!(range.start <= range.end && range.end <= self.len());
+        assert!(range.start <= range.end && range.end <= self.len(), "ours: a part lies in its chunk");
         let first = self.range.start;
         Self { range: first + range.start..first + range.end, ..self.clone() }
     }

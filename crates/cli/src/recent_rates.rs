@@ -26,6 +26,12 @@ struct RateSample {
     transactions: u64,
 }
 
+/// Averages over the samples.
+struct RatesPerSecond {
+    transactions: f64,
+    bytes: f64,
+}
+
 impl RecentRates {
     /// Adds a sample at this time since the start.
     pub(crate) fn add_sample(&mut self, at: Duration, bytes: u64, transactions: u64) {
@@ -40,26 +46,29 @@ impl RecentRates {
 
     /// Returns the rates as texts; none before the second sample.
     pub(crate) fn texts(&self) -> impl Iterator<Item = String> {
-        self.per_second().into_iter().flat_map(|(transactions, bytes_a_second)| {
+        self.per_second().into_iter().flat_map(|rates| {
             [
-                format!("{}/s", counted(transactions as u64, "transaction")),
-                format!("{}/s", bytes(bytes_a_second as u64)),
+                format!("{}/s", counted(rates.transactions as u64, "transaction")),
+                format!("{}/s", bytes(rates.bytes as u64)),
             ]
         })
     }
 
     /// Returns the estimated seconds until this number of bytes is reached.
     pub(crate) fn seconds_to(&self, bytes_total: u64) -> Option<f64> {
-        let (_, bytes) = self.per_second()?;
-        Some(bytes_total.saturating_sub(self.marks.back()?.bytes) as f64 / bytes)
+        let rates = self.per_second()?;
+        Some(bytes_total.saturating_sub(self.marks.back()?.bytes) as f64 / rates.bytes)
     }
 
-    /// Returns transactions and bytes per second; `None` before the second sample.
-    fn per_second(&self) -> Option<(f64, f64)> {
+    /// Returns the rates; `None` before the second sample.
+    fn per_second(&self) -> Option<RatesPerSecond> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let seconds = last.at.saturating_sub(first.at).as_secs_f64();
         let a_second = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
-        let rates = (a_second(first.transactions, last.transactions), a_second(first.bytes, last.bytes));
+        let rates = RatesPerSecond {
+            transactions: a_second(first.transactions, last.transactions),
+            bytes: a_second(first.bytes, last.bytes),
+        };
         (seconds > 0.0).then_some(rates)
     }
 }
@@ -79,6 +88,6 @@ mod tests {
             rates.add_sample(Duration::from_secs(second), 0, transactions);
         }
         assert!(rates.marks.len() <= 17, "{}", rates.marks.len());
-        assert_eq!(rates.per_second().map(|(transactions, _)| transactions as u64), Some(10));
+        assert_eq!(rates.per_second().map(|rates| rates.transactions as u64), Some(10));
     }
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use binlog::CompressionRefusal;
 
+use super::commit_timeline::CommitTimeline;
 use super::estimate::RatioSums;
 use super::latency_histogram::LatencyHistogram;
 use super::level_bench::LevelCost;
 use super::record::{MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
-use super::tables::QualifiedTable;
-use super::timeline::CommitTimeline;
+use super::transaction_tables::QualifiedTable;
 use inspect::stats::size_class;
 
 /// Maximum bytes of payloads kept for the dictionary.

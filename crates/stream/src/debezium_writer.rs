@@ -6,7 +6,9 @@
 use binlog::events::RowsKind;
 use binlog::{RowChange, RowImage};
 
-use crate::change::{ChangedRow, DdlRecord, EventCoordinates, TransactionMetadata};
+use crate::change::{
+    ChangedRow, DdlRecord, EventCoordinates, FollowedSchema, RowNumber, TransactionMetadata,
+};
 use crate::ddl_schema::put_changes;
 use crate::error::CorruptEvent;
 use crate::json_writer::{put_integer, put_string, put_token};
@@ -26,11 +28,29 @@ pub(crate) struct DebeziumWriter {
     front: Vec<u8>,
     /// Bytes between its index and its order in the transaction, the same for all rows of an event.
     middle: Vec<u8>,
-    /// Time at which records are written, in nanoseconds since 1970, and the end of a record with that time.
-    record_end: (u64, Vec<u8>),
+    record_end: RecordEnd,
     /// Index of the current event's table in the transaction.
     table: usize,
     buffers: ValueBuffers,
+}
+
+/// End of a record, with the time at which it is written.
+#[derive(Clone, Debug, Default)]
+struct RecordEnd {
+    /// Nanoseconds since 1970.
+    now_ns: u64,
+    bytes: Vec<u8>,
+}
+
+/// Source block of a record, up to the index of the row.
+struct SourceBlock<'s> {
+    database: &'s str,
+    /// `None` for a statement on a database.
+    table: Option<&'s str>,
+    head: &'s TransactionMetadata,
+    at: &'s EventCoordinates<'s>,
+    /// Time of the change, in microseconds since 1970.
+    when_us: u64,
 }
 
 /// Result of ending a transaction: an END record, or none for a transaction without a BEGIN record.
@@ -55,8 +75,15 @@ impl DebeziumWriter {
         put_string(&mut source, version);
         source.extend_from_slice(b",\"connector\":\"mysql\",\"name\":");
         put_string(&mut source, name);
-        let (id, front, middle, behind) = (Vec::new(), Vec::new(), Vec::new(), (0, Vec::new()));
-        Self { source, id, front, middle, record_end: behind, table: 0, buffers: ValueBuffers::default() }
+        Self {
+            source,
+            id: Vec::new(),
+            front: Vec::new(),
+            middle: Vec::new(),
+            record_end: RecordEnd::default(),
+            table: 0,
+            buffers: ValueBuffers::default(),
+        }
     }
 
     /// Writes the BEGIN record of the transaction, unless it was written already.
@@ -115,16 +142,19 @@ impl DebeziumWriter {
         at: &EventCoordinates<'_>,
     ) {
         self.table = head.table_number(&plan.name);
-        if self.record_end.0 != at.now_ns || self.record_end.1.is_empty() {
-            self.record_end.0 = at.now_ns;
-            self.record_end.1.clear();
-            put_times(&mut self.record_end.1, at.now_ns);
-            self.record_end.1.extend_from_slice(b"}\n");
+        let RecordEnd { now_ns, bytes } = &mut self.record_end;
+        if *now_ns != at.now_ns || bytes.is_empty() {
+            *now_ns = at.now_ns;
+            bytes.clear();
+            put_times(bytes, at.now_ns);
+            bytes.extend_from_slice(b"}\n");
         }
         self.front.clear();
         let mut front = std::mem::take(&mut self.front);
         front.extend_from_slice(b",\"source\":");
-        self.put_source(&mut front, (&plan.database, Some(&plan.table)), head, (at, at.commit_time_us(head)));
+        let (database, table) = (&plan.database, Some(&*plan.table));
+        let when_us = at.commit_time_us(head);
+        self.put_source(&mut front, &SourceBlock { database, table, head, at, when_us });
         self.front = front;
         self.middle.clear();
         put_thread_and_query(&mut self.middle, head);
@@ -173,16 +203,16 @@ impl DebeziumWriter {
         out.extend_from_slice(&self.front);
         put_integer(out, change.index);
         out.extend_from_slice(&self.middle);
-        let (total, of_table) = head.count_row(self.table);
-        put_integer(out, total);
+        let RowNumber { in_transaction, in_table } = head.count_row(self.table);
+        put_integer(out, in_transaction);
         out.extend_from_slice(b",\"data_collection_order\":");
-        put_integer(out, of_table);
+        put_integer(out, in_table);
         out.extend_from_slice(match op {
             DebeziumOp::Create => b"},\"op\":\"c\"",
             DebeziumOp::Update => b"},\"op\":\"u\"",
             DebeziumOp::Delete => b"},\"op\":\"d\"",
         });
-        out.extend_from_slice(&self.record_end.1);
+        out.extend_from_slice(&self.record_end.bytes);
         Ok(())
     }
 
@@ -226,7 +256,8 @@ impl DebeziumWriter {
         // Debezium writes whole milliseconds here.
         let when_us = at.commit_time_us(head) / 1000 * 1000;
         out.extend_from_slice(b"{\"source\":");
-        self.put_source(out, (definition.database, definition.table), head, (at, when_us));
+        let DdlRecord { database, table, .. } = *definition;
+        self.put_source(out, &SourceBlock { database, table, head, at, when_us });
         out.extend_from_slice(b"0,\"thread\":null,\"query\":null},\"ts_ms\":");
         put_integer(out, at.now_ns / 1_000_000);
         out.extend_from_slice(b",\"databaseName\":");
@@ -235,7 +266,7 @@ impl DebeziumWriter {
         put_string(out, definition.sql);
         out.extend_from_slice(b",\"tableChanges\":");
         match definition.schema {
-            Some((changes, after)) => {
+            Some(FollowedSchema { changes, after }) => {
                 // An ALTER TABLE is recorded whatever it changes, a CREATE INDEX is not.
                 let is_alter = definition.sql.trim_start().get(..5);
                 let is_alter = is_alter.is_some_and(|word| word.eq_ignore_ascii_case("ALTER"));
@@ -248,14 +279,8 @@ impl DebeziumWriter {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Appends the source block up to the index of the row.
-    fn put_source(
-        &self,
-        out: &mut Vec<u8>,
-        (database, table): (&str, Option<&str>),
-        head: &TransactionMetadata,
-        (at, when_us): (&EventCoordinates<'_>, u64),
-    ) {
+    fn put_source(&self, out: &mut Vec<u8>, block: &SourceBlock<'_>) {
+        let SourceBlock { database, table, head, at, when_us } = *block;
         out.extend_from_slice(&self.source);
         out.extend_from_slice(b",\"ts_ms\":");
         put_integer(out, when_us / 1000);

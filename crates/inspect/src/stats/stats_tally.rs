@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use binlog::{EventType, TransactionId};
 
+use super::commit_rate::CommitRate;
 use super::compression::CompressionTotals;
 use super::event_address::EventAddress;
 use super::gtid_collector::GtidCollector;
-use super::rate::CommitRate;
-use super::sizes::SizeHistogram;
+use super::size_histogram::SizeHistogram;
 use super::tables::{RowChangeCounts, RowOperation, TableCounts};
-use super::top::TopList;
+use super::top_list::TopList;
 use super::transaction_tally::{RowsByTable, TransactionTally};
 
 /// All counters.

@@ -9,7 +9,7 @@ use crate::events::{MariadbGtidEvent, RowsFlags, table_id};
 use crate::format::EventFormat;
 use crate::header::{EventFlags, EventHeader, HEADER_SIZE};
 use crate::raw::RawEvent;
-use crate::transaction::verb::TransactionVerb;
+use crate::transaction::transaction_verb::TransactionVerb;
 
 /// Role of an event in a transaction: the input of [`TransactionGrammar`](crate::TransactionGrammar).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,8 +13,8 @@ use crate::error::{ErrorContext, RewriteError};
 use crate::feed::{LargeTransaction, PassReason, RewriteSegment, RewriteUnit, SegmentAction, UnitContent};
 use crate::large::{PayloadFile, SpooledPayload, for_each_event, spool_payload};
 use crate::log_assembler::PositionFixup;
+use crate::rewrite_tally::RewriteTally;
 use crate::spare_buffers::SpareBuffers;
-use crate::tally::RewriteTally;
 use crate::writer_pool::{PooledWriter, WriterPool};
 use crate::{CompressSettings, MinimumGain, OldFormatPolicy, RewriteAction, RewriteLimits};
 

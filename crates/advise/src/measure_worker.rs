@@ -14,7 +14,7 @@ use logs::{
 };
 
 use super::LogSource;
-use super::cells::{SampleCell, scramble};
+use super::cell_grid::{SampleCell, scramble};
 use super::level_bench::{LevelBench, LevelCost, LevelResult};
 use super::measured_transactions::{MeasuredTransaction, MeasuredTransactions};
 use super::measurement_plan::MemoryLimits;
@@ -24,7 +24,7 @@ use super::pieces::{
     reread_payload,
 };
 use super::record::{CellShare, MeasuredPart, NetworkTraffic, PayloadProbe, RecordKind, TransactionRecord};
-use super::tables::TransactionTables;
+use super::transaction_tables::TransactionTables;
 use inspect::InspectError;
 
 /// State that all workers share.
@@ -146,6 +146,21 @@ struct PayloadSizes {
     size: u64,
     /// Bytes of its events in the log: each with its checksum.
     behind: u64,
+}
+
+/// Payload of a transaction at the end of the arena.
+struct QueuedPayload {
+    /// True if the log has the transaction as a payload.
+    was_compressed: bool,
+    /// GTID event of the transaction, and its format.
+    gtid: RawEventBuf,
+    format: Arc<EventFormat>,
+    /// Start of the payload in the arena.
+    start: usize,
+    /// Start of the transaction in its log.
+    at: u64,
+    /// Set if the payload is too large for the arena: it is read again in pieces.
+    in_pieces: Option<RereadSource>,
 }
 
 impl<'s> MeasureWorker<'s> {
@@ -350,7 +365,8 @@ impl<'s> MeasureWorker<'s> {
             is_cut: is_cut && in_pieces.is_none(),
             ..TransactionRecord::plain(share.of, share)
         };
-        self.queue(record, false, (gtid, format, start, whole.outline.position), in_pieces);
+        let at = whole.outline.position;
+        self.queue(record, QueuedPayload { was_compressed: false, gtid, format, start, at, in_pieces });
         self.measure_if_large(source, inner_size)
     }
 
@@ -409,7 +425,8 @@ impl<'s> MeasureWorker<'s> {
             is_cut: is_cut && in_pieces.is_none(),
             ..TransactionRecord::plain(share.of, share)
         };
-        self.queue(record, true, (gtid, format, start, whole.outline.position), in_pieces);
+        let at = whole.outline.position;
+        self.queue(record, QueuedPayload { was_compressed: true, gtid, format, start, at, in_pieces });
         let measured = self.measure_if_large(source, inside.size);
         drop(one_large);
         measured
@@ -493,7 +510,7 @@ impl<'s> MeasureWorker<'s> {
             is_cut: in_pieces.is_none() && size > (self.arena.len() - start) as u64,
             ..TransactionRecord::plain(now, share)
         };
-        self.queue(record, true, (gtid, format, start, at), in_pieces);
+        self.queue(record, QueuedPayload { was_compressed: true, gtid, format, start, at, in_pieces });
         self.measure_if_large(source, u64::MAX)
     }
 
@@ -520,14 +537,9 @@ impl<'s> MeasureWorker<'s> {
         }
     }
 
-    /// Queues the transaction whose payload is in the arena, from `start` on.
-    fn queue(
-        &mut self,
-        record: TransactionRecord,
-        was_compressed: bool,
-        (gtid, format, start, at): (RawEventBuf, Arc<EventFormat>, usize, u64),
-        in_pieces: Option<RereadSource>,
-    ) {
+    /// Queues the transaction whose payload is at the end of the arena.
+    fn queue(&mut self, record: TransactionRecord, payload: QueuedPayload) {
+        let QueuedPayload { was_compressed, gtid, format, start, at, in_pieces } = payload;
         let number = self.part.measured + self.pending.len();
         let record =
             TransactionRecord { kind: RecordKind::Measured { number, was_compressed }, start: at, ..record };

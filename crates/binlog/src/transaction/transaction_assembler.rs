@@ -7,8 +7,10 @@ use std::sync::Arc;
 use crate::error::{DecodeError, DecodeReason};
 use crate::format::EventFormat;
 use crate::raw::{EventChecksum, RawEvent};
-use crate::transaction::grammar::{GrammarFault, GrammarStep};
-use crate::transaction::outline::{TrackError, TrackedEvent, TransactionOutline, TransactionTracker};
+use crate::transaction::transaction_grammar::{GrammarFault, GrammarStep};
+use crate::transaction::transaction_outline::{
+    TrackError, TrackedEvent, TransactionOutline, TransactionTracker,
+};
 
 /// A whole transaction: its outline, and its events in one buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]

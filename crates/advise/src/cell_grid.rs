@@ -22,9 +22,19 @@ pub(crate) struct SampleCell {
 /// All cells of some logs.
 #[derive(Clone, Debug)]
 pub(crate) struct CellGrid {
-    /// For each log: its bytes, the width of its cells, and the number of cells before it.
-    logs: Vec<(Range<u64>, u64, u64)>,
+    logs: Vec<DividedLog>,
     count: u64,
+}
+
+/// A log that is cut into cells.
+#[derive(Clone, Debug)]
+struct DividedLog {
+    /// Range of its events.
+    bytes: Range<u64>,
+    /// Width of its cells, in bytes.
+    width: u64,
+    /// Number of cells of the logs before it.
+    cells_before: u64,
 }
 
 impl CellGrid {
@@ -35,7 +45,7 @@ impl CellGrid {
         for (bytes, width) in logs {
             let width = width.max(1);
             let cells = (bytes.end.saturating_sub(bytes.start)).div_ceil(width);
-            placed.push((bytes, width, count));
+            placed.push(DividedLog { bytes, width, cells_before: count });
             count += cells;
         }
         Self { logs: placed, count }
@@ -56,9 +66,9 @@ impl CellGrid {
     }
 
     fn get(&self, index: u64) -> Option<SampleCell> {
-        let source = self.logs.partition_point(|(_, _, before)| *before <= index).checked_sub(1)?;
-        let (bytes, width, before) = &self.logs[source];
-        let start = bytes.start + (index - before) * width;
+        let source = self.logs.partition_point(|log| log.cells_before <= index).checked_sub(1)?;
+        let DividedLog { bytes, width, cells_before } = &self.logs[source];
+        let start = bytes.start + (index - cells_before) * width;
         Some(SampleCell { source, start, end: start.saturating_add(*width).min(bytes.end) })
     }
 }

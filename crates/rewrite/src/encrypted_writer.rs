@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use binlog::encryption::{ENCRYPTED_HEADER_SIZE, KeyringKey, LogCipher};
 
-use crate::output::RewriteOutput;
+use crate::rewrite_output::RewriteOutput;
 
 /// Encrypts a log while it is written: a header of 512 bytes, then the log under a new password.
 pub(crate) struct EncryptedWriter<W> {
@@ -61,7 +61,7 @@ mod tests {
     use binlog::encryption::{ENCRYPTED_HEADER_SIZE, FilePassword};
 
     use super::EncryptedWriter;
-    use crate::output::RewriteOutput;
+    use crate::rewrite_output::RewriteOutput;
 
     #[test]
     fn overwritten_bytes_decrypt_in_place() {
