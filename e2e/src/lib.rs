@@ -19,6 +19,7 @@
 //! | [`conversation`] | what a replica and a real server say to each other, recorded |
 //! | [`identity`] | many runs with arguments drawn at random |
 //! | [`received`] | a server's logs as they were received, beside its own |
+//! | [`relay_soak`] | relays that serve every form while everything is stopped at random |
 //! | [`relayed`] | relays, and replicas that follow them |
 //! | [`replays`] | logs applied to another server, and what must be equal then |
 //! | [`rows`] | rows as a server logs them, decoded by the library |
@@ -46,6 +47,7 @@ pub mod metrics;
 pub mod options;
 pub mod program;
 pub mod received;
+pub mod relay_soak;
 pub mod relayed;
 pub mod replays;
 pub mod rows;
