@@ -1,7 +1,5 @@
 //! Filtering of whole transactions by database and table.
 
-mod named_tables;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -9,7 +7,8 @@ use binlog::events::{RowsFlags, TableMap};
 use binlog::{EncodeError, Event, EventFormat, EventType, NextPosition, RawEvent};
 use sql::{ReplicationFilter, StatementKind, UnmatchedRules, classify_statement};
 
-use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, RowEvents, SourceStatement, TransactionShape};
+use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, SourceStatement, TransactionShape};
+use crate::row_events::RowEvents;
 use crate::spooled_rows::{RowSpooler, SpooledRows, end_statement};
 
 /// Removes from transactions the statements and row events that a filter excludes.

@@ -24,6 +24,7 @@
 //! or skips a transaction silently.
 #![forbid(unsafe_code)]
 
+mod applied_check;
 mod apply_plan;
 pub mod compare;
 mod error;
@@ -36,7 +37,10 @@ pub mod net;
 pub mod order;
 mod preflight;
 mod progress;
+mod replay_log;
+mod replay_options;
 mod report;
+mod row_events;
 pub mod row_reader;
 mod row_sql;
 mod run;
@@ -47,32 +51,36 @@ mod selection;
 mod selection_check;
 mod session_variables;
 mod source;
+mod source_position;
 mod source_transaction;
 mod spooled_rows;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod survey;
+mod table_pair;
 mod target;
 pub mod target_table;
 
 pub use crate::apply_plan::{
-    ApplyPlan, ApplyPlanError, ApplyStep, LoadDataFile, RowEvents, SourceStatement, StatementInput,
-    TransactionShape, UserVariableValue,
+    ApplyPlan, ApplyPlanError, ApplyStep, LoadDataFile, SourceStatement, StatementInput, TransactionShape,
+    UserVariableValue,
 };
 pub use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
 pub use crate::lag::{CommitLag, CommitLagBuckets};
 pub use crate::mysql::{ApplyAs, MysqlTarget, SqlApplyReason, TargetInspector};
 pub use crate::preflight::{PreflightCheck, PreflightFinding};
-pub use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, SourcePosition, StatementIntent};
+pub use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+pub use crate::replay_log::ReplayLog;
+pub use crate::replay_options::{GapPolicy, ReplayOptions};
 pub use crate::report::{ReplayReport, ReplayStatus};
-pub use crate::run::{
-    DryRunTarget, GapPolicy, Parallelism, ReplayObserver, ReplayOptions, ReplayPlan, RowChanges, plan, replay,
-};
+pub use crate::row_events::RowEvents;
+pub use crate::run::{DryRunTarget, Parallelism, ReplayObserver, ReplayPlan, RowChanges, plan, replay};
 pub use crate::selection::{
     LateTransactions, SelectionBound, SelectionStart, SelectionStop, TransactionSelection,
 };
 pub use crate::session_variables::SessionVariables;
-pub use crate::source::{OversizedTransaction, ReplayLog, SizedTransaction, TransactionSource};
+pub use crate::source::{OversizedTransaction, SizedTransaction, TransactionSource};
+pub use crate::source_position::SourcePosition;
 pub use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin};
 pub use crate::spooled_rows::SpooledRows;
 #[cfg(feature = "sqlite")]

@@ -1,26 +1,11 @@
 //! Applied transactions: as saved on the target, and as counted during a replay.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use binlog::gtid::{Gtid, GtidSet};
 
+use crate::source_position::SourcePosition;
 use crate::source_transaction::TransactionHead;
-
-/// A position in a log as the source had it, even if the file was rewritten since.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourcePosition {
-    /// Name of the log on its own server.
-    pub log: String,
-    /// Bytes from the start of the log.
-    pub position: u64,
-}
-
-impl fmt::Display for SourcePosition {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", self.log, self.position)
-    }
-}
 
 /// Applied transactions: one row on the target, written in the same transaction as the changes that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

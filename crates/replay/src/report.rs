@@ -4,8 +4,8 @@ use binlog::gtid::GtidSet;
 use sql::FilterRule;
 
 use crate::lag::{CommitLag, CommitLagBuckets, LagTracker};
-use crate::progress::SourcePosition;
 use crate::selection::LateTransactions;
+use crate::source_position::SourcePosition;
 
 /// State of a running replay.
 #[derive(Clone, Copy, Debug)]

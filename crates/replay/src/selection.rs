@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use binlog::gtid::GtidSet;
 
 use crate::error::ReplayError;
-use crate::selection_check::missing_gtids;
 use crate::source::TransactionSource;
 use crate::source_transaction::TransactionHead;
 
@@ -217,6 +216,11 @@ impl TransactionSelector {
             _ => false,
         }
     }
+}
+
+/// Returns the error for GTIDs that none of the logs has.
+pub(crate) fn missing_gtids(gtids: &GtidSet) -> ReplayError {
+    ReplayError::Refused(format!("start or stop not found: the logs contain no transaction of {gtids}"))
 }
 
 fn is_at_or_behind(bound: &SelectionBound, head: &TransactionHead, log_names: &[String]) -> bool {

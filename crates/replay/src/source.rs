@@ -8,37 +8,16 @@ use std::sync::Arc;
 
 use binlog::encryption::Keyring;
 use binlog::gtid::GtidSet;
-use binlog::{DecodeError, EVENT_SIZE_MAX, Event, EventFormat, PayloadLimits, PayloadOpener, RawEvent};
+use binlog::{PayloadLimits, PayloadOpener};
 use logs::{EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, read_keyring};
 
-use crate::apply_plan::{ApplyPlan, ApplyPlanError};
+use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};
 use crate::error::ReplayError;
 use crate::progress::AppliedState;
+use crate::replay_log::ReplayLog;
 use crate::source::first_needed::{first_needed, read_beginning};
 use crate::source::log_cursor::{GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog};
 use crate::source_transaction::{SourceTransaction, TransactionHead};
-
-/// A log to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReplayLog {
-    /// A log file.
-    File(PathBuf),
-    /// Standard input.
-    Stdin,
-}
-
-/// Prefix of the names of logs from standard input.
-pub(crate) const STDIN: &str = "standard input";
-
-impl ReplayLog {
-    /// Returns the log's name on its own server: the last part of its path.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Self::File(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
-            Self::Stdin => STDIN.to_owned(),
-        }
-    }
-}
 
 /// The transactions of a list of logs, in order.
 #[derive(Debug)]
@@ -84,16 +63,6 @@ pub struct OversizedTransaction {
     pub head: TransactionHead,
     /// Its apply plan, or the reason why it cannot be applied.
     pub work: Result<ApplyPlan, ApplyPlanError>,
-}
-
-/// Returns the maximum size in bytes of an event that comes out of a compressed one. It is about a third of the memory
-/// of a replay, since an event is in memory up to three times on its way to the target. The limit is needed because a
-/// few kilobytes can decompress to any size.
-pub(crate) fn event_size_max(held_max: usize) -> u32 {
-    /// Lower bound: events up to this size are always accepted.
-    const EVENT_SIZE_MIN: u32 = 16 << 20;
-    let third = u32::try_from(held_max.saturating_mul(64) / 3).unwrap_or(u32::MAX);
-    third.clamp(EVENT_SIZE_MIN, EVENT_SIZE_MAX)
 }
 
 impl TransactionSource {
@@ -352,11 +321,4 @@ impl SizedTransaction {
 enum ReadNext {
     Now,
     Later,
-}
-
-fn decode_previous_gtids(raw: &RawEvent<'_>, format: &EventFormat) -> Result<GtidSet, DecodeError> {
-    match raw.decode(format)? {
-        Event::PreviousGtids(previous) => GtidSet::decode(previous.set),
-        _ => Ok(GtidSet::new()),
-    }
 }

@@ -9,7 +9,7 @@ use binlog::events::RowsFlags;
 use binlog::{DecodeError, Event, EventChecksum, EventFormat, RawEvent};
 use logs::EncryptedSpool;
 
-use crate::apply_plan::RowEvents;
+use crate::row_events::RowEvents;
 
 /// Row events in a private temporary file that vanishes with the process. They are read back in parts, each of whole
 /// statements. A statement larger than one part is split into several, each with its own table maps.

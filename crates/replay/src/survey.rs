@@ -7,12 +7,13 @@ use binlog::gtid::GtidSet;
 use binlog::{ColumnType, Event, Flavour, Table};
 use sql::ReplicationFilter;
 
-use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
+use crate::applied_check::AppliedCheck;
+use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
 use crate::error::ReplayError;
 use crate::filter::TransactionFilter;
 use crate::progress::AppliedState;
+use crate::row_events::RowEvents;
 use crate::row_reader::HiddenColumns;
-use crate::run::AppliedCheck;
 use crate::selection::{SelectionChoice, TransactionSelection, TransactionSelector};
 use crate::source::TransactionSource;
 use crate::source_transaction::TransactionHead;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use binlog::EventFormat;
 use binlog::gtid::Gtid;
 
-use crate::apply_plan::{RowEvents, SourceStatement};
+use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
 use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::row_events::RowEvents;
 use crate::session_variables::SessionVariables;
 use crate::target_table::TargetTableDefinition;
 

@@ -7,7 +7,6 @@ mod rows_digest;
 mod server_reader;
 #[cfg(feature = "sqlite")]
 mod sqlite_reader;
-mod table_pair;
 
 use std::ops::ControlFlow;
 #[cfg(feature = "sqlite")]
@@ -21,8 +20,8 @@ use crate::compare::rows_digest::{ColumnPairs, ComparedColumn, RowsDigest};
 use crate::compare::server_reader::ServerReader;
 #[cfg(feature = "sqlite")]
 use crate::compare::sqlite_reader::SqliteReader;
-pub use crate::compare::table_pair::{TablePair, collect_tables};
 use crate::error::{ReplayError, TargetFailure};
+pub use crate::table_pair::{TablePair, collect_tables};
 use crate::target_table::TargetTableName;
 
 /// The target that is compared with a server.

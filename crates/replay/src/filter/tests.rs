@@ -5,7 +5,8 @@ use binlog::{ChecksumAlgorithm, Event, EventFlags, EventFormat, EventOrigin, Fla
 use sql::{FilterRule, ReplicationFilter};
 
 use super::TransactionFilter;
-use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, SourceStatement, TransactionShape};
+use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
+use crate::row_events::RowEvents;
 use crate::sample_table::{SampleTable, image, int};
 
 /// Parses rules as on the command line: `do-db=d`, `rewrite-db=a->b`.

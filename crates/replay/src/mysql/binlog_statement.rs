@@ -7,7 +7,7 @@ use binlog::{
     DecodeError, EncodeError, Event, EventFormat, EventOrigin, NextPosition, RawEvent, TableRegistry,
 };
 
-use crate::apply_plan::RowEvents;
+use crate::row_events::RowEvents;
 use crate::spooled_rows;
 
 /// Bytes of a statement besides the base64.
@@ -251,7 +251,7 @@ mod tests {
     };
 
     use super::{EventPart, format_description, row_too_large_message, split};
-    use crate::apply_plan::RowEvents;
+    use crate::row_events::RowEvents;
 
     const ORIGIN: EventOrigin = EventOrigin { timestamp: 1, server_id: 1, flags: EventFlags(0) };
 

@@ -4,33 +4,40 @@
 //! types. Where the server or the account does not allow that, they go as statements with parameters. Nothing is
 //! written to the target's binary log if the account may set `sql_log_bin`.
 
+mod apply_as;
 mod binlog_statement;
 mod context_adapter;
 mod fingerprint;
 mod lock_heartbeat;
+mod progress_rows;
 mod progress_sql;
 mod row_statements;
 mod session;
 mod session_state;
 mod table_definition;
 mod target_inspector;
+mod target_logging;
+mod versions;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use binlog::gtid::GtidSet;
-use servers::{GTIDS_SINCE, GtidMode, ResultRow, ServerAddress, ServerFacts, SqlConnection, version_numbers};
+use servers::{GTIDS_SINCE, GtidMode, ServerAddress, ServerFacts, SqlConnection, version_numbers};
 use sql::quote::{parse_hex, put_table};
 
 use crate::error::{ReplayError, TargetFailure};
+pub use crate::mysql::apply_as::{ApplyAs, SqlApplyReason};
 use crate::mysql::context_adapter::{ContextAdapter, TargetCollations};
 use crate::mysql::lock_heartbeat::{LockHeartbeat, acquire_lock};
+use crate::mysql::progress_rows::{parse_gtid_set, read_progress};
 use crate::mysql::progress_sql::PROGRESS_TABLE;
 use crate::mysql::row_statements::CREATED_PREFIX;
 use crate::mysql::session::{MysqlSession, SessionParts, TableCreation};
-use crate::mysql::target_inspector::is_before_8;
-use crate::progress::{AppliedState, ReplayProgress, SourcePosition, StatementIntent};
+use crate::mysql::target_logging::TargetLogging;
+use crate::mysql::versions::{APPLIER_STATUS_SINCE, is_before_8};
+use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
 use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
 use crate::target_table::TargetTableDefinition;
 
@@ -60,30 +67,6 @@ pub struct MysqlTarget {
     collations: TargetCollations,
 }
 
-/// The form in which row changes are sent to a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ApplyAs {
-    /// As events where the server and the account allow it, otherwise as statements.
-    #[default]
-    Auto,
-    /// As their own events, in `BINLOG` statements.
-    Binlog,
-    /// As `INSERT`, `UPDATE` and `DELETE` statements with parameters.
-    Sql,
-}
-
-/// The reason that row changes go as statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SqlApplyReason {
-    /// The caller asked for statements.
-    Requested,
-    /// The server is MariaDB.
-    MariaDb,
-    /// The account lacks the privilege to send events.
-    MissingPrivilege,
-}
-
 /// Privileges of the account beyond those of ordinary accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SessionPrivileges {
@@ -93,14 +76,6 @@ struct SessionPrivileges {
     gtid_next: bool,
 }
 
-/// Logging of applied transactions in the target's own binary log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TargetLogging {
-    Off,
-    /// Under the source's GTIDs. The server records them in `gtid_executed`, so they also serve as progress.
-    BySourceGtids,
-}
-
 /// Timeout for taking the lock: a server needs a moment to notice that a client is gone.
 const TARGET_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -108,9 +83,6 @@ const TARGET_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const SESSION_SETUP: &str = "SET @@session.autocommit = 1, @@session.wait_timeout = 31536000, \
     @@session.innodb_lock_wait_timeout = 5, @@session.net_read_timeout = 3600, @@session.net_write_timeout = 3600; \
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-
-/// The first MySQL version with the state of its appliers in performance_schema.
-const APPLIER_STATUS_SINCE: [u32; 3] = [5, 7, 2];
 
 /// ER_SPECIFIC_ACCESS_DENIED_ERROR: the account lacks a privilege.
 const ACCESS_DENIED: u16 = 1227;
@@ -523,68 +495,4 @@ fn read_executed(connection: &mut SqlConnection, is_mariadb: bool) -> Result<Gti
     }
     let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
     parse_gtid_set(&text)
-}
-
-/// Reads the progress table; `None` if there is none.
-fn read_progress(connection: &mut SqlConnection) -> Result<Option<AppliedState>, TargetFailure> {
-    const NO_SUCH_TABLE: u16 = 1146;
-    const UNKNOWN_DATABASE: u16 = 1049;
-    const TABLE_DENIED: u16 = 1142;
-    const DATABASE_DENIED: u16 = 1044;
-    let question = format!(
-        "SELECT gtids, HEX(log), position, beyond, intent, commits FROM {PROGRESS_TABLE} ORDER BY stream"
-    );
-    match connection.rows(&question) {
-        Ok(rows) => unite_progress_rows(rows).map(Some),
-        Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
-        // The account may not see the table, so it may not exist.
-        Err(error) if matches!(error.code(), Some(TABLE_DENIED | DATABASE_DENIED)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Unites all rows of the progress table. Rows after the first hold GTIDs only.
-fn unite_progress_rows(rows: Vec<ResultRow>) -> Result<AppliedState, TargetFailure> {
-    let mut rows = rows.into_iter().map(parse_progress_row);
-    let mut all = rows.next().transpose()?.unwrap_or_default();
-    for row in rows {
-        all.progress.gtids.add_all(&row?.progress.gtids);
-    }
-    Ok(all)
-}
-
-/// Reads the `server_id` of the server whose logs the progress refers to.
-fn read_source(connection: &mut SqlConnection) -> Result<Option<u32>, TargetFailure> {
-    let source = connection.value(&format!("SELECT source FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
-    Ok(source.and_then(|number| number.parse().ok()))
-}
-
-/// Decodes one row of the progress table.
-fn parse_progress_row(row: ResultRow) -> Result<AppliedState, TargetFailure> {
-    let mut columns =
-        row.into_iter().map(|value| value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
-    let mut next = || columns.next().flatten();
-    let gtids = parse_gtid_set(&next().unwrap_or_default())?;
-    let reached = match (next(), next()) {
-        (Some(log), Some(position)) => Some(parse_place(&log, &position)?),
-        _ => None,
-    };
-    let beyond = next().unwrap_or_default();
-    let beyond = beyond.lines().filter_map(|line| line.split_once(' ')).map(|(log, at)| parse_place(log, at));
-    let intent = next().as_deref().and_then(progress_sql::read_intent);
-    let commits = next().and_then(|count| count.parse().ok());
-    let beyond = beyond.collect::<Result<_, _>>()?;
-    let progress = ReplayProgress { gtids, place: reached, beyond, commits };
-    Ok(AppliedState { progress, executed: GtidSet::new(), intent })
-}
-
-fn parse_place(log: &str, position: &str) -> Result<SourcePosition, TargetFailure> {
-    let odd =
-        || TargetFailure::refused(format!("bintide.progress contains an invalid position: {log} {position}"));
-    let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(odd)?;
-    Ok(SourcePosition { log, position: position.parse().map_err(|_| odd())? })
-}
-
-fn parse_gtid_set(text: &str) -> Result<GtidSet, TargetFailure> {
-    text.parse().map_err(|_| TargetFailure::refused(format!("invalid GTID set: {text}")))
 }

@@ -198,7 +198,8 @@ mod tests {
 
     use super::{put_progress, put_variable, read_intent, save_intent_sql, unverified_text};
     use crate::apply_plan::{StatementInput, UserVariableValue};
-    use crate::progress::{ReplayProgress, SourcePosition, StatementIntent};
+    use crate::progress::{ReplayProgress, StatementIntent};
+    use crate::source_position::SourcePosition;
 
     fn own(id: u16) -> Option<Collation> {
         Collation::new(id, Flavour::MySql)

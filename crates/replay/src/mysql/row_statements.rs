@@ -3,12 +3,13 @@
 use servers::{SqlConnection, StatementParameter, check_fit};
 use sql::quote::{put_hex, split_name};
 
-use crate::apply_plan::{RowEvents, SourceStatement, creation};
+use crate::apply_plan::{SourceStatement, creation};
 use crate::error::TargetFailure;
-use crate::mysql::TargetLogging;
 use crate::mysql::binlog_statement::{PACKET_MARGIN, row_too_large_message};
 use crate::mysql::progress_sql::PROGRESS_TABLE;
 use crate::mysql::session::{MysqlSession, TableCreation, TransactionState};
+use crate::mysql::target_logging::TargetLogging;
+use crate::row_events::RowEvents;
 use crate::row_sql::{RowSessionSettings, StatementRunner, StatementWriter};
 
 /// Prefix of the fingerprint in an intent. It marks a table that was created for rows which follow. Without the rows,

@@ -9,9 +9,8 @@ use binlog::{EventFormat, Flavour};
 use servers::{SqlConnection, StatementParameter};
 use sql::quote::put_name;
 
-use crate::apply_plan::{LoadDataFile, RowEvents, SourceStatement, StatementInput};
+use crate::apply_plan::{LoadDataFile, SourceStatement, StatementInput};
 use crate::error::{TargetFailure, TargetFailureKind};
-use crate::mysql::TargetLogging;
 use crate::mysql::binlog_statement::{
     EventPart, PACKET_MARGIN, events_size_max, format_description, put_binlog, row_too_large_message, split,
 };
@@ -19,7 +18,9 @@ use crate::mysql::context_adapter::ContextAdapter;
 use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::progress_sql::{self, PROGRESS_OUT_OF_ORDER, put_progress, put_variable};
 use crate::mysql::session_state::SessionState;
+use crate::mysql::target_logging::TargetLogging;
 use crate::progress::{ReplayProgress, StatementIntent};
+use crate::row_events::RowEvents;
 use crate::row_sql::{RowSessionSettings, StatementWriter};
 use crate::session_variables::SessionVariables;
 use crate::target::TargetSession;

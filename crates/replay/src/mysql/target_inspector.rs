@@ -4,14 +4,15 @@ use binlog::ColumnType;
 use binlog::gtid::GtidSet;
 use servers::{
     GtidMode, ResultRow, ServerAddress, ServerCatalogue, ServerColumn, ServerFacts, SqlConnection,
-    version_numbers,
 };
 use sql::quote;
 
 use crate::error::{ReplayError, TargetFailure};
 use crate::grants::AccountGrants;
-use crate::mysql::{APPLIER_STATUS_SINCE, ApplyAs};
-use crate::mysql::{read_progress, read_source, table_definition};
+use crate::mysql::apply_as::ApplyAs;
+use crate::mysql::progress_rows::{read_progress, read_source};
+use crate::mysql::table_definition;
+use crate::mysql::versions::{APPLIER_STATUS_SINCE, is_before_8};
 use crate::preflight::{PreflightCheck, PreflightFinding};
 use crate::progress::AppliedState;
 use crate::row_reader::HiddenColumns;
@@ -497,11 +498,6 @@ fn difference(shown: &LogTable, there: &[InspectedColumn], hidden: usize) -> Opt
         let (there, logged) = there.difference(*column)?;
         Some(format!("has a column {} that is {there} on the target, but {logged} in the logs", index + 1))
     })
-}
-
-/// Returns true if this MySQL version is older than 8.0.
-pub(super) fn is_before_8(version: &str) -> bool {
-    version_numbers(version).is_some_and(|numbers| numbers < [8, 0, 0])
 }
 
 /// Quotes `user@host` for SQL.

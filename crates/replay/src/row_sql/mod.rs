@@ -17,8 +17,8 @@ use binlog::events::{RowsFlags, RowsKind};
 use binlog::{Flavour, JsonDocument, RowChange, RowImage, Value};
 use servers::{SqlConnection, StatementParameter};
 
-use crate::apply_plan::RowEvents;
 use crate::error::TargetFailure;
+use crate::row_events::RowEvents;
 use crate::row_reader::{EventRows, RowReader};
 use crate::row_sql::json_expression::ChangeCondition;
 use crate::row_sql::statement_plan::{ColumnMapping, ReplayFlavours, StatementPlan};

@@ -6,9 +6,10 @@ use binlog::events::TableMap;
 use binlog::{Event, EventType, RawEvent};
 use sql::{StatementKind, classify_statement};
 
-use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, SourceStatement, TransactionShape};
+use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::error::{ReplayError, TargetFailure};
 use crate::keys::TransactionKeys;
+use crate::row_events::RowEvents;
 use crate::schedule::{
     ChangedDatabases, ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode, ScheduleClaim,
     TransactionFootprint,

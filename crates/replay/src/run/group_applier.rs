@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::apply_plan::{ApplyStep, RowEvents, TransactionShape};
+use crate::apply_plan::{ApplyStep, TransactionShape};
 use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
 use crate::order::RETRIES_MAX;
 use crate::progress::StatementIntent;
+use crate::replay_log::STDIN;
+use crate::row_events::RowEvents;
 use crate::row_reader::RowReader;
 use crate::run::group_builder::{CommitGroup, GroupMember};
-use crate::source::STDIN;
 use crate::source_transaction::TransactionHead;
 use crate::target::{ReplayTarget, TargetSession};
 

@@ -7,12 +7,13 @@ use binlog::gtid::Gtid;
 use binlog::{EventFlags, EventFormat, EventOrigin, RawEvent};
 use sql::quote;
 
-use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
+use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
 use crate::error::ReplayError;
 use crate::net::{GroupChanges, NetForm};
 use crate::order::CommitOrder;
 use crate::progress::{ProgressLedger, ReplayProgress};
-use crate::run::ReplayOptions;
+use crate::replay_options::ReplayOptions;
+use crate::row_events::RowEvents;
 use crate::run::claim_finder::{ClaimFinder, DefinitionCache};
 use crate::schedule::{ParallelMode, ScheduleClaim};
 use crate::session_variables::SessionVariables;

@@ -10,7 +10,7 @@ use logs::ThreadPanic;
 use crate::apply_plan::TransactionShape;
 use crate::error::ReplayError;
 use crate::run::group_builder::{CommitGroup, GroupBuilder};
-use crate::run::read::{ReadProgress, TransactionBatch};
+use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
 
 /// Message to the applier.
 pub(super) enum ApplierMessage {

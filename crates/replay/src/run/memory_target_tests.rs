@@ -22,18 +22,22 @@ use sql::ReplicationFilter;
 
 use super::group_queue::GroupQueue;
 use super::read::{self, ReadRules};
-use super::{AppliedCheck, GapPolicy, ReplayObserver, ReplayOptions, limits, replay};
-use crate::apply_plan::{RowEvents, SourceStatement};
+use super::{ReplayObserver, limits, replay};
+use crate::applied_check::AppliedCheck;
+use crate::apply_plan::SourceStatement;
 use crate::error::{TargetFailure, TargetFailureKind};
 use crate::order::CommitOrder;
 use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::replay_log::ReplayLog;
+use crate::replay_options::{GapPolicy, ReplayOptions};
 use crate::report::ReplayStatus;
+use crate::row_events::RowEvents;
 use crate::row_reader::RowReader;
 use crate::sample_table::{SampleTable, definition, image, int};
 use crate::schedule::ParallelMode;
 use crate::selection::{TransactionSelection, TransactionSelector};
 use crate::session_variables::SessionVariables;
-use crate::source::{ReplayLog, TransactionSource};
+use crate::source::TransactionSource;
 use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
 use crate::target_table::TargetTableDefinition;
 

@@ -4,7 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::settle_intent;
 use crate::error::TargetFailure;
-use crate::progress::{AppliedState, ReplayProgress, SourcePosition, StatementIntent};
+use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::source_position::SourcePosition;
 use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
 use crate::target_table::TargetTableDefinition;
 

@@ -11,10 +11,11 @@ use crate::apply_plan::TransactionShape;
 use crate::error::{ReplayError, TargetFailure};
 use crate::order::{CommitDecision, CommitGate, CommitOrder, RetryDecision};
 use crate::progress::ReplayProgress;
+use crate::replay_options::ReplayOptions;
 use crate::run::group_applier::{ApplyTotals, RowCounter, apply_group, can_be_undone, name_failed_member};
 use crate::run::group_builder::CommitGroup;
 use crate::run::group_queue::{ApplierMessage, GroupQueue};
-use crate::run::{POLL_INTERVAL, ReplayMonitor, ReplayOptions, now_us};
+use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, now_us};
 use crate::schedule::Schedule;
 use crate::target::{ReplayTarget, TargetSession};
 

@@ -4,7 +4,9 @@ use std::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
 
-use super::{IdentityHasher, ScheduleClaim, WaitRule};
+use super::claim::ScheduleClaim;
+use super::identity_hasher::IdentityHasher;
+use super::wait_rule::WaitRule;
 
 /// Finds the longest chain of groups that wait for each other, as if a schedule had room for all of them. The number of
 /// groups divided by its length is the average parallelism.

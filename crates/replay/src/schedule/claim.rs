@@ -5,8 +5,8 @@ use std::ops::Range;
 use binlog::events::LogicalClock;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::WaitRule;
 use super::clock::{ClockError, ClockReader};
+use super::wait_rule::WaitRule;
 
 /// Rule for transactions that may run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -5,7 +5,7 @@
 
 use binlog::events::LogicalClock;
 
-use super::WaitRule;
+use super::wait_rule::WaitRule;
 
 /// Reads the logical clocks of one source's transactions, in order.
 ///

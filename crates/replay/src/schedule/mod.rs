@@ -20,14 +20,16 @@
 mod chain;
 mod claim;
 mod clock;
+mod identity_hasher;
 #[cfg(test)]
 mod property;
 #[cfg(test)]
 mod scripts;
+mod wait_rule;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
 use hashbrown::HashMap;
@@ -38,15 +40,8 @@ pub use self::claim::{
     ScheduleClaim, TransactionFootprint,
 };
 pub use self::clock::ClockError;
-
-/// Transactions to wait for, besides those with the same keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WaitRule {
-    /// All before it; and all after it wait for it.
-    ForAll,
-    /// All with lower numbers than this.
-    Below(u64),
-}
+use self::identity_hasher::IdentityHasher;
+use self::wait_rule::WaitRule;
 
 /// Decides which groups may start. Each has a number: 0, 1, 2… in the order in which they are offered.
 ///
@@ -316,26 +311,6 @@ fn wait_for(items: &mut VecDeque<ScheduleItem>, first: u64, holder: Option<u64>,
     assert!(item.dependents.last().is_none_or(|last| *last < number), "ours: work is offered in order");
     item.dependents.push(number);
     1
-}
-
-/// Hasher for keys, which are hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use logs::{
     PieceSizes, ReadOutcome, RewritePositions, WalkEvent, WalkStep,
 };
 
-use super::{STDIN, decode_previous_gtids};
 use crate::apply_plan::{ApplyPlan, ApplyPlanBuilder, ApplyPlanError};
 use crate::error::ReplayError;
+use crate::replay_log::STDIN;
+use crate::source::first_needed::decode_previous_gtids;
 use crate::source_transaction::{TransactionOrigin, committed_us};
 
 /// Bytes per read.

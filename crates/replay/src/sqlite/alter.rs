@@ -12,7 +12,7 @@ use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
 use crate::sqlite::catalogue_table::{CatalogueColumn, CatalogueTable, QualifiedName, SourceEngine};
 use crate::sqlite::convert::convert;
-use crate::sqlite::default_value::{DefaultValue, implicit_default, rescale_fraction, sql_literal};
+use crate::sqlite::default_value::{DefaultValue, implicit_default, sql_literal};
 use crate::sqlite::mysql_type::MysqlType;
 use crate::sqlite::schema_editor::{SchemaEditor, create_sql, drop_key, qualified, unknown};
 use crate::sqlite::table_body::TableBody;
@@ -427,9 +427,4 @@ fn rebuild(
         key.index.clear();
     }
     editor.create_indexes(new)
-}
-
-/// Returns a date and time with this number of fractional digits.
-pub(super) fn rescale_datetime(text: &str, fraction: u8) -> Option<String> {
-    rescale_fraction(text, "dddd-dd-dd dd:dd:dd", fraction)
 }

@@ -2,8 +2,7 @@
 
 use rusqlite::types::Value;
 
-use crate::sqlite::alter::rescale_datetime;
-use crate::sqlite::default_value::{rescale_decimal, zero_filled};
+use crate::sqlite::default_value::{rescale_datetime, rescale_decimal, zero_filled};
 use crate::sqlite::mysql_type::MysqlType;
 
 /// Returns the value as the server converts it; `None` if the result depends on more than the value.

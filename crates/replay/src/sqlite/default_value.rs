@@ -100,7 +100,7 @@ impl DefaultValue {
                 if matches!(kind, MysqlType::Timestamp { .. }) && !text.starts_with("0000-00-00") {
                     return None;
                 }
-                Self::Text(rescale_fraction(&text, "dddd-dd-dd dd:dd:dd", *fraction)?)
+                Self::Text(rescale_datetime(&text, *fraction)?)
             }
             MysqlType::Json | MysqlType::Geometry | MysqlType::Vector | MysqlType::Bytes { .. } => {
                 return None;
@@ -227,7 +227,7 @@ fn match_shape(text: &str, shape: &str) -> Option<String> {
 }
 
 /// Returns the text with `fraction` fractional digits, if its first part matches this pattern.
-pub(super) fn rescale_fraction(text: &str, shape: &str, fraction: u8) -> Option<String> {
+fn rescale_fraction(text: &str, shape: &str, fraction: u8) -> Option<String> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     let whole = match_shape(whole, shape)?;
     let fraction = usize::from(fraction);
@@ -236,6 +236,11 @@ pub(super) fn rescale_fraction(text: &str, shape: &str, fraction: u8) -> Option<
         return None;
     }
     Some(if fraction > 0 { format!("{whole}.{kept:0<fraction$}") } else { whole })
+}
+
+/// Returns a date and time with this number of fractional digits.
+pub(super) fn rescale_datetime(text: &str, fraction: u8) -> Option<String> {
+    rescale_fraction(text, "dddd-dd-dd dd:dd:dd", fraction)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use rusqlite::{Connection, params_from_iter};
 use sql::quote::quote_ansi_name;
 
 use crate::error::TargetFailure;
-use crate::sqlite::catalogue_table::QualifiedName;
-use crate::sqlite::catalogue_table::{CatalogueTable, ForeignKey, ReferentialAction, SourceEngine};
+use crate::sqlite::catalogue_table::{
+    CatalogueTable, ForeignKey, QualifiedName, ReferentialAction, SourceEngine,
+};
 use crate::sqlite::table_catalogue::TableCatalogue;
 
 /// Table whose foreign key refers to a changed row.

@@ -8,6 +8,7 @@ mod alter;
 mod catalogue_table;
 mod convert;
 mod default_value;
+mod definition_statement;
 mod foreign_key_cascade;
 mod json_patch;
 mod mysql_type;
@@ -32,7 +33,8 @@ use binlog::gtid::GtidSet;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
-use crate::progress::{AppliedState, ReplayProgress, SourcePosition, StatementIntent};
+use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::source_position::SourcePosition;
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
 pub(crate) use crate::sqlite::schema_draft::SchemaDraft;
 use crate::sqlite::session::{PathReportingSession, SqliteSession, with_path};

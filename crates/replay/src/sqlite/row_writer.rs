@@ -9,11 +9,12 @@ use rusqlite::CachedStatement;
 use rusqlite::types::{ToSqlOutput, Value};
 use sql::quote::quote_ansi_name;
 
-use crate::apply_plan::RowEvents;
 use crate::error::TargetFailure;
+use crate::row_events::RowEvents;
 use crate::row_reader::{EventRows, RowLookup, RowReader};
-use crate::sqlite::catalogue_table::QualifiedName;
-use crate::sqlite::catalogue_table::{CatalogueColumn, CatalogueTable, KeyColumn, SourceEngine};
+use crate::sqlite::catalogue_table::{
+    CatalogueColumn, CatalogueTable, KeyColumn, QualifiedName, SourceEngine,
+};
 use crate::sqlite::default_value::DefaultValue;
 use crate::sqlite::foreign_key_cascade::ForeignKeyCascade;
 use crate::sqlite::mysql_type::{MysqlType, StrictType};

@@ -1,24 +1,17 @@
-//! Executes definitions: creates, changes and drops SQLite's tables.
+//! Creates, changes and drops SQLite's tables.
 
 use std::sync::Arc;
 
 use rusqlite::Connection;
 use sql::SqlWords;
-use sql::ddl::{
-    DdlStatement, ExistingTablePolicy, KeyDefinition, KeyKind, NamedTable, NewTable, TableRename,
-};
+use sql::ddl::{ExistingTablePolicy, NamedTable};
 use sql::quote::quote_ansi_name;
 
-use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
-use crate::sqlite::alter::{AlterationSource, alter};
 use crate::sqlite::catalogue_table::{CatalogueTable, KeyColumn, QualifiedName, SecondaryKey};
 use crate::sqlite::default_value::sql_literal;
 use crate::sqlite::mysql_type::MysqlType;
-use crate::sqlite::other_statement::OtherStatement;
 use crate::sqlite::sqlite_remarks::SqliteRemarks;
-use crate::sqlite::statement_words::statement_words;
-use crate::sqlite::table_body::{TableBody, key_columns};
 use crate::sqlite::table_catalogue::TableCatalogue;
 
 /// A database and its catalogue, which definitions are executed on.
@@ -29,93 +22,8 @@ pub(super) struct SchemaEditor<'s> {
 }
 
 impl SchemaEditor<'_> {
-    /// Executes the definition in a statement.
-    pub(super) fn execute(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
-        let Some(words) = statement_words(statement) else {
-            let head: String = String::from_utf8_lossy(&statement.sql).chars().take(40).collect();
-            return Err(untranslatable(&head));
-        };
-        let default = String::from_utf8_lossy(&statement.database).into_owned();
-        let qualified = |name: &NamedTable| qualified(name, &default);
-        match DdlStatement::parse(&words) {
-            DdlStatement::CreateDatabase { .. } | DdlStatement::AlterDatabase { .. } => Ok(()),
-            DdlStatement::CreateTable { name, exists, content } => {
-                let name = qualified(&name);
-                match content {
-                    NewTable::Defined(definition) => {
-                        let body = TableBody::of(&definition, name.clone());
-                        self.create_table(name, body.ok_or_else(|| unknown(&words))?, exists)
-                    }
-                    NewTable::Like(model) => self.create_like(name, &qualified(&model), exists),
-                    NewTable::Query => Err(needs_rows("CREATE TABLE … SELECT")),
-                    NewTable::Unknown => Err(unknown(&words)),
-                }
-            }
-            DdlStatement::CreateTemporaryTable => self.pass_over("CREATE TEMPORARY TABLE"),
-            DdlStatement::DropTemporaryTables => self.pass_over("DROP TEMPORARY TABLE"),
-            DdlStatement::DropTables(names) => names.iter().try_for_each(|name| self.drop(&qualified(name))),
-            DdlStatement::AlterTable { name, changes } => {
-                let source = AlterationSource { statement, words: &words, default_database: &default };
-                alter(self, &qualified(&name), &changes, source)
-            }
-            DdlStatement::RenameTables(renames) => renames
-                .iter()
-                .try_for_each(|TableRename { old, new }| self.rename(&qualified(old), qualified(new))),
-            DdlStatement::Truncate(name) => self.truncate(&qualified(&name)),
-            DdlStatement::CreateIndex { table, key } => self.create_index(&qualified(&table), &key),
-            DdlStatement::DropIndex { table, name } => {
-                self.change_keys(&qualified(&table), |table| drop_key(table, &name))
-            }
-            DdlStatement::DropDatabase(database) => {
-                let names = self.catalogue.of_database(&database);
-                names.iter().try_for_each(|name| self.drop(name))
-            }
-            DdlStatement::Other => self.execute_other(&words),
-            DdlStatement::Unknown => Err(unknown(&words)),
-        }
-    }
-
-    fn execute_other(&mut self, words: &SqlWords) -> Result<(), TargetFailure> {
-        match OtherStatement::parse(words) {
-            Some(OtherStatement::Savepoint(verb, name)) => {
-                Ok(self.connection.execute_batch(&format!("{verb} {}", quote_ansi_name(&name)))?)
-            }
-            Some(OtherStatement::PassedOver(what)) => self.pass_over(&what),
-            Some(OtherStatement::Rows(what)) => Err(needs_rows(&what)),
-            None => Err(unknown(words)),
-        }
-    }
-
-    fn pass_over(&mut self, what: &str) -> Result<(), TargetFailure> {
-        self.remarks.count_passed_over(what);
-        Ok(())
-    }
-
-    fn create_index(&mut self, table: &QualifiedName, key: &KeyDefinition) -> Result<(), TargetFailure> {
-        let parts = if key.kind == KeyKind::Special { None } else { key_columns(&key.parts) };
-        let key = SecondaryKey {
-            name: key.name.clone().unwrap_or_default(),
-            unique: key.kind == KeyKind::Unique,
-            parts: parts.unwrap_or_default(),
-            index: String::new(),
-        };
-        self.change_keys(table, |table| table.keys.push(key))
-    }
-
-    fn create_table(
-        &mut self,
-        name: QualifiedName,
-        body: TableBody,
-        exists: ExistingTablePolicy,
-    ) -> Result<(), TargetFailure> {
-        match self.resolve_existing(&name, exists)? {
-            true => Ok(()),
-            false => self.create_empty(name, body.into_table()),
-        }
-    }
-
     /// Resolves a conflict with an existing table. Returns true if that table stays; drops it if it is to be replaced.
-    fn resolve_existing(
+    pub(super) fn resolve_existing(
         &mut self,
         name: &QualifiedName,
         exists: ExistingTablePolicy,
@@ -130,7 +38,7 @@ impl SchemaEditor<'_> {
         }
     }
 
-    fn create_like(
+    pub(super) fn create_like(
         &mut self,
         name: QualifiedName,
         model: &QualifiedName,
@@ -174,7 +82,7 @@ impl SchemaEditor<'_> {
     }
 
     /// Changes secondary keys and their indexes.
-    fn change_keys(
+    pub(super) fn change_keys(
         &mut self,
         name: &QualifiedName,
         change: impl FnOnce(&mut CatalogueTable),
@@ -205,14 +113,14 @@ impl SchemaEditor<'_> {
         self.create_indexes(new)
     }
 
-    fn drop(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
+    pub(super) fn drop(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
         let Some((name, table)) = self.catalogue.find(name) else { return Ok(()) };
         let name = name.clone();
         self.connection.execute_batch(&format!("DROP TABLE {}", quote_ansi_name(&table.name)))?;
         self.catalogue.remove(self.connection, &name)
     }
 
-    fn truncate(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
+    pub(super) fn truncate(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
         let Some((_, table)) = self.catalogue.find(name) else { return Ok(()) };
         Ok(self.connection.execute_batch(&format!("DELETE FROM {}", quote_ansi_name(&table.name)))?)
     }
@@ -281,16 +189,8 @@ pub(super) fn unknown(words: &SqlWords) -> TargetFailure {
     untranslatable(&words.keywords_ahead(3))
 }
 
-fn untranslatable(head: &str) -> TargetFailure {
+pub(super) fn untranslatable(head: &str) -> TargetFailure {
     TargetFailure::refused(format!("cannot translate this statement for SQLite: {head} …"))
-}
-
-/// Returns the failure for a statement whose row changes are not in the log.
-fn needs_rows(what: &str) -> TargetFailure {
-    TargetFailure::refused(format!(
-        "the log contains {what} as a statement (binlog_format = STATEMENT or MIXED), which only a MySQL server \
-         can repeat. A SQLite target needs row events"
-    ))
 }
 
 pub(super) fn drop_key(table: &mut CatalogueTable, name: &str) {

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use binlog::EventFormat;
 use rusqlite::{Connection, params};
 
-use crate::apply_plan::{RowEvents, SourceStatement};
+use crate::apply_plan::SourceStatement;
 use crate::error::TargetFailure;
 use crate::progress::{ReplayProgress, StatementIntent};
+use crate::row_events::RowEvents;
 use crate::session_variables::SessionVariables;
 use crate::sqlite::row_writer::RowWriter;
 use crate::sqlite::schema_editor::SchemaEditor;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, params};
 
 use crate::error::TargetFailure;
-use crate::sqlite::catalogue_table::QualifiedName;
-use crate::sqlite::catalogue_table::{CatalogueTable, ForeignKey};
+use crate::sqlite::catalogue_table::{CatalogueTable, ForeignKey, QualifiedName};
 
 pub(super) const CREATE_CATALOGUE_TABLE: &str = "CREATE TABLE IF NOT EXISTS \"bintide.tables\" (\"database\" TEXT NOT NULL, \
      \"table\" TEXT NOT NULL, \"definition\" TEXT NOT NULL, PRIMARY KEY (\"database\", \"table\")) \

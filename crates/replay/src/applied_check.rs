@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use binlog::gtid::GtidSet;
 
 use crate::error::ReplayError;
-use crate::progress::{AppliedState, SourcePosition};
-use crate::source::STDIN;
+use crate::progress::AppliedState;
+use crate::replay_log::STDIN;
+use crate::source_position::SourcePosition;
 use crate::source_transaction::TransactionHead;
 
 /// Check for transactions that the target already has.
@@ -167,7 +168,8 @@ mod tests {
     use binlog::gtid::GtidSet;
 
     use super::AppliedCheck;
-    use crate::progress::{AppliedState, ReplayProgress, SourcePosition};
+    use crate::progress::{AppliedState, ReplayProgress};
+    use crate::source_position::SourcePosition;
     use crate::source_transaction::{TransactionHead, TransactionOrigin};
 
     const UUID: &str = "00000000-0000-0000-0000-000000000001";

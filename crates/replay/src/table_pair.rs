@@ -1,23 +1,64 @@
-//! The tables that the selected part of a transaction changes or defines.
+//! The tables that logs change or define.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use binlog::Event;
-use sql::{StatementKind, classify_statement};
+use sql::{ReplicationFilter, StatementKind, classify_statement};
 
-use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, RowEvents, SourceStatement};
-use crate::compare::TablePair;
+use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, SourceStatement};
+use crate::error::ReplayError;
 use crate::filter::TransactionFilter;
+use crate::row_events::RowEvents;
+use crate::selection::{SelectionChoice, TransactionSelection, TransactionSelector};
+use crate::source::TransactionSource;
 use crate::target_table::TargetTableName;
+
+/// A table's names on the source and on the target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TablePair {
+    /// Name in the logs.
+    pub source: TargetTableName,
+    /// Name on the target.
+    pub target: TargetTableName,
+}
+
+/// Collects the tables that the selected transactions change or define, whether or not the target had applied them
+/// before: from table maps and from statements. `seen` receives the number of bytes read so far, and can stop the
+/// collection.
+///
+/// # Errors
+///
+/// The logs cannot be read, or `seen` stops the collection.
+pub fn collect_tables(
+    source: &mut TransactionSource,
+    selection: &TransactionSelection,
+    filter: &ReplicationFilter,
+    seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<BTreeSet<TablePair>, ReplayError> {
+    let mut selector = TransactionSelector::new(selection, source.log_names())?;
+    let (mut opener, mut pairs) = (source.opener(), BTreeSet::new());
+    while let Some(found) = source.next_found()? {
+        if seen(source.bytes_read()).is_break() {
+            return Err(ReplayError::Interrupted);
+        }
+        let head = found.head();
+        match selector.choose(&head) {
+            SelectionChoice::Take => {}
+            SelectionChoice::Leave => continue,
+            SelectionChoice::Stop => break,
+        }
+        let work = found.work(&mut opener, source.held_max());
+        let put = work.and_then(|work| TransactionFilter(filter).put_tables(&work, &mut pairs));
+        put.map_err(|error| ReplayError::Work { unit: head.to_string(), error })?;
+    }
+    Ok(pairs)
+}
 
 impl TransactionFilter<'_> {
     /// Adds the selected tables that a transaction changes or defines: from table maps and from statements. A table of
     /// a rewritten database has its new name on the target.
-    pub(crate) fn put_tables(
-        self,
-        work: &ApplyPlan,
-        out: &mut BTreeSet<TablePair>,
-    ) -> Result<(), ApplyPlanError> {
+    fn put_tables(self, work: &ApplyPlan, out: &mut BTreeSet<TablePair>) -> Result<(), ApplyPlanError> {
         for step in &work.steps {
             match step {
                 ApplyStep::Rows(_, rows) => self.put_tables_of_rows(rows, out)?,
