@@ -128,7 +128,7 @@ impl TargetFailure {
     }
 
     /// Turns the failure into an error that says what was being done.
-    pub(crate) fn into_error(self, verb: &'static str) -> ReplayError {
+    pub fn into_error(self, verb: &'static str) -> ReplayError {
         match self.kind {
             TargetFailureKind::Cancelled => ReplayError::Interrupted,
             _ => ReplayError::Target { verb, failure: self },

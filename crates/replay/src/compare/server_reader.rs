@@ -6,10 +6,11 @@ use binlog::gtid::GtidSet;
 use servers::{ServerAddress, ServerCatalogue, ServerColumn, ServerFacts, SqlConnection};
 use sql::quote;
 
+use crate::compare::comparison_reader::ComparisonReader;
 use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, RowText, RowsDigest, SHORT_DOCUMENT,
 };
-use crate::error::TargetFailure;
+use crate::error::{ReplayError, TargetFailure};
 use crate::target_table::TargetTableName;
 
 /// Session settings: one consistent snapshot, text in UTF-8, times in UTC, and no SQL mode that changes values.
@@ -18,37 +19,43 @@ const SNAPSHOT_SESSION: &str = "SET NAMES utf8mb4; SET time_zone = '+00:00', sql
 
 /// A server whose rows are compared.
 #[derive(Debug)]
-pub(super) struct ServerReader {
+pub struct ServerReader {
     connection: SqlConnection,
     facts: ServerFacts,
 }
 
 impl ServerReader {
-    pub(super) fn open(address: &ServerAddress) -> Result<Self, TargetFailure> {
+    /// Connects to a server, and begins its snapshot.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be reached or read.
+    pub fn open(address: &ServerAddress) -> Result<Self, ReplayError> {
+        Self::connect(address).map_err(|failure| failure.into_error("open the server and the target"))
+    }
+
+    fn connect(address: &ServerAddress) -> Result<Self, TargetFailure> {
         let mut connection = SqlConnection::open(address)?;
         let facts = ServerFacts::query(&mut connection)?;
         connection.run(SNAPSHOT_SESSION)?;
         Ok(Self { connection, facts })
     }
 
-    /// Returns true for MySQL before 8.0: its `CHECKSUM TABLE` gives different results for the same JSON documents (seen
-    /// with 5.7.22), and its text of a document differs from later ones.
-    pub(super) fn has_old_documents(&self) -> bool {
-        let major = self.facts.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        !self.facts.is_mariadb && major.is_some_and(|major| major < 8)
-    }
-
-    /// Returns flavour and release. Servers of one release represent rows in the same way.
-    pub(super) fn release(&self) -> (bool, Vec<&str>) {
-        (self.facts.is_mariadb, self.facts.version.split('.').take(2).collect())
-    }
-
-    pub(super) const fn executed(&self) -> &GtidSet {
+    /// Returns the GTIDs that the server has executed.
+    pub const fn executed(&self) -> &GtidSet {
         &self.facts.gtid_executed
     }
 
-    /// Reads a table's columns, in order; empty if there is no such table.
-    pub(super) fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
+    /// Returns true for MySQL before 8.0: its `CHECKSUM TABLE` gives different results for the same JSON documents (seen
+    /// with 5.7.22), and its text of a document differs from later ones.
+    fn has_old_documents(&self) -> bool {
+        let major = self.facts.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        !self.facts.is_mariadb && major.is_some_and(|major| major < 8)
+    }
+}
+
+impl ComparisonReader for ServerReader {
+    fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
         let has_old_documents = self.has_old_documents();
         let mut catalogue = ServerCatalogue::new(&mut self.connection);
         let found = catalogue.table(&table.database, &table.table)?;
@@ -59,19 +66,7 @@ impl ServerReader {
         Ok(columns.into_iter().map(|column| compared_column(column, has_old_documents)).collect())
     }
 
-    /// Returns the result of `CHECKSUM TABLE`.
-    pub(super) fn checksum(&mut self, table: &TargetTableName) -> Result<String, TargetFailure> {
-        let sql = format!("CHECKSUM TABLE {} EXTENDED", quoted(table)?);
-        let row = self.connection.rows(&sql)?.into_iter().next().unwrap_or_default();
-        let sum = row.into_iter().nth(1).flatten();
-        let sum = sum.ok_or_else(|| {
-            TargetFailure::refused(format!("CHECKSUM TABLE {table} returned NULL: the table cannot be read"))
-        })?;
-        Ok(format!("the checksum {}", String::from_utf8_lossy(&sum)))
-    }
-
-    /// Returns the digest of a table's rows.
-    pub(super) fn sum(
+    fn digest(
         &mut self,
         table: &TargetTableName,
         readings: &[ColumnReading<'_>],
@@ -89,6 +84,23 @@ impl ServerReader {
             go_on()
         })?;
         Ok(sum)
+    }
+
+    /// Returns flavour and release. Servers of one release represent rows in the same way.
+    fn checksum_release(&self) -> Option<String> {
+        let flavour = if self.facts.is_mariadb { "MariaDB" } else { "MySQL" };
+        let release: Vec<&str> = self.facts.version.split('.').take(2).collect();
+        (!self.has_old_documents()).then(|| format!("{flavour} {}", release.join(".")))
+    }
+
+    fn checksum(&mut self, table: &TargetTableName) -> Result<String, TargetFailure> {
+        let sql = format!("CHECKSUM TABLE {} EXTENDED", quoted(table)?);
+        let row = self.connection.rows(&sql)?.into_iter().next().unwrap_or_default();
+        let sum = row.into_iter().nth(1).flatten();
+        let sum = sum.ok_or_else(|| {
+            TargetFailure::refused(format!("CHECKSUM TABLE {table} returned NULL: the table cannot be read"))
+        })?;
+        Ok(format!("the checksum {}", String::from_utf8_lossy(&sum)))
     }
 }
 

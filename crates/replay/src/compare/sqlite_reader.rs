@@ -7,29 +7,46 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use sql::quote::quote_ansi_name;
 
+use crate::compare::comparison_reader::ComparisonReader;
 use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest,
 };
-use crate::error::TargetFailure;
+use crate::error::{ReplayError, TargetFailure};
 use crate::sqlite::{StoredTable, read_stored_tables};
 use crate::target_table::TargetTableName;
 
 /// A database whose rows are compared. It is only read.
 #[derive(Debug)]
-pub(super) struct SqliteReader {
+pub struct SqliteReader {
     connection: Connection,
     tables: Vec<StoredTable>,
 }
 
 impl SqliteReader {
-    pub(super) fn open(path: &Path) -> Result<Self, TargetFailure> {
+    /// Opens a database that was a replay's target.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read, or holds tables of another application.
+    pub fn open(path: &Path) -> Result<Self, ReplayError> {
+        Self::connect(path).map_err(|failure| failure.into_error("open the server and the target"))
+    }
+
+    fn connect(path: &Path) -> Result<Self, TargetFailure> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let tables = read_stored_tables(&connection)?;
         Ok(Self { connection, tables })
     }
 
-    /// Returns a table's columns, in order; empty if there is no such table.
-    pub(super) fn columns(&self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
+    fn find(&self, table: &TargetTableName) -> Option<&StoredTable> {
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        let (database, name) = (text(&table.database), text(&table.table));
+        self.tables.iter().find(|held| held.source.0 == database && held.source.1 == name)
+    }
+}
+
+impl ComparisonReader for SqliteReader {
+    fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
         let Some(held) = self.find(table) else { return Ok(Vec::new()) };
         let column = |(name, is_number): &(String, bool)| ComparedColumn {
             name: name.clone(),
@@ -38,9 +55,8 @@ impl SqliteReader {
         Ok(held.columns.iter().map(column).collect())
     }
 
-    /// Returns the digest of a table's rows.
-    pub(super) fn sum(
-        &self,
+    fn digest(
+        &mut self,
         table: &TargetTableName,
         readings: &[ColumnReading<'_>],
         go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
@@ -65,12 +81,6 @@ impl SqliteReader {
             }
         }
         Ok(sum)
-    }
-
-    fn find(&self, table: &TargetTableName) -> Option<&StoredTable> {
-        let text = |bytes| String::from_utf8_lossy(bytes);
-        let (database, name) = (text(&table.database), text(&table.table));
-        self.tables.iter().find(|held| held.source.0 == database && held.source.1 == name)
     }
 }
 
