@@ -57,6 +57,7 @@ mod spooled_rows;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod survey;
+mod table_definitions;
 mod table_pair;
 mod target;
 pub mod target_table;
@@ -74,7 +75,9 @@ pub use crate::replay_log::ReplayLog;
 pub use crate::replay_options::{GapPolicy, ReplayOptions};
 pub use crate::report::{ReplayReport, ReplayStatus};
 pub use crate::row_events::RowEvents;
-pub use crate::run::{DryRunTarget, Parallelism, ReplayObserver, ReplayPlan, RowChanges, plan, replay};
+pub use crate::run::{
+    DraftRole, DryRunTarget, Parallelism, ReplayObserver, ReplayPlan, RowChanges, plan, replay,
+};
 pub use crate::selection::{
     LateTransactions, SelectionBound, SelectionStart, SelectionStop, TransactionSelection,
 };
@@ -84,6 +87,7 @@ pub use crate::source_position::SourcePosition;
 pub use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin};
 pub use crate::spooled_rows::SpooledRows;
 #[cfg(feature = "sqlite")]
-pub use crate::sqlite::{SqliteRemarks, SqliteTarget};
+pub use crate::sqlite::{SchemaDraft, SqliteRemarks, SqliteTarget};
 pub use crate::survey::{LogSurvey, LogTable};
+pub use crate::table_definitions::TableDefinitions;
 pub use crate::target::{IntentOutcome, ReplayTarget, TargetSession};

@@ -35,7 +35,7 @@ use crate::report::ReplayReport;
 use crate::run::group_applier::GroupApplier;
 use crate::run::group_builder::GroupBuilder;
 use crate::run::group_queue::{ApplierMessage, GroupQueue, QueueLimits};
-pub use crate::run::plan::{DryRunTarget, Parallelism, ReplayPlan, RowChanges, plan};
+pub use crate::run::plan::{DraftRole, DryRunTarget, Parallelism, ReplayPlan, RowChanges, plan};
 use crate::run::read::ReadRules;
 pub use crate::run::replay_monitor::ReplayObserver;
 use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, checkpoint, now_us};

@@ -18,6 +18,7 @@ use crate::progress::AppliedState;
 use crate::row_reader::HiddenColumns;
 use crate::row_sql;
 use crate::survey::{LogSurvey, LogTable};
+use crate::table_definitions::TableDefinitions;
 use crate::target_table::{TargetTableDefinition, TargetTableName};
 
 /// A server that is inspected before a replay.
@@ -99,15 +100,6 @@ impl TargetInspector {
     /// Returns the `server_id` of the server whose logs were applied last.
     pub const fn source_server_id(&self) -> Option<u32> {
         self.source
-    }
-
-    /// Reads the current definition of a table; `None` if there is no such table.
-    pub(crate) fn definition(
-        &mut self,
-        database: &[u8],
-        name: &[u8],
-    ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
-        table_definition::read_definition(&mut self.connection, database, name)
     }
 
     /// Returns everything that would stop the surveyed logs from being applied. `is_logged`: the target's own binary
@@ -386,6 +378,17 @@ impl TargetInspector {
     fn count_index_expressions(&mut self, name: &TargetTableName) -> Result<usize, TargetFailure> {
         let parts = ServerCatalogue::new(&mut self.connection).index_parts(&name.database, &name.table)?;
         Ok(parts.iter().filter(|part| part.column.is_none()).count())
+    }
+}
+
+/// Reads the current definitions, which a dry run does not change.
+impl TableDefinitions for TargetInspector {
+    fn definition(
+        &mut self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
+        table_definition::read_definition(&mut self.connection, database, table)
     }
 }
 

@@ -3,14 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::applied_check::AppliedCheck;
-use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
+use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::error::{ReplayError, TargetFailure};
 use crate::filter::TransactionFilter;
-use crate::mysql::TargetInspector;
 use crate::order::CommitOrder;
 use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
 use crate::replay_options::{GapPolicy, ReplayOptions};
@@ -21,21 +19,32 @@ use crate::schedule::DependencyChain;
 use crate::selection::{LateTransactions, SelectionChoice, TransactionSelector};
 use crate::source::TransactionSource;
 use crate::source_transaction::TransactionHead;
-#[cfg(feature = "sqlite")]
-use crate::sqlite::SchemaDraft;
 use crate::survey::LogSurvey;
+use crate::table_definitions::TableDefinitions;
 use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
 use crate::target_table::{TargetTableDefinition, TargetTableName};
 
-/// Target of a dry run.
-#[derive(Debug)]
-pub enum DryRunTarget<'l> {
-    /// No target: as if it had no transactions, and only the tables that the logs define.
-    None,
-    /// A server, which is only read.
-    Mysql(&'l mut TargetInspector),
-    /// A SQLite database, which need not exist.
-    Sqlite(&'l Path),
+/// Target of a dry run. By default none: as if it had no transactions, and no tables but those that the logs define.
+#[derive(Debug, Default)]
+pub struct DryRunTarget<'t> {
+    /// Transactions that the target has.
+    pub applied: AppliedState,
+    /// Tables of the target that `draft` does not have.
+    pub tables: Option<&'t mut (dyn TableDefinitions + 'static)>,
+    /// Tables as the statements of the logs define them. `None` if this program cannot follow definitions.
+    pub draft: Option<Box<dyn TableDefinitions>>,
+    /// Role of the draft.
+    pub role: DraftRole,
+}
+
+/// Roles of a draft of the definitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DraftRole {
+    /// It knows tables that the target does not have yet. The target may run statements that the draft cannot follow.
+    #[default]
+    Lookup,
+    /// It is what the target would be: a statement that it cannot follow would be refused.
+    Target,
 }
 
 /// Forecast of a replay.
@@ -110,15 +119,19 @@ impl Parallelism {
 /// If the selection names a log that is not given, the target does not answer, or `seen` breaks.
 pub fn plan(
     source: &mut TransactionSource,
-    ground: DryRunTarget<'_>,
+    target: DryRunTarget<'_>,
     options: &ReplayOptions,
     seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<ReplayPlan, ReplayError> {
-    let is_sqlite = matches!(ground, DryRunTarget::Sqlite(_));
-    let (target, applied) = PlanTarget::new(ground)?;
+    let DryRunTarget { applied, tables, draft, role } = target;
+    let target = PlanTarget {
+        tables: tables.map(Mutex::new),
+        draft: draft.map(Mutex::new),
+        unknown: Mutex::default(),
+    };
     let mut selector = TransactionSelector::new(&options.selection, source.log_names())?;
     let (mut skip, mut previous) = (AppliedCheck::new(applied.clone(), source.log_names()), None);
-    let mut planner = ReplayPlanner::new(&target, is_sqlite, options, &applied);
+    let mut planner = ReplayPlanner::new(&target, role, options, &applied);
     let mut opener = source.opener();
     loop {
         if seen(source.bytes_read()).is_break() {
@@ -188,7 +201,7 @@ impl ReplayPlan {
 struct ReplayPlanner<'p> {
     plan: ReplayPlan,
     target: &'p PlanTarget<'p>,
-    is_sqlite: bool,
+    role: DraftRole,
     /// Forms each transaction by itself.
     units: GroupBuilder<'p>,
     unit_chain: DependencyChain,
@@ -201,7 +214,7 @@ struct ReplayPlanner<'p> {
 impl<'p> ReplayPlanner<'p> {
     fn new(
         target: &'p PlanTarget<'p>,
-        is_sqlite: bool,
+        role: DraftRole,
         options: &ReplayOptions,
         applied: &AppliedState,
     ) -> Self {
@@ -213,7 +226,7 @@ impl<'p> ReplayPlanner<'p> {
         Self {
             plan: ReplayPlan::default(),
             target,
-            is_sqlite,
+            role,
             units: new_builder(&ReplayOptions { order, ..options.clone() }),
             unit_chain: DependencyChain::default(),
             groups: is_grouped.then(|| new_builder(options)),
@@ -298,7 +311,7 @@ impl<'p> ReplayPlanner<'p> {
     fn define(&mut self, statements: &[ApplyStep], name: &str) {
         for step in statements {
             let ApplyStep::Statement(statement) = step else { continue };
-            if let (Err(failure), true) = (self.target.define(statement), self.is_sqlite) {
+            if let (Err(failure), DraftRole::Target) = (self.target.define(statement), self.role) {
                 self.plan.refuse(format!("{name}: {failure}"));
             }
         }
@@ -337,67 +350,16 @@ fn is_definition(step: &ApplyStep) -> bool {
 }
 
 /// Target that applies nothing: it only has the definitions of tables.
-struct PlanTarget<'l> {
-    look: Option<Mutex<&'l mut TargetInspector>>,
-    #[cfg(feature = "sqlite")]
-    draft: Mutex<SchemaDraft>,
+struct PlanTarget<'t> {
+    tables: Option<Mutex<&'t mut (dyn TableDefinitions + 'static)>>,
+    draft: Option<Mutex<Box<dyn TableDefinitions>>>,
     unknown: Mutex<BTreeSet<TargetTableName>>,
 }
 
-impl<'l> PlanTarget<'l> {
-    /// Creates the target, and returns what it has applied.
-    fn new(ground: DryRunTarget<'l>) -> Result<(Self, AppliedState), ReplayError> {
-        #[cfg(feature = "sqlite")]
-        let drafted = || {
-            SchemaDraft::new().map_err(|failure| failure.into_error("set up the draft of the definitions"))
-        };
-        #[cfg(feature = "sqlite")]
-        let (look, draft, applied) = match ground {
-            DryRunTarget::None => (None, drafted()?, AppliedState::default()),
-            DryRunTarget::Mysql(look) => {
-                let applied = look.applied();
-                (Some(Mutex::new(look)), drafted()?, applied)
-            }
-            DryRunTarget::Sqlite(path) => {
-                let (draft, applied) = SchemaDraft::read_file(path)?;
-                (None, draft, applied)
-            }
-        };
-        #[cfg(not(feature = "sqlite"))]
-        let (look, applied) = match ground {
-            DryRunTarget::Mysql(look) => {
-                let applied = look.applied();
-                (Some(Mutex::new(look)), applied)
-            }
-            DryRunTarget::None | DryRunTarget::Sqlite(_) => (None, AppliedState::default()),
-        };
-        let target = Self {
-            look,
-            #[cfg(feature = "sqlite")]
-            draft: Mutex::new(draft),
-            unknown: Mutex::default(),
-        };
-        Ok((target, applied))
-    }
-
-    #[cfg(feature = "sqlite")]
-    fn define(&self, statement: &crate::apply_plan::SourceStatement) -> Result<(), TargetFailure> {
-        self.draft.lock().unwrap_or_else(PoisonError::into_inner).execute(statement)
-    }
-
-    #[cfg(not(feature = "sqlite"))]
-    fn define(&self, _: &crate::apply_plan::SourceStatement) -> Result<(), TargetFailure> {
-        Ok(())
-    }
-
-    #[cfg(feature = "sqlite")]
-    fn drafted(&self, database: &[u8], table: &[u8]) -> Option<TargetTableDefinition> {
-        self.draft.lock().unwrap_or_else(PoisonError::into_inner).definition(database, table)
-    }
-
-    #[cfg(not(feature = "sqlite"))]
-    fn drafted(&self, _: &[u8], _: &[u8]) -> Option<TargetTableDefinition> {
-        None
+impl PlanTarget<'_> {
+    fn define(&self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        let Some(draft) = &self.draft else { return Ok(()) };
+        draft.lock().unwrap_or_else(PoisonError::into_inner).define(statement)
     }
 
     fn unknown(&self) -> MutexGuard<'_, BTreeSet<TargetTableName>> {
@@ -411,10 +373,14 @@ impl ReplayTarget for PlanTarget<'_> {
         database: &[u8],
         table: &[u8],
     ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
-        let mut definition = self.drafted(database, table);
-        if let (None, Some(look)) = (&definition, &self.look) {
-            let mut look = look.lock().unwrap_or_else(PoisonError::into_inner);
-            definition = look.definition(database, table)?;
+        let mut definition = None;
+        if let Some(draft) = &self.draft {
+            let mut draft = draft.lock().unwrap_or_else(PoisonError::into_inner);
+            definition = draft.definition(database, table)?;
+        }
+        if let (None, Some(tables)) = (&definition, &self.tables) {
+            let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
+            definition = tables.definition(database, table)?;
         }
         if definition.is_none() {
             self.unknown().insert(TargetTableName { database: database.into(), table: table.into() });

@@ -36,7 +36,7 @@ use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
 use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
 use crate::source_position::SourcePosition;
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
-pub(crate) use crate::sqlite::schema_draft::SchemaDraft;
+pub use crate::sqlite::schema_draft::SchemaDraft;
 use crate::sqlite::session::{PathReportingSession, SqliteSession, with_path};
 pub use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};

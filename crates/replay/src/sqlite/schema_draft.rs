@@ -14,11 +14,12 @@ use crate::sqlite::schema_editor::SchemaEditor;
 use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
 use crate::sqlite::{check_ownership, read_progress_of};
+use crate::table_definitions::TableDefinitions;
 use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
 
 /// An in-memory database with the tables that definitions create.
 #[derive(Debug)]
-pub(crate) struct SchemaDraft {
+pub struct SchemaDraft {
     connection: Connection,
     catalogue: TableCatalogue,
     remarks: SqliteRemarks,
@@ -26,7 +27,15 @@ pub(crate) struct SchemaDraft {
 
 impl SchemaDraft {
     /// Creates a draft without tables.
-    pub(crate) fn new() -> Result<Self, TargetFailure> {
+    ///
+    /// # Errors
+    ///
+    /// If SQLite lacks memory.
+    pub fn new() -> Result<Self, ReplayError> {
+        Self::empty().map_err(|failure| failure.into_error("set up the draft of the definitions"))
+    }
+
+    fn empty() -> Result<Self, TargetFailure> {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(CREATE_CATALOGUE_TABLE)?;
         Ok(Self { connection, catalogue: TableCatalogue::default(), remarks: SqliteRemarks::default() })
@@ -34,9 +43,13 @@ impl SchemaDraft {
 
     /// Creates a draft with the tables of a SQLite database, which is only read, and returns what was applied to it.
     /// Both are empty if there is no file.
-    pub(crate) fn read_file(path: &Path) -> Result<(Self, AppliedState), ReplayError> {
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be read, or holds tables of another application.
+    pub fn read_file(path: &Path) -> Result<(Self, AppliedState), ReplayError> {
         let read = || -> Result<(Self, AppliedState), TargetFailure> {
-            let mut draft = Self::new()?;
+            let mut draft = Self::empty()?;
             if !path.exists() {
                 return Ok((draft, AppliedState::default()));
             }
@@ -51,16 +64,25 @@ impl SchemaDraft {
         read().map_err(|failure| failure.into_error("read the SQLite database"))
     }
 
-    /// Executes the definition in a statement.
-    pub(crate) fn execute(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+    fn editor(&mut self) -> SchemaEditor<'_> {
+        let Self { connection, catalogue, remarks } = self;
+        SchemaEditor { connection, catalogue, remarks }
+    }
+}
+
+impl TableDefinitions for SchemaDraft {
+    fn define(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
         self.editor().execute(statement)
     }
 
-    /// Returns the definition of a table, if there is one.
-    pub(crate) fn definition(&self, database: &[u8], table: &[u8]) -> Option<TargetTableDefinition> {
+    fn definition(
+        &mut self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let wanted = (text(database), text(table));
-        let (_, table) = self.catalogue.find(&wanted)?;
+        let Some((_, table)) = self.catalogue.find(&wanted) else { return Ok(None) };
         let referring = self.catalogue.tables().flat_map(|(name, table)| {
             table.foreign_keys.iter().map(|key| (table_name(name), table_name(&key.parent)))
         });
@@ -68,7 +90,7 @@ impl SchemaDraft {
         let name = table_name(&wanted);
         let is_transactional = table.engine == catalogue_table::SourceEngine::Transactional;
         let unique = table.keys.iter().filter(|key| key.unique);
-        Some(TargetTableDefinition {
+        Ok(Some(TargetTableDefinition {
             engine: if is_transactional { StorageEngine::InnoDb } else { StorageEngine::Other },
             primary_key: table.primary_key.as_ref().and_then(|parts| key_parts(table, parts)),
             unique_keys: unique
@@ -77,12 +99,7 @@ impl SchemaDraft {
             auto_increment: None,
             foreign_keys: relatives.get(&name).cloned().unwrap_or_default(),
             name,
-        })
-    }
-
-    fn editor(&mut self) -> SchemaEditor<'_> {
-        let Self { connection, catalogue, remarks } = self;
-        SchemaEditor { connection, catalogue, remarks }
+        }))
     }
 }
 
@@ -105,6 +122,7 @@ mod tests {
     use super::SchemaDraft;
     use crate::apply_plan::SourceStatement;
     use crate::sqlite::mysql_type::MysqlType;
+    use crate::table_definitions::TableDefinitions as _;
 
     fn statement(sql: &str) -> SourceStatement {
         SourceStatement {
@@ -124,7 +142,7 @@ mod tests {
     fn check(statements: &[&str], wanted: &str) {
         let mut draft = SchemaDraft::new().unwrap();
         for sql in statements {
-            draft.execute(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
+            draft.define(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
         }
         let (_, table) = draft.catalogue.find(&("d".to_owned(), "t".to_owned())).unwrap();
         let column = |column: &crate::sqlite::catalogue_table::CatalogueColumn| match &column.kind {
@@ -167,8 +185,8 @@ mod tests {
     fn unknown_changes_are_refused() {
         let refused = |sql: &str, wanted: &str| {
             let mut draft = SchemaDraft::new().unwrap();
-            draft.execute(&statement("create table t (a int)")).unwrap();
-            let failure = draft.execute(&statement(sql)).unwrap_err();
+            draft.define(&statement("create table t (a int)")).unwrap();
+            let failure = draft.define(&statement(sql)).unwrap_err();
             assert!(format!("{failure:?}").contains(wanted), "{sql}: {failure:?}");
         };
         refused("alter table t frobnicate", "cannot translate this statement for SQLite: ALTER TABLE T …");
