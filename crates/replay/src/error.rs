@@ -4,7 +4,6 @@ use binlog::gtid::GtidSet;
 use logs::ThreadPanic;
 
 use crate::apply_plan::ApplyPlanError;
-use crate::order::is_temporary;
 use crate::target_table::TargetTableName;
 
 /// Reason why a replay stopped. In every case but [`ReplayError::KeptChanges`] the target has whole transactions only,
@@ -133,17 +132,5 @@ impl TargetFailure {
             TargetFailureKind::Cancelled => ReplayError::Interrupted,
             _ => ReplayError::Target { verb, failure: self },
         }
-    }
-}
-
-impl From<servers::ConnectionError> for TargetFailure {
-    fn from(error: servers::ConnectionError) -> Self {
-        let kind = match &error {
-            servers::ConnectionError::Lost { .. } => TargetFailureKind::Lost,
-            servers::ConnectionError::Cancelled => TargetFailureKind::Cancelled,
-            _ if error.code().is_some_and(is_temporary) => TargetFailureKind::Locked,
-            _ => TargetFailureKind::Refused,
-        };
-        Self { message: error.to_string(), kind, code: error.code() }
     }
 }

@@ -11,6 +11,7 @@ use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, RowText, RowsDigest, SHORT_DOCUMENT,
 };
 use crate::error::{ReplayError, TargetFailure};
+use crate::mysql::server_failure::server_failure;
 use crate::target_table::TargetTableName;
 
 /// Session settings: one consistent snapshot, text in UTF-8, times in UTC, and no SQL mode that changes values.
@@ -35,9 +36,9 @@ impl ServerReader {
     }
 
     fn connect(address: &ServerAddress) -> Result<Self, TargetFailure> {
-        let mut connection = SqlConnection::open(address)?;
-        let facts = ServerFacts::query(&mut connection)?;
-        connection.run(SNAPSHOT_SESSION)?;
+        let mut connection = SqlConnection::open(address).map_err(server_failure)?;
+        let facts = ServerFacts::query(&mut connection).map_err(server_failure)?;
+        connection.run(SNAPSHOT_SESSION).map_err(server_failure)?;
         Ok(Self { connection, facts })
     }
 
@@ -58,11 +59,11 @@ impl ComparisonReader for ServerReader {
     fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
         let has_old_documents = self.has_old_documents();
         let mut catalogue = ServerCatalogue::new(&mut self.connection);
-        let found = catalogue.table(&table.database, &table.table)?;
+        let found = catalogue.table(&table.database, &table.table).map_err(server_failure)?;
         if found.is_none_or(|found| found.table_type != "BASE TABLE") {
             return Ok(Vec::new());
         }
-        let columns = catalogue.columns(&table.database, &table.table)?;
+        let columns = catalogue.columns(&table.database, &table.table).map_err(server_failure)?;
         Ok(columns.into_iter().map(|column| compared_column(column, has_old_documents)).collect())
     }
 
@@ -75,14 +76,16 @@ impl ComparisonReader for ServerReader {
         let values: Vec<String> = readings.iter().map(value).collect();
         let sql = format!("SELECT {} FROM {}", values.join(", "), quoted(table)?);
         let (mut sum, mut text) = (RowsDigest::default(), RowText::default());
-        self.connection.each_row(&sql, &mut |row| {
-            text.clear();
-            for (value, reading) in row.iter().zip(readings) {
-                text.put(reading.form, value.as_deref());
-            }
-            sum.add(&text);
-            go_on()
-        })?;
+        self.connection
+            .each_row(&sql, &mut |row| {
+                text.clear();
+                for (value, reading) in row.iter().zip(readings) {
+                    text.put(reading.form, value.as_deref());
+                }
+                sum.add(&text);
+                go_on()
+            })
+            .map_err(server_failure)?;
         Ok(sum)
     }
 
@@ -95,7 +98,7 @@ impl ComparisonReader for ServerReader {
 
     fn checksum(&mut self, table: &TargetTableName) -> Result<String, TargetFailure> {
         let sql = format!("CHECKSUM TABLE {} EXTENDED", quoted(table)?);
-        let row = self.connection.rows(&sql)?.into_iter().next().unwrap_or_default();
+        let row = self.connection.rows(&sql).map_err(server_failure)?.into_iter().next().unwrap_or_default();
         let sum = row.into_iter().nth(1).flatten();
         let sum = sum.ok_or_else(|| {
             TargetFailure::refused(format!("CHECKSUM TABLE {table} returned NULL: the table cannot be read"))

@@ -12,6 +12,7 @@ use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest,
 };
 use crate::error::{ReplayError, TargetFailure};
+use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::{StoredTable, read_stored_tables};
 use crate::target_table::TargetTableName;
 
@@ -33,7 +34,8 @@ impl SqliteReader {
     }
 
     fn connect(path: &Path) -> Result<Self, TargetFailure> {
-        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let connection =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite_failure)?;
         let tables = read_stored_tables(&connection)?;
         Ok(Self { connection, tables })
     }
@@ -67,13 +69,13 @@ impl ComparisonReader for SqliteReader {
         let columns: Vec<String> =
             readings.iter().map(|reading| quote_ansi_name(&reading.column.name)).collect();
         let sql = format!("SELECT {} FROM {}", columns.join(", "), quote_ansi_name(&held.name));
-        let mut statement = self.connection.prepare(&sql)?;
-        let mut rows = statement.query([])?;
+        let mut statement = self.connection.prepare(&sql).map_err(sqlite_failure)?;
+        let mut rows = statement.query([]).map_err(sqlite_failure)?;
         let (mut sum, mut text) = (RowsDigest::default(), RowText::default());
-        while let Some(row) = rows.next()? {
+        while let Some(row) = rows.next().map_err(sqlite_failure)? {
             text.clear();
             for (at, reading) in readings.iter().enumerate() {
-                put(&mut text, reading.form, row.get_ref(at)?);
+                put(&mut text, reading.form, row.get_ref(at).map_err(sqlite_failure)?);
             }
             sum.add(&text);
             if go_on().is_break() {

@@ -5,6 +5,7 @@ use sha2::{Digest as _, Sha256};
 use sql::quote::{self, put_hex};
 
 use crate::error::TargetFailure;
+use crate::mysql::server_failure::server_failure;
 
 /// Replaces the fingerprint where the server records the statement's GTID atomically with the statement.
 pub(super) const BY_GTID: &str = "gtid";
@@ -50,13 +51,13 @@ pub(super) fn compute(
     let mut hash = Sha256::new();
     for question in DATABASE_QUERIES {
         let question = format!("{question} {condition}");
-        add_rows(&mut hash, connection.rows(&question)?);
+        add_rows(&mut hash, connection.rows(&question).map_err(server_failure)?);
     }
     for question in SERVER_QUERIES {
         match connection.rows(question) {
             Ok(rows) => add_rows(&mut hash, rows),
             Err(servers::ConnectionError::Refused { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(server_failure(error)),
         }
     }
     let mut out = String::new();

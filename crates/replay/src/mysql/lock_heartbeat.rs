@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use servers::SqlConnection;
 
 use crate::error::TargetFailure;
+use crate::mysql::server_failure::server_failure;
 
 /// Interval at which the session that holds the target's lock is used, if only to keep it from being idle.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
@@ -63,11 +64,12 @@ pub(super) fn acquire_lock(
 ) -> Result<(), TargetFailure> {
     let begin = Instant::now();
     loop {
-        let got = connection.value(&format!("SELECT GET_LOCK('{name}', {LOCK_POLL_S})"))?;
+        let got =
+            connection.value(&format!("SELECT GET_LOCK('{name}', {LOCK_POLL_S})")).map_err(server_failure)?;
         if got.as_deref() == Some("1") {
             return Ok(());
         }
-        let owner = connection.value(&format!("SELECT IS_USED_LOCK('{name}')"))?;
+        let owner = connection.value(&format!("SELECT IS_USED_LOCK('{name}')")).map_err(server_failure)?;
         // The holder may have released it in the meantime.
         let Some(owner) = owner.and_then(|owner| owner.parse().ok()) else { continue };
         let idle_s = idle_s(connection, owner)?;
@@ -87,7 +89,7 @@ fn idle_s(connection: &mut SqlConnection, id: u64) -> Result<u64, TargetFailure>
         value.and_then(|value| str::from_utf8(value.as_ref()?).ok()?.parse::<u64>().ok())
     };
     // Id, User, Host, db, Command, Time.
-    let rows = connection.rows("SHOW PROCESSLIST")?;
+    let rows = connection.rows("SHOW PROCESSLIST").map_err(server_failure)?;
     let row = rows.iter().find(|row| number(row.first()) == Some(id));
     let idle = row.filter(|row| row.get(4).and_then(Option::as_deref) == Some(b"Sleep"));
     Ok(idle.and_then(|row| number(row.get(5))).unwrap_or(0))

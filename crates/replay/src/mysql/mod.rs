@@ -12,6 +12,7 @@ mod lock_heartbeat;
 mod progress_rows;
 mod progress_sql;
 mod row_statements;
+pub(crate) mod server_failure;
 mod session;
 mod session_state;
 mod table_definition;
@@ -34,6 +35,7 @@ use crate::mysql::lock_heartbeat::{LockHeartbeat, acquire_lock};
 use crate::mysql::progress_rows::{parse_gtid_set, read_progress};
 use crate::mysql::progress_sql::PROGRESS_TABLE;
 use crate::mysql::row_statements::CREATED_PREFIX;
+use crate::mysql::server_failure::server_failure;
 use crate::mysql::session::{MysqlSession, SessionParts, TableCreation};
 use crate::mysql::target_logging::TargetLogging;
 use crate::mysql::versions::{APPLIER_STATUS_SINCE, is_before_8};
@@ -104,10 +106,10 @@ impl MysqlTarget {
     ///
     /// The server cannot be reached, another replay uses it, or it lacks something that a replay needs.
     pub fn open_as(address: ServerAddress, apply_as: ApplyAs) -> Result<Self, ReplayError> {
-        let mut control = SqlConnection::open(&address)
-            .map_err(|error| TargetFailure::from(error).into_error("connect"))?;
+        let mut control =
+            SqlConnection::open(&address).map_err(|error| server_failure(error).into_error("connect"))?;
         let facts = ServerFacts::query(&mut control)
-            .map_err(|error| TargetFailure::from(error).into_error("read the server's settings"))?;
+            .map_err(|error| server_failure(error).into_error("read the server's settings"))?;
         facts.require_version(GTIDS_SINCE).map_err(|error| ReplayError::Refused(error.to_string()))?;
         if facts.super_read_only {
             return Err(ReplayError::Refused(
@@ -115,17 +117,17 @@ impl MysqlTarget {
             ));
         }
         if is_replicating(&mut control, &facts)
-            .map_err(|error| TargetFailure::from(error).into_error("read the replication state"))?
+            .map_err(|error| server_failure(error).into_error("read the replication state"))?
         {
             return Err(ReplayError::Refused(
                 "the target is a replica whose applier is running. Run STOP REPLICA SQL_THREAD first".into(),
             ));
         }
         let rights = SessionPrivileges::of(&mut control, &facts)
-            .map_err(|error| TargetFailure::from(error).into_error("check the account's privileges"))?;
+            .map_err(|error| server_failure(error).into_error("check the account's privileges"))?;
         let as_sql = find_sql_apply_reason(apply_as, &facts, &mut control)?;
         let collations = TargetCollations::ask(&mut control, &facts)
-            .map_err(|error| TargetFailure::from(error).into_error("read the server's collations"))?;
+            .map_err(|error| server_failure(error).into_error("read the server's collations"))?;
         // Statements under way, of this replay or an earlier one, are waited for and reported even after Ctrl-C.
         control.ignore_cancel();
         let control = Arc::new(Mutex::new(control));
@@ -213,7 +215,7 @@ impl MysqlTarget {
     /// The server refuses the statement.
     pub fn set_source(&self, writer: u32) -> Result<(), ReplayError> {
         let statement = format!("UPDATE {PROGRESS_TABLE} SET source = {writer} WHERE stream = 1");
-        let result = self.control().and_then(|mut control| Ok(control.run(&statement)?));
+        let result = self.control().and_then(|mut control| control.run(&statement).map_err(server_failure));
         result.map_err(|failure| failure.into_error("save the source's server_id"))
     }
 
@@ -223,7 +225,9 @@ impl MysqlTarget {
     ///
     /// The server refuses the statement.
     pub fn drop_progress(self) -> Result<(), ReplayError> {
-        let result = self.control().and_then(|mut control| Ok(control.run("DROP DATABASE `bintide`")?));
+        let result = self
+            .control()
+            .and_then(|mut control| control.run("DROP DATABASE `bintide`").map_err(server_failure));
         result.map_err(|failure| failure.into_error("drop the progress table"))
     }
 
@@ -239,23 +243,27 @@ impl MysqlTarget {
 
     fn prepare(&self) -> Result<(), TargetFailure> {
         let mut control = self.control()?;
-        control.run(SESSION_SETUP)?;
-        self.disable_binlog(&mut control)?;
+        control.run(SESSION_SETUP).map_err(server_failure)?;
+        self.disable_binlog(&mut control).map_err(server_failure)?;
         acquire_lock(&mut control, "bintide.replay", TARGET_LOCK_TIMEOUT)?;
         for statement in progress_sql::CREATE_PROGRESS_TABLE {
-            control.run(statement)?;
+            control.run(statement).map_err(server_failure)?;
         }
-        control.run(&progress_sql::insert_stream_sql(1))?;
+        control.run(&progress_sql::insert_stream_sql(1)).map_err(server_failure)?;
         // Statements of an earlier replay's sessions must have ended before its progress is read.
-        let earlier = control.value(&format!("SELECT sessions FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
+        let earlier = control
+            .value(&format!("SELECT sessions FROM {PROGRESS_TABLE} WHERE stream = 1"))
+            .map_err(server_failure)?;
         for number in 0..earlier.and_then(|count| count.parse::<u32>().ok()).unwrap_or(0) {
             let name = session_lock(number);
             acquire_lock(&mut control, &name, SESSION_LOCK_TIMEOUT)?;
-            control.run(&format!("DO RELEASE_LOCK('{name}')"))?;
+            control.run(&format!("DO RELEASE_LOCK('{name}')")).map_err(server_failure)?;
         }
-        control.run(&format!("UPDATE {PROGRESS_TABLE} SET sessions = 0 WHERE stream = 1"))?;
+        control
+            .run(&format!("UPDATE {PROGRESS_TABLE} SET sessions = 0 WHERE stream = 1"))
+            .map_err(server_failure)?;
         let united = read_progress(&mut control)?.unwrap_or_default().progress;
-        control.run(&progress_sql::unite_streams_sql(&united))?;
+        control.run(&progress_sql::unite_streams_sql(&united)).map_err(server_failure)?;
         Ok(())
     }
 
@@ -303,24 +311,27 @@ impl ReplayTarget for MysqlTarget {
     }
 
     fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure> {
-        let mut connection = SqlConnection::open(&self.address)?;
-        connection.run(SESSION_SETUP)?;
-        self.disable_binlog(&mut connection)?;
-        disable_generated_keys(&mut connection)?;
+        let mut connection = SqlConnection::open(&self.address).map_err(server_failure)?;
+        connection.run(SESSION_SETUP).map_err(server_failure)?;
+        self.disable_binlog(&mut connection).map_err(server_failure)?;
+        disable_generated_keys(&mut connection).map_err(server_failure)?;
         let number = self.session_count.fetch_add(1, Ordering::SeqCst);
         acquire_lock(&mut connection, &session_lock(number), SESSION_LOCK_TIMEOUT)?;
         connection.ignore_cancel();
         connection.set_packet_max(self.facts.packet_max);
         self.connection_ids.lock().unwrap_or_else(PoisonError::into_inner).push(connection.id());
-        connection.run(&format!(
-            "UPDATE {PROGRESS_TABLE} SET sessions = GREATEST(sessions, {}) WHERE stream = 1",
-            number + 1
-        ))?;
+        connection
+            .run(&format!(
+                "UPDATE {PROGRESS_TABLE} SET sessions = GREATEST(sessions, {}) WHERE stream = 1",
+                number + 1
+            ))
+            .map_err(server_failure)?;
         if self.logging == TargetLogging::BySourceGtids {
-            connection.run("SET @@session.sql_log_bin = 1")?;
+            connection.run("SET @@session.sql_log_bin = 1").map_err(server_failure)?;
         }
         let names_gtids = self.can_add_gtids() && !self.facts.log_bin && self.privileges.gtid_next;
-        let adapter = ContextAdapter::new(&mut connection, &self.facts, &self.collations)?;
+        let adapter =
+            ContextAdapter::new(&mut connection, &self.facts, &self.collations).map_err(server_failure)?;
         Ok(Box::new(MysqlSession::new(SessionParts {
             connection,
             packet_max: self.facts.packet_max,
@@ -358,7 +369,7 @@ impl ReplayTarget for MysqlTarget {
     fn save(&self, progress: &ReplayProgress) -> Result<(), TargetFailure> {
         let mut text = String::new();
         progress_sql::put_progress(&mut text, progress, 1);
-        Ok(self.control()?.run(&text)?)
+        self.control()?.run(&text).map_err(server_failure)
     }
 
     fn checkpoint(&self, progress: &ReplayProgress) -> Result<AppliedState, TargetFailure> {
@@ -372,7 +383,7 @@ impl ReplayTarget for MysqlTarget {
                 Err(error) if error.code() == Some(ACCESS_DENIED) => {
                     self.may_set_gtid_purged.store(false, Ordering::SeqCst);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(server_failure(error)),
             }
         }
         Ok(AppliedState { progress: progress.clone(), executed: executed_now, intent: None })
@@ -392,7 +403,7 @@ fn settle_created_table(
     if words.next() != Some(now) {
         let mut sql = b"DROP TABLE IF EXISTS ".to_vec();
         put_table(&mut sql, &database, &table);
-        control.run_bytes(&sql)?;
+        control.run_bytes(&sql).map_err(server_failure)?;
     }
     Ok(IntentOutcome::NotDone)
 }
@@ -415,7 +426,7 @@ fn find_sql_apply_reason(
     }
     // An empty event applies nothing. The server answers with an error in any case; only its code matters.
     let may = is_allowed(control, "BINLOG ''")
-        .map_err(|error| TargetFailure::from(error).into_error("check the account's privileges"))?;
+        .map_err(|error| server_failure(error).into_error("check the account's privileges"))?;
     match (may, apply_as) {
         (true, _) => Ok(None),
         (false, ApplyAs::Auto) => Ok(Some(SqlApplyReason::MissingPrivilege)),
@@ -493,6 +504,6 @@ fn read_executed(connection: &mut SqlConnection, is_mariadb: bool) -> Result<Gti
     if is_mariadb {
         return Ok(GtidSet::new());
     }
-    let text = connection.value("SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
+    let text = connection.value("SELECT @@GLOBAL.gtid_executed").map_err(server_failure)?.unwrap_or_default();
     parse_gtid_set(&text)
 }

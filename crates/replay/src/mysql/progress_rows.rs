@@ -6,6 +6,7 @@ use sql::quote::parse_hex;
 
 use crate::error::TargetFailure;
 use crate::mysql::progress_sql::{self, PROGRESS_TABLE};
+use crate::mysql::server_failure::server_failure;
 use crate::progress::{AppliedState, ReplayProgress};
 use crate::source_position::SourcePosition;
 
@@ -23,7 +24,7 @@ pub(super) fn read_progress(connection: &mut SqlConnection) -> Result<Option<App
         Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
         // The account may not see the table, so it may not exist.
         Err(error) if matches!(error.code(), Some(TABLE_DENIED | DATABASE_DENIED)) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(server_failure(error)),
     }
 }
 
@@ -39,7 +40,9 @@ fn unite_progress_rows(rows: Vec<ResultRow>) -> Result<AppliedState, TargetFailu
 
 /// Reads the `server_id` of the server whose logs the progress refers to.
 pub(super) fn read_source(connection: &mut SqlConnection) -> Result<Option<u32>, TargetFailure> {
-    let source = connection.value(&format!("SELECT source FROM {PROGRESS_TABLE} WHERE stream = 1"))?;
+    let source = connection
+        .value(&format!("SELECT source FROM {PROGRESS_TABLE} WHERE stream = 1"))
+        .map_err(server_failure)?;
     Ok(source.and_then(|number| number.parse().ok()))
 }
 

@@ -7,6 +7,7 @@ use crate::apply_plan::{SourceStatement, creation};
 use crate::error::TargetFailure;
 use crate::mysql::binlog_statement::{PACKET_MARGIN, row_too_large_message};
 use crate::mysql::progress_sql::PROGRESS_TABLE;
+use crate::mysql::server_failure::server_failure;
 use crate::mysql::session::{MysqlSession, TableCreation, TransactionState};
 use crate::mysql::target_logging::TargetLogging;
 use crate::row_events::RowEvents;
@@ -63,7 +64,7 @@ impl MysqlSession {
         self.send()?;
         self.connection.run(&format!(
             "UPDATE {PROGRESS_TABLE} SET intent = INSERT(intent, LOCATE(' ', intent) + 1, 0, '{words}') WHERE stream = 1"
-        ))?;
+        )).map_err(server_failure)?;
         Ok(Some(creation))
     }
 }
@@ -105,7 +106,7 @@ impl StatementRunner for MysqlSession {
         let max = self.packet_max.saturating_sub(PACKET_MARGIN);
         check_fit(&parameters, max)
             .map_err(|size| TargetFailure::refused(row_too_large_message(size, max)))?;
-        Ok(self.connection.execute(sql, parameters)?)
+        self.connection.execute(sql, parameters).map_err(server_failure)
     }
 }
 

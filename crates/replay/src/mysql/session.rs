@@ -17,6 +17,7 @@ use crate::mysql::binlog_statement::{
 use crate::mysql::context_adapter::ContextAdapter;
 use crate::mysql::fingerprint::{self, BY_GTID};
 use crate::mysql::progress_sql::{self, PROGRESS_OUT_OF_ORDER, put_progress, put_variable};
+use crate::mysql::server_failure::server_failure;
 use crate::mysql::session_state::SessionState;
 use crate::mysql::target_logging::TargetLogging;
 use crate::progress::{ReplayProgress, StatementIntent};
@@ -175,7 +176,7 @@ impl MysqlSession {
             Ok(set) => self.sql.push_str(&set),
             Err(set) => {
                 self.send()?;
-                self.connection.run_bytes(set.as_bytes())?;
+                self.connection.run_bytes(set.as_bytes()).map_err(server_failure)?;
             }
         }
         self.adopt(&statement.context)?;
@@ -222,7 +223,7 @@ impl MysqlSession {
         self.sql.clear();
         result.map_err(|error| match error.code() {
             Some(UNKNOWN_ERROR) if has_rows => conversion_failure(&error),
-            _ => error.into(),
+            _ => server_failure(error),
         })
     }
 
@@ -270,7 +271,7 @@ impl MysqlSession {
             let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
         }
         sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC'");
-        Ok(self.connection.run_then(&sql, placed)?)
+        self.connection.run_then(&sql, placed).map_err(server_failure)
     }
 
     /// Saves progress and commits.
@@ -397,17 +398,21 @@ impl MysqlSession {
         for (name, collation, text) in statement.variables.iter().filter_map(odd) {
             self.send()?;
             let (charset, collation) = (collation.charset().name(), collation.name());
-            self.connection.run(&format!("SET NAMES {charset} COLLATE {collation}"))?;
+            self.connection
+                .run(&format!("SET NAMES {charset} COLLATE {collation}"))
+                .map_err(server_failure)?;
             // A prepared statement keeps the collation of its preparation. The comment makes the text differ for each
             // collation.
             let assignment = format!("SET @bintide_value := ? /* {collation} */");
-            self.connection.execute(&assignment, vec![StatementParameter::Bytes(text.to_vec())])?;
+            self.connection
+                .execute(&assignment, vec![StatementParameter::Bytes(text.to_vec())])
+                .map_err(server_failure)?;
             let mut set = Vec::new();
             self.put_names_charset(&mut set);
             set.extend_from_slice(b"SET @");
             put_name(&mut set, name);
             set.extend_from_slice(b":=@bintide_value;SET @bintide_value:=NULL");
-            self.connection.run_bytes(&set)?;
+            self.connection.run_bytes(&set).map_err(server_failure)?;
         }
         Ok(())
     }
@@ -435,7 +440,7 @@ impl MysqlSession {
         match (result, statement.error_code) {
             (Ok(()), 0) => Ok(()),
             (Err(error), code) if code != 0 && error.code() == Some(code) => Ok(()),
-            (Err(error), _) => Err(error.into()),
+            (Err(error), _) => Err(server_failure(error)),
             (Ok(()), code) if is_transient_error(code) => Ok(()),
             (Ok(()), code) => Err(TargetFailure::refused(format!(
                 "the statement failed with error {code} on the source, but succeeded on the target"
@@ -458,7 +463,7 @@ fn is_transient_error(code: u16) -> bool {
 impl TargetSession for MysqlSession {
     fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
         self.progress_row = 1 + part;
-        Ok(self.connection.run(&progress_sql::insert_stream_sql(self.progress_row))?)
+        self.connection.run(&progress_sql::insert_stream_sql(self.progress_row)).map_err(server_failure)
     }
 
     fn set_gtids(&mut self, gtids: &[Gtid]) -> Result<(), TargetFailure> {
@@ -520,7 +525,9 @@ impl TargetSession for MysqlSession {
             Some(_) => BY_GTID.to_owned(),
             None => fingerprint::compute(&mut self.connection, &intent.databases)?,
         };
-        self.connection.run(&progress_sql::save_intent_sql(&StatementIntent { before, ..intent }))?;
+        self.connection
+            .run(&progress_sql::save_intent_sql(&StatementIntent { before, ..intent }))
+            .map_err(server_failure)?;
         // With a GTID, the server's `gtid_executed` says whether the statement was run.
         if gtid.is_none() {
             self.announcement = StatementAnnouncement::Open;
@@ -573,7 +580,7 @@ impl TargetSession for MysqlSession {
                     "the previous transaction was not committed, or bintide.progress was changed",
                 )
             },
-            _ => error.into(),
+            _ => server_failure(error),
         })
     }
 
@@ -584,14 +591,14 @@ impl TargetSession for MysqlSession {
         self.variables.forget();
         (self.format, self.state) = (None, TransactionState::Idle);
         self.settings = None;
-        self.connection.run("ROLLBACK")?;
+        self.connection.run("ROLLBACK").map_err(server_failure)?;
         // Otherwise the next replay would take any change of the definitions for the effect of the statement.
         if self.announcement == StatementAnnouncement::Refused {
-            self.connection.run(&progress_sql::withdraw_intent_sql())?;
+            self.connection.run(&progress_sql::withdraw_intent_sql()).map_err(server_failure)?;
         }
         self.announcement = StatementAnnouncement::Settled;
         if self.logging == TargetLogging::BySourceGtids {
-            self.connection.run("SET @@SESSION.GTID_NEXT='AUTOMATIC'")?;
+            self.connection.run("SET @@SESSION.GTID_NEXT='AUTOMATIC'").map_err(server_failure)?;
         }
         Ok(())
     }

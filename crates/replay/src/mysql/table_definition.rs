@@ -4,6 +4,7 @@ use binlog::KeyPart;
 use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 
 use crate::error::TargetFailure;
+use crate::mysql::server_failure::server_failure;
 use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
 
 /// Reads a table's definition; `None` if there is no such table.
@@ -13,13 +14,15 @@ pub(super) fn read_definition(
     table: &[u8],
 ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
     let mut catalogue = ServerCatalogue::new(connection);
-    let Some(engine) = catalogue.table(database, table)?.and_then(|table| table.engine) else {
+    let Some(engine) =
+        catalogue.table(database, table).map_err(server_failure)?.and_then(|table| table.engine)
+    else {
         return Ok(None);
     };
     let engine =
         if engine.eq_ignore_ascii_case("InnoDB") { StorageEngine::InnoDb } else { StorageEngine::Other };
-    let columns = catalogue.columns(database, table)?;
-    let parts = catalogue.index_parts(database, table)?;
+    let columns = catalogue.columns(database, table).map_err(server_failure)?;
+    let parts = catalogue.index_parts(database, table).map_err(server_failure)?;
     let mut definition = TargetTableDefinition {
         name: TargetTableName { database: database.into(), table: table.into() },
         engine,
@@ -56,10 +59,12 @@ fn read_foreign_keys(
     database: &[u8],
     table: &[u8],
 ) -> Result<ForeignKeys, TargetFailure> {
-    let rows = connection.rows(
-        "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name
+    let rows = connection
+        .rows(
+            "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name
          FROM information_schema.referential_constraints",
-    )?;
+        )
+        .map_err(server_failure)?;
     let name = |row: &ResultRow, at| TargetTableName {
         database: bytes(row, at).into(),
         table: bytes(row, at + 1).into(),

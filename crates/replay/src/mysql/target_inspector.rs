@@ -11,6 +11,7 @@ use crate::error::{ReplayError, TargetFailure};
 use crate::grants::AccountGrants;
 use crate::mysql::apply_as::ApplyAs;
 use crate::mysql::progress_rows::{read_progress, read_source};
+use crate::mysql::server_failure::server_failure;
 use crate::mysql::table_definition;
 use crate::mysql::versions::{APPLIER_STATUS_SINCE, is_before_8};
 use crate::preflight::{PreflightCheck, PreflightFinding};
@@ -69,8 +70,8 @@ impl TargetInspector {
     /// The server cannot be reached, or does not answer.
     pub fn connect(address: &ServerAddress) -> Result<Self, ReplayError> {
         let mut connection =
-            SqlConnection::open(address).map_err(|error| TargetFailure::from(error).into_error("connect"))?;
-        let asked = |error| TargetFailure::from(error).into_error("read the server's settings");
+            SqlConnection::open(address).map_err(|error| server_failure(error).into_error("connect"))?;
+        let asked = |error| server_failure(error).into_error("read the server's settings");
         let facts = ServerFacts::query(&mut connection).map_err(asked)?;
         let mut applied =
             read_progress(&mut connection).map_err(|failure| failure.into_error("read the progress"))?;
@@ -125,7 +126,7 @@ impl TargetInspector {
     ) -> Result<Vec<PreflightFinding>, TargetFailure> {
         let mut findings = Vec::new();
         if !self.facts.is_mariadb {
-            let grants = AccountGrants::query(&mut self.connection)?;
+            let grants = AccountGrants::query(&mut self.connection).map_err(server_failure)?;
             self.check_privileges(survey, apply_as, &grants, &mut findings)?;
             self.check_read_only(&grants, &mut findings)?;
         }
@@ -148,7 +149,8 @@ impl TargetInspector {
         grants: &AccountGrants,
         out: &mut Vec<PreflightFinding>,
     ) -> Result<(), TargetFailure> {
-        let account = self.connection.value("SELECT CURRENT_USER()")?.unwrap_or_default();
+        let account =
+            self.connection.value("SELECT CURRENT_USER()").map_err(server_failure)?.unwrap_or_default();
         let account = quoted_account(&account);
         let may_send_events = ROW_EVENTS.any.iter().any(|name| grants.has_globally(name));
         let sends_events = match apply_as {
@@ -212,7 +214,9 @@ impl TargetInspector {
         grants: &AccountGrants,
         out: &mut Vec<PreflightFinding>,
     ) -> Result<(), TargetFailure> {
-        let is_read_only = self.connection.value("SELECT @@GLOBAL.read_only")?.as_deref() == Some("1");
+        let is_read_only =
+            self.connection.value("SELECT @@GLOBAL.read_only").map_err(server_failure)?.as_deref()
+                == Some("1");
         if self.facts.super_read_only {
             let remedy = "SET GLOBAL super_read_only = 0";
             out.push(PreflightFinding::new(
@@ -259,7 +263,7 @@ impl TargetInspector {
                 }
                 return Ok(());
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(server_failure(error)),
         };
         for channel in &channels {
             let name = text(channel, 0);
@@ -275,7 +279,9 @@ impl TargetInspector {
         survey: &LogSurvey,
         out: &mut Vec<PreflightFinding>,
     ) -> Result<(), TargetFailure> {
-        let takes_files = self.connection.value("SELECT @@GLOBAL.local_infile")?.as_deref() == Some("1");
+        let takes_files =
+            self.connection.value("SELECT @@GLOBAL.local_infile").map_err(server_failure)?.as_deref()
+                == Some("1");
         if survey.loads_files && !takes_files {
             let found = "the logs contain LOAD DATA, but the target has local_infile = OFF";
             out.push(PreflightFinding::new(
@@ -370,13 +376,17 @@ impl TargetInspector {
 
     /// Reads a table's columns; empty if there is no such table.
     fn read_columns(&mut self, name: &TargetTableName) -> Result<Vec<InspectedColumn>, TargetFailure> {
-        let columns = ServerCatalogue::new(&mut self.connection).columns(&name.database, &name.table)?;
+        let columns = ServerCatalogue::new(&mut self.connection)
+            .columns(&name.database, &name.table)
+            .map_err(server_failure)?;
         Ok(columns.into_iter().map(InspectedColumn::new).collect())
     }
 
     /// Counts the expressions in a table's indexes. Each has a hidden column.
     fn count_index_expressions(&mut self, name: &TargetTableName) -> Result<usize, TargetFailure> {
-        let parts = ServerCatalogue::new(&mut self.connection).index_parts(&name.database, &name.table)?;
+        let parts = ServerCatalogue::new(&mut self.connection)
+            .index_parts(&name.database, &name.table)
+            .map_err(server_failure)?;
         Ok(parts.iter().filter(|part| part.column.is_none()).count())
     }
 }

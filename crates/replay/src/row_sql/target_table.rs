@@ -5,6 +5,7 @@ use sql::quote;
 
 use crate::error::TargetFailure;
 use crate::grants::AccountGrants;
+use crate::mysql::server_failure::server_failure;
 
 /// A table on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,20 +52,24 @@ pub(super) fn load(
 ) -> Result<TargetTable, TargetFailure> {
     let name = quote::quote_table(&String::from_utf8_lossy(database), &String::from_utf8_lossy(table));
     let mut catalogue = ServerCatalogue::new(connection);
-    let columns: Vec<TargetColumn> =
-        catalogue.columns(database, table)?.into_iter().map(TargetColumn::new).collect();
+    let columns: Vec<TargetColumn> = catalogue
+        .columns(database, table)
+        .map_err(server_failure)?
+        .into_iter()
+        .map(TargetColumn::new)
+        .collect();
     if columns.is_empty() {
         return Err(TargetFailure::refused(format!(
             "the target has no table {name}, or the account may not see it"
         )));
     }
-    let found = catalogue.table(database, table)?;
+    let found = catalogue.table(database, table).map_err(server_failure)?;
     if found.is_some_and(|found| found.table_type == "SYSTEM VERSIONED") {
         return Err(TargetFailure::refused(format!(
             "{name} is system-versioned, and the log contains its history as rows: it cannot be applied as SQL"
         )));
     }
-    let parts = catalogue.index_parts(database, table)?;
+    let parts = catalogue.index_parts(database, table).map_err(server_failure)?;
     let keys = parts.chunk_by(|one, next| one.index == next.index);
     let keys = keys.filter_map(|key| key_columns(key, &columns)).collect();
     let triggers = triggers(connection, database, table, &name)?;
@@ -78,11 +83,13 @@ pub(crate) fn nontransactional_engine(
     database: &[u8],
     table: &[u8],
 ) -> Result<Option<String>, TargetFailure> {
-    Ok(connection.value(&format!(
-        "SELECT engine FROM information_schema.tables WHERE {} AND engine IN
+    connection
+        .value(&format!(
+            "SELECT engine FROM information_schema.tables WHERE {} AND engine IN
            (SELECT engine FROM information_schema.engines WHERE transactions = 'NO')",
-        quote::table_condition(database, table)
-    ))?)
+            quote::table_condition(database, table)
+        ))
+        .map_err(server_failure)
 }
 
 impl TargetColumn {
@@ -122,7 +129,7 @@ fn triggers(
     table: &[u8],
     name: &str,
 ) -> Result<Vec<(String, String)>, TargetFailure> {
-    if !AccountGrants::query(connection)?.has_on_table(database, table, "TRIGGER") {
+    if !AccountGrants::query(connection).map_err(server_failure)?.has_on_table(database, table, "TRIGGER") {
         return Err(TargetFailure::refused(format!(
             "the account cannot see whether {name} has triggers, which would run a second time. GRANT it TRIGGER ON {name}"
         )));
@@ -133,7 +140,12 @@ fn triggers(
         quote::hex_value(database),
         quote::hex_value(table)
     );
-    Ok(connection.rows(&question)?.iter().map(|row| (text(row, 0), text(row, 1))).collect())
+    Ok(connection
+        .rows(&question)
+        .map_err(server_failure)?
+        .iter()
+        .map(|row| (text(row, 0), text(row, 1)))
+        .collect())
 }
 
 /// Returns a value as text; empty for NULL.

@@ -15,6 +15,7 @@ use crate::sqlite::convert::convert;
 use crate::sqlite::default_value::{DefaultValue, implicit_default, sql_literal};
 use crate::sqlite::mysql_type::MysqlType;
 use crate::sqlite::schema_editor::{SchemaEditor, create_sql, drop_key, qualified, unknown};
+use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::table_body::TableBody;
 
 /// The state of a table during ALTER TABLE.
@@ -284,9 +285,11 @@ impl TableAlteration {
 }
 
 fn is_empty(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<bool, TargetFailure> {
-    let mut statement =
-        editor.connection.prepare(&format!("SELECT 1 FROM {}", quote_ansi_name(&table.name)))?;
-    Ok(!statement.exists([])?)
+    let mut statement = editor
+        .connection
+        .prepare(&format!("SELECT 1 FROM {}", quote_ansi_name(&table.name)))
+        .map_err(sqlite_failure)?;
+    Ok(!statement.exists([]).map_err(sqlite_failure)?)
 }
 
 /// Returns true if SQLite's columns and primary key stay unchanged.
@@ -331,7 +334,8 @@ fn append(
             sql.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map_or("", |(inner, _)| inner);
         editor
             .connection
-            .execute_batch(&format!("ALTER TABLE {} ADD COLUMN {definition}", quote_ansi_name(&old.name)))?;
+            .execute_batch(&format!("ALTER TABLE {} ADD COLUMN {definition}", quote_ansi_name(&old.name)))
+            .map_err(sqlite_failure)?;
     }
     editor.update_indexes(old, new)
 }
@@ -408,21 +412,31 @@ fn rebuild(
         })
         .collect();
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-    editor.connection.create_scalar_function("bintide_convert", 2, flags, move |context| {
-        let at: usize = usize::try_from(context.get::<i64>(0)?).unwrap_or(usize::MAX);
-        let value: Value = context.get(1)?;
-        let kinds = kinds.get(at);
-        let converted = kinds.and_then(|(from, to)| convert(value.clone(), from, to));
-        converted.ok_or_else(|| {
-            let message = format!("the value {} cannot be converted as on the server", sql_literal(&value));
-            rusqlite::Error::UserFunctionError(message.into())
+    editor
+        .connection
+        .create_scalar_function("bintide_convert", 2, flags, move |context| {
+            let at: usize = usize::try_from(context.get::<i64>(0)?).unwrap_or(usize::MAX);
+            let value: Value = context.get(1)?;
+            let kinds = kinds.get(at);
+            let converted = kinds.and_then(|(from, to)| convert(value.clone(), from, to));
+            converted.ok_or_else(|| {
+                let message =
+                    format!("the value {} cannot be converted as on the server", sql_literal(&value));
+                rusqlite::Error::UserFunctionError(message.into())
+            })
         })
-    })?;
-    editor.connection.execute_batch(&create_sql(new, REBUILT))?;
+        .map_err(sqlite_failure)?;
+    editor.connection.execute_batch(&create_sql(new, REBUILT)).map_err(sqlite_failure)?;
     let (from, to) = (quote_ansi_name(&old.name), quote_ansi_name(REBUILT));
     let columns = expressions.join(", ");
-    editor.connection.execute_batch(&format!("INSERT INTO {to} SELECT {columns} FROM {from}"))?;
-    editor.connection.execute_batch(&format!("DROP TABLE {from}; ALTER TABLE {to} RENAME TO {from}"))?;
+    editor
+        .connection
+        .execute_batch(&format!("INSERT INTO {to} SELECT {columns} FROM {from}"))
+        .map_err(sqlite_failure)?;
+    editor
+        .connection
+        .execute_batch(&format!("DROP TABLE {from}; ALTER TABLE {to} RENAME TO {from}"))
+        .map_err(sqlite_failure)?;
     for key in &mut new.keys {
         key.index.clear();
     }

@@ -12,6 +12,7 @@ use crate::sqlite::alter::{AlterationSource, alter};
 use crate::sqlite::catalogue_table::{QualifiedName, SecondaryKey};
 use crate::sqlite::other_statement::OtherStatement;
 use crate::sqlite::schema_editor::{SchemaEditor, drop_key, qualified, unknown, untranslatable};
+use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::statement_words::statement_words;
 use crate::sqlite::table_body::{TableBody, key_columns};
 
@@ -64,9 +65,10 @@ impl SchemaEditor<'_> {
 
     fn execute_other(&mut self, words: &SqlWords) -> Result<(), TargetFailure> {
         match OtherStatement::parse(words) {
-            Some(OtherStatement::Savepoint(verb, name)) => {
-                Ok(self.connection.execute_batch(&format!("{verb} {}", quote_ansi_name(&name)))?)
-            }
+            Some(OtherStatement::Savepoint(verb, name)) => Ok(self
+                .connection
+                .execute_batch(&format!("{verb} {}", quote_ansi_name(&name)))
+                .map_err(sqlite_failure)?),
             Some(OtherStatement::PassedOver(what)) => self.pass_over(&what),
             Some(OtherStatement::Rows(what)) => Err(needs_rows(&what)),
             None => Err(unknown(words)),

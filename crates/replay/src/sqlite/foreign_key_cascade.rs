@@ -10,6 +10,7 @@ use crate::error::TargetFailure;
 use crate::sqlite::catalogue_table::{
     CatalogueTable, ForeignKey, QualifiedName, ReferentialAction, SourceEngine,
 };
+use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::table_catalogue::TableCatalogue;
 
 /// Table whose foreign key refers to a changed row.
@@ -73,10 +74,13 @@ impl ForeignKeyCascade<'_> {
         let mut rows: Vec<Vec<Value>> = Vec::new();
         let mut find = self
             .connection
-            .prepare_cached(&format!("SELECT {} FROM {own} WHERE {condition}", all.join(", ")))?;
-        let mut found = find.query(params_from_iter(was))?;
-        while let Some(row) = found.next()? {
-            rows.push((0..all.len()).map(|at| row.get(at)).collect::<Result<_, _>>()?);
+            .prepare_cached(&format!("SELECT {} FROM {own} WHERE {condition}", all.join(", ")))
+            .map_err(sqlite_failure)?;
+        let mut found = find.query(params_from_iter(was)).map_err(sqlite_failure)?;
+        while let Some(row) = found.next().map_err(sqlite_failure)? {
+            rows.push(
+                (0..all.len()).map(|at| row.get(at)).collect::<Result<_, _>>().map_err(sqlite_failure)?,
+            );
         }
         drop(found);
         drop(find);
@@ -87,13 +91,21 @@ impl ForeignKeyCascade<'_> {
         match becomes {
             None => {
                 let sql = format!("DELETE FROM {own} WHERE {condition}");
-                self.connection.prepare_cached(&sql)?.execute(params_from_iter(was))?;
+                self.connection
+                    .prepare_cached(&sql)
+                    .map_err(sqlite_failure)?
+                    .execute(params_from_iter(was))
+                    .map_err(sqlite_failure)?;
             }
             Some(becomes) => {
                 let sets = numbered(&key.columns, was.len(), ", ");
                 let sql = format!("UPDATE {own} SET {sets} WHERE {condition}");
                 let values = was.iter().chain(becomes);
-                self.connection.prepare_cached(&sql)?.execute(params_from_iter(values))?;
+                self.connection
+                    .prepare_cached(&sql)
+                    .map_err(sqlite_failure)?
+                    .execute(params_from_iter(values))
+                    .map_err(sqlite_failure)?;
             }
         }
         for old in rows {
@@ -128,7 +140,13 @@ impl ForeignKeyCascade<'_> {
         let (own, alike) = (quote_ansi_name(&table.name), alike.collect::<Vec<_>>().join(" AND "));
         let same = numbered(&key.columns, 0, " AND ");
         let sql = format!("SELECT 1 FROM {own} WHERE {alike} AND NOT ({same})");
-        if self.connection.prepare_cached(&sql)?.exists(params_from_iter(was))? {
+        if self
+            .connection
+            .prepare_cached(&sql)
+            .map_err(sqlite_failure)?
+            .exists(params_from_iter(was))
+            .map_err(sqlite_failure)?
+        {
             return Err(TargetFailure::refused(format!(
                 "rows of {}.{} refer to a changed row with another spelling: whether the foreign key {} matches them \
                  depends on the collation",

@@ -17,6 +17,7 @@ mod row_writer;
 mod schema_draft;
 mod schema_editor;
 mod session;
+pub(crate) mod sqlite_failure;
 mod sqlite_remarks;
 mod sqlite_value;
 mod statement_words;
@@ -32,12 +33,13 @@ use std::time::Duration;
 use binlog::gtid::GtidSet;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
-use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
+use crate::error::{ReplayError, TargetFailure};
 use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
 use crate::source_position::SourcePosition;
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
 pub use crate::sqlite::schema_draft::SchemaDraft;
 use crate::sqlite::session::{PathReportingSession, SqliteSession, with_path};
+use crate::sqlite::sqlite_failure::sqlite_failure;
 pub use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
 use crate::target::{IntentOutcome, ReplayTarget, RollbackTraces, TargetSession};
@@ -98,10 +100,10 @@ impl SqliteTarget {
             if !path.exists() {
                 return Ok(None);
             }
-            let file = Connection::open_with_flags(path, flags)?;
+            let file = Connection::open_with_flags(path, flags).map_err(sqlite_failure)?;
             check_ownership(&file)?;
             let is_empty = "SELECT NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress')";
-            if file.query_row(is_empty, [], |row| row.get(0))? {
+            if file.query_row(is_empty, [], |row| row.get(0)).map_err(sqlite_failure)? {
                 return Ok(None);
             }
             Ok(Some(AppliedState { progress: read_progress_of(&file)?, ..AppliedState::default() }))
@@ -157,14 +159,14 @@ fn read_progress_of(connection: &Connection) -> Result<ReplayProgress, TargetFai
     let sql =
         "SELECT \"gtids\", \"log\", \"position\", \"beyond\" FROM \"bintide.progress\" WHERE \"stream\" = 1";
     let row = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
-    read_progress(row?)
+    read_progress(row.map_err(sqlite_failure)?)
 }
 
 fn connect(path: &Path) -> Result<Connection, TargetFailure> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    let connection = Connection::open(path).map_err(sqlite_failure)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(sqlite_failure)?;
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS_MAX);
-    connection.execute_batch(CONNECTION_PRAGMAS)?;
+    connection.execute_batch(CONNECTION_PRAGMAS).map_err(sqlite_failure)?;
     Ok(connection)
 }
 
@@ -181,15 +183,15 @@ fn make_private(path: &Path) {
 fn prepare(path: &Path) -> Result<(Connection, i64), TargetFailure> {
     make_private(path);
     // A database of another application stays unchanged, including its journal mode.
-    check_ownership(&Connection::open(path)?)?;
+    check_ownership(&Connection::open(path).map_err(sqlite_failure)?)?;
     let connection = connect(path)?;
-    connection.execute_batch("BEGIN IMMEDIATE")?;
-    connection.execute_batch(CREATE_PROGRESS)?;
-    connection.execute_batch(CREATE_CATALOGUE_TABLE)?;
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite_failure)?;
+    connection.execute_batch(CREATE_PROGRESS).map_err(sqlite_failure)?;
+    connection.execute_batch(CREATE_CATALOGUE_TABLE).map_err(sqlite_failure)?;
     let take_over = "INSERT INTO \"bintide.progress\" (\"stream\", \"run\") VALUES (1, 1) \
                      ON CONFLICT DO UPDATE SET \"run\" = \"run\" + 1 RETURNING \"run\"";
-    let run = connection.query_row(take_over, [], |row| row.get(0))?;
-    connection.execute_batch("COMMIT")?;
+    let run = connection.query_row(take_over, [], |row| row.get(0)).map_err(sqlite_failure)?;
+    connection.execute_batch("COMMIT").map_err(sqlite_failure)?;
     Ok((connection, run))
 }
 
@@ -197,7 +199,8 @@ fn prepare(path: &Path) -> Result<(Connection, i64), TargetFailure> {
 fn check_ownership(connection: &Connection) -> Result<(), TargetFailure> {
     let question = "SELECT name FROM sqlite_master WHERE type = 'table' AND NOT EXISTS \
                     (SELECT 1 FROM sqlite_master WHERE name = 'bintide.progress') LIMIT 1";
-    let foreign: Option<String> = connection.query_row(question, [], |row| row.get(0)).optional()?;
+    let foreign: Option<String> =
+        connection.query_row(question, [], |row| row.get(0)).optional().map_err(sqlite_failure)?;
     if let Some(table) = foreign {
         return Err(TargetFailure::refused(format!(
             "the database contains the table {table}, but no replay position. Give a file that does not exist yet"
@@ -255,14 +258,5 @@ impl ReplayTarget for SqliteTarget {
 
     fn checkpoint(&self, _: &ReplayProgress) -> Result<AppliedState, TargetFailure> {
         self.applied()
-    }
-}
-
-impl From<rusqlite::Error> for TargetFailure {
-    fn from(error: rusqlite::Error) -> Self {
-        let is_busy = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
-        let kind = if is_busy { TargetFailureKind::Locked } else { TargetFailureKind::Refused };
-        let code = error.sqlite_error().and_then(|error| u16::try_from(error.extended_code & 0xff).ok());
-        Self { message: error.to_string(), kind, code }
     }
 }

@@ -19,6 +19,7 @@ use crate::sqlite::default_value::DefaultValue;
 use crate::sqlite::foreign_key_cascade::ForeignKeyCascade;
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
 use crate::sqlite::schema_editor::SchemaEditor;
+use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::sqlite_value::{ValueContext, to_sqlite_value};
 
 /// Maximum number of cached plans. Bounds memory: MINIMAL images need a plan for each set of columns that a statement
@@ -101,7 +102,8 @@ impl RowWriter {
                     let logged = LoggedRow { old: Some(&old), ..logged };
                     let new = self.new_row(logged)?;
                     if !plan.sql.is_empty() {
-                        let mut statement = editor.connection.prepare_cached(&plan.sql)?;
+                        let mut statement =
+                            editor.connection.prepare_cached(&plan.sql).map_err(sqlite_failure)?;
                         self.write_row(logged, &mut statement)?;
                     }
                     if follows {
@@ -113,7 +115,7 @@ impl RowWriter {
                 if plan.sql.is_empty() {
                     return Ok(()); // An update without columns.
                 }
-                let mut statement = editor.connection.prepare_cached(&plan.sql)?;
+                let mut statement = editor.connection.prepare_cached(&plan.sql).map_err(sqlite_failure)?;
                 for row in rows.rows() {
                     let logged = LoggedRow { plan: &plan, row: &row?, flavour, old: None };
                     self.write_row(logged, &mut statement)?;
@@ -156,7 +158,7 @@ impl RowWriter {
             }
             let context = logged.context(field.index());
             let value = to_sqlite_value(logged.row, &field, &context, &mut self.space)?;
-            statement.raw_bind_parameter(slot, ToSqlOutput::Borrowed(value))?;
+            statement.raw_bind_parameter(slot, ToSqlOutput::Borrowed(value)).map_err(sqlite_failure)?;
         }
         Ok(())
     }
@@ -168,14 +170,17 @@ impl RowWriter {
         cascade: &ForeignKeyCascade<'_>,
         lookup: &LookupStatement,
     ) -> Result<Vec<Value>, TargetFailure> {
-        let mut find = cascade.connection.prepare_cached(&lookup.sql)?;
+        let mut find = cascade.connection.prepare_cached(&lookup.sql).map_err(sqlite_failure)?;
         if let Some(image) = &logged.row.before {
             self.bind(logged, image, &lookup.slots, &mut find)?;
         }
         let plan = logged.plan;
         let mut found = find.raw_query();
-        let found = found.next()?.ok_or_else(|| lacks_row(&plan.name))?;
-        Ok((0..plan.table.columns.len()).map(|at| found.get(at)).collect::<Result<_, _>>()?)
+        let found = found.next().map_err(sqlite_failure)?.ok_or_else(|| lacks_row(&plan.name))?;
+        (0..plan.table.columns.len())
+            .map(|at| found.get(at))
+            .collect::<Result<_, _>>()
+            .map_err(sqlite_failure)
     }
 
     /// Returns the row after its change, from its values before; `None` if it is deleted.
@@ -258,7 +263,14 @@ const LOOKUP_INDEX_COLUMNS_MAX: usize = 4;
 fn create_lookup_index(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<(), TargetFailure> {
     let has_key = table.sqlite_key().is_some() || table.keys.iter().any(|key| !key.index.is_empty());
     let question = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND tbl_name = ?1";
-    if has_key || editor.connection.prepare_cached(question)?.exists([&table.name])? {
+    if has_key
+        || editor
+            .connection
+            .prepare_cached(question)
+            .map_err(sqlite_failure)?
+            .exists([&table.name])
+            .map_err(sqlite_failure)?
+    {
         return Ok(());
     }
     let is_short = |column: &&CatalogueColumn| {
@@ -279,7 +291,10 @@ fn create_lookup_index(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Res
         quote_ansi_name(&editor.free_name(&format!("{}.bintide", table.name))?),
         quote_ansi_name(&table.name),
     );
-    Ok(editor.connection.execute_batch(&format!("CREATE INDEX {name} ON {on} ({})", columns.join(", ")))?)
+    editor
+        .connection
+        .execute_batch(&format!("CREATE INDEX {name} ON {on} ({})", columns.join(", ")))
+        .map_err(sqlite_failure)
 }
 
 /// Finds the table of these rows in the catalogue, or creates it from the table map.

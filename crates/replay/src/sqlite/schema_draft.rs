@@ -11,6 +11,7 @@ use crate::error::{ReplayError, TargetFailure};
 use crate::progress::AppliedState;
 use crate::sqlite::catalogue_table::{self, CatalogueTable, KeyColumn, QualifiedName};
 use crate::sqlite::schema_editor::SchemaEditor;
+use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
 use crate::sqlite::{check_ownership, read_progress_of};
@@ -36,8 +37,8 @@ impl SchemaDraft {
     }
 
     fn empty() -> Result<Self, TargetFailure> {
-        let connection = Connection::open_in_memory()?;
-        connection.execute_batch(CREATE_CATALOGUE_TABLE)?;
+        let connection = Connection::open_in_memory().map_err(sqlite_failure)?;
+        connection.execute_batch(CREATE_CATALOGUE_TABLE).map_err(sqlite_failure)?;
         Ok(Self { connection, catalogue: TableCatalogue::default(), remarks: SqliteRemarks::default() })
     }
 
@@ -53,7 +54,8 @@ impl SchemaDraft {
             if !path.exists() {
                 return Ok((draft, AppliedState::default()));
             }
-            let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+                .map_err(sqlite_failure)?;
             check_ownership(&file)?;
             let progress = read_progress_of(&file)?;
             for (name, table) in TableCatalogue::load(&file)?.into_tables() {

@@ -11,6 +11,7 @@ use crate::error::TargetFailure;
 use crate::sqlite::catalogue_table::{CatalogueTable, KeyColumn, QualifiedName, SecondaryKey};
 use crate::sqlite::default_value::sql_literal;
 use crate::sqlite::mysql_type::MysqlType;
+use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::TableCatalogue;
 
@@ -63,7 +64,7 @@ impl SchemaEditor<'_> {
         mut table: CatalogueTable,
     ) -> Result<(), TargetFailure> {
         table.name = self.free_name(&format!("{}.{}", name.0, name.1))?;
-        self.connection.execute_batch(&create_sql(&table, &table.name))?;
+        self.connection.execute_batch(&create_sql(&table, &table.name)).map_err(sqlite_failure)?;
         self.create_indexes(&mut table)?;
         self.catalogue.put(self.connection, name, table)
     }
@@ -75,7 +76,9 @@ impl SchemaEditor<'_> {
             let unique = if is_unique(table, &table.keys[at]) { "UNIQUE " } else { "" };
             let index = self.free_name(&format!("{}.{}", table.name, table.keys[at].name))?;
             let (own, on) = (quote_ansi_name(&index), quote_ansi_name(&table.name));
-            self.connection.execute_batch(&format!("CREATE {unique}INDEX {own} ON {on} ({columns})"))?;
+            self.connection
+                .execute_batch(&format!("CREATE {unique}INDEX {own} ON {on} ({columns})"))
+                .map_err(sqlite_failure)?;
             table.keys[at].index = index;
         }
         Ok(())
@@ -104,7 +107,9 @@ impl SchemaEditor<'_> {
         for key in old.keys.iter().filter(|key| !key.index.is_empty()) {
             let kept = new.keys.iter().any(|new| new.index == key.index && new.parts == key.parts);
             if !kept {
-                self.connection.execute_batch(&format!("DROP INDEX {}", quote_ansi_name(&key.index)))?;
+                self.connection
+                    .execute_batch(&format!("DROP INDEX {}", quote_ansi_name(&key.index)))
+                    .map_err(sqlite_failure)?;
                 for key in new.keys.iter_mut().filter(|new| new.index == key.index) {
                     key.index.clear();
                 }
@@ -116,24 +121,30 @@ impl SchemaEditor<'_> {
     pub(super) fn drop(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
         let Some((name, table)) = self.catalogue.find(name) else { return Ok(()) };
         let name = name.clone();
-        self.connection.execute_batch(&format!("DROP TABLE {}", quote_ansi_name(&table.name)))?;
+        self.connection
+            .execute_batch(&format!("DROP TABLE {}", quote_ansi_name(&table.name)))
+            .map_err(sqlite_failure)?;
         self.catalogue.remove(self.connection, &name)
     }
 
     pub(super) fn truncate(&mut self, name: &QualifiedName) -> Result<(), TargetFailure> {
         let Some((_, table)) = self.catalogue.find(name) else { return Ok(()) };
-        Ok(self.connection.execute_batch(&format!("DELETE FROM {}", quote_ansi_name(&table.name)))?)
+        self.connection
+            .execute_batch(&format!("DELETE FROM {}", quote_ansi_name(&table.name)))
+            .map_err(sqlite_failure)
     }
 
     pub(super) fn rename(&mut self, old: &QualifiedName, new: QualifiedName) -> Result<(), TargetFailure> {
         let Some((old, table)) = self.catalogue.find(old) else { return Ok(()) };
         let (old, mut table) = (old.clone(), CatalogueTable::clone(table));
         let name = self.free_name(&format!("{}.{}", new.0, new.1))?;
-        self.connection.execute_batch(&format!(
-            "ALTER TABLE {} RENAME TO {}",
-            quote_ansi_name(&table.name),
-            quote_ansi_name(&name)
-        ))?;
+        self.connection
+            .execute_batch(&format!(
+                "ALTER TABLE {} RENAME TO {}",
+                quote_ansi_name(&table.name),
+                quote_ansi_name(&name)
+            ))
+            .map_err(sqlite_failure)?;
         table.name = name;
         self.catalogue.remove(self.connection, &old)?;
         self.catalogue.put(self.connection, new.clone(), table)?;
@@ -165,11 +176,13 @@ impl SchemaEditor<'_> {
     pub(super) fn free_name(&self, name: &str) -> Result<String, TargetFailure> {
         let is_reserved = name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_"));
         let name = if is_reserved { format!("~{name}") } else { name.to_owned() };
-        let mut statement =
-            self.connection.prepare_cached("SELECT 1 FROM sqlite_master WHERE name = ?1 COLLATE NOCASE")?;
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT 1 FROM sqlite_master WHERE name = ?1 COLLATE NOCASE")
+            .map_err(sqlite_failure)?;
         let mut free = name.clone();
         for number in 2.. {
-            if !statement.exists([&free])? {
+            if !statement.exists([&free]).map_err(sqlite_failure)? {
                 break;
             }
             free = format!("{name}~{number}");

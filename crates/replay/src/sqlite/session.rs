@@ -13,6 +13,7 @@ use crate::row_events::RowEvents;
 use crate::session_variables::SessionVariables;
 use crate::sqlite::row_writer::RowWriter;
 use crate::sqlite::schema_editor::SchemaEditor;
+use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::TableCatalogue;
 use crate::target::TargetSession;
@@ -113,7 +114,7 @@ impl TargetSession for SqliteSession {
     fn begin(&mut self) -> Result<(), TargetFailure> {
         self.rows.touched_nontransactional = false;
         self.is_flushed = false;
-        Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(sqlite_failure)
     }
 
     // SQLite's DDL is transactional: nothing commits implicitly, so nothing needs an intent.
@@ -156,17 +157,16 @@ impl TargetSession for SqliteSession {
         let sql = "UPDATE \"bintide.progress\" SET \"gtids\" = ?1, \"log\" = ?2, \"position\" = ?3, \
                    \"beyond\" = ?4 WHERE \"stream\" = 1 AND \"run\" = ?5";
         let gtids = progress.gtids.to_string();
-        let saved = self.connection.prepare_cached(sql)?.execute(params![
-            gtids,
-            log,
-            position,
-            beyond,
-            self.run_number
-        ])?;
+        let saved = self
+            .connection
+            .prepare_cached(sql)
+            .map_err(sqlite_failure)?
+            .execute(params![gtids, log, position, beyond, self.run_number])
+            .map_err(sqlite_failure)?;
         if saved != 1 {
             return Err(TargetFailure::refused("another replay has taken over this database"));
         }
-        self.connection.execute_batch("COMMIT")?;
+        self.connection.execute_batch("COMMIT").map_err(sqlite_failure)?;
         placed();
         let mut all = self.all_remarks.lock().unwrap_or_else(PoisonError::into_inner);
         all.absorb(&mut self.remarks);
@@ -176,7 +176,7 @@ impl TargetSession for SqliteSession {
     fn rollback(&mut self) -> Result<(), TargetFailure> {
         self.remarks = SqliteRemarks::default();
         if !self.connection.is_autocommit() {
-            self.connection.execute_batch("ROLLBACK")?;
+            self.connection.execute_batch("ROLLBACK").map_err(sqlite_failure)?;
         }
         self.rows.forget();
         self.catalogue = TableCatalogue::load(&self.connection)?;

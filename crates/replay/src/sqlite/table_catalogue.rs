@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 
 use crate::error::TargetFailure;
 use crate::sqlite::catalogue_table::{CatalogueTable, ForeignKey, QualifiedName};
+use crate::sqlite::sqlite_failure::sqlite_failure;
 
 pub(super) const CREATE_CATALOGUE_TABLE: &str = "CREATE TABLE IF NOT EXISTS \"bintide.tables\" (\"database\" TEXT NOT NULL, \
      \"table\" TEXT NOT NULL, \"definition\" TEXT NOT NULL, PRIMARY KEY (\"database\", \"table\")) \
@@ -22,12 +23,14 @@ impl TableCatalogue {
     /// Reads the catalogue from a database.
     pub(super) fn load(connection: &Connection) -> Result<Self, TargetFailure> {
         let mut tables = BTreeMap::new();
-        let mut statement =
-            connection.prepare("SELECT \"database\", \"table\", \"definition\" FROM \"bintide.tables\"")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let name: QualifiedName = (row.get(0)?, row.get(1)?);
-            let text: String = row.get(2)?;
+        let mut statement = connection
+            .prepare("SELECT \"database\", \"table\", \"definition\" FROM \"bintide.tables\"")
+            .map_err(sqlite_failure)?;
+        let mut rows = statement.query([]).map_err(sqlite_failure)?;
+        while let Some(row) = rows.next().map_err(sqlite_failure)? {
+            let name: QualifiedName =
+                (row.get(0).map_err(sqlite_failure)?, row.get(1).map_err(sqlite_failure)?);
+            let text: String = row.get(2).map_err(sqlite_failure)?;
             let table: CatalogueTable = serde_json::from_str(&text).map_err(|error| {
                 TargetFailure::refused(format!(
                     "bintide.tables contains an invalid definition of {}.{}: {error}",
@@ -71,7 +74,7 @@ impl TableCatalogue {
         let text =
             serde_json::to_string(&table).map_err(|error| TargetFailure::refused(error.to_string()))?;
         let sql = "INSERT OR REPLACE INTO \"bintide.tables\" VALUES (?1, ?2, ?3)";
-        connection.execute(sql, params![name.0, name.1, text])?;
+        connection.execute(sql, params![name.0, name.1, text]).map_err(sqlite_failure)?;
         self.tables.insert(name, Arc::new(table));
         Ok(())
     }
@@ -82,7 +85,7 @@ impl TableCatalogue {
         name: &QualifiedName,
     ) -> Result<(), TargetFailure> {
         let sql = "DELETE FROM \"bintide.tables\" WHERE \"database\" = ?1 AND \"table\" = ?2";
-        connection.execute(sql, params![name.0, name.1])?;
+        connection.execute(sql, params![name.0, name.1]).map_err(sqlite_failure)?;
         self.tables.remove(name);
         Ok(())
     }

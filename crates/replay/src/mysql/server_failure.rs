@@ -1,0 +1,17 @@
+//! Failures of a server.
+
+use servers::ConnectionError;
+
+use crate::error::{TargetFailure, TargetFailureKind};
+use crate::order::is_temporary;
+
+/// Returns the failure of a target that is a server.
+pub(crate) fn server_failure(error: ConnectionError) -> TargetFailure {
+    let kind = match &error {
+        ConnectionError::Lost { .. } => TargetFailureKind::Lost,
+        ConnectionError::Cancelled => TargetFailureKind::Cancelled,
+        _ if error.code().is_some_and(is_temporary) => TargetFailureKind::Locked,
+        _ => TargetFailureKind::Refused,
+    };
+    TargetFailure { message: error.to_string(), kind, code: error.code() }
+}
