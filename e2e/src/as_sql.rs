@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use replay::{ApplyAs, MysqlTarget, ReplayReport};
 use servers::ServerAddress;
 use sql::quote::quote_name;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{
     GapPolicy, MysqlTarget, ReplayLog, ReplayObserver, ReplayOptions, ReplayReport, ReplayStatus,

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::replay::ApplyAs;
-use ::replay::order::CommitOrder;
+use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::{address, are_equal, replay, rows};
 use e2e::command::{self, wait_until};

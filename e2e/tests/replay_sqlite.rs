@@ -14,7 +14,7 @@ use e2e::command::Ran;
 use e2e::program::bintide;
 use e2e::replays::{self, kill_and_go_on, replay_on};
 use e2e::workload;
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{ReplayOptions, ReplayReport, SqliteTarget};
 use rusqlite::Connection as Sqlite;

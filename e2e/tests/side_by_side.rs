@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use e2e::as_sql::address;
 use e2e::replays::{SCRIPTS, checksums, ends_equal, options, replay_to, source, target};
 use e2e::workload;
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{MysqlTarget, ReplayOptions, ReplayProgress, ReplayTarget as _, TargetSession};
 use servers::SqlConnection;

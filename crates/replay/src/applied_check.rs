@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use binlog::gtid::GtidSet;
 
-use crate::error::ReplayError;
-use crate::progress::AppliedState;
+use crate::replay_error::ReplayError;
 use crate::replay_log::STDIN;
+use crate::replay_progress::AppliedState;
 use crate::source_position::SourcePosition;
 use crate::source_transaction::TransactionHead;
 
@@ -168,7 +168,7 @@ mod tests {
     use binlog::gtid::GtidSet;
 
     use super::AppliedCheck;
-    use crate::progress::{AppliedState, ReplayProgress};
+    use crate::replay_progress::{AppliedState, ReplayProgress};
     use crate::source_position::SourcePosition;
     use crate::source_transaction::{TransactionHead, TransactionOrigin};
 

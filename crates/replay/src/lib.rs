@@ -24,22 +24,24 @@
 //! or skips a transaction silently.
 #![forbid(unsafe_code)]
 
+mod account_grants;
 mod applied_check;
 mod apply_plan;
+pub mod commit_gate;
+mod commit_order;
 pub mod compare;
-mod error;
-mod filter;
-mod grants;
 pub mod keys;
-mod lag;
+mod lag_tracker;
+mod log_survey;
 mod mysql;
 pub mod net;
-pub mod order;
-mod preflight;
-mod progress;
+mod preflight_finding;
+mod replay_error;
 mod replay_log;
 mod replay_options;
-mod report;
+mod replay_progress;
+mod replay_report;
+mod replay_target;
 mod row_events;
 pub mod row_reader;
 mod row_sql;
@@ -47,47 +49,50 @@ mod run;
 #[cfg(test)]
 mod sample_table;
 pub mod schedule;
-mod selection;
 mod selection_check;
 mod session_variables;
-mod source;
 mod source_position;
 mod source_transaction;
 mod spooled_rows;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod survey;
 mod table_definitions;
 mod table_pair;
-mod target;
-pub mod target_table;
+mod target_table_definition;
+mod transaction_filter;
+mod transaction_selection;
+mod transaction_source;
 
 pub use crate::apply_plan::{
     ApplyPlan, ApplyPlanError, ApplyStep, LoadDataFile, SourceStatement, StatementInput, TransactionShape,
     UserVariableValue,
 };
-pub use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
-pub use crate::lag::{CommitLag, CommitLagBuckets};
+pub use crate::commit_order::CommitOrder;
+pub use crate::lag_tracker::{CommitLag, CommitLagBuckets};
+pub use crate::log_survey::{LogSurvey, LogTable};
 pub use crate::mysql::{ApplyAs, MysqlTarget, SqlApplyReason, TargetInspector};
-pub use crate::preflight::{PreflightCheck, PreflightFinding};
-pub use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+pub use crate::preflight_finding::{PreflightCheck, PreflightFinding};
+pub use crate::replay_error::{ReplayError, TargetFailure, TargetFailureKind};
 pub use crate::replay_log::ReplayLog;
 pub use crate::replay_options::{GapPolicy, ReplayOptions};
-pub use crate::report::{ReplayReport, ReplayStatus};
+pub use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+pub use crate::replay_report::{ReplayReport, ReplayStatus};
+pub use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
 pub use crate::row_events::RowEvents;
 pub use crate::run::{
     DraftRole, DryRunTarget, Parallelism, ReplayObserver, ReplayPlan, RowChanges, plan, replay,
 };
-pub use crate::selection::{
-    LateTransactions, SelectionBound, SelectionStart, SelectionStop, TransactionSelection,
-};
 pub use crate::session_variables::SessionVariables;
-pub use crate::source::{OversizedTransaction, SizedTransaction, TransactionSource};
 pub use crate::source_position::SourcePosition;
 pub use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin};
 pub use crate::spooled_rows::SpooledRows;
 #[cfg(feature = "sqlite")]
 pub use crate::sqlite::{SchemaDraft, SqliteRemarks, SqliteTarget};
-pub use crate::survey::{LogSurvey, LogTable};
 pub use crate::table_definitions::TableDefinitions;
-pub use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
+pub use crate::target_table_definition::{
+    ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey,
+};
+pub use crate::transaction_selection::{
+    LateTransactions, SelectionBound, SelectionStart, SelectionStop, TransactionSelection,
+};
+pub use crate::transaction_source::{OversizedTransaction, SizedTransaction, TransactionSource};

@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 
 use sql::ReplicationFilter;
 
-use crate::order::CommitOrder;
+use crate::commit_order::CommitOrder;
 use crate::schedule::ParallelMode;
-use crate::selection::TransactionSelection;
+use crate::transaction_selection::TransactionSelection;
 
 /// Options of one replay.
 #[derive(Clone, Debug, PartialEq, Eq)]

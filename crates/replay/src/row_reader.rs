@@ -8,7 +8,7 @@ use binlog::{
     Table, TableRegistry,
 };
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::row_events::RowEvents;
 
 /// Reader of row events that remembers their tables. A table map that equals the one before costs only a comparison.
@@ -214,7 +214,7 @@ mod tests {
     };
 
     use super::{EventRows, HiddenColumns, RowLookup, RowReader, enum_text, set_text};
-    use crate::error::TargetFailure;
+    use crate::replay_error::TargetFailure;
     use crate::row_events::RowEvents;
     use crate::sample_table::{SampleTable, image, int, text};
 

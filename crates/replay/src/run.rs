@@ -7,19 +7,20 @@
 //! Each stage is a thread, with bounded queues between them. A group grows while the applier is busy: one transaction
 //! when it has caught up, thousands when it is behind.
 
+mod apply_worker;
 mod claim_finder;
+mod dry_run_target;
 mod group_applier;
 mod group_builder;
 mod group_queue;
 #[cfg(test)]
 mod memory_target_tests;
-mod plan;
 mod read;
 mod replay_monitor;
+mod replay_plan;
 #[cfg(test)]
 mod settle_tests;
 mod transaction_batch;
-mod workers;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
@@ -27,24 +28,25 @@ use std::thread;
 use logs::ThreadPanic;
 
 use crate::applied_check::AppliedCheck;
-use crate::error::ReplayError;
-use crate::order::CommitOrder;
-use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+use crate::commit_order::CommitOrder;
+use crate::replay_error::ReplayError;
 use crate::replay_options::ReplayOptions;
-use crate::report::ReplayReport;
+use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+use crate::replay_report::ReplayReport;
+use crate::replay_target::{IntentOutcome, ReplayTarget};
+use crate::run::apply_worker::GroupInput;
+pub use crate::run::dry_run_target::{DraftRole, DryRunTarget};
 use crate::run::group_applier::GroupApplier;
 use crate::run::group_builder::GroupBuilder;
 use crate::run::group_queue::{ApplierMessage, GroupQueue, QueueLimits};
-pub use crate::run::plan::{DraftRole, DryRunTarget, Parallelism, ReplayPlan, RowChanges, plan};
 use crate::run::read::ReadRules;
 pub use crate::run::replay_monitor::ReplayObserver;
 use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, checkpoint, now_us};
+pub use crate::run::replay_plan::{Parallelism, ReplayPlan, RowChanges, plan};
 use crate::run::transaction_batch::TransactionBatch;
-use crate::run::workers::GroupInput;
 use crate::schedule::ParallelMode;
-use crate::selection::TransactionSelector;
-use crate::source::TransactionSource;
-use crate::target::{IntentOutcome, ReplayTarget};
+use crate::transaction_selection::TransactionSelector;
+use crate::transaction_source::TransactionSource;
 
 /// Applies all transactions of a source that the target does not have. Follows logs that are still being written, until
 /// the selection's stop or until the observer breaks.
@@ -100,7 +102,7 @@ pub fn replay(
         let result = ThreadPanic::catch_in("applies transactions", || match in_one {
             true => apply_in_one_session(target, &groups, queue, &mut watcher),
             false => {
-                workers::run(target, options, &base, GroupInput { groups: &groups, queue }, &mut watcher)
+                apply_worker::run(target, options, &base, GroupInput { groups: &groups, queue }, &mut watcher)
             }
         });
         // Unblocks threads that still wait for the applier.

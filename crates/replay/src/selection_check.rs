@@ -8,9 +8,11 @@ use binlog::gtid::{Gtid, GtidSet};
 use binlog::{Event, EventFormat, EventType, RawEvent};
 use logs::{LogPiece, LogReader, ReadOutcome, RewritePositions};
 
-use crate::error::ReplayError;
+use crate::replay_error::ReplayError;
 use crate::replay_log::ReplayLog;
-use crate::selection::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection, missing_gtids};
+use crate::transaction_selection::{
+    SelectionBound, SelectionStart, SelectionStop, TransactionSelection, missing_gtids,
+};
 
 /// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;

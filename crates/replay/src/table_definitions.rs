@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::apply_plan::SourceStatement;
-use crate::error::TargetFailure;
-use crate::target_table::TargetTableDefinition;
+use crate::replay_error::TargetFailure;
+use crate::target_table_definition::TargetTableDefinition;
 
 /// Definitions of tables: of a target's, or of those that the logs define.
 pub trait TableDefinitions: fmt::Debug + Send {

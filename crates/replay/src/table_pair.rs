@@ -7,12 +7,12 @@ use binlog::Event;
 use sql::{ReplicationFilter, StatementKind, classify_statement};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, SourceStatement};
-use crate::error::ReplayError;
-use crate::filter::TransactionFilter;
+use crate::replay_error::ReplayError;
 use crate::row_events::RowEvents;
-use crate::selection::{SelectionChoice, TransactionSelection, TransactionSelector};
-use crate::source::TransactionSource;
-use crate::target_table::TargetTableName;
+use crate::target_table_definition::TargetTableName;
+use crate::transaction_filter::TransactionFilter;
+use crate::transaction_selection::{SelectionChoice, TransactionSelection, TransactionSelector};
+use crate::transaction_source::TransactionSource;
 
 /// A table's names on the source and on the target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,7 +113,7 @@ mod tests {
 
     use sql::{FilterRule, ReplicationFilter};
 
-    use crate::filter::TransactionFilter;
+    use crate::transaction_filter::TransactionFilter;
 
     fn check(rules: &[FilterRule], wanted: &[(&str, &str)]) {
         let filter = ReplicationFilter::new(rules.iter().cloned()).unwrap();
@@ -122,7 +122,7 @@ mod tests {
             TransactionFilter(&filter).put_table(database.as_bytes(), table.as_bytes(), &mut found);
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let name = |name: &crate::target_table::TargetTableName| {
+        let name = |name: &crate::target_table_definition::TargetTableName| {
             format!("{}.{}", text(&name.database), text(&name.table))
         };
         let found: Vec<_> = found.iter().map(|pair| (name(&pair.source), name(&pair.target))).collect();

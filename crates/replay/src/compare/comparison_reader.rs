@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use crate::compare::rows_digest::{ColumnReading, ComparedColumn, RowsDigest};
-use crate::error::TargetFailure;
-use crate::target_table::TargetTableName;
+use crate::replay_error::TargetFailure;
+use crate::target_table_definition::TargetTableName;
 
 /// Reads the tables of one side of a comparison: of a server, or of a target of another kind.
 pub trait ComparisonReader: fmt::Debug + Send {

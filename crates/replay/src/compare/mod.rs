@@ -20,7 +20,7 @@ pub use crate::compare::rows_digest::{
 pub use crate::compare::server_reader::ServerReader;
 #[cfg(feature = "sqlite")]
 pub use crate::compare::sqlite_reader::SqliteReader;
-use crate::error::{ReplayError, TargetFailure};
+use crate::replay_error::{ReplayError, TargetFailure};
 pub use crate::table_pair::{TablePair, collect_tables};
 
 /// The method of comparing tables.

@@ -10,9 +10,9 @@ use crate::compare::comparison_reader::ComparisonReader;
 use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, RowText, RowsDigest, SHORT_DOCUMENT,
 };
-use crate::error::{ReplayError, TargetFailure};
 use crate::mysql::server_failure::server_failure;
-use crate::target_table::TargetTableName;
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::target_table_definition::TargetTableName;
 
 /// Session settings: one consistent snapshot, text in UTF-8, times in UTC, and no SQL mode that changes values.
 const SNAPSHOT_SESSION: &str = "SET NAMES utf8mb4; SET time_zone = '+00:00', sql_mode = ''; \

@@ -11,10 +11,10 @@ use crate::compare::comparison_reader::ComparisonReader;
 use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest,
 };
-use crate::error::{ReplayError, TargetFailure};
+use crate::replay_error::{ReplayError, TargetFailure};
 use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::{StoredTable, read_stored_tables};
-use crate::target_table::TargetTableName;
+use crate::target_table_definition::TargetTableName;
 
 /// A database whose rows are compared. It is only read.
 #[derive(Debug)]

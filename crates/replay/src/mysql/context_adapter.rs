@@ -12,7 +12,7 @@ use sql::lexer::{SqlLexer, SqlToken, SqlTokenKind};
 use sql::{SqlWords, first_word};
 
 use crate::apply_plan::SourceStatement;
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::session_variables::SessionVariables;
 
 /// Translates contexts for one server.

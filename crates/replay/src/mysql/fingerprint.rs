@@ -4,8 +4,8 @@ use servers::SqlConnection;
 use sha2::{Digest as _, Sha256};
 use sql::quote::{self, put_hex};
 
-use crate::error::TargetFailure;
 use crate::mysql::server_failure::server_failure;
+use crate::replay_error::TargetFailure;
 
 /// Replaces the fingerprint where the server records the statement's GTID atomically with the statement.
 pub(super) const BY_GTID: &str = "gtid";

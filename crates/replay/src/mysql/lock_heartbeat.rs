@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use servers::SqlConnection;
 
-use crate::error::TargetFailure;
 use crate::mysql::server_failure::server_failure;
+use crate::replay_error::TargetFailure;
 
 /// Interval at which the session that holds the target's lock is used, if only to keep it from being idle.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);

@@ -28,7 +28,6 @@ use binlog::gtid::GtidSet;
 use servers::{GTIDS_SINCE, GtidMode, ServerAddress, ServerFacts, SqlConnection, version_numbers};
 use sql::quote::{parse_hex, put_table};
 
-use crate::error::{ReplayError, TargetFailure};
 pub use crate::mysql::apply_as::{ApplyAs, SqlApplyReason};
 use crate::mysql::context_adapter::{ContextAdapter, TargetCollations};
 use crate::mysql::lock_heartbeat::{LockHeartbeat, acquire_lock};
@@ -39,9 +38,10 @@ use crate::mysql::server_failure::server_failure;
 use crate::mysql::session::{MysqlSession, SessionParts, TableCreation};
 use crate::mysql::target_logging::TargetLogging;
 use crate::mysql::versions::{APPLIER_STATUS_SINCE, is_before_8};
-use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
-use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
-use crate::target_table::TargetTableDefinition;
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
+use crate::target_table_definition::TargetTableDefinition;
 
 pub use target_inspector::TargetInspector;
 

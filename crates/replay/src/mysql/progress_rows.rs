@@ -4,10 +4,10 @@ use binlog::gtid::GtidSet;
 use servers::{ResultRow, SqlConnection};
 use sql::quote::parse_hex;
 
-use crate::error::TargetFailure;
 use crate::mysql::progress_sql::{self, PROGRESS_TABLE};
 use crate::mysql::server_failure::server_failure;
-use crate::progress::{AppliedState, ReplayProgress};
+use crate::replay_error::TargetFailure;
+use crate::replay_progress::{AppliedState, ReplayProgress};
 use crate::source_position::SourcePosition;
 
 /// Reads the progress table; `None` if there is none.

@@ -6,8 +6,8 @@ use binlog::{Charset, Collation, Decimal};
 use sql::quote::{parse_hex, put_hex, put_name};
 
 use crate::apply_plan::{StatementInput, UserVariableValue};
-use crate::error::TargetFailure;
-use crate::progress::{ReplayProgress, StatementIntent};
+use crate::replay_error::TargetFailure;
+use crate::replay_progress::{ReplayProgress, StatementIntent};
 
 /// The table that progress is saved in.
 pub(super) const PROGRESS_TABLE: &str = "`bintide`.`progress`";
@@ -198,7 +198,7 @@ mod tests {
 
     use super::{put_progress, put_variable, read_intent, save_intent_sql, unverified_text};
     use crate::apply_plan::{StatementInput, UserVariableValue};
-    use crate::progress::{ReplayProgress, StatementIntent};
+    use crate::replay_progress::{ReplayProgress, StatementIntent};
     use crate::source_position::SourcePosition;
 
     fn own(id: u16) -> Option<Collation> {

@@ -4,12 +4,12 @@ use servers::{SqlConnection, StatementParameter, check_fit};
 use sql::quote::{put_hex, split_name};
 
 use crate::apply_plan::{SourceStatement, creation};
-use crate::error::TargetFailure;
 use crate::mysql::binlog_statement::{PACKET_MARGIN, row_too_large_message};
 use crate::mysql::progress_sql::PROGRESS_TABLE;
 use crate::mysql::server_failure::server_failure;
 use crate::mysql::session::{MysqlSession, TableCreation, TransactionState};
 use crate::mysql::target_logging::TargetLogging;
+use crate::replay_error::TargetFailure;
 use crate::row_events::RowEvents;
 use crate::row_sql::{RowSessionSettings, StatementRunner, StatementWriter};
 

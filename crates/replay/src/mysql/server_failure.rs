@@ -2,8 +2,8 @@
 
 use servers::ConnectionError;
 
-use crate::error::{TargetFailure, TargetFailureKind};
-use crate::order::is_temporary;
+use crate::commit_gate::is_temporary;
+use crate::replay_error::{TargetFailure, TargetFailureKind};
 
 /// Returns the failure of a target that is a server.
 pub(crate) fn server_failure(error: ConnectionError) -> TargetFailure {

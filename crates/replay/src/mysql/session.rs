@@ -10,7 +10,6 @@ use servers::{SqlConnection, StatementParameter};
 use sql::quote::put_name;
 
 use crate::apply_plan::{LoadDataFile, SourceStatement, StatementInput};
-use crate::error::{TargetFailure, TargetFailureKind};
 use crate::mysql::binlog_statement::{
     EventPart, PACKET_MARGIN, events_size_max, format_description, put_binlog, row_too_large_message, split,
 };
@@ -20,11 +19,12 @@ use crate::mysql::progress_sql::{self, PROGRESS_OUT_OF_ORDER, put_progress, put_
 use crate::mysql::server_failure::server_failure;
 use crate::mysql::session_state::SessionState;
 use crate::mysql::target_logging::TargetLogging;
-use crate::progress::{ReplayProgress, StatementIntent};
+use crate::replay_error::{TargetFailure, TargetFailureKind};
+use crate::replay_progress::{ReplayProgress, StatementIntent};
+use crate::replay_target::TargetSession;
 use crate::row_events::RowEvents;
 use crate::row_sql::{RowSessionSettings, StatementWriter};
 use crate::session_variables::SessionVariables;
-use crate::target::TargetSession;
 
 /// Buffered bytes at which statements are sent.
 const FLUSH_SIZE: usize = 1 << 20;

@@ -3,9 +3,11 @@
 use binlog::KeyPart;
 use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 
-use crate::error::TargetFailure;
 use crate::mysql::server_failure::server_failure;
-use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
+use crate::replay_error::TargetFailure;
+use crate::target_table_definition::{
+    ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey,
+};
 
 /// Reads a table's definition; `None` if there is no such table.
 pub(super) fn read_definition(

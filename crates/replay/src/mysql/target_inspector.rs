@@ -7,20 +7,20 @@ use servers::{
 };
 use sql::quote;
 
-use crate::error::{ReplayError, TargetFailure};
-use crate::grants::AccountGrants;
+use crate::account_grants::AccountGrants;
+use crate::log_survey::{LogSurvey, LogTable};
 use crate::mysql::apply_as::ApplyAs;
 use crate::mysql::progress_rows::{read_progress, read_source};
 use crate::mysql::server_failure::server_failure;
 use crate::mysql::table_definition;
 use crate::mysql::versions::{APPLIER_STATUS_SINCE, is_before_8};
-use crate::preflight::{PreflightCheck, PreflightFinding};
-use crate::progress::AppliedState;
+use crate::preflight_finding::{PreflightCheck, PreflightFinding};
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_progress::AppliedState;
 use crate::row_reader::HiddenColumns;
 use crate::row_sql;
-use crate::survey::{LogSurvey, LogTable};
 use crate::table_definitions::TableDefinitions;
-use crate::target_table::{TargetTableDefinition, TargetTableName};
+use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
 /// A server that is inspected before a replay.
 #[derive(Debug)]
@@ -529,8 +529,8 @@ mod tests {
     use binlog::ColumnType;
 
     use super::{InspectedColumn, difference};
+    use crate::log_survey::LogTable;
     use crate::row_reader::HiddenColumns;
-    use crate::survey::LogTable;
 
     /// Parses a column of the target: its data type, and for `decimal:4:2` also precision and scale.
     fn there(word: &str) -> InspectedColumn {

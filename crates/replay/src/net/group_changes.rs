@@ -8,7 +8,7 @@ use binlog::{
 use hashbrown::HashSet;
 
 use super::{FoldRefusal, NetChanges, NetError, NetForm, NetRows};
-use crate::target_table::TargetTableDefinition;
+use crate::target_table_definition::TargetTableDefinition;
 
 /// Row changes of the transactions in a commit group.
 ///

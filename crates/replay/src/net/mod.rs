@@ -20,24 +20,24 @@
 //! An insert leaves one trace in every case: the AUTO_INCREMENT counter continues from it. So the inserted row with the
 //! highest number is inserted at the end, too, and deleted again if it is gone.
 
-mod eligible;
+mod fold_refusal;
 mod group_changes;
 #[cfg(test)]
 mod group_changes_tests;
+mod net_rows;
 #[cfg(test)]
 mod tests;
-mod write;
 
 use binlog::events::{Rows, RowsFlags, RowsKind, TableMap};
 use binlog::{DecodeError, Flavour, RowChange, RowDecoder, TableRegistry};
 use hashbrown::{HashMap, HashTable};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use self::eligible::FoldRefusal;
-use self::eligible::{PrimaryKey, RowKey, apply_flags, check_event};
+pub use self::fold_refusal::FoldRefusal;
+use self::fold_refusal::{PrimaryKey, RowKey, apply_flags, check_event};
 pub use self::group_changes::{ChangesError, ChangesReport, GroupChanges};
-pub use self::write::{NetForm, NetRows};
-use crate::target_table::{TargetTableDefinition, TargetTableName};
+pub use self::net_rows::{NetForm, NetRows};
+use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
 /// Folds the row changes of transactions, and then writes the net change.
 ///

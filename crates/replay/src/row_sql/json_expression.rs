@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use binlog::{JsonChange, JsonChangeKind, JsonChanges, JsonDocument, JsonQuotes, JsonValue};
 use servers::StatementParameter;
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 
 /// An SQL expression and its parameters.
 #[derive(Clone, Debug, Default, PartialEq)]

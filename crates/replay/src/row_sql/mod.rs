@@ -17,7 +17,7 @@ use binlog::events::{RowsFlags, RowsKind};
 use binlog::{Flavour, JsonDocument, RowChange, RowImage, Value};
 use servers::{SqlConnection, StatementParameter};
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::row_events::RowEvents;
 use crate::row_reader::{EventRows, RowReader};
 use crate::row_sql::json_expression::ChangeCondition;

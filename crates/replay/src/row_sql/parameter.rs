@@ -3,7 +3,7 @@
 use binlog::{Column, Value};
 use servers::StatementParameter;
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::row_sql::target_table::TargetColumn;
 
 /// Returns a value as a parameter for this column. JSON documents go as text.

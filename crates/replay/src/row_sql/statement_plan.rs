@@ -6,7 +6,7 @@ use std::sync::Arc;
 use binlog::{Collation, Column, ColumnType, Flavour};
 use sql::data_type::{BLOB_TYPES, GEOMETRY_TYPES, INTEGER_TYPES};
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::row_reader::{EventRows, RowLookup};
 use crate::row_sql::target_table::{TargetColumn, TargetTable};
 

@@ -3,9 +3,9 @@
 use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 use sql::quote;
 
-use crate::error::TargetFailure;
-use crate::grants::AccountGrants;
+use crate::account_grants::AccountGrants;
 use crate::mysql::server_failure::server_failure;
+use crate::replay_error::TargetFailure;
 
 /// A table on the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

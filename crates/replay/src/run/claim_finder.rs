@@ -7,8 +7,9 @@ use binlog::{Event, EventType, RawEvent};
 use sql::{StatementKind, classify_statement};
 
 use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
-use crate::error::{ReplayError, TargetFailure};
 use crate::keys::TransactionKeys;
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_target::ReplayTarget;
 use crate::row_events::RowEvents;
 use crate::schedule::{
     ChangedDatabases, ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode, ScheduleClaim,
@@ -16,8 +17,7 @@ use crate::schedule::{
 };
 use crate::source_transaction::TransactionHead;
 use crate::spooled_rows::SpooledRows;
-use crate::target::ReplayTarget;
-use crate::target_table::{StorageEngine, TargetTableDefinition, TargetTableName};
+use crate::target_table_definition::{StorageEngine, TargetTableDefinition, TargetTableName};
 
 /// Definitions read so far, by database.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use binlog::gtid::GtidSet;
 use logs::ThreadPanic;
 
 use crate::apply_plan::TransactionShape;
-use crate::error::ReplayError;
+use crate::replay_error::ReplayError;
 use crate::run::group_builder::{CommitGroup, GroupBuilder};
 use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
 

@@ -10,14 +10,14 @@ use sql::{ReplicationFilter, UnmatchedRules};
 
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::{ApplyPlan, ApplyStep};
-use crate::error::ReplayError;
-use crate::filter::TransactionFilter;
+use crate::replay_error::ReplayError;
 use crate::replay_options::GapPolicy;
 use crate::run::group_queue::GroupQueue;
 use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
-use crate::selection::{LateTransactions, SelectionChoice, TransactionSelector};
-use crate::source::TransactionSource;
 use crate::source_transaction::TransactionHead;
+use crate::transaction_filter::TransactionFilter;
+use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
+use crate::transaction_source::TransactionSource;
 
 /// Maximum batches between reader and group builder. Bounds memory, with the size of a batch.
 const BATCHES_MAX: usize = 4;

@@ -3,15 +3,15 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
-use crate::error::{ReplayError, TargetFailure};
-use crate::lag::LagTracker;
-use crate::progress::{AppliedState, ReplayProgress};
-use crate::report::{ReplayReport, ReplayStatus};
+use crate::lag_tracker::LagTracker;
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_progress::{AppliedState, ReplayProgress};
+use crate::replay_report::{ReplayReport, ReplayStatus};
+use crate::replay_target::ReplayTarget;
 use crate::run::group_applier::ApplyTotals;
 use crate::run::group_builder::CommitGroup;
 use crate::run::group_queue::GroupQueue;
 use crate::run::transaction_batch::ReadProgress;
-use crate::target::ReplayTarget;
 
 /// Observer of a replay.
 pub trait ReplayObserver {

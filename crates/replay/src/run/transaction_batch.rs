@@ -3,9 +3,9 @@
 use sql::FilterRule;
 
 use crate::apply_plan::ApplyPlan;
-use crate::error::ReplayError;
-use crate::selection::LateTransactions;
+use crate::replay_error::ReplayError;
 use crate::source_transaction::TransactionHead;
+use crate::transaction_selection::LateTransactions;
 
 /// Some transactions, and the read position after them.
 #[derive(Default)]

@@ -17,12 +17,12 @@
 //!
 //! This module does no I/O, reads no clock and starts no thread: tests can call it in any order.
 
-mod chain;
-mod claim;
-mod clock;
+mod clock_reader;
+mod dependency_chain;
 mod identity_hasher;
 #[cfg(test)]
 mod property;
+mod schedule_claim;
 #[cfg(test)]
 mod scripts;
 mod wait_rule;
@@ -34,13 +34,13 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-pub use self::chain::DependencyChain;
-pub use self::claim::{
+pub use self::clock_reader::ClockError;
+pub use self::dependency_chain::DependencyChain;
+use self::identity_hasher::IdentityHasher;
+pub use self::schedule_claim::{
     CLAIM_KEYS_MAX, ChangedDatabases, ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode,
     ScheduleClaim, TransactionFootprint,
 };
-pub use self::clock::ClockError;
-use self::identity_hasher::IdentityHasher;
 use self::wait_rule::WaitRule;
 
 /// Decides which groups may start. Each has a number: 0, 1, 2… in the order in which they are offered.

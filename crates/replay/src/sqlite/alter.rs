@@ -9,7 +9,7 @@ use sql::ddl::{ColumnPosition, DdlColumn, ExistenceCheck, TableChange, TableElem
 use sql::quote::quote_ansi_name;
 
 use crate::apply_plan::SourceStatement;
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::sqlite::catalogue_table::{CatalogueColumn, CatalogueTable, QualifiedName, SourceEngine};
 use crate::sqlite::convert::convert;
 use crate::sqlite::default_value::{DefaultValue, implicit_default, sql_literal};

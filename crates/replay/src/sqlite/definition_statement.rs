@@ -7,7 +7,7 @@ use sql::ddl::{
 use sql::quote::quote_ansi_name;
 
 use crate::apply_plan::SourceStatement;
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::sqlite::alter::{AlterationSource, alter};
 use crate::sqlite::catalogue_table::{QualifiedName, SecondaryKey};
 use crate::sqlite::other_statement::OtherStatement;

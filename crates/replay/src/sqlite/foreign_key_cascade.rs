@@ -6,7 +6,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use sql::quote::quote_ansi_name;
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::sqlite::catalogue_table::{
     CatalogueTable, ForeignKey, QualifiedName, ReferentialAction, SourceEngine,
 };

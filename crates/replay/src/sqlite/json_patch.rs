@@ -3,7 +3,7 @@
 
 use binlog::{JsonChangeKind, JsonChanges, JsonDocument, JsonPathLeg, JsonQuotes};
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 
 /// Maximum depth of nested containers: a server accepts no deeper documents. Bounds recursion.
 const DEPTH_MAX: usize = 110;

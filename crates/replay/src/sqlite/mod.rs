@@ -33,8 +33,9 @@ use std::time::Duration;
 use binlog::gtid::GtidSet;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
-use crate::error::{ReplayError, TargetFailure};
-use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::replay_target::{IntentOutcome, ReplayTarget, RollbackTraces, TargetSession};
 use crate::source_position::SourcePosition;
 use crate::sqlite::mysql_type::{MysqlType, StrictType};
 pub use crate::sqlite::schema_draft::SchemaDraft;
@@ -42,8 +43,7 @@ use crate::sqlite::session::{PathReportingSession, SqliteSession, with_path};
 use crate::sqlite::sqlite_failure::sqlite_failure;
 pub use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
-use crate::target::{IntentOutcome, ReplayTarget, RollbackTraces, TargetSession};
-use crate::target_table::TargetTableDefinition;
+use crate::target_table_definition::TargetTableDefinition;
 
 /// Timeout for other writers of the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@ use rusqlite::CachedStatement;
 use rusqlite::types::{ToSqlOutput, Value};
 use sql::quote::quote_ansi_name;
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::row_events::RowEvents;
 use crate::row_reader::{EventRows, RowLookup, RowReader};
 use crate::sqlite::catalogue_table::{

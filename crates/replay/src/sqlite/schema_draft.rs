@@ -7,8 +7,8 @@ use binlog::KeyPart;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::apply_plan::SourceStatement;
-use crate::error::{ReplayError, TargetFailure};
-use crate::progress::AppliedState;
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_progress::AppliedState;
 use crate::sqlite::catalogue_table::{self, CatalogueTable, KeyColumn, QualifiedName};
 use crate::sqlite::schema_editor::SchemaEditor;
 use crate::sqlite::sqlite_failure::sqlite_failure;
@@ -16,7 +16,9 @@ use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
 use crate::sqlite::{check_ownership, read_progress_of};
 use crate::table_definitions::TableDefinitions;
-use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
+use crate::target_table_definition::{
+    ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey,
+};
 
 /// An in-memory database with the tables that definitions create.
 #[derive(Debug)]

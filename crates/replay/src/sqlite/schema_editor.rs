@@ -7,7 +7,7 @@ use sql::SqlWords;
 use sql::ddl::{ExistingTablePolicy, NamedTable};
 use sql::quote::quote_ansi_name;
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::sqlite::catalogue_table::{CatalogueTable, KeyColumn, QualifiedName, SecondaryKey};
 use crate::sqlite::default_value::sql_literal;
 use crate::sqlite::mysql_type::MysqlType;

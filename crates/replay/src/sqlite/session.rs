@@ -7,8 +7,9 @@ use binlog::EventFormat;
 use rusqlite::{Connection, params};
 
 use crate::apply_plan::SourceStatement;
-use crate::error::TargetFailure;
-use crate::progress::{ReplayProgress, StatementIntent};
+use crate::replay_error::TargetFailure;
+use crate::replay_progress::{ReplayProgress, StatementIntent};
+use crate::replay_target::TargetSession;
 use crate::row_events::RowEvents;
 use crate::session_variables::SessionVariables;
 use crate::sqlite::row_writer::RowWriter;
@@ -16,7 +17,6 @@ use crate::sqlite::schema_editor::SchemaEditor;
 use crate::sqlite::sqlite_failure::sqlite_failure;
 use crate::sqlite::sqlite_remarks::SqliteRemarks;
 use crate::sqlite::table_catalogue::TableCatalogue;
-use crate::target::TargetSession;
 
 /// ER_BAD_TABLE_ERROR: a DROP TABLE of several tables dropped those that existed.
 const UNKNOWN_TABLE: u16 = 1051;

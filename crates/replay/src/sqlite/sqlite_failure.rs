@@ -1,6 +1,6 @@
 //! Failures of SQLite.
 
-use crate::error::{TargetFailure, TargetFailureKind};
+use crate::replay_error::{TargetFailure, TargetFailureKind};
 
 /// Returns the failure of a target that is a SQLite database.
 pub(crate) fn sqlite_failure(error: rusqlite::Error) -> TargetFailure {

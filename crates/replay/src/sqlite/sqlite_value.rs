@@ -3,7 +3,7 @@
 use binlog::{Column as LogColumn, Flavour, JsonDocument, JsonQuotes, RowChange, RowField, Value};
 use rusqlite::types::{Value as SqliteValue, ValueRef};
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::row_reader::{column_charset, enum_text, json_document, set_text};
 use crate::sqlite::catalogue_table::CatalogueColumn;
 use crate::sqlite::json_patch::apply_changes;

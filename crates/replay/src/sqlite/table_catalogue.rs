@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
 use crate::sqlite::catalogue_table::{CatalogueTable, ForeignKey, QualifiedName};
 use crate::sqlite::sqlite_failure::sqlite_failure;
 

@@ -4,7 +4,7 @@ use binlog::events::{Rows, RowsFlags, RowsKind};
 use binlog::{Column, ColumnType, Flavour, RowImage, Table};
 
 use crate::keys::KeyNormalizer;
-use crate::target_table::{StorageEngine, TargetTableDefinition};
+use crate::target_table_definition::{StorageEngine, TargetTableDefinition};
 
 /// Reason why rows cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::order::CommitOrder;
-use crate::progress::AppliedState;
-use crate::survey::LogSurvey;
+use crate::commit_order::CommitOrder;
+use crate::log_survey::LogSurvey;
+use crate::replay_progress::AppliedState;
 
 /// One obstacle to a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
 
-use super::claim::ScheduleClaim;
 use super::identity_hasher::IdentityHasher;
+use super::schedule_claim::ScheduleClaim;
 use super::wait_rule::WaitRule;
 
 /// Finds the longest chain of groups that wait for each other, as if a schedule had room for all of them. The number of

@@ -5,7 +5,7 @@ use std::ops::Range;
 use binlog::events::LogicalClock;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::clock::{ClockError, ClockReader};
+use super::clock_reader::{ClockError, ClockReader};
 use super::wait_rule::WaitRule;
 
 /// Rule for transactions that may run in parallel.

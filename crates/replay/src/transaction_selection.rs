@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use binlog::gtid::GtidSet;
 
-use crate::error::ReplayError;
-use crate::source::TransactionSource;
+use crate::replay_error::ReplayError;
 use crate::source_transaction::TransactionHead;
+use crate::transaction_source::TransactionSource;
 
 /// Transactions of the logs to apply; by default all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use binlog::EventFormat;
 use binlog::gtid::Gtid;
 
 use crate::apply_plan::SourceStatement;
-use crate::error::TargetFailure;
-use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::replay_error::TargetFailure;
+use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
 use crate::row_events::RowEvents;
 use crate::session_variables::SessionVariables;
-use crate::target_table::TargetTableDefinition;
+use crate::target_table_definition::TargetTableDefinition;
 
 /// A server or database that transactions are applied to.
 ///

@@ -7,45 +7,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
-use crate::error::{ReplayError, TargetFailure};
-use crate::filter::TransactionFilter;
-use crate::order::CommitOrder;
-use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+use crate::commit_order::CommitOrder;
+use crate::log_survey::LogSurvey;
+use crate::replay_error::{ReplayError, TargetFailure};
 use crate::replay_options::{GapPolicy, ReplayOptions};
+use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
 use crate::row_events::RowEvents;
 use crate::row_reader::RowReader;
+use crate::run::dry_run_target::{DraftRole, DryRunTarget};
 use crate::run::group_builder::{CommitGroup, GroupBuilder};
 use crate::schedule::DependencyChain;
-use crate::selection::{LateTransactions, SelectionChoice, TransactionSelector};
-use crate::source::TransactionSource;
 use crate::source_transaction::TransactionHead;
-use crate::survey::LogSurvey;
 use crate::table_definitions::TableDefinitions;
-use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
-use crate::target_table::{TargetTableDefinition, TargetTableName};
-
-/// Target of a dry run. By default none: as if it had no transactions, and no tables but those that the logs define.
-#[derive(Debug, Default)]
-pub struct DryRunTarget<'t> {
-    /// Transactions that the target has.
-    pub applied: AppliedState,
-    /// Tables of the target that `draft` does not have.
-    pub tables: Option<&'t mut (dyn TableDefinitions + 'static)>,
-    /// Tables as the statements of the logs define them. `None` if this program cannot follow definitions.
-    pub draft: Option<Box<dyn TableDefinitions>>,
-    /// Role of the draft.
-    pub role: DraftRole,
-}
-
-/// Roles of a draft of the definitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DraftRole {
-    /// It knows tables that the target does not have yet. The target may run statements that the draft cannot follow.
-    #[default]
-    Lookup,
-    /// It is what the target would be: a statement that it cannot follow would be refused.
-    Target,
-}
+use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
+use crate::transaction_filter::TransactionFilter;
+use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
+use crate::transaction_source::TransactionSource;
 
 /// Forecast of a replay.
 #[derive(Clone, Debug, Default)]

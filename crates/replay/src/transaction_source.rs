@@ -1,6 +1,6 @@
 //! Source of transactions: logs, read one after the other.
 
-mod first_needed;
+mod log_beginning;
 mod log_cursor;
 
 use std::path::PathBuf;
@@ -12,12 +12,14 @@ use binlog::{PayloadLimits, PayloadOpener};
 use logs::{EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, read_keyring};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};
-use crate::error::ReplayError;
-use crate::progress::AppliedState;
+use crate::replay_error::ReplayError;
 use crate::replay_log::ReplayLog;
-use crate::source::first_needed::{first_needed, read_beginning};
-use crate::source::log_cursor::{GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog};
+use crate::replay_progress::AppliedState;
 use crate::source_transaction::{SourceTransaction, TransactionHead};
+use crate::transaction_source::log_beginning::{first_needed, read_beginning};
+use crate::transaction_source::log_cursor::{
+    GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog,
+};
 
 /// The transactions of a list of logs, in order.
 #[derive(Debug)]

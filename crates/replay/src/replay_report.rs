@@ -3,9 +3,9 @@
 use binlog::gtid::GtidSet;
 use sql::FilterRule;
 
-use crate::lag::{CommitLag, CommitLagBuckets, LagTracker};
-use crate::selection::LateTransactions;
+use crate::lag_tracker::{CommitLag, CommitLagBuckets, LagTracker};
 use crate::source_position::SourcePosition;
+use crate::transaction_selection::LateTransactions;
 
 /// State of a running replay.
 #[derive(Clone, Copy, Debug)]

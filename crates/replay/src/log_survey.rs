@@ -9,15 +9,15 @@ use sql::ReplicationFilter;
 
 use crate::applied_check::AppliedCheck;
 use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
-use crate::error::ReplayError;
-use crate::filter::TransactionFilter;
-use crate::progress::AppliedState;
+use crate::replay_error::ReplayError;
+use crate::replay_progress::AppliedState;
 use crate::row_events::RowEvents;
 use crate::row_reader::HiddenColumns;
-use crate::selection::{SelectionChoice, TransactionSelection, TransactionSelector};
-use crate::source::TransactionSource;
 use crate::source_transaction::TransactionHead;
-use crate::target_table::TargetTableName;
+use crate::target_table_definition::TargetTableName;
+use crate::transaction_filter::TransactionFilter;
+use crate::transaction_selection::{SelectionChoice, TransactionSelection, TransactionSelector};
+use crate::transaction_source::TransactionSource;
 
 /// Requirements of logs on a target, from the part that was surveyed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

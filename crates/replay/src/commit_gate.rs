@@ -28,17 +28,7 @@ mod scripts;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Order in which transactions commit, and how many as one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CommitOrder {
-    /// Each transaction by itself, in the source's order.
-    Strict,
-    /// Consecutive transactions as one, in the source's order.
-    #[default]
-    Grouped,
-    /// In the order in which they are done.
-    Any,
-}
+use crate::commit_order::CommitOrder;
 
 /// Retries of the first open group; the default of `replica_transaction_retries`.
 pub const RETRIES_MAX: u32 = 10;

@@ -4,7 +4,7 @@ use binlog::gtid::GtidSet;
 use logs::ThreadPanic;
 
 use crate::apply_plan::ApplyPlanError;
-use crate::target_table::TargetTableName;
+use crate::target_table_definition::TargetTableName;
 
 /// Reason why a replay stopped. In every case but [`ReplayError::KeptChanges`] the target has whole transactions only,
 /// and its progress says which.

@@ -15,10 +15,10 @@ use logs::{
 };
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanBuilder, ApplyPlanError};
-use crate::error::ReplayError;
+use crate::replay_error::ReplayError;
 use crate::replay_log::STDIN;
-use crate::source::first_needed::decode_previous_gtids;
 use crate::source_transaction::{TransactionOrigin, committed_us};
+use crate::transaction_source::log_beginning::decode_previous_gtids;
 
 /// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;

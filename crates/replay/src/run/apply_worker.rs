@@ -8,16 +8,17 @@ use std::thread;
 use logs::ThreadPanic;
 
 use crate::apply_plan::TransactionShape;
-use crate::error::{ReplayError, TargetFailure};
-use crate::order::{CommitDecision, CommitGate, CommitOrder, RetryDecision};
-use crate::progress::ReplayProgress;
+use crate::commit_gate::{CommitDecision, CommitGate, RetryDecision};
+use crate::commit_order::CommitOrder;
+use crate::replay_error::{ReplayError, TargetFailure};
 use crate::replay_options::ReplayOptions;
+use crate::replay_progress::ReplayProgress;
+use crate::replay_target::{ReplayTarget, TargetSession};
 use crate::run::group_applier::{ApplyTotals, RowCounter, apply_group, can_be_undone, name_failed_member};
 use crate::run::group_builder::CommitGroup;
 use crate::run::group_queue::{ApplierMessage, GroupQueue};
 use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, now_us};
 use crate::schedule::Schedule;
-use crate::target::{ReplayTarget, TargetSession};
 
 /// State shared by the workers. With hundreds of commits per second, each condition variable wakes only the threads
 /// waiting for that condition.
