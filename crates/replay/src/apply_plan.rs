@@ -491,6 +491,13 @@ impl From<SpoolPushError> for ApplyPlanError {
     }
 }
 
+impl SourceStatement {
+    /// Returns the part of a `CREATE TABLE … SELECT` that creates the table only; `None` for any other statement.
+    pub fn table_creation(&self) -> Option<Vec<u8>> {
+        creation(&self.sql)
+    }
+}
+
 impl ApplyStep {
     /// Returns the bytes of its events, texts and files in memory.
     pub fn size(&self) -> usize {
@@ -567,7 +574,7 @@ fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
 
 /// Returns the part of `CREATE TABLE … START TRANSACTION …` that creates the table only; `None` for any other
 /// statement.
-pub(crate) fn creation(sql: &[u8]) -> Option<Vec<u8>> {
+fn creation(sql: &[u8]) -> Option<Vec<u8>> {
     let clause = sql::find_start_transaction(sql)?;
     let mut creation = sql[..clause.start].to_vec();
     creation.extend_from_slice(&sql[clause.end..]);

@@ -67,7 +67,8 @@ impl PreflightCheck {
 }
 
 impl PreflightFinding {
-    pub(crate) fn new(check: PreflightCheck, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+    /// Creates a finding.
+    pub fn new(check: PreflightCheck, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { check, found: found.into(), remedy: remedy.into() }
     }
 

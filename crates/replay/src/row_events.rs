@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use binlog::events::RowsFlags;
 use binlog::{EventChecksum, EventFormat, RawEvent};
 
 /// Table maps and rows events, one after the other, without checksums.
@@ -23,5 +24,18 @@ impl RowEvents {
             rest = behind;
             RawEvent::new(event, EventChecksum::Absent).ok()
         })
+    }
+
+    /// Sets the flag of a rows event that ends its statement.
+    pub fn end_statement(event: &mut [u8], format: &EventFormat) {
+        let Ok(raw) = RawEvent::new(event, EventChecksum::Absent) else { return };
+        // The flags follow the table number, which has six bytes, or four in old logs.
+        let number_size = match format.post_header_size(raw.event_type()) {
+            Some(6) => 4,
+            _ => 6,
+        };
+        if let Some(flags) = event.get_mut(binlog::HEADER_SIZE + number_size) {
+            *flags |= RowsFlags::STATEMENT_END.0 as u8;
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::events::RowsFlags;
-use binlog::{DecodeError, Event, EventChecksum, EventFormat, RawEvent};
+use binlog::{DecodeError, Event, EventFormat, RawEvent};
 use logs::EncryptedSpool;
 
 use crate::row_events::RowEvents;
@@ -108,7 +108,7 @@ impl RowSpooler {
         let is_open = self.last.is_none_or(|last| last >= self.start);
         assert!(is_open, "ours: the last rows event is in the open statement");
         if let Some(last) = self.last.take() {
-            end_statement(&mut self.part[last..], &self.rows.format);
+            RowEvents::end_statement(&mut self.part[last..], &self.rows.format);
             self.put(self.part.len())?;
             self.part.extend_from_slice(&self.maps);
         } else {
@@ -138,19 +138,6 @@ pub(crate) enum SpoolPushError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-/// Sets the flag of a rows event that ends its statement.
-pub(crate) fn end_statement(event: &mut [u8], format: &EventFormat) {
-    let Ok(raw) = RawEvent::new(event, EventChecksum::Absent) else { return };
-    // The flags follow the table number, which has six bytes, or four in old logs.
-    let number_size = match format.post_header_size(raw.event_type()) {
-        Some(6) => 4,
-        _ => 6,
-    };
-    if let Some(flags) = event.get_mut(binlog::HEADER_SIZE + number_size) {
-        *flags |= RowsFlags::STATEMENT_END.0 as u8;
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use sql::{ReplicationFilter, StatementKind, UnmatchedRules, classify_statement};
 
 use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, SourceStatement, TransactionShape};
 use crate::row_events::RowEvents;
-use crate::spooled_rows::{RowSpooler, SpooledRows, end_statement};
+use crate::spooled_rows::{RowSpooler, SpooledRows};
 
 /// Removes from transactions the statements and row events that a filter excludes.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +173,7 @@ impl RowEventFilter<'_> {
             self.last = Some(self.out.len());
             self.out.extend_from_slice(raw.bytes());
         } else if let (true, Some(last)) = (ends, self.last) {
-            end_statement(&mut self.out[last..], self.format);
+            RowEvents::end_statement(&mut self.out[last..], self.format);
         }
         if ends {
             self.dropped.clear();

@@ -8,7 +8,6 @@ use binlog::{
 };
 
 use crate::row_events::RowEvents;
-use crate::spooled_rows;
 
 /// Bytes of a statement besides the base64.
 const STATEMENT_OVERHEAD: usize = "BINLOG '';".len();
@@ -239,7 +238,7 @@ fn end_run(run: &mut [u8], format: &EventFormat) {
         last = at;
         at += u32::from_le_bytes(size) as usize;
     }
-    spooled_rows::end_statement(&mut run[last..], format);
+    RowEvents::end_statement(&mut run[last..], format);
 }
 
 #[cfg(test)]

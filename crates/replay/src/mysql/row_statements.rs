@@ -3,7 +3,7 @@
 use servers::{SqlConnection, StatementParameter, check_fit};
 use sql::quote::{put_hex, split_name};
 
-use crate::apply_plan::{SourceStatement, creation};
+use crate::apply_plan::SourceStatement;
 use crate::mysql::binlog_statement::{PACKET_MARGIN, row_too_large_message};
 use crate::mysql::progress_sql::PROGRESS_TABLE;
 use crate::mysql::server_failure::server_failure;
@@ -45,7 +45,7 @@ impl MysqlSession {
         statement: &SourceStatement,
     ) -> Result<Option<Vec<u8>>, TargetFailure> {
         let is_in_parts = self.as_sql || self.creations == TableCreation::InParts;
-        let creation = creation(&statement.sql).filter(|_| is_in_parts);
+        let creation = statement.table_creation().filter(|_| is_in_parts);
         if !std::mem::take(&mut self.rows_follow) {
             return Ok(creation);
         }

@@ -426,7 +426,7 @@ impl MysqlSession {
     /// Returns true if the server accepts only row events after this statement, not even a SET. The statement itself
     /// cannot change a variable.
     fn takes_only_rows(&self, statement: &SourceStatement, creation: Option<&[u8]>) -> bool {
-        creation.is_none() && crate::apply_plan::creation(&statement.sql).is_some()
+        creation.is_none() && statement.table_creation().is_some()
     }
 
     fn run(&mut self, statement: &SourceStatement, sql: &[u8]) -> Result<(), TargetFailure> {

@@ -175,11 +175,11 @@ fn set_value<'s>(
 
 #[cfg(test)]
 mod tests {
-    use binlog::Flavour;
+    use binlog::events::TableMap;
+    use binlog::{Flavour, Table};
     use rusqlite::types::ValueRef;
 
     use super::{ValueContext, set_value};
-    use crate::sample_table::SampleTable;
     use crate::sqlite::catalogue_table::CatalogueColumn;
     use crate::sqlite::default_value::DefaultValue;
     use crate::sqlite::mysql_type::MysqlType;
@@ -190,7 +190,18 @@ mod tests {
         let kind = MysqlType::Set { texts: (0..70).map(|number| number.to_string()).collect() };
         let (name, default) = ("s".to_owned(), DefaultValue::None);
         let column = CatalogueColumn { name, kind, nullable: true, default, generated: false };
-        let logged = SampleTable::new("int").table().columns[0].clone();
+        let map = TableMap {
+            table_id: 7,
+            flags: 1,
+            database: b"d",
+            table: b"t",
+            column_types: &[3],
+            metadata: &[],
+            nullable: &[0xff],
+            optional: &[3, 0],
+            flavour: Flavour::MySql,
+        };
+        let logged = Table::new(&map).unwrap().columns[0].clone();
         let reading = ValueContext { column: &column, flavour: Flavour::MySql, old: None };
         let mut space = Vec::new();
         let found = set_value(1 << 63 | 2, &logged, &reading, &mut space).unwrap();
