@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -33,7 +33,9 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "bintide-wire",
         ],
     ),
-    ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
+    ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
+    ("bintide-mysql-target", &["bintide-binlog", "bintide-replay", "bintide-servers", "bintide-sql"]),
+    ("bintide-sqlite-target", &["bintide-binlog", "bintide-replay", "bintide-sql"]),
     (
         "bintide-relay",
         &[
@@ -74,6 +76,8 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "bintide-relay",
             "bintide-relay-server",
             "bintide-replay",
+            "bintide-mysql-target",
+            "bintide-sqlite-target",
             "bintide-wire",
             "bintide-sql",
             "bintide-stream",

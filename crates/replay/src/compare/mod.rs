@@ -5,9 +5,6 @@
 
 mod comparison_reader;
 mod rows_digest;
-mod server_reader;
-#[cfg(feature = "sqlite")]
-mod sqlite_reader;
 
 use std::ops::ControlFlow;
 use std::thread;
@@ -17,9 +14,6 @@ use crate::compare::rows_digest::ColumnPairs;
 pub use crate::compare::rows_digest::{
     ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest, SHORT_DOCUMENT,
 };
-pub use crate::compare::server_reader::ServerReader;
-#[cfg(feature = "sqlite")]
-pub use crate::compare::sqlite_reader::SqliteReader;
 use crate::replay_error::{ReplayError, TargetFailure};
 pub use crate::table_pair::{TablePair, collect_tables};
 

@@ -6,13 +6,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
-#[cfg(feature = "sqlite")]
-use replay::SchemaDraft;
+use mysql_target::TargetInspector;
 use replay::{
     DraftRole, DryRunTarget, PreflightFinding, ReplayError, ReplayOptions, ReplayPlan, TableDefinitions,
-    TargetInspector, TransactionSource,
+    TransactionSource,
 };
 use serde_json::{Value, json};
+#[cfg(feature = "sqlite")]
+use sqlite_target::SchemaDraft;
 
 use crate::commands::replay::checks::AllowArgs;
 use crate::commands::replay::dry_run_text;

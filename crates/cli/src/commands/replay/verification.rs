@@ -4,14 +4,13 @@ use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use clap::Args;
-#[cfg(feature = "sqlite")]
-use replay::compare::SqliteReader;
-use replay::compare::{
-    self, ComparisonMethod, ComparisonReader, ServerReader, TablePair, TableVerdict, TargetComparison,
-};
+use mysql_target::ServerReader;
+use replay::compare::{self, ComparisonMethod, ComparisonReader, TablePair, TableVerdict, TargetComparison};
 use replay::{ReplayLog, ReplayOptions, ReplayReport, TransactionSource};
 use serde_json::{Value, json};
 use servers::{ServerAddress, SqlConnection};
+#[cfg(feature = "sqlite")]
+use sqlite_target::SqliteReader;
 use tracing::info;
 
 use crate::commands::replay::target::{TargetAddress, TargetArgs};
