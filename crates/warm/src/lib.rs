@@ -59,8 +59,7 @@ pub use crate::settings::{
     ExternalApplierSettings, FixedPace, NonReplicaPolicy, SearchConnections, WarmPace, WarmSettings,
 };
 pub use crate::statement::{
-    FromTable, FunctionSet, LoggedStatement, ReadExtent, SkipReason, StatementTable, read_extent,
-    row_only_columns,
+    FromTable, FunctionSet, LoggedStatement, ReadExtent, SkipReason, read_extent, row_only_columns,
 };
 pub use crate::touch_plan::{ChangeBuffering, PageTouch, SearchTarget, TouchPlan};
 pub use crate::touch_window::{TouchBatch, TouchBatcher, TouchWindow};

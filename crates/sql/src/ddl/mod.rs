@@ -16,10 +16,11 @@ pub use crate::ddl::table_definition::{
 
 use crate::ddl::table_change::parse_changes;
 use crate::ddl::table_definition::{parse_key_parts, parse_options};
+use crate::quote::{quote_name, quote_table};
 use crate::sql_words::SqlWords;
 
 /// Name of a table as a statement gives it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NamedTable {
     /// Database, if the statement names it.
     pub database: Option<String>,
@@ -31,6 +32,14 @@ impl NamedTable {
     /// Returns database and table, for a statement with this default database.
     pub fn resolve(&self, default: &str) -> [String; 2] {
         [self.database.as_deref().unwrap_or(default).to_owned(), self.table.clone()]
+    }
+
+    /// Returns the name in backquotes, with the database if the statement names it.
+    pub fn quoted(&self) -> String {
+        match &self.database {
+            Some(database) => quote_table(database, &self.table),
+            None => quote_name(&self.table),
+        }
     }
 
     fn take(words: &mut SqlWords) -> Option<Self> {

@@ -13,7 +13,8 @@ mod table_finder;
 
 use binlog::Charset;
 use sql::data_type::{BLOB_TYPES, GEOMETRY_TYPES};
-use sql::quote::{quote_name, quote_table};
+use sql::ddl::NamedTable;
+use sql::quote::quote_name;
 
 use crate::replica_table::{IndexKind, ReplicaTable};
 pub use crate::statement::function_set::FunctionSet;
@@ -85,7 +86,7 @@ pub struct ReadExtent {
     /// Tables whose rows are read.
     pub tables: Vec<FromTable>,
     /// All tables that occur, including those in subqueries.
-    pub all: Vec<StatementTable>,
+    pub all: Vec<NamedTable>,
     /// Text to put after `SELECT … FROM`, byte for byte.
     rows: Vec<u8>,
     /// Presence of a LIMIT clause.
@@ -105,18 +106,9 @@ enum RowLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FromTable {
     /// Name of the table.
-    pub name: StatementTable,
+    pub name: NamedTable,
     /// Alias, if it has one.
     alias: Option<String>,
-}
-
-/// Name of a table in a statement.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct StatementTable {
-    /// Database; `None` for the default database.
-    pub database: Option<String>,
-    /// Table, unquoted.
-    pub table: String,
 }
 
 /// Size in bytes of a statement that is parsed. Bounds time.
@@ -179,16 +171,7 @@ impl FromTable {
     fn reference(&self) -> String {
         match &self.alias {
             Some(alias) => quote_name(alias),
-            None => self.name.reference(),
-        }
-    }
-}
-
-impl StatementTable {
-    fn reference(&self) -> String {
-        match &self.database {
-            Some(database) => quote_table(database, &self.table),
-            None => quote_name(&self.table),
+            None => self.name.quoted(),
         }
     }
 }

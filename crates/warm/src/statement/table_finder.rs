@@ -1,16 +1,17 @@
 //! Names of the tables in the text after a SELECT's FROM, and in its subqueries.
 
+use sql::ddl::NamedTable;
 use sql::lexer::{SqlToken, SqlTokenKind};
 
 use crate::statement::statement_text::StatementText;
-use crate::statement::{FromTable, SkipReason, StatementTable};
+use crate::statement::{FromTable, SkipReason};
 
 /// Tables that are read, and all tables that occur.
 #[derive(Debug, Default)]
 pub(super) struct ReadTables {
     /// Tables of the outermost FROM, in order.
     pub(super) tables: Vec<FromTable>,
-    pub(super) all: Vec<StatementTable>,
+    pub(super) all: Vec<NamedTable>,
 }
 
 /// Returns the tables of a text whose tokens are these, without blanks.
@@ -36,7 +37,7 @@ struct TableFinder<'t> {
     text: &'t StatementText<'t>,
     tokens: &'t [SqlToken],
     at: usize,
-    all: Vec<StatementTable>,
+    all: Vec<NamedTable>,
 }
 
 /// Words of joins.
@@ -104,8 +105,8 @@ impl TableFinder<'_> {
         }
         let first = self.take_name()?;
         let name = match self.take_sign(b'.') {
-            true => StatementTable { database: Some(first), table: self.take_name()? },
-            false => StatementTable { database: None, table: first },
+            true => NamedTable { database: Some(first), table: self.take_name()? },
+            false => NamedTable { database: None, table: first },
         };
         self.all.push(name.clone());
         if self.take_word("PARTITION") {
