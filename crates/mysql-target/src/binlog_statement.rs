@@ -117,6 +117,7 @@ struct EventSplitter<'f> {
 impl EventSplitter<'_> {
     fn take(&mut self, raw: &RawEvent<'_>, put: &mut dyn FnMut(EventPart<'_>)) -> Result<(), SplitError> {
         let event = raw.decode(self.format)?;
+        debug_assert!(self.start <= self.run.len(), "ours: the open statement is in the run");
         let Some(rows) = event.rows() else {
             self.maps.extend_from_slice(raw.bytes());
             self.append(raw.bytes());
@@ -221,6 +222,7 @@ impl EventSplitter<'_> {
     }
 
     fn end(&mut self, put: impl FnOnce(&[u8])) {
+        assert!(!self.run.is_empty(), "ours: a run has events");
         end_run(&mut self.run, self.format);
         put(&self.run);
         self.run.clear();

@@ -256,6 +256,7 @@ impl MysqlSession {
 
     /// Commits a logged transaction. `gtid_executed` is its progress.
     fn commit_logged(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        assert!(!self.gtids.is_empty(), "ours: a logged transaction has a GTID");
         if !matches!(self.state, TransactionState::Open | TransactionState::ImplicitCommit(_)) {
             self.put_gtid_next();
             self.sql.push_str("BEGIN;");
@@ -360,6 +361,7 @@ impl MysqlSession {
     ) -> Result<(), TargetFailure> {
         match part {
             EventPart::Run(run) => {
+                assert!(self.rows.is_empty(), "ours: each part is sent before the next");
                 self.adopt(context)?;
                 self.settings = None;
                 self.rows.extend_from_slice(run);
@@ -460,6 +462,7 @@ fn is_transient_error(code: u16) -> bool {
 
 impl TargetSession for MysqlSession {
     fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
+        assert!(part > 0, "ours: the first session saves the progress that all share");
         self.progress_row = 1 + part;
         self.connection.run(&progress_sql::insert_stream_sql(self.progress_row)).map_err(server_failure)
     }
@@ -477,6 +480,11 @@ impl TargetSession for MysqlSession {
     }
 
     fn begin(&mut self) -> Result<(), TargetFailure> {
+        assert_eq!(
+            self.state,
+            TransactionState::Idle,
+            "ours: a transaction begins after the one before has ended"
+        );
         self.state = TransactionState::BeginPending;
         Ok(())
     }
@@ -493,6 +501,11 @@ impl TargetSession for MysqlSession {
         intent: StatementIntent,
         format: Option<&Arc<EventFormat>>,
     ) -> Result<(), TargetFailure> {
+        assert_eq!(
+            self.state,
+            TransactionState::Idle,
+            "ours: a statement that commits implicitly is announced first"
+        );
         self.definitions.fetch_add(1, Ordering::SeqCst);
         if let Some(format) = format
             && !self.makes_statements(format)
@@ -568,6 +581,7 @@ impl TargetSession for MysqlSession {
 
     fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
         self.send()?;
+        assert!(self.sql.is_empty() && self.rows.is_empty(), "ours: all changes are sent before the commit");
         if self.logging == TargetLogging::BySourceGtids {
             return self.commit_logged(placed);
         }

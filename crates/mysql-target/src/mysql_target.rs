@@ -150,6 +150,7 @@ impl MysqlTarget {
                 "cannot log under the source's GTIDs: the account needs {needed}"
             )));
         }
+        assert_eq!(self.session_count.load(Ordering::SeqCst), 0, "ours: all sessions log in the same way");
         self.logging = TargetLogging::BySourceGtids;
         Ok(self)
     }

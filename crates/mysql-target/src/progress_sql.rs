@@ -27,6 +27,7 @@ pub(crate) const CREATE_PROGRESS_TABLE: [&str; 2] = [
 
 /// Returns the statement that inserts a row of the progress table if it is missing.
 pub(crate) fn insert_stream_sql(stream: usize) -> String {
+    assert!(stream > 0, "ours: the rows of the progress table are numbered from 1");
     format!("INSERT IGNORE INTO {PROGRESS_TABLE} VALUES ({stream}, '', NULL, NULL, '', NULL, 0, NULL, 0)")
 }
 
@@ -46,6 +47,7 @@ pub(crate) const PROGRESS_OUT_OF_ORDER: u16 = 1690;
 /// that session rolls back, this transaction must not commit as its successor: its number is then not the next one. The
 /// statement then adds to the largest BIGINT, which is an error in every SQL mode.
 pub(crate) fn put_progress(out: &mut String, progress: &ReplayProgress, stream: usize) {
+    assert!(stream > 0, "ours: the rows of the progress table are numbered from 1");
     let _ = write!(out, "UPDATE {PROGRESS_TABLE} SET gtids='{}'", progress.gtids);
     if let Some(place) = &progress.place {
         out.push_str(",log=X'");
@@ -72,6 +74,7 @@ pub(crate) fn withdraw_intent_sql() -> String {
 
 /// Returns the statement that saves an intent: hexadecimal words, which survive any character set.
 pub(crate) fn save_intent_sql(intent: &StatementIntent) -> String {
+    assert!(!intent.unit.is_empty(), "ours: an announced statement has a GTID or a position");
     let mut out = format!("UPDATE {PROGRESS_TABLE} SET intent='");
     let databases = intent.databases.iter().map(Vec::as_slice);
     for word in [intent.unit.as_bytes(), intent.before.as_bytes()].into_iter().chain(databases) {

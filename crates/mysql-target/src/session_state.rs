@@ -36,7 +36,15 @@ impl SessionState {
         wanted.append_assignments(self.known.as_ref(), &mut assignments);
         assignments.pop();
         self.known = Some(wanted.merged_over(self.known.as_ref()));
+        debug_assert!(self.has(wanted), "ours: what was assigned is known");
         assignments
+    }
+
+    /// Returns true if no assignment is needed to change the session to `wanted`.
+    fn has(&self, wanted: &SessionVariables) -> bool {
+        let mut assignments = String::new();
+        wanted.append_assignments(self.known.as_ref(), &mut assignments);
+        assignments.is_empty()
     }
 
     /// Records a change of the default database: `collation_database` becomes that of the new one.

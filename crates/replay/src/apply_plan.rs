@@ -449,6 +449,8 @@ impl ApplyPlanBuilder {
         for raw in rows.events() {
             spooler.push(&raw)?;
         }
+        assert!(self.held >= rows.bytes.len(), "ours: the bytes of each step are counted");
+        assert!(self.spooler.is_none(), "ours: rows after a spooled step go to its file");
         self.held -= rows.bytes.len();
         self.spooler = Some((context, spooler));
         Ok(())
@@ -461,6 +463,7 @@ impl ApplyPlanBuilder {
     /// Returns the complete apply plan.
     pub(crate) fn finish(mut self, kind: TransactionKind) -> Result<ApplyPlan, ApplyPlanError> {
         self.end_spool()?;
+        assert!(self.held <= self.held_max, "ours: rows beyond the limit are in a file");
         let only_rows = self.steps.iter().all(|step| !matches!(step, ApplyStep::Statement(_)));
         let shape = match self.end {
             _ if self.is_alone => TransactionShape::ImplicitCommit { databases: self.databases },

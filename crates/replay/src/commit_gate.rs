@@ -152,6 +152,10 @@ impl CommitGate {
     pub fn peek(&self, number: u64) -> CommitDecision {
         let work =
             self.works.get(self.index(number)).expect("ours: a group that asks for its decision has begun");
+        debug_assert!(
+            work.yields_to.is_none_or(|other| other < number),
+            "ours: a group yields to earlier ones"
+        );
         let yields = work.yields_to.is_some_and(|other| other >= self.first);
         match work.phase {
             CommitPhase::Committing | CommitPhase::Placed | CommitPhase::Committed => CommitDecision::Wait,
@@ -187,11 +191,16 @@ impl CommitGate {
             self.works.pop_front();
             self.first += 1;
         }
+        assert!(
+            self.failed.is_none_or(|failed| failed >= self.first),
+            "ours: a failed group is not committed"
+        );
     }
 
     /// Records that it was rolled back, as [`CommitDecision::RollBack`] asked.
     pub fn mark_rolled_back(&mut self, number: u64) {
         self.step(number, &[CommitPhase::Applying, CommitPhase::Applied], CommitPhase::Idle);
+        assert!(self.entry(number).yields_to.is_some(), "ours: a group rolls back for an earlier one");
     }
 
     /// Records that the target refused a statement or the commit, with error `code`.
@@ -283,6 +292,7 @@ pub const fn is_temporary(code: u16) -> bool {
 
 /// Returns the wait before the next try, after this number of consecutive failures.
 fn retry_backoff(failures: u32) -> Duration {
+    assert!(failures > 0, "ours: a retry follows a failure");
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     RETRY_BACKOFF_MIN.saturating_mul(doubled).min(RETRY_BACKOFF_MAX)
 }

@@ -139,6 +139,7 @@ impl LagTracker {
         let before = std::mem::replace(&mut self.recent[0], LagHistogram::new());
         self.recent[1] = if is_old { LagHistogram::new() } else { before };
         self.rotates_at_us = now_us + HALF_WINDOW_US;
+        assert!(self.recent[0].classes.is_none(), "ours: half a window begins empty");
     }
 }
 

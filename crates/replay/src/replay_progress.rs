@@ -89,6 +89,11 @@ impl ProgressLedger {
         if let Some(commits) = &mut self.progress.commits {
             *commits += 1;
         }
+        let oldest = self.held.values().next();
+        assert!(
+            oldest.is_none() || oldest == self.progress.place.as_ref(),
+            "ours: an undecided XA transaction is not counted as applied"
+        );
         self.progress.clone()
     }
 
@@ -96,7 +101,8 @@ impl ProgressLedger {
     pub fn mark_applied(&mut self, unit: &TransactionHead) {
         match unit.gtid() {
             Some(gtid) => {
-                self.progress.gtids.add(gtid);
+                let is_new = self.progress.gtids.add(gtid);
+                assert!(is_new, "ours: a transaction is applied once");
             }
             None => self.mark_anonymous_applied(unit),
         }

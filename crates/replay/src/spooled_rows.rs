@@ -42,6 +42,7 @@ impl SpooledRows {
     /// If the file cannot be read.
     pub fn parts(&self) -> impl Iterator<Item = io::Result<RowEvents>> {
         self.parts.iter().map(|part| {
+            assert!(part.start < part.end, "ours: a part has events");
             let mut bytes = vec![0; (part.end - part.start) as usize];
             self.spool.read_exact_at(part.start, &mut bytes)?;
             Ok(RowEvents { format: Arc::clone(&self.format), bytes })
@@ -88,6 +89,7 @@ impl RowSpooler {
         if self.part.len() + raw.bytes().len() > self.part_size {
             self.cut()?;
         }
+        debug_assert!(self.start <= self.part.len(), "ours: the open statement is in the part");
         self.last = Some(self.part.len());
         self.part.extend_from_slice(raw.bytes());
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
@@ -120,6 +122,7 @@ impl RowSpooler {
 
     /// Writes the first bytes of the part to the file.
     fn put(&mut self, size: usize) -> io::Result<()> {
+        assert!(size <= self.part.len(), "ours: only events of the part are written");
         if size > 0 {
             let start = self.rows.spool.push(&self.part[..size])?;
             let end = self.rows.parts.last().map_or(0, |part| part.end);

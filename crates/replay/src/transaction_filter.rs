@@ -168,6 +168,10 @@ impl RowEventFilter<'_> {
             self.out.extend_from_slice(raw.bytes());
             return Ok(());
         };
+        debug_assert!(
+            self.last.is_none_or(|last| last < self.out.len()),
+            "ours: the last event is in the output"
+        );
         let ends = rows.flags.contains(RowsFlags::STATEMENT_END);
         if !self.dropped.contains(&rows.table_id) {
             self.last = Some(self.out.len());

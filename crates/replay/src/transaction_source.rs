@@ -200,6 +200,7 @@ impl TransactionSource {
                 },
             };
             let Some(current) = &mut self.current else { continue };
+            assert!(self.log_number > 0, "ours: a transaction is in a log that was opened");
             let (number, log_number) = (self.number, self.log_number - 1);
             self.number += 1;
             let origin = current.origin(&whole, log_number)?;
@@ -248,6 +249,7 @@ impl TransactionSource {
     /// If the keyring cannot be read.
     pub(crate) fn skip_applied_logs(&mut self, applied: &AppliedState) -> Result<(), ReplayError> {
         let Some(cursor) = &mut self.cursor else { return Ok(()) };
+        assert!(self.current.is_none() && self.number == 0, "ours: logs are skipped before any is read");
         let logs = cursor.logs().to_vec();
         let place = applied.progress.place.as_ref();
         let place = place.and_then(|place| self.names.iter().position(|name| *name == place.log));

@@ -183,6 +183,7 @@ impl RowWriter {
     /// Returns the row after its change, from its values before; `None` if it is deleted.
     fn new_row(&mut self, logged: LoggedRow<'_, '_, '_>) -> Result<Option<Vec<Value>>, TargetFailure> {
         let Some(image) = &logged.row.after else { return Ok(None) };
+        assert!(logged.old.is_some(), "ours: the row was read before its new values are computed");
         let mut new = logged.old.unwrap_or_default().to_vec();
         for field in image.fields() {
             let at = field.index();
@@ -214,6 +215,7 @@ impl RowWriter {
             self.plans.clear();
         }
         self.plans.insert(self.key.as_slice().into(), Arc::clone(&plan));
+        assert!(self.plans.len() <= ROW_PLANS_MAX, "ours: the cache of plans is bounded");
         Ok(plan)
     }
 }

@@ -165,6 +165,7 @@ impl TargetSession for SqliteSession {
             return Err(TargetFailure::refused("another replay has taken over this database"));
         }
         self.connection.execute_batch("COMMIT").map_err(sqlite_failure)?;
+        assert!(self.connection.is_autocommit(), "ours: progress and changes are in one transaction");
         placed();
         let mut all = self.all_remarks.lock().unwrap_or_else(PoisonError::into_inner);
         all.absorb(&mut self.remarks);

@@ -157,6 +157,7 @@ impl TableAlteration {
             TableChange::Versioning(_) | TableChange::Unknown(_) => return Err(AlterationFailure::Unknown),
             keys => self.change_keys(keys),
         }
+        assert_eq!(self.table.columns.len(), self.sources.len(), "ours: the origin of each column is known");
         Ok(())
     }
 
@@ -216,6 +217,7 @@ impl TableAlteration {
             ColumnPosition::First => 0,
             ColumnPosition::After(name) => self.find(name)? + 1,
         };
+        assert!(at <= self.table.columns.len(), "ours: a column is put between others, or at an end");
         self.table.columns.insert(at, column);
         self.sources.insert(at, source);
         Ok(body)
@@ -325,6 +327,7 @@ fn append(
     _: &[Value],
 ) -> Result<(), TargetFailure> {
     let count = old.columns.len();
+    assert!(count <= new.columns.len(), "ours: columns are only added");
     for column in &new.columns[count..] {
         let one = CatalogueTable { columns: vec![column.clone()], primary_key: None, ..new.clone() };
         let sql = create_sql(&one, "");
@@ -387,6 +390,8 @@ fn rebuild(
     fills: &[Value],
 ) -> Result<(), TargetFailure> {
     const REBUILT: &str = "bintide.rebuilt";
+    assert_eq!(new.columns.len(), sources.len(), "ours: the origin of each column is known");
+    assert_eq!(new.columns.len(), fills.len(), "ours: each column has a value for rows that lack it");
     let mut kinds = Vec::new();
     let expressions: Vec<String> = new
         .columns

@@ -86,7 +86,8 @@ impl TableCatalogue {
     ) -> Result<(), TargetFailure> {
         let sql = "DELETE FROM \"bintide.tables\" WHERE \"database\" = ?1 AND \"table\" = ?2";
         connection.execute(sql, params![name.0, name.1]).map_err(sqlite_failure)?;
-        self.tables.remove(name);
+        let removed = self.tables.remove(name);
+        assert!(removed.is_some(), "ours: only a table of the catalogue is dropped");
         Ok(())
     }
 

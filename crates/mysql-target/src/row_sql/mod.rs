@@ -180,6 +180,7 @@ impl StatementWriter {
             self.forget();
         }
         self.plans.insert(key, Arc::clone(&plan));
+        assert!(self.plans.len() <= PLANS_MAX, "ours: the cache of plans is bounded");
         Ok(plan)
     }
 
@@ -345,6 +346,8 @@ impl<'p> StatementBatch<'p> {
                 }
             }
         }
+        let columns = self.plan.written_columns.len();
+        debug_assert!(written.pieces.len() <= columns, "ours: a column has one value");
         Ok(written)
     }
 
@@ -378,6 +381,8 @@ impl<'p> StatementBatch<'p> {
                 }
             }
         }
+        let columns = self.plan.condition_columns.len();
+        debug_assert_eq!(conditions.len(), columns, "ours: each column of a condition is compared");
         Ok((is_own.then(|| conditions.join(" AND ")), parameters))
     }
 
@@ -422,6 +427,10 @@ impl<'p> StatementBatch<'p> {
         session: &mut dyn StatementRunner,
     ) -> Result<(), TargetFailure> {
         let settings = RowSessionSettings::new(self.flags, rows.iter().any(|row| row.is_lax));
+        assert!(
+            (1..=STATEMENT_ROWS_MAX).contains(&rows.len()),
+            "ours: a statement has rows, and not too many"
+        );
         let count = rows.len();
         let own = rows.first().and_then(|row| row.sql.clone());
         let sql = match self.kind {

@@ -63,6 +63,7 @@ impl<'c> ColumnPairs<'c> {
             None if ours.iter().enumerate().all(made_up) => ours.iter().collect(),
             None => return None,
         };
+        assert_eq!(theirs.len(), ours.len(), "ours: each column has its counterpart");
         let pairs = theirs.iter().zip(ours);
         Some(Self(pairs.map(|(one, other)| (one, other, comparison_form(one, other))).collect()))
     }

@@ -445,6 +445,7 @@ impl TableFold<'_> {
                 let number = entries.len() as u32;
                 entries.push(RowEntry { hash, key, before, after });
                 index.insert_unique(hash, number, |number| entries[*number as usize].hash);
+                debug_assert_eq!(index.len(), entries.len(), "ours: each entry is in the index once");
                 number
             }
         }
@@ -453,6 +454,10 @@ impl TableFold<'_> {
     fn store(&mut self, bytes: &[u8]) -> ArenaSpan {
         let span = ArenaSpan { start: self.arena.len() as u32, size: bytes.len() as u32 };
         self.arena.extend_from_slice(bytes);
+        debug_assert!(
+            self.arena.len() <= NetChanges::BYTES_MAX,
+            "ours: an event is taken only if there is room"
+        );
         span
     }
 }

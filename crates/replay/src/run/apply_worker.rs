@@ -206,6 +206,8 @@ impl WorkerShared<'_> {
             let number = state.schedule.offer(group.claim.clone());
             let before = state.groups.insert(number, Arc::new(group));
             assert!(before.is_none(), "ours: each group has a number of its own");
+            let is_scheduled = state.groups.len() <= state.schedule.open_count();
+            assert!(is_scheduled, "ours: the schedule knows each group that is not committed");
             drop(state);
             self.offered.notify_one();
         }
@@ -292,6 +294,7 @@ impl ApplyWorker<'_, '_> {
                 let group = Arc::clone(state.groups.get(&number)?);
                 if is_first || group.work.shape == TransactionShape::Rows {
                     state.gate.begin(number);
+                    assert!(state.awaited[self.index].is_none(), "ours: a worker has one group at a time");
                     state.tally.at_once = state.tally.at_once.max(state.schedule.running_count() as u64);
                     if state.schedule.can_start() {
                         self.shared.offered.notify_one();
@@ -352,6 +355,7 @@ impl ApplyWorker<'_, '_> {
         }
         let done = state.groups.remove(&number);
         assert!(done.is_some(), "ours: a group is committed once");
+        assert!(state.gate.first_uncommitted() <= state.schedule.end(), "ours: only offered groups commit");
         state.done.extend(done.map(|group| (group, at_us)));
         drop(state);
         self.shared.queue.mark_applied(group);

@@ -153,7 +153,12 @@ impl ClaimFinder {
             keys: ChangedKeys::Known(KeySet::default()),
         };
         let claim = self.claims.claim(head.number, &footprint);
-        claim.map_err(|error| ReplayError::Refused(format!("{head}: {error}")))
+        let claim = claim.map_err(|error| ReplayError::Refused(format!("{head}: {error}")))?;
+        assert!(
+            is_rows || claim.is_alone(),
+            "ours: the effects of statements are unknown, so they run alone"
+        );
+        Ok(claim)
     }
 
     /// Adds the changes that are applied. Rows that the net change leaves out block nothing.
@@ -163,6 +168,7 @@ impl ClaimFinder {
         work: &ApplyPlan,
         definitions: &DefinitionCache,
     ) -> Result<(), binlog::DecodeError> {
+        assert!(work.shape == TransactionShape::Rows, "ours: keys are of rows only");
         if claim.is_alone() || !self.needs_tables() {
             return Ok(());
         }

@@ -107,6 +107,8 @@ pub(super) fn apply_group(
     group: &CommitGroup,
     counter: &mut RowCounter,
 ) -> Result<(), TargetFailure> {
+    let is_rows = group.work.shape == TransactionShape::Rows;
+    assert!(is_rows || group.members.is_empty(), "ours: only row changes are committed together");
     counter.rows = 0;
     session.set_gtids(&group.gtids)?;
     let format = group.work.steps.iter().find_map(|step| match step {

@@ -159,5 +159,6 @@ fn fill_batch(
         }
         batch.units.push((head, work));
     }
+    assert!(!batch.units.is_empty(), "ours: a batch is full with transactions");
     Ok(SourceState::Yes)
 }

@@ -82,7 +82,13 @@ impl<'w> ReplayMonitor<'w> {
         self.report.commit_lags = self.lags.all();
         self.report.transactions += group.transactions;
         self.report.groups += 1;
+        assert!(
+            group.transactions >= group.committed_us.len() as u64,
+            "ours: each commit time is of a transaction"
+        );
         let ApplyTotals { rows, retries, at_once } = tally;
+        let is_growing = rows >= self.report.rows && retries >= self.report.retries;
+        assert!(is_growing, "ours: totals are of all groups so far");
         (self.report.rows, self.report.retries, self.report.at_once) = (rows, retries, at_once);
         if self.last.as_ref().is_none_or(|(number, _)| *number < group.head.number) {
             self.last = Some((group.head.number, group.progress.clone()));
@@ -103,6 +109,7 @@ impl<'w> ReplayMonitor<'w> {
 
     /// Reports the current state to the observer. Fails if the observer wants to stop.
     pub(super) fn report_status(&mut self) -> Result<(), ReplayError> {
+        assert!(self.busy <= self.workers, "ours: each busy session is one of the workers");
         let is_caught_up = self.queue.is_idle();
         if is_caught_up {
             self.lags.mark_caught_up();

@@ -172,6 +172,7 @@ impl ReplayPlan {
         if self.refused.len() < REFUSED_MAX {
             self.refused.push(reason);
         }
+        assert!(self.refused.len() as u64 <= self.refusals, "ours: each refusal is counted");
     }
 }
 
@@ -303,6 +304,8 @@ impl<'p> ReplayPlanner<'p> {
             builder.close(&mut groups)?;
             self.count_groups(groups)?;
         }
+        let count = self.unit_chain.count().max(self.group_chain.count());
+        assert!(count <= self.plan.transactions, "ours: each unit and each group has a transaction");
         let width = |chain: &DependencyChain| Parallelism { count: chain.count(), chain: chain.longest() };
         self.plan.units = width(&self.unit_chain);
         self.plan.groups = self.groups.is_some().then(|| width(&self.group_chain));

@@ -95,6 +95,8 @@ impl ClockReader {
         }
         // Within a group the clock and our numbers advance alike.
         let distance = (sequence_number - last_committed).unsigned_abs();
-        Ok(WaitRule::Below(number.saturating_sub(distance).max(self.group_start) + 1))
+        let below = number.saturating_sub(distance).max(self.group_start) + 1;
+        assert!(below <= number, "ours: a transaction waits for earlier ones only");
+        Ok(WaitRule::Below(below))
     }
 }

@@ -67,6 +67,7 @@ impl DependencyChain {
             self.floor = length;
         }
         self.works.push((claim.units.start, longest.max(length)));
+        assert!(length <= self.count(), "ours: no chain has more groups than there are");
     }
 
     /// Returns the number of groups.

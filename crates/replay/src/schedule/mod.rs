@@ -159,6 +159,7 @@ impl Schedule {
         let ScheduleClaim { units, wait, keys } = claim;
         let last_end = self.items.back().map_or(0, |item| item.units.end);
         assert!(last_end <= units.start, "ours: work is offered in order");
+        assert!(units.start < units.end, "ours: a group has a transaction");
         let number = self.end();
         let below = match wait {
             WaitRule::ForAll => number,
@@ -202,7 +203,7 @@ impl Schedule {
     }
 
     /// Returns the number of the next group.
-    fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.first + self.items.len() as u64
     }
 

@@ -214,6 +214,7 @@ impl ScheduleClaim {
         if self.wait == WaitRule::ForAll {
             self.keys = KeySet::default(); // It runs alone anyway.
         }
+        assert!(self.keys.len() <= CLAIM_KEYS_MAX, "ours: the keys of a claim are bounded");
     }
 }
 
