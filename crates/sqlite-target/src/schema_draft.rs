@@ -183,6 +183,22 @@ mod tests {
     }
 
     #[test]
+    fn tables_like_others_have_indexes_of_their_own() {
+        let mut draft = SchemaDraft::new().unwrap();
+        let mut check = |sql: &str, wanted: &[&str]| {
+            draft.define(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
+            let question =
+                "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name";
+            let mut found = draft.connection.prepare(question).unwrap();
+            let found = found.query_map([], |row| row.get::<_, String>(0)).unwrap();
+            assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), wanted, "{sql}");
+        };
+        check("create table m (a int primary key, b int, unique key u (b))", &["d.m.u"]);
+        check("create table t like m", &["d.m.u", "d.t.u"]);
+        check("alter table t drop key u", &["d.m.u"]);
+    }
+
+    #[test]
     fn unknown_changes_are_refused() {
         let refused = |sql: &str, wanted: &str| {
             let mut draft = SchemaDraft::new().unwrap();

@@ -65,6 +65,10 @@ impl SchemaEditor<'_> {
     ) -> Result<(), TargetFailure> {
         table.name = self.free_name(&format!("{}.{}", name.0, name.1))?;
         self.connection.execute_batch(&create_sql(&table, &table.name)).map_err(sqlite_failure)?;
+        // The definition may be that of another table, with the names of that table's indexes.
+        for key in &mut table.keys {
+            key.index.clear();
+        }
         self.create_indexes(&mut table)?;
         self.catalogue.put(self.connection, name, table)
     }
