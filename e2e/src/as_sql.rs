@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use replay::order::CommitOrder;
-use replay::{ApplyAs, MysqlTarget, ReplayReport};
+use mysql_target::{ApplyAs, MysqlTarget};
+use replay::CommitOrder;
+use replay::ReplayReport;
 use servers::ServerAddress;
 use sql::quote::quote_name;
 use testkit::TestServer;

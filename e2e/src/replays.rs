@@ -9,11 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use replay::order::CommitOrder;
+use mysql_target::MysqlTarget;
+use replay::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{
-    GapPolicy, MysqlTarget, ReplayLog, ReplayObserver, ReplayOptions, ReplayReport, ReplayStatus,
-    ReplayTarget, TransactionSelection, TransactionSource,
+    GapPolicy, ReplayLog, ReplayObserver, ReplayOptions, ReplayReport, ReplayStatus, ReplayTarget,
+    TransactionSelection, TransactionSource,
 };
 use servers::ServerAddress;
 use sql::ReplicationFilter;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::program::bintide;
 use e2e::replays::{ends_equal, options, replay_to, source, target};
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use testkit::{Launch, TestServer};
 
 /// Rows in each of the large transactions, of 8000 bytes each: many times what a replay may take.

@@ -7,8 +7,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use ::replay::ApplyAs;
-use ::replay::order::CommitOrder;
+use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::{address, are_equal, replay, rows};
 use e2e::command::{self, wait_until};
@@ -20,6 +19,7 @@ use e2e::program::bintide;
 use e2e::received::same_logs;
 use e2e::replays::source;
 use e2e::warming::{Warming, has_no_errors};
+use mysql_target::ApplyAs;
 use serde_json::Value;
 use servers::{ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
 use tempfile::TempDir;

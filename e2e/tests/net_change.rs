@@ -9,7 +9,7 @@ use binlog::{
     RawEvent, RawEventBuf,
 };
 use replay::net::{ChangesReport, GroupChanges, NetForm};
-use replay::target_table::{StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
+use replay::{StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 const SCHEMA: &str = "CREATE DATABASE d; USE d;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use e2e::replays::{SCRIPTS, checksums, ends_equal, executed, options, replay_to, source, target};
 use e2e::workload;
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 

@@ -1,11 +1,11 @@
 //! MariaDB as a target and as a source: the same rows as on the other side, value by value.
 
-use ::replay::ApplyAs;
-use ::replay::order::CommitOrder;
+use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::{TYPES, address, are_equal, replay, replay_killed, rows};
 use e2e::replays::{checksum, run_what_is_killed, source, target};
 use e2e::workload;
+use mysql_target::ApplyAs;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 

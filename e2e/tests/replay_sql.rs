@@ -1,11 +1,11 @@
 //! Row changes replayed as SQL statements: to servers that do not take events, and by accounts that may not send them.
 
-use ::replay::ApplyAs;
-use ::replay::order::CommitOrder;
+use ::replay::CommitOrder;
 use anyhow::{Context, Result, ensure};
 use e2e::as_sql::{address, are_equal, replay, replay_killed};
 use e2e::replays::{checksum, run_what_is_killed, source};
 use e2e::workload;
+use mysql_target::ApplyAs;
 use tempfile::TempDir;
 use testkit::{Launch, TestServer, seed_from_env};
 

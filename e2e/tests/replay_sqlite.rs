@@ -14,13 +14,14 @@ use e2e::command::Ran;
 use e2e::program::bintide;
 use e2e::replays::{self, kill_and_go_on, replay_on};
 use e2e::workload;
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use replay::schedule::ParallelMode;
-use replay::{ReplayOptions, ReplayReport, SqliteTarget};
+use replay::{ReplayOptions, ReplayReport};
 use rusqlite::Connection as Sqlite;
 use rusqlite::types::Value;
 use servers::{ServerAddress, SqlConnection};
 use sql::quote::{quote_name, quote_table, quote_text};
+use sqlite_target::SqliteTarget;
 use tempfile::TempDir;
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 

@@ -8,7 +8,7 @@ use binlog::events::Rows;
 use binlog::{Event, EventFormat, Flavour, Framer, FramerOutput, KeyPart, MAGIC, RowDecoder, TableRegistry};
 use replay::keys::{KeyReader, weights};
 use replay::schedule::KeySet;
-use replay::target_table::{StorageEngine, TargetTableDefinition, UniqueKey};
+use replay::{StorageEngine, TargetTableDefinition, UniqueKey};
 use testkit::{Launch, SeededRandom, TestServer, seed_from_env};
 
 /// Every character whose weights we know, and most of those that we do not.

@@ -41,19 +41,21 @@ const TEST_THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 /// Features of the format crate.
 const FEATURES: [&str; 5] = ["zstd", "zlib", "ciphers", "charsets", "serde"];
 
-/// Checks that each feature of the format crate works alone and can be disabled, and tests all of them together.
+/// Checks that each feature of the format crate works alone and can be disabled, and tests all of them together. Checks
+/// that the command can be built without its own features.
 pub(crate) fn check_features() -> Result<()> {
-    lint_with("")?;
+    lint_with("bintide", "")?;
+    lint_with("bintide-binlog", "")?;
     for feature in FEATURES {
-        lint_with(feature)?;
+        lint_with("bintide-binlog", feature)?;
         let others: Vec<&str> = FEATURES.into_iter().filter(|other| *other != feature).collect();
-        lint_with(&others.join(","))?;
+        lint_with("bintide-binlog", &others.join(","))?;
     }
     run_cargo(&["test", "--quiet", "--package", "bintide-binlog", "--all-features"])
 }
 
-fn lint_with(features: &str) -> Result<()> {
-    let package = ["clippy", "--quiet", "--package", "bintide-binlog", "--no-default-features"];
+fn lint_with(package: &str, features: &str) -> Result<()> {
+    let package = ["clippy", "--quiet", "--package", package, "--no-default-features"];
     run_cargo(&[&package[..], &["--features", features, "--", "-D", "warnings"]].concat())
 }
 

@@ -23,7 +23,7 @@ use binlog::{
 use replay::keys::TransactionKeys;
 use replay::net::{GroupChanges, NetForm};
 use replay::schedule::{ChangedKeys, ClaimBuilder, KeySet, ParallelMode, Schedule, TransactionFootprint};
-use replay::target_table::{StorageEngine, TargetTableDefinition, TargetTableName};
+use replay::{StorageEngine, TargetTableDefinition, TargetTableName};
 
 /// Runs of each way; the result is their median.
 const RUNS: usize = 5;

@@ -7,12 +7,13 @@ use binlog::events::{
     StatusVar, UserVar,
 };
 use binlog::{
-    DecodeError, EncodeError, Event, EventChecksum, EventFlags, EventFormat, EventHeader, EventType, Flavour,
-    NextPosition, PayloadError, PayloadOpener, RawEvent, TransactionKind, TransactionVerb,
+    DecodeError, EVENT_SIZE_MAX, EncodeError, Event, EventChecksum, EventFlags, EventFormat, EventHeader,
+    EventType, Flavour, NextPosition, PayloadError, PayloadOpener, RawEvent, TransactionKind,
+    TransactionVerb,
 };
 
+use crate::row_events::RowEvents;
 use crate::session_variables::SessionVariables;
-use crate::source::event_size_max;
 use crate::source_transaction::SourceTransaction;
 use crate::spooled_rows::{RowSpooler, SpoolPushError, SpooledRows};
 
@@ -59,15 +60,6 @@ pub enum ApplyStep {
     Spooled(Arc<SessionVariables>, SpooledRows),
     /// A statement.
     Statement(Box<SourceStatement>),
-}
-
-/// Table maps and rows events, one after the other, without checksums.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowEvents {
-    /// Format to decode the events with; it has no checksums.
-    pub format: Arc<EventFormat>,
-    /// The encoded events.
-    pub bytes: Vec<u8>,
 }
 
 /// A statement with everything that it depends on.
@@ -160,6 +152,16 @@ pub enum ApplyPlanError {
     /// An event sequence that no server writes.
     #[error("{0}")]
     Malformed(&'static str),
+}
+
+/// Returns the maximum size in bytes of an event that comes out of a compressed one. It is about a third of the memory
+/// of a replay, since an event is in memory up to three times on its way to the target. The limit is needed because a
+/// few kilobytes can decompress to any size.
+pub(crate) fn event_size_max(held_max: usize) -> u32 {
+    /// Lower bound: events up to this size are always accepted.
+    const EVENT_SIZE_MIN: u32 = 16 << 20;
+    let third = u32::try_from(held_max.saturating_mul(64) / 3).unwrap_or(u32::MAX);
+    third.clamp(EVENT_SIZE_MIN, EVENT_SIZE_MAX)
 }
 
 impl ApplyPlan {
@@ -447,6 +449,8 @@ impl ApplyPlanBuilder {
         for raw in rows.events() {
             spooler.push(&raw)?;
         }
+        assert!(self.held >= rows.bytes.len(), "ours: the bytes of each step are counted");
+        assert!(self.spooler.is_none(), "ours: rows after a spooled step go to its file");
         self.held -= rows.bytes.len();
         self.spooler = Some((context, spooler));
         Ok(())
@@ -459,6 +463,7 @@ impl ApplyPlanBuilder {
     /// Returns the complete apply plan.
     pub(crate) fn finish(mut self, kind: TransactionKind) -> Result<ApplyPlan, ApplyPlanError> {
         self.end_spool()?;
+        assert!(self.held <= self.held_max, "ours: rows beyond the limit are in a file");
         let only_rows = self.steps.iter().all(|step| !matches!(step, ApplyStep::Statement(_)));
         let shape = match self.end {
             _ if self.is_alone => TransactionShape::ImplicitCommit { databases: self.databases },
@@ -489,6 +494,13 @@ impl From<SpoolPushError> for ApplyPlanError {
     }
 }
 
+impl SourceStatement {
+    /// Returns the part of a `CREATE TABLE … SELECT` that creates the table only; `None` for any other statement.
+    pub fn table_creation(&self) -> Option<Vec<u8>> {
+        creation(&self.sql)
+    }
+}
+
 impl ApplyStep {
     /// Returns the bytes of its events, texts and files in memory.
     pub fn size(&self) -> usize {
@@ -499,19 +511,6 @@ impl ApplyStep {
                 statement.sql.len() + statement.load.as_ref().map_or(0, |load| load.file.len())
             }
         }
-    }
-}
-
-impl RowEvents {
-    /// Returns the events one by one.
-    pub fn events(&self) -> impl Iterator<Item = RawEvent<'_>> {
-        let mut rest = self.bytes.as_slice();
-        std::iter::from_fn(move || {
-            let size: [u8; 4] = rest.get(9..13)?.try_into().ok()?;
-            let (event, behind) = rest.split_at_checked(u32::from_le_bytes(size) as usize)?;
-            rest = behind;
-            RawEvent::new(event, EventChecksum::Absent).ok()
-        })
     }
 }
 
@@ -578,7 +577,7 @@ fn xid_of(sql: &[u8], verb: &str) -> Option<String> {
 
 /// Returns the part of `CREATE TABLE … START TRANSACTION …` that creates the table only; `None` for any other
 /// statement.
-pub(crate) fn creation(sql: &[u8]) -> Option<Vec<u8>> {
+fn creation(sql: &[u8]) -> Option<Vec<u8>> {
     let clause = sql::find_start_transaction(sql)?;
     let mut creation = sql[..clause.start].to_vec();
     creation.extend_from_slice(&sql[clause.end..]);
@@ -615,6 +614,7 @@ mod tests {
     };
 
     use super::{ApplyPlanBuilder, ApplyStep, creation};
+    use crate::row_events::RowEvents;
     use crate::sample_table::{SampleTable, image, int};
 
     /// Post-header sizes that MySQL 5.5 writes.
@@ -650,7 +650,7 @@ mod tests {
             builder.commit();
             let work = builder.finish(TransactionKind::Statement).unwrap();
             let mut seen = Vec::new();
-            let mut see = |rows: &super::RowEvents| {
+            let mut see = |rows: &RowEvents| {
                 for raw in rows.events() {
                     let event = raw.decode(&rows.format).unwrap();
                     let rows = event.rows().map(|rows| (rows.extra == Some(&[]), rows.rows.to_vec()));

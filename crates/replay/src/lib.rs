@@ -1,4 +1,4 @@
-//! Applies the transactions of binary logs to a target: in commit order, exactly once, resumable.
+//! The engine of a replay: applies the transactions of binary logs to a target, in commit order, exactly once, resumable.
 //!
 //! ```text
 //! source ─▶ whole transactions ─▶ apply plans: their steps ─▶ session ─▶ commit, with progress
@@ -10,8 +10,6 @@
 //! | turn a transaction into the steps that apply it | [`ApplyPlan`] |
 //! | apply to another kind of target | implement [`ReplayTarget`] and [`TargetSession`] |
 //! | decode row events into changes | [`row_reader`] |
-//! | apply to a MySQL or MariaDB server | [`MysqlTarget`] |
-//! | apply to a SQLite database | `SqliteTarget` |
 //! | run a whole replay | [`replay`] |
 //! | forecast a replay (dry run) | [`plan`] |
 //! | compare a target with a server afterwards | [`compare`] |
@@ -20,62 +18,71 @@
 //! the same command continues where it stopped, and applies nothing twice. Statements that commit implicitly cannot
 //! be covered that way: they are announced on the target first, as an [`StatementIntent`].
 //!
-//! This crate never changes a log, writes to its target's binary log unless asked to, applies part of a transaction,
-//! or skips a transaction silently.
+//! This crate knows no database product's client: targets are crates of their own. It never changes a log, never applies
+//! part of a transaction, and never skips a transaction silently.
 #![forbid(unsafe_code)]
 
+mod applied_check;
 mod apply_plan;
+pub mod commit_gate;
+mod commit_order;
 pub mod compare;
-mod error;
-mod filter;
-mod grants;
 pub mod keys;
-mod lag;
-mod mysql;
+mod lag_tracker;
+mod log_survey;
 pub mod net;
-pub mod order;
-mod preflight;
-mod progress;
-mod report;
+mod preflight_finding;
+mod replay_error;
+mod replay_log;
+mod replay_options;
+mod replay_progress;
+mod replay_report;
+mod replay_target;
+mod row_events;
 pub mod row_reader;
-mod row_sql;
 mod run;
 #[cfg(test)]
 mod sample_table;
 pub mod schedule;
-mod selection;
 mod selection_check;
 mod session_variables;
-mod source;
+mod source_position;
 mod source_transaction;
 mod spooled_rows;
-#[cfg(feature = "sqlite")]
-mod sqlite;
-mod survey;
-mod target;
-pub mod target_table;
+mod table_definitions;
+mod table_pair;
+mod target_table_definition;
+mod transaction_filter;
+mod transaction_selection;
+mod transaction_source;
 
 pub use crate::apply_plan::{
-    ApplyPlan, ApplyPlanError, ApplyStep, LoadDataFile, RowEvents, SourceStatement, StatementInput,
-    TransactionShape, UserVariableValue,
+    ApplyPlan, ApplyPlanError, ApplyStep, LoadDataFile, SourceStatement, StatementInput, TransactionShape,
+    UserVariableValue,
 };
-pub use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
-pub use crate::lag::{CommitLag, CommitLagBuckets};
-pub use crate::mysql::{ApplyAs, MysqlTarget, SqlApplyReason, TargetInspector};
-pub use crate::preflight::{PreflightCheck, PreflightFinding};
-pub use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, SourcePosition, StatementIntent};
-pub use crate::report::{ReplayReport, ReplayStatus};
+pub use crate::commit_order::CommitOrder;
+pub use crate::lag_tracker::{CommitLag, CommitLagBuckets};
+pub use crate::log_survey::{LogSurvey, LogTable};
+pub use crate::preflight_finding::{PreflightCheck, PreflightFinding};
+pub use crate::replay_error::{ReplayError, TargetFailure, TargetFailureKind};
+pub use crate::replay_log::ReplayLog;
+pub use crate::replay_options::{GapPolicy, ReplayOptions};
+pub use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+pub use crate::replay_report::{ReplayReport, ReplayStatus};
+pub use crate::replay_target::{IntentOutcome, ReplayTarget, RollbackTraces, TargetSession};
+pub use crate::row_events::RowEvents;
 pub use crate::run::{
-    DryRunTarget, GapPolicy, Parallelism, ReplayObserver, ReplayOptions, ReplayPlan, RowChanges, plan, replay,
-};
-pub use crate::selection::{
-    LateTransactions, SelectionBound, SelectionStart, SelectionStop, TransactionSelection,
+    DraftRole, DryRunTarget, Parallelism, ReplayObserver, ReplayPlan, RowChanges, plan, replay,
 };
 pub use crate::session_variables::SessionVariables;
-pub use crate::source::{OversizedTransaction, ReplayLog, SizedTransaction, TransactionSource};
+pub use crate::source_position::SourcePosition;
 pub use crate::source_transaction::{SourceTransaction, TransactionHead, TransactionOrigin};
 pub use crate::spooled_rows::SpooledRows;
-#[cfg(feature = "sqlite")]
-pub use crate::sqlite::{SqliteRemarks, SqliteTarget};
-pub use crate::survey::{LogSurvey, LogTable};
-pub use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
+pub use crate::table_definitions::TableDefinitions;
+pub use crate::target_table_definition::{
+    ForeignKeys, StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey,
+};
+pub use crate::transaction_selection::{
+    LateTransactions, SelectionBound, SelectionStart, SelectionStop, TransactionSelection,
+};
+pub use crate::transaction_source::{OversizedTransaction, SizedTransaction, TransactionSource};

@@ -8,8 +8,8 @@ use binlog::{
     Table, TableRegistry,
 };
 
-use crate::apply_plan::RowEvents;
-use crate::error::TargetFailure;
+use crate::replay_error::TargetFailure;
+use crate::row_events::RowEvents;
 
 /// Reader of row events that remembers their tables. A table map that equals the one before costs only a comparison.
 #[derive(Debug, Default)]
@@ -214,8 +214,8 @@ mod tests {
     };
 
     use super::{EventRows, HiddenColumns, RowLookup, RowReader, enum_text, set_text};
-    use crate::apply_plan::RowEvents;
-    use crate::error::TargetFailure;
+    use crate::replay_error::TargetFailure;
+    use crate::row_events::RowEvents;
     use crate::sample_table::{SampleTable, image, int, text};
 
     fn format() -> EventFormat {

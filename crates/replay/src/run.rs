@@ -7,81 +7,46 @@
 //! Each stage is a thread, with bounded queues between them. A group grows while the applier is busy: one transaction
 //! when it has caught up, thousands when it is behind.
 
-mod applied_check;
+mod apply_worker;
 mod claim_finder;
+mod dry_run_target;
 mod group_applier;
 mod group_builder;
 mod group_queue;
 #[cfg(test)]
 mod memory_target_tests;
-mod plan;
 mod read;
+mod replay_monitor;
+mod replay_plan;
 #[cfg(test)]
 mod settle_tests;
-mod workers;
+mod transaction_batch;
 
-use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, SystemTime};
 
 use logs::ThreadPanic;
-use sql::ReplicationFilter;
 
-use crate::error::{ReplayError, TargetFailure};
-use crate::lag::LagTracker;
-use crate::order::CommitOrder;
-use crate::progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
-use crate::report::{ReplayReport, ReplayStatus};
-pub(crate) use crate::run::applied_check::AppliedCheck;
-use crate::run::group_applier::{ApplyTotals, GroupApplier};
-use crate::run::group_builder::{CommitGroup, GroupBuilder};
+use crate::applied_check::AppliedCheck;
+use crate::commit_order::CommitOrder;
+use crate::replay_error::ReplayError;
+use crate::replay_options::ReplayOptions;
+use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+use crate::replay_report::ReplayReport;
+use crate::replay_target::{IntentOutcome, ReplayTarget};
+use crate::run::apply_worker::GroupInput;
+pub use crate::run::dry_run_target::{DraftRole, DryRunTarget};
+use crate::run::group_applier::GroupApplier;
+use crate::run::group_builder::GroupBuilder;
 use crate::run::group_queue::{ApplierMessage, GroupQueue, QueueLimits};
-pub use crate::run::plan::{DryRunTarget, Parallelism, ReplayPlan, RowChanges, plan};
-use crate::run::read::{ReadProgress, ReadRules, TransactionBatch};
-use crate::run::workers::GroupInput;
+use crate::run::read::ReadRules;
+pub use crate::run::replay_monitor::ReplayObserver;
+use crate::run::replay_monitor::{POLL_INTERVAL, ReplayMonitor, checkpoint, now_us};
+pub use crate::run::replay_plan::{Parallelism, ReplayPlan, RowChanges, plan};
+use crate::run::transaction_batch::TransactionBatch;
 use crate::schedule::ParallelMode;
-use crate::selection::{TransactionSelection, TransactionSelector};
-use crate::source::TransactionSource;
-use crate::target::{IntentOutcome, ReplayTarget};
-
-/// Options of one replay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplayOptions {
-    /// Order in which transactions are committed, and how many as one.
-    pub order: CommitOrder,
-    /// Maximum number of transactions committed as one.
-    pub group_max: usize,
-    /// Approximate memory in bytes for transactions that are read and not applied.
-    pub memory: usize,
-    /// Sessions that apply transactions at the same time.
-    pub workers: NonZeroUsize,
-    /// Transactions that the sessions may apply at the same time.
-    pub mode: ParallelMode,
-    /// Transactions to apply.
-    pub selection: TransactionSelection,
-    /// Databases and tables to apply.
-    pub filter: ReplicationFilter,
-    /// Reaction to a target that lacks transactions from before the first log.
-    pub gap: GapPolicy,
-}
-
-/// Reactions to a target that lacks transactions from before the first log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GapPolicy {
-    /// Apply nothing.
-    #[default]
-    Refuse,
-    /// Apply the logs anyway.
-    Allow,
-}
-
-/// Observer of a replay.
-pub trait ReplayObserver {
-    /// Receives the current state; called often, also while nothing is committed. The result says whether to continue.
-    fn on_status(&mut self, status: &ReplayStatus<'_>) -> ControlFlow<()>;
-}
+use crate::transaction_selection::TransactionSelector;
+use crate::transaction_source::TransactionSource;
 
 /// Applies all transactions of a source that the target does not have. Follows logs that are still being written, until
 /// the selection's stop or until the observer breaks.
@@ -137,7 +102,7 @@ pub fn replay(
         let result = ThreadPanic::catch_in("applies transactions", || match in_one {
             true => apply_in_one_session(target, &groups, queue, &mut watcher),
             false => {
-                workers::run(target, options, &base, GroupInput { groups: &groups, queue }, &mut watcher)
+                apply_worker::run(target, options, &base, GroupInput { groups: &groups, queue }, &mut watcher)
             }
         });
         // Unblocks threads that still wait for the applier.
@@ -195,136 +160,6 @@ fn apply_in_one_session(
     }
 }
 
-/// Interval at which the applier reports its state and asks whether to continue.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Counts results, and keeps the target's own record up to date.
-struct ReplayMonitor<'w> {
-    target: &'w dyn ReplayTarget,
-    queue: &'w GroupQueue,
-    observer: &'w mut dyn ReplayObserver,
-    report: ReplayReport,
-    lags: LagTracker,
-    /// Number of the last completed group in commit order, and the progress saved with it.
-    last: Option<(u64, ReplayProgress)>,
-    /// Number of the last completed group in source order.
-    latest: Option<u64>,
-    workers: u64,
-    busy: u64,
-    group_transactions: u64,
-    checkpoint_due: u64,
-}
-
-/// Transactions between two checkpoints of the target's own record.
-const CHECKPOINT_TRANSACTIONS: u64 = 100_000;
-
-impl<'w> ReplayMonitor<'w> {
-    fn new(
-        target: &'w dyn ReplayTarget,
-        queue: &'w GroupQueue,
-        observer: &'w mut dyn ReplayObserver,
-        workers: u64,
-    ) -> Self {
-        Self {
-            target,
-            queue,
-            observer,
-            report: ReplayReport::default(),
-            lags: LagTracker::new(),
-            last: None,
-            latest: None,
-            workers,
-            busy: 0,
-            group_transactions: 0,
-            checkpoint_due: CHECKPOINT_TRANSACTIONS,
-        }
-    }
-
-    fn add_read(&mut self, so_far: ReadProgress) {
-        self.report.skipped += so_far.skipped;
-        self.report.bytes_read = so_far.bytes_read;
-        self.report.late = so_far.late.or(self.report.late.take());
-        self.report.unmatched.extend(so_far.unmatched);
-    }
-
-    /// Records that a group was committed at this time, in microseconds since 1970.
-    fn add_applied(
-        &mut self,
-        group: &CommitGroup,
-        at_us: u64,
-        tally: ApplyTotals,
-    ) -> Result<(), ReplayError> {
-        self.lags.add(&group.committed_us, at_us);
-        self.report.commit_lags = self.lags.all();
-        self.report.transactions += group.transactions;
-        self.report.groups += 1;
-        let ApplyTotals { rows, retries, at_once } = tally;
-        (self.report.rows, self.report.retries, self.report.at_once) = (rows, retries, at_once);
-        if self.last.as_ref().is_none_or(|(number, _)| *number < group.head.number) {
-            self.last = Some((group.head.number, group.progress.clone()));
-        }
-        if self.latest.is_none_or(|number| number < group.head.number) {
-            self.latest = Some(group.head.number);
-            self.report.committed_us = group.committed_us.last().copied();
-            self.report.place = Some(group.end.end_place());
-            self.report.file_position = group.end.file_range.end;
-            self.group_transactions = group.transactions;
-        }
-        if self.report.transactions >= self.checkpoint_due {
-            self.checkpoint_due = self.report.transactions + CHECKPOINT_TRANSACTIONS;
-            self.queue.set_executed(self.checkpoint()?.executed);
-        }
-        Ok(())
-    }
-
-    /// Reports the current state to the observer. Fails if the observer wants to stop.
-    fn report_status(&mut self) -> Result<(), ReplayError> {
-        let is_caught_up = self.queue.is_idle();
-        if is_caught_up {
-            self.lags.mark_caught_up();
-        }
-        let status = ReplayStatus::new(&self.report, self.workers, self.busy, self.group_transactions);
-        let mut status = status.with_lags(&self.lags);
-        status.is_caught_up = is_caught_up;
-        match self.observer.on_status(&status) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(ReplayError::Interrupted),
-        }
-    }
-
-    /// Takes note of the saved progress, where commits come in any order.
-    fn set_saved(&mut self, progress: ReplayProgress) {
-        self.last = Some((u64::MAX, progress));
-    }
-
-    fn set_undecided(&mut self, undecided: Vec<String>) {
-        self.report.undecided = undecided;
-    }
-
-    fn checkpoint(&self) -> Result<AppliedState, ReplayError> {
-        let none = ReplayProgress::default();
-        checkpoint(self.target, self.last.as_ref().map_or(&none, |(_, progress)| progress))
-    }
-
-    fn finish(mut self, result: Result<(), ReplayError>) -> Result<ReplayReport, ReplayError> {
-        let end = self.checkpoint();
-        match result {
-            Err(ReplayError::Interrupted) => self.report.is_interrupted = true,
-            result => result?,
-        }
-        let end = end?;
-        self.report.applied = end.progress.gtids.union(&end.executed);
-        self.report.lag = self.lags.following();
-        Ok(self.report)
-    }
-}
-
-/// Returns the current time in microseconds since 1970.
-fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_micros() as u64)
-}
-
 /// Finds out whether an announced statement was run, and returns the progress that follows.
 fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<ReplayProgress, ReplayError> {
     let mut progress = applied.progress.clone();
@@ -357,9 +192,4 @@ fn settle_intent(target: &dyn ReplayTarget, applied: &AppliedState) -> Result<Re
         }
     }
     Ok(progress)
-}
-
-/// Lets the target update its own record of executed transactions.
-fn checkpoint(target: &dyn ReplayTarget, progress: &ReplayProgress) -> Result<AppliedState, ReplayError> {
-    target.checkpoint(progress).map_err(|failure: TargetFailure| failure.into_error("save a checkpoint"))
 }

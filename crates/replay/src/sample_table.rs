@@ -5,7 +5,7 @@ use std::sync::Arc;
 use binlog::events::{ColumnSet, Rows, RowsFlags, RowsKind, TableMap};
 use binlog::{Flavour, KeyPart, RowDecoder, Table};
 
-use crate::target_table::{StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
+use crate::target_table_definition::{StorageEngine, TargetTableDefinition, TargetTableName, UniqueKey};
 
 /// A table of a few columns.
 #[derive(Clone, Debug)]

@@ -8,9 +8,11 @@ use binlog::gtid::{Gtid, GtidSet};
 use binlog::{Event, EventFormat, EventType, RawEvent};
 use logs::{LogPiece, LogReader, ReadOutcome, RewritePositions};
 
-use crate::error::ReplayError;
-use crate::selection::{SelectionBound, SelectionStart, SelectionStop, TransactionSelection};
-use crate::source::ReplayLog;
+use crate::replay_error::ReplayError;
+use crate::replay_log::ReplayLog;
+use crate::transaction_selection::{
+    SelectionBound, SelectionStart, SelectionStop, TransactionSelection, missing_gtids,
+};
 
 /// Bytes per read.
 const CHUNK_SIZE: usize = 1 << 20;
@@ -53,11 +55,6 @@ impl TransactionSelection {
             None => Ok(()),
         }
     }
-}
-
-/// Returns the error for GTIDs that none of the logs has.
-pub(crate) fn missing_gtids(gtids: &GtidSet) -> ReplayError {
-    ReplayError::Refused(format!("start or stop not found: the logs contain no transaction of {gtids}"))
 }
 
 fn open_log(log: &ReplayLog, keyring: Option<&Arc<Keyring>>) -> Result<Option<LogReader>, logs::LogError> {

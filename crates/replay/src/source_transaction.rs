@@ -8,7 +8,7 @@ use binlog::events::LogicalClock;
 use binlog::gtid::Gtid;
 use binlog::{Transaction, TransactionId, TransactionOutline};
 
-use crate::progress::SourcePosition;
+use crate::source_position::SourcePosition;
 
 /// A whole source transaction.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use binlog::events::RowsFlags;
-use binlog::{DecodeError, Event, EventChecksum, EventFormat, RawEvent};
+use binlog::{DecodeError, Event, EventFormat, RawEvent};
 use logs::EncryptedSpool;
 
-use crate::apply_plan::RowEvents;
+use crate::row_events::RowEvents;
 
 /// Row events in a private temporary file that vanishes with the process. They are read back in parts, each of whole
 /// statements. A statement larger than one part is split into several, each with its own table maps.
@@ -42,6 +42,7 @@ impl SpooledRows {
     /// If the file cannot be read.
     pub fn parts(&self) -> impl Iterator<Item = io::Result<RowEvents>> {
         self.parts.iter().map(|part| {
+            assert!(part.start < part.end, "ours: a part has events");
             let mut bytes = vec![0; (part.end - part.start) as usize];
             self.spool.read_exact_at(part.start, &mut bytes)?;
             Ok(RowEvents { format: Arc::clone(&self.format), bytes })
@@ -88,6 +89,7 @@ impl RowSpooler {
         if self.part.len() + raw.bytes().len() > self.part_size {
             self.cut()?;
         }
+        debug_assert!(self.start <= self.part.len(), "ours: the open statement is in the part");
         self.last = Some(self.part.len());
         self.part.extend_from_slice(raw.bytes());
         if rows.flags.contains(RowsFlags::STATEMENT_END) {
@@ -108,7 +110,7 @@ impl RowSpooler {
         let is_open = self.last.is_none_or(|last| last >= self.start);
         assert!(is_open, "ours: the last rows event is in the open statement");
         if let Some(last) = self.last.take() {
-            end_statement(&mut self.part[last..], &self.rows.format);
+            RowEvents::end_statement(&mut self.part[last..], &self.rows.format);
             self.put(self.part.len())?;
             self.part.extend_from_slice(&self.maps);
         } else {
@@ -120,6 +122,7 @@ impl RowSpooler {
 
     /// Writes the first bytes of the part to the file.
     fn put(&mut self, size: usize) -> io::Result<()> {
+        assert!(size <= self.part.len(), "ours: only events of the part are written");
         if size > 0 {
             let start = self.rows.spool.push(&self.part[..size])?;
             let end = self.rows.parts.last().map_or(0, |part| part.end);
@@ -138,19 +141,6 @@ pub(crate) enum SpoolPushError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-/// Sets the flag of a rows event that ends its statement.
-pub(crate) fn end_statement(event: &mut [u8], format: &EventFormat) {
-    let Ok(raw) = RawEvent::new(event, EventChecksum::Absent) else { return };
-    // The flags follow the table number, which has six bytes, or four in old logs.
-    let number_size = match format.post_header_size(raw.event_type()) {
-        Some(6) => 4,
-        _ => 6,
-    };
-    if let Some(flags) = event.get_mut(binlog::HEADER_SIZE + number_size) {
-        *flags |= RowsFlags::STATEMENT_END.0 as u8;
-    }
 }
 
 #[cfg(test)]

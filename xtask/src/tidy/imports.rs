@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::Finding;
 
 /// Dependencies that each crate may have within the workspace, as in ARCHITECTURE.md. Unlisted crates may use all.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("bintide-binlog", &[]),
     ("bintide-wire", &["bintide-binlog"]),
     ("bintide-logs", &["bintide-binlog"]),
@@ -34,7 +34,9 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "bintide-wire",
         ],
     ),
-    ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-servers", "bintide-sql"]),
+    ("bintide-replay", &["bintide-binlog", "bintide-logs", "bintide-sql"]),
+    ("bintide-mysql-target", &["bintide-binlog", "bintide-replay", "bintide-servers", "bintide-sql"]),
+    ("bintide-sqlite-target", &["bintide-binlog", "bintide-replay", "bintide-sql"]),
     (
         "bintide-relay",
         &[
@@ -76,6 +78,8 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "bintide-relay",
             "bintide-relay-server",
             "bintide-replay",
+            "bintide-mysql-target",
+            "bintide-sqlite-target",
             "bintide-wire",
             "bintide-sql",
             "bintide-stream",

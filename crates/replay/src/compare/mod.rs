@@ -3,37 +3,19 @@
 //! Two servers of the same flavour and release, except MySQL before 8.0, are compared by `CHECKSUM TABLE`. Its checksums depend on the release's
 //! row format. Otherwise all rows are read and compared by a digest of their values: see [`ComparisonMethod`].
 
+mod comparison_reader;
 mod rows_digest;
-mod server_reader;
-#[cfg(feature = "sqlite")]
-mod sqlite_reader;
-mod table_pair;
 
 use std::ops::ControlFlow;
-#[cfg(feature = "sqlite")]
-use std::path::Path;
 use std::thread;
 
-use binlog::gtid::GtidSet;
-use servers::ServerAddress;
-
-use crate::compare::rows_digest::{ColumnPairs, ComparedColumn, RowsDigest};
-use crate::compare::server_reader::ServerReader;
-#[cfg(feature = "sqlite")]
-use crate::compare::sqlite_reader::SqliteReader;
-pub use crate::compare::table_pair::{TablePair, collect_tables};
-use crate::error::{ReplayError, TargetFailure};
-use crate::target_table::TargetTableName;
-
-/// The target that is compared with a server.
-#[derive(Clone, Copy, Debug)]
-pub enum ComparisonTarget<'t> {
-    /// A server.
-    Server(&'t ServerAddress),
-    /// A SQLite database that was a replay's target.
-    #[cfg(feature = "sqlite")]
-    Sqlite(&'t Path),
-}
+pub use crate::compare::comparison_reader::ComparisonReader;
+use crate::compare::rows_digest::ColumnPairs;
+pub use crate::compare::rows_digest::{
+    ColumnReading, ComparedColumn, ComparisonForm, NUMBER_ONLY, RowText, RowsDigest, SHORT_DOCUMENT,
+};
+use crate::replay_error::{ReplayError, TargetFailure};
+pub use crate::table_pair::{TablePair, collect_tables};
 
 /// The method of comparing tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,56 +45,23 @@ pub enum TableVerdict {
 /// A comparison of a server and a target. Each server is read in one consistent snapshot.
 #[derive(Debug)]
 pub struct TargetComparison {
-    server: ServerReader,
-    target: TargetReader,
+    server: Box<dyn ComparisonReader>,
+    target: Box<dyn ComparisonReader>,
     method: ComparisonMethod,
 }
 
-/// The target's reader.
-#[derive(Debug)]
-enum TargetReader {
-    Server(Box<ServerReader>),
-    #[cfg(feature = "sqlite")]
-    Sqlite(Box<SqliteReader>),
-}
-
 impl TargetComparison {
-    /// Connects to the server and the target.
-    ///
-    /// # Errors
-    ///
-    /// The server or the target cannot be reached or read.
-    pub fn open(server: &ServerAddress, target: ComparisonTarget<'_>) -> Result<Self, ReplayError> {
-        let opened = || -> Result<Self, TargetFailure> {
-            let server = ServerReader::open(server)?;
-            let target = match target {
-                ComparisonTarget::Server(address) => {
-                    TargetReader::Server(Box::new(ServerReader::open(address)?))
-                }
-                #[cfg(feature = "sqlite")]
-                ComparisonTarget::Sqlite(path) => TargetReader::Sqlite(Box::new(SqliteReader::open(path)?)),
-            };
-            let means = match &target {
-                TargetReader::Server(target)
-                    if target.release() == server.release() && !server.has_old_documents() =>
-                {
-                    ComparisonMethod::Checksum
-                }
-                _ => ComparisonMethod::Digest,
-            };
-            Ok(Self { server, target, method: means })
-        };
-        opened().map_err(|failure| failure.into_error("open the server and the target"))
+    /// Creates a comparison of the tables that these read.
+    pub fn new(server: Box<dyn ComparisonReader>, target: Box<dyn ComparisonReader>) -> Self {
+        let release = server.checksum_release();
+        let has_same_checksums = release.is_some() && release == target.checksum_release();
+        let method = if has_same_checksums { ComparisonMethod::Checksum } else { ComparisonMethod::Digest };
+        Self { server, target, method }
     }
 
     /// Returns the method of comparing tables.
     pub const fn method(&self) -> ComparisonMethod {
         self.method
-    }
-
-    /// Returns the GTIDs that the server has executed and `applied` lacks.
-    pub fn executed_besides(&self, applied: &GtidSet) -> GtidSet {
-        self.server.executed().difference(applied)
     }
 
     /// Compares a table. `go_on` is called at intervals, and can stop the comparison.
@@ -153,46 +102,20 @@ impl TargetComparison {
                 names(&ours)
             )));
         };
-        let (theirs, ours) = match (self.method, &mut self.target) {
-            (ComparisonMethod::Checksum, TargetReader::Server(target)) => {
-                let server = &mut self.server;
+        let (server, target) = (&mut *self.server, &mut *self.target);
+        let (theirs, ours) = match self.method {
+            ComparisonMethod::Checksum => {
                 run_both(|| server.checksum(&pair.source), || target.checksum(&pair.target))?
             }
-            (_, target) => {
-                let (server, readings) = (&mut self.server, &readings);
-                run_both(
-                    || server.sum(&pair.source, &readings.of_server(), go_on).map(|sum| sum.to_string()),
-                    || target.sum(&pair.target, &readings.of_target(), go_on).map(|sum| sum.to_string()),
-                )?
-            }
+            ComparisonMethod::Digest => run_both(
+                || server.digest(&pair.source, &readings.of_server(), go_on).map(|sum| sum.to_string()),
+                || target.digest(&pair.target, &readings.of_target(), go_on).map(|sum| sum.to_string()),
+            )?,
         };
         Ok(match theirs == ours {
             true => TableVerdict::Equal,
             false => TableVerdict::Differs(format!("the server has {theirs}, but the target {ours}")),
         })
-    }
-}
-
-impl TargetReader {
-    fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure> {
-        match self {
-            Self::Server(server) => server.columns(table),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(file) => file.columns(table),
-        }
-    }
-
-    fn sum(
-        &mut self,
-        table: &TargetTableName,
-        readings: &[rows_digest::ColumnReading<'_>],
-        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
-    ) -> Result<RowsDigest, TargetFailure> {
-        match self {
-            Self::Server(server) => server.sum(table, readings, go_on),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite(file) => file.sum(table, readings, go_on),
-        }
     }
 }
 

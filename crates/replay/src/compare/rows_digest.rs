@@ -7,28 +7,31 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ComparedColumn {
-    pub(super) name: String,
+pub struct ComparedColumn {
+    /// Name of the column.
+    pub name: String,
     /// Type as in `data_type` of `information_schema`; `zerofill` for numbers with that attribute; [`NUMBER_ONLY`] for a
     /// number that may be a text on the other side.
-    pub(super) data_type: String,
+    pub data_type: String,
 }
 
 /// The type of an `ENUM` or `SET` whose texts are unknown.
-pub(super) const NUMBER_ONLY: &str = "number";
+pub const NUMBER_ONLY: &str = "number";
 /// Type of a JSON column whose server leaves out the `.0` of a DOUBLE in its text, as MySQL before 8.0 does.
-pub(super) const SHORT_DOCUMENT: &str = "short-json";
+pub const SHORT_DOCUMENT: &str = "short-json";
 
 /// A column and the form in which its values are read and compared.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ColumnReading<'c> {
-    pub(super) column: &'c ComparedColumn,
-    pub(super) form: ComparisonForm,
+pub struct ColumnReading<'c> {
+    /// The column.
+    pub column: &'c ComparedColumn,
+    /// Form of its values.
+    pub form: ComparisonForm,
 }
 
 /// The form in which values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ComparisonForm {
+pub enum ComparisonForm {
     /// The bytes from the server.
     Plain,
     /// An integer; for `ENUM` and `SET`, not their texts.
@@ -60,6 +63,7 @@ impl<'c> ColumnPairs<'c> {
             None if ours.iter().enumerate().all(made_up) => ours.iter().collect(),
             None => return None,
         };
+        assert_eq!(theirs.len(), ours.len(), "ours: each column has its counterpart");
         let pairs = theirs.iter().zip(ours);
         Some(Self(pairs.map(|(one, other)| (one, other, comparison_form(one, other))).collect()))
     }
@@ -93,14 +97,14 @@ fn comparison_form(theirs: &ComparedColumn, ours: &ComparedColumn) -> Comparison
 
 /// The digest of a table's rows, in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RowsDigest {
+pub struct RowsDigest {
     rows: u64,
     sum: u128,
 }
 
 impl RowsDigest {
     /// Adds a row.
-    pub(super) fn add(&mut self, row: &RowText) {
+    pub fn add(&mut self, row: &RowText) {
         self.rows += 1;
         self.sum = self.sum.wrapping_add(xxh3_128(&row.0));
     }
@@ -115,15 +119,16 @@ impl fmt::Display for RowsDigest {
 
 /// The values of a row, one after another.
 #[derive(Debug, Default)]
-pub(super) struct RowText(Vec<u8>);
+pub struct RowText(Vec<u8>);
 
 impl RowText {
-    pub(super) fn clear(&mut self) {
+    /// Removes all values.
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Appends a value; `None` for NULL.
-    pub(super) fn put(&mut self, form: ComparisonForm, value: Option<&[u8]>) {
+    pub fn put(&mut self, form: ComparisonForm, value: Option<&[u8]>) {
         let Some(value) = value else { return self.0.push(0) };
         let value: Cow<'_, [u8]> = match form {
             ComparisonForm::Plain | ComparisonForm::Number => value.into(),

@@ -32,7 +32,7 @@ pub(crate) use self::key_normalizer::KeyNormalizer;
 pub use self::key_normalizer::weights;
 pub use self::transaction_keys::TransactionKeys;
 use crate::schedule::KeySet;
-use crate::target_table::{TargetTableDefinition, TargetTableName, UniqueKey};
+use crate::target_table_definition::{TargetTableDefinition, TargetTableName, UniqueKey};
 
 /// Reader of the keys of one table's rows: prepared once, then used for each rows event.
 #[derive(Clone, Debug)]

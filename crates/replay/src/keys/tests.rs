@@ -9,7 +9,7 @@ use proptest::{prop_assert, prop_assert_eq};
 use super::{KeyReader, table_hash};
 use crate::sample_table::{SampleTable, StoredValue, definition, image, int, text};
 use crate::schedule::KeySet;
-use crate::target_table::{TargetTableDefinition, TargetTableName};
+use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
 fn read(sample: &SampleTable, definition: &TargetTableDefinition, kind: RowsKind, rows: &[u8]) -> KeySet {
     let rows = sample.rows(kind, rows);

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use super::KeyReader;
 use crate::schedule::{CLAIM_KEYS_MAX, ChangedKeys, KeySet};
-use crate::target_table::TargetTableDefinition;
+use crate::target_table_definition::TargetTableDefinition;
 
 /// Finder of the keys of whole transactions, one after the other. Remembers the tables.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ mod tests {
     use super::TransactionKeys;
     use crate::sample_table::{SampleTable, definition, image, int};
     use crate::schedule::{ChangedKeys, KeySet};
-    use crate::target_table::{TargetTableDefinition, TargetTableName};
+    use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
     fn format() -> EventFormat {
         let (server_version, post_header_sizes) = (b"9.7.4".to_vec(), Vec::new());

@@ -8,7 +8,7 @@ use binlog::{
 use hashbrown::HashSet;
 
 use super::{FoldRefusal, NetChanges, NetError, NetForm, NetRows};
-use crate::target_table::TargetTableDefinition;
+use crate::target_table_definition::TargetTableDefinition;
 
 /// Row changes of the transactions in a commit group.
 ///
@@ -110,6 +110,7 @@ impl GroupChanges {
             }
             self.flush()?;
         }
+        assert!(refused.is_some(), "ours: a transaction is left unfolded for a reason");
         self.report.plain_transactions += 1;
         self.report.refusal = refused;
         self.take_unfolded(events, format)
@@ -131,6 +132,7 @@ impl GroupChanges {
         let rows = self.net.write(&self.form, &mut self.done)?;
         self.report.net.add(rows);
         self.net.clear();
+        assert_eq!(self.net.size(), 0, "ours: changes that are written are written once");
         Ok(())
     }
 

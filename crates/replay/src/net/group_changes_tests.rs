@@ -12,7 +12,7 @@ use proptest::{prop_assert, prop_assert_eq};
 use super::tests::{ORIGIN, each, format};
 use super::{ChangesError, ChangesReport, FoldRefusal, GroupChanges, NetForm, NetRows};
 use crate::sample_table::{SampleTable, definition, image, int};
-use crate::target_table::{TargetTableDefinition, TargetTableName};
+use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
 /// Tables `a` and `b` can be folded; `p` has another unique key, `q` has no definition.
 const TABLES: [&str; 4] = ["a", "b", "p", "q"];

@@ -20,24 +20,24 @@
 //! An insert leaves one trace in every case: the AUTO_INCREMENT counter continues from it. So the inserted row with the
 //! highest number is inserted at the end, too, and deleted again if it is gone.
 
-mod eligible;
+mod fold_refusal;
 mod group_changes;
 #[cfg(test)]
 mod group_changes_tests;
+mod net_rows;
 #[cfg(test)]
 mod tests;
-mod write;
 
 use binlog::events::{Rows, RowsFlags, RowsKind, TableMap};
 use binlog::{DecodeError, Flavour, RowChange, RowDecoder, TableRegistry};
 use hashbrown::{HashMap, HashTable};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use self::eligible::FoldRefusal;
-use self::eligible::{PrimaryKey, RowKey, apply_flags, check_event};
+pub use self::fold_refusal::FoldRefusal;
+use self::fold_refusal::{PrimaryKey, RowKey, apply_flags, check_event};
 pub use self::group_changes::{ChangesError, ChangesReport, GroupChanges};
-pub use self::write::{NetForm, NetRows};
-use crate::target_table::{TargetTableDefinition, TargetTableName};
+pub use self::net_rows::{NetForm, NetRows};
+use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
 
 /// Folds the row changes of transactions, and then writes the net change.
 ///
@@ -445,6 +445,7 @@ impl TableFold<'_> {
                 let number = entries.len() as u32;
                 entries.push(RowEntry { hash, key, before, after });
                 index.insert_unique(hash, number, |number| entries[*number as usize].hash);
+                debug_assert_eq!(index.len(), entries.len(), "ours: each entry is in the index once");
                 number
             }
         }
@@ -453,6 +454,10 @@ impl TableFold<'_> {
     fn store(&mut self, bytes: &[u8]) -> ArenaSpan {
         let span = ArenaSpan { start: self.arena.len() as u32, size: bytes.len() as u32 };
         self.arena.extend_from_slice(bytes);
+        debug_assert!(
+            self.arena.len() <= NetChanges::BYTES_MAX,
+            "ours: an event is taken only if there is room"
+        );
         span
     }
 }

@@ -15,7 +15,7 @@ use proptest::strategy::Strategy;
 
 use super::{FoldRefusal, NetChanges, NetError, NetForm, NetRows};
 use crate::sample_table::{SampleTable, StoredValue, definition, image, int, text};
-use crate::target_table::{ForeignKeys, StorageEngine, TargetTableDefinition, UniqueKey};
+use crate::target_table_definition::{ForeignKeys, StorageEngine, TargetTableDefinition, UniqueKey};
 
 pub(super) const ORIGIN: EventOrigin = EventOrigin { timestamp: 1, server_id: 2, flags: EventFlags(0) };
 

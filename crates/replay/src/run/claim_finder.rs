@@ -6,17 +6,18 @@ use binlog::events::TableMap;
 use binlog::{Event, EventType, RawEvent};
 use sql::{StatementKind, classify_statement};
 
-use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, SourceStatement, TransactionShape};
-use crate::error::{ReplayError, TargetFailure};
+use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
 use crate::keys::TransactionKeys;
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_target::ReplayTarget;
+use crate::row_events::RowEvents;
 use crate::schedule::{
     ChangedDatabases, ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode, ScheduleClaim,
     TransactionFootprint,
 };
 use crate::source_transaction::TransactionHead;
 use crate::spooled_rows::SpooledRows;
-use crate::target::ReplayTarget;
-use crate::target_table::{StorageEngine, TargetTableDefinition, TargetTableName};
+use crate::target_table_definition::{StorageEngine, TargetTableDefinition, TargetTableName};
 
 /// Definitions read so far, by database.
 #[derive(Default)]
@@ -152,7 +153,12 @@ impl ClaimFinder {
             keys: ChangedKeys::Known(KeySet::default()),
         };
         let claim = self.claims.claim(head.number, &footprint);
-        claim.map_err(|error| ReplayError::Refused(format!("{head}: {error}")))
+        let claim = claim.map_err(|error| ReplayError::Refused(format!("{head}: {error}")))?;
+        assert!(
+            is_rows || claim.is_alone(),
+            "ours: the effects of statements are unknown, so they run alone"
+        );
+        Ok(claim)
     }
 
     /// Adds the changes that are applied. Rows that the net change leaves out block nothing.
@@ -162,6 +168,7 @@ impl ClaimFinder {
         work: &ApplyPlan,
         definitions: &DefinitionCache,
     ) -> Result<(), binlog::DecodeError> {
+        assert!(work.shape == TransactionShape::Rows, "ours: keys are of rows only");
         if claim.is_alone() || !self.needs_tables() {
             return Ok(());
         }

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use crate::apply_plan::{ApplyStep, RowEvents, TransactionShape};
-use crate::error::{ReplayError, TargetFailure, TargetFailureKind};
-use crate::order::RETRIES_MAX;
-use crate::progress::StatementIntent;
+use crate::apply_plan::{ApplyStep, TransactionShape};
+use crate::commit_gate::RETRIES_MAX;
+use crate::replay_error::{ReplayError, TargetFailure, TargetFailureKind};
+use crate::replay_log::STDIN;
+use crate::replay_progress::StatementIntent;
+use crate::replay_target::{ReplayTarget, TargetSession};
+use crate::row_events::RowEvents;
 use crate::row_reader::RowReader;
 use crate::run::group_builder::{CommitGroup, GroupMember};
-use crate::source::STDIN;
 use crate::source_transaction::TransactionHead;
-use crate::target::{ReplayTarget, TargetSession};
 
 /// Wait before a group is first retried; it doubles each time.
 const RETRY_BACKOFF_MIN: Duration = Duration::from_millis(5);
@@ -106,6 +107,8 @@ pub(super) fn apply_group(
     group: &CommitGroup,
     counter: &mut RowCounter,
 ) -> Result<(), TargetFailure> {
+    let is_rows = group.work.shape == TransactionShape::Rows;
+    assert!(is_rows || group.members.is_empty(), "ours: only row changes are committed together");
     counter.rows = 0;
     session.set_gtids(&group.gtids)?;
     let format = group.work.steps.iter().find_map(|step| match step {

@@ -7,18 +7,19 @@ use binlog::gtid::Gtid;
 use binlog::{EventFlags, EventFormat, EventOrigin, RawEvent};
 use sql::quote;
 
-use crate::apply_plan::{ApplyPlan, ApplyStep, RowEvents, TransactionShape};
-use crate::error::ReplayError;
+use crate::apply_plan::{ApplyPlan, ApplyStep, TransactionShape};
+use crate::commit_order::CommitOrder;
 use crate::net::{GroupChanges, NetForm};
-use crate::order::CommitOrder;
-use crate::progress::{ProgressLedger, ReplayProgress};
-use crate::run::ReplayOptions;
+use crate::replay_error::ReplayError;
+use crate::replay_options::ReplayOptions;
+use crate::replay_progress::{ProgressLedger, ReplayProgress};
+use crate::replay_target::{ReplayTarget, RollbackTraces};
+use crate::row_events::RowEvents;
 use crate::run::claim_finder::{ClaimFinder, DefinitionCache};
 use crate::schedule::{ParallelMode, ScheduleClaim};
 use crate::session_variables::SessionVariables;
 use crate::source_transaction::{TransactionHead, TransactionOrigin};
-use crate::target::{ReplayTarget, RollbackTraces};
-use crate::target_table::TargetTableName;
+use crate::target_table_definition::TargetTableName;
 
 /// Source transactions that are committed as one.
 #[derive(Debug)]

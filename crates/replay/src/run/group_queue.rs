@@ -8,9 +8,9 @@ use binlog::gtid::GtidSet;
 use logs::ThreadPanic;
 
 use crate::apply_plan::TransactionShape;
-use crate::error::ReplayError;
+use crate::replay_error::ReplayError;
 use crate::run::group_builder::{CommitGroup, GroupBuilder};
-use crate::run::read::{ReadProgress, TransactionBatch};
+use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
 
 /// Message to the applier.
 pub(super) enum ApplierMessage {
@@ -67,6 +67,7 @@ struct StopSignal;
 impl GroupQueue {
     /// Creates a queue with these limits.
     pub(super) fn new(limits: QueueLimits) -> (Self, Receiver<ApplierMessage>) {
+        assert!(limits.open > 0 && limits.waiting > 0, "ours: a queue has room for a group");
         // `open` limits the groups; other messages are small and few.
         let (groups, receiver) = sync_channel(64);
         (Self { groups, limits, state: Mutex::default(), changed: Condvar::new() }, receiver)
@@ -133,6 +134,10 @@ impl GroupQueue {
         state.open += 1;
         state.waiting += 1;
         state.bytes += size;
+        assert!(
+            state.waiting <= state.open && state.open <= open,
+            "ours: a group is counted when there is room"
+        );
         Ok(())
     }
 

@@ -22,20 +22,24 @@ use sql::ReplicationFilter;
 
 use super::group_queue::GroupQueue;
 use super::read::{self, ReadRules};
-use super::{AppliedCheck, GapPolicy, ReplayObserver, ReplayOptions, limits, replay};
-use crate::apply_plan::{RowEvents, SourceStatement};
-use crate::error::{TargetFailure, TargetFailureKind};
-use crate::order::CommitOrder;
-use crate::progress::{AppliedState, ReplayProgress, StatementIntent};
-use crate::report::ReplayStatus;
+use super::{ReplayObserver, limits, replay};
+use crate::applied_check::AppliedCheck;
+use crate::apply_plan::SourceStatement;
+use crate::commit_order::CommitOrder;
+use crate::replay_error::{TargetFailure, TargetFailureKind};
+use crate::replay_log::ReplayLog;
+use crate::replay_options::{GapPolicy, ReplayOptions};
+use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::replay_report::ReplayStatus;
+use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
+use crate::row_events::RowEvents;
 use crate::row_reader::RowReader;
 use crate::sample_table::{SampleTable, definition, image, int};
 use crate::schedule::ParallelMode;
-use crate::selection::{TransactionSelection, TransactionSelector};
 use crate::session_variables::SessionVariables;
-use crate::source::{ReplayLog, TransactionSource};
-use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
-use crate::target_table::TargetTableDefinition;
+use crate::target_table_definition::TargetTableDefinition;
+use crate::transaction_selection::{TransactionSelection, TransactionSelector};
+use crate::transaction_source::TransactionSource;
 
 /// Content of the table.
 type TableRows = BTreeMap<i32, i32>;

@@ -6,41 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 use binlog::PayloadOpener;
-use sql::{FilterRule, ReplicationFilter, UnmatchedRules};
+use sql::{ReplicationFilter, UnmatchedRules};
 
+use crate::applied_check::AppliedCheck;
 use crate::apply_plan::{ApplyPlan, ApplyStep};
-use crate::error::ReplayError;
-use crate::filter::TransactionFilter;
-use crate::run::GapPolicy;
-use crate::run::applied_check::AppliedCheck;
+use crate::replay_error::ReplayError;
+use crate::replay_options::GapPolicy;
 use crate::run::group_queue::GroupQueue;
-use crate::selection::{LateTransactions, SelectionChoice, TransactionSelector};
-use crate::source::TransactionSource;
+use crate::run::transaction_batch::{ReadProgress, TransactionBatch};
 use crate::source_transaction::TransactionHead;
-
-/// Some transactions, and the read position after them.
-#[derive(Default)]
-pub(super) struct TransactionBatch {
-    pub(super) units: Vec<(TransactionHead, ApplyPlan)>,
-    pub(super) so_far: ReadProgress,
-    /// Nothing more is available yet.
-    pub(super) is_last: bool,
-    /// Reason why nothing follows.
-    pub(super) failure: Option<ReplayError>,
-}
-
-/// Progress of reading.
-#[derive(Debug, Default)]
-pub(super) struct ReadProgress {
-    /// Further transactions that were skipped because the target has them, or they are not selected.
-    pub(super) skipped: u64,
-    /// Bytes of the logs read so far.
-    pub(super) bytes_read: u64,
-    /// Transactions after the stop, once they are counted.
-    pub(super) late: Option<LateTransactions>,
-    /// Filter rules that matched nothing, at the end of the logs.
-    pub(super) unmatched: Vec<FilterRule>,
-}
+use crate::transaction_filter::TransactionFilter;
+use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
+use crate::transaction_source::TransactionSource;
 
 /// Maximum batches between reader and group builder. Bounds memory, with the size of a batch.
 const BATCHES_MAX: usize = 4;
@@ -182,5 +159,6 @@ fn fill_batch(
         }
         batch.units.push((head, work));
     }
+    assert!(!batch.units.is_empty(), "ours: a batch is full with transactions");
     Ok(SourceState::Yes)
 }

@@ -3,10 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::settle_intent;
-use crate::error::TargetFailure;
-use crate::progress::{AppliedState, ReplayProgress, SourcePosition, StatementIntent};
-use crate::target::{IntentOutcome, ReplayTarget, TargetSession};
-use crate::target_table::TargetTableDefinition;
+use crate::replay_error::TargetFailure;
+use crate::replay_progress::{AppliedState, ReplayProgress, StatementIntent};
+use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
+use crate::source_position::SourcePosition;
+use crate::target_table_definition::TargetTableDefinition;
 
 /// A target with this outcome of the announced statement.
 struct IntentTarget {

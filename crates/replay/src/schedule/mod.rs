@@ -17,36 +17,31 @@
 //!
 //! This module does no I/O, reads no clock and starts no thread: tests can call it in any order.
 
-mod chain;
-mod claim;
-mod clock;
+mod clock_reader;
+mod dependency_chain;
+mod identity_hasher;
 #[cfg(test)]
 mod property;
+mod schedule_claim;
 #[cfg(test)]
 mod scripts;
+mod wait_rule;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
 use hashbrown::HashMap;
 
-pub use self::chain::DependencyChain;
-pub use self::claim::{
+pub use self::clock_reader::ClockError;
+pub use self::dependency_chain::DependencyChain;
+use self::identity_hasher::IdentityHasher;
+pub use self::schedule_claim::{
     CLAIM_KEYS_MAX, ChangedDatabases, ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode,
     ScheduleClaim, TransactionFootprint,
 };
-pub use self::clock::ClockError;
-
-/// Transactions to wait for, besides those with the same keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WaitRule {
-    /// All before it; and all after it wait for it.
-    ForAll,
-    /// All with lower numbers than this.
-    Below(u64),
-}
+use self::wait_rule::WaitRule;
 
 /// Decides which groups may start. Each has a number: 0, 1, 2… in the order in which they are offered.
 ///
@@ -164,6 +159,7 @@ impl Schedule {
         let ScheduleClaim { units, wait, keys } = claim;
         let last_end = self.items.back().map_or(0, |item| item.units.end);
         assert!(last_end <= units.start, "ours: work is offered in order");
+        assert!(units.start < units.end, "ours: a group has a transaction");
         let number = self.end();
         let below = match wait {
             WaitRule::ForAll => number,
@@ -207,7 +203,7 @@ impl Schedule {
     }
 
     /// Returns the number of the next group.
-    fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.first + self.items.len() as u64
     }
 
@@ -316,26 +312,6 @@ fn wait_for(items: &mut VecDeque<ScheduleItem>, first: u64, holder: Option<u64>,
     assert!(item.dependents.last().is_none_or(|last| *last < number), "ours: work is offered in order");
     item.dependents.push(number);
     1
-}
-
-/// Hasher for keys, which are hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{GapPolicy, ReplayOptions, TransactionSelection};
 use sql::ReplicationFilter;

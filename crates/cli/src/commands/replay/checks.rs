@@ -2,9 +2,9 @@
 
 use anyhow::anyhow;
 use clap::Args;
+use mysql_target::TargetInspector;
 use replay::{
-    AppliedState, LogSurvey, PreflightCheck, PreflightFinding, ReplayLog, ReplayOptions, TargetInspector,
-    TransactionSource,
+    AppliedState, LogSurvey, PreflightCheck, PreflightFinding, ReplayLog, ReplayOptions, TransactionSource,
 };
 use tracing::{error, warn};
 

@@ -2,14 +2,18 @@
 
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
+use mysql_target::TargetInspector;
 use replay::{
-    DryRunTarget, PreflightFinding, ReplayError, ReplayOptions, ReplayPlan, TargetInspector,
+    DraftRole, DryRunTarget, PreflightFinding, ReplayError, ReplayOptions, ReplayPlan, TableDefinitions,
     TransactionSource,
 };
 use serde_json::{Value, json};
+#[cfg(feature = "sqlite")]
+use sqlite_target::SchemaDraft;
 
 use crate::commands::replay::checks::AllowArgs;
 use crate::commands::replay::dry_run_text;
@@ -77,23 +81,28 @@ impl DryRunArgs {
             progress.update(bytes);
             if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let (plan, mut findings) = match &named {
-            TargetAddress::Mysql(address, apply_as) if !self.offline => {
-                let mut inspector = TargetInspector::connect(address).map_err(begun)?;
-                let plan =
-                    replay::plan(&mut source, DryRunTarget::Mysql(&mut inspector), &options, &mut seen);
-                let plan = plan.map_err(begun)?;
-                let findings = inspector.findings(&plan.survey, *apply_as, is_logged).map_err(begun)?;
-                (plan, findings)
+        let mut inspector = match &named {
+            TargetAddress::Mysql(address, _) if !self.offline => {
+                Some(TargetInspector::connect(address).map_err(begun)?)
             }
-            TargetAddress::Sqlite(path) if !self.offline => {
-                let plan = replay::plan(&mut source, DryRunTarget::Sqlite(path), &options, &mut seen);
-                (plan.map_err(begun)?, Vec::new())
+            _ => None,
+        };
+        let target = match (&named, &mut inspector) {
+            (_, Some(inspector)) => DryRunTarget {
+                applied: inspector.applied(),
+                tables: Some(inspector),
+                draft: new_draft().map_err(begun)?,
+                role: DraftRole::Lookup,
+            },
+            (TargetAddress::Sqlite(path), None) if !self.offline => sqlite_target(path).map_err(begun)?,
+            (_, None) => DryRunTarget { draft: new_draft().map_err(begun)?, ..DryRunTarget::default() },
+        };
+        let plan = replay::plan(&mut source, target, &options, &mut seen).map_err(begun)?;
+        let mut findings = match (&named, &mut inspector) {
+            (TargetAddress::Mysql(_, apply_as), Some(inspector)) => {
+                inspector.findings(&plan.survey, *apply_as, is_logged).map_err(begun)?
             }
-            TargetAddress::Mysql(..) | TargetAddress::Sqlite(_) => {
-                let plan = replay::plan(&mut source, DryRunTarget::None, &options, &mut seen);
-                (plan.map_err(begun)?, Vec::new())
-            }
+            _ => Vec::new(),
         };
         drop(progress);
         findings.extend(PreflightFinding::commit_order(&plan.survey, options.order));
@@ -105,6 +114,31 @@ impl DryRunArgs {
         let report = DryRunReport { plan, options, findings: findings.collect(), estimate };
         print_report(&report, json, global)
     }
+}
+
+/// Returns a draft of the tables that the logs define.
+#[cfg(feature = "sqlite")]
+fn new_draft() -> Result<Option<Box<dyn TableDefinitions>>, ReplayError> {
+    Ok(Some(Box::new(SchemaDraft::new()?)))
+}
+
+/// Returns nothing: this bintide cannot follow definitions.
+#[cfg(not(feature = "sqlite"))]
+fn new_draft() -> Result<Option<Box<dyn TableDefinitions>>, ReplayError> {
+    Ok(None)
+}
+
+/// Returns a SQLite database as a target, which need not exist.
+#[cfg(feature = "sqlite")]
+fn sqlite_target(path: &Path) -> Result<DryRunTarget<'static>, ReplayError> {
+    let (draft, applied) = SchemaDraft::read_file(path)?;
+    Ok(DryRunTarget { applied, draft: Some(Box::new(draft)), tables: None, role: DraftRole::Target })
+}
+
+/// Returns an empty target: this bintide cannot read the database.
+#[cfg(not(feature = "sqlite"))]
+fn sqlite_target(_: &Path) -> Result<DryRunTarget<'static>, ReplayError> {
+    Ok(DryRunTarget::default())
 }
 
 fn print_report(report: &DryRunReport, json: bool, global: &GlobalArgs) -> CommandResult {

@@ -1,6 +1,6 @@
 //! Report of a dry run as tables for a terminal.
 
-use replay::order::CommitOrder;
+use replay::CommitOrder;
 use replay::schedule::ParallelMode;
 use replay::{Parallelism, RowChanges};
 

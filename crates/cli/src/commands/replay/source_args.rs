@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use clap::Args;
 use logs::{LogEncryption, RetentionLimit, Store};
+use mysql_target::TargetInspector;
 use receive::{DiskFullPolicy, LogReceiver, ReceiveOptions, StartPoint};
-use replay::TargetInspector;
 use servers::{LinkOptions, PasswordSource, ServerAddress, ServerLink};
 use wire::{ReplicaEnd, SemiSync};
 

@@ -3,7 +3,8 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use replay::{AppliedState, MysqlTarget, TargetInspector};
+use mysql_target::{MysqlTarget, TargetInspector};
+use replay::AppliedState;
 use servers::ServerAddress;
 
 use crate::exit::{CommandFailure, CommandResult, CommandVerdict};
@@ -57,7 +58,7 @@ fn text(inspector: &TargetInspector, applied: &AppliedState) -> String {
 /// Returns the replay position of a SQLite database; `None` if it has none.
 #[cfg(feature = "sqlite")]
 pub(super) fn applied(path: &Path) -> Result<Option<AppliedState>, CommandFailure> {
-    replay::SqliteTarget::read_applied(path).map_err(|error| CommandFailure::NotStarted(error.into()))
+    sqlite_target::SqliteTarget::read_applied(path).map_err(|error| CommandFailure::NotStarted(error.into()))
 }
 
 /// Returns nothing: opening the database reports that this bintide has no SQLite support.

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-#[cfg(feature = "sqlite")]
-use replay::SqliteTarget;
-use replay::{ApplyAs, MysqlTarget, ReplayTarget};
+use mysql_target::{ApplyAs, MysqlTarget};
+use replay::ReplayTarget;
 use servers::ServerAddress;
+#[cfg(feature = "sqlite")]
+use sqlite_target::SqliteTarget;
 
 use crate::connection_args::{ConnectionArgs, CredentialSharing, VerifyServer};
 use crate::exit::CommandFailure;

@@ -82,7 +82,7 @@ mod tests {
     use std::num::NonZeroUsize;
     use std::time::Duration;
 
-    use replay::order::CommitOrder;
+    use replay::CommitOrder;
     use replay::schedule::ParallelMode;
     use replay::{GapPolicy, Parallelism, ReplayOptions, ReplayPlan, RowChanges, TransactionSelection};
     use sql::ReplicationFilter;

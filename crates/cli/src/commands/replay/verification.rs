@@ -4,10 +4,13 @@ use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use clap::Args;
-use replay::compare::{self, ComparisonMethod, TablePair, TableVerdict, TargetComparison};
+use mysql_target::ServerReader;
+use replay::compare::{self, ComparisonMethod, ComparisonReader, TablePair, TableVerdict, TargetComparison};
 use replay::{ReplayLog, ReplayOptions, ReplayReport, TransactionSource};
 use serde_json::{Value, json};
 use servers::{ServerAddress, SqlConnection};
+#[cfg(feature = "sqlite")]
+use sqlite_target::SqliteReader;
 use tracing::info;
 
 use crate::commands::replay::target::{TargetAddress, TargetArgs};
@@ -92,7 +95,9 @@ impl TargetVerification {
         drop(progress);
         let pairs = pairs.map_err(failed)?;
         info!("comparing {} with {server}", units::counted(pairs.len() as u64, "table"));
-        let mut comparison = TargetComparison::open(&server, comparison_target(&target)?).map_err(failed)?;
+        let reader = ServerReader::open(&server).map_err(failed)?;
+        let executed = reader.executed().clone();
+        let mut comparison = TargetComparison::new(Box::new(reader), target_reader(&target)?);
         let mut tables = Vec::new();
         for pair in pairs {
             let verdict = comparison.compare(&pair, &check_interrupt).map_err(failed)?;
@@ -100,7 +105,7 @@ impl TargetVerification {
                 tables.push((pair, verdict));
             }
         }
-        let besides = comparison.executed_besides(&report.applied).to_string();
+        let besides = executed.difference(&report.applied).to_string();
         Ok(Self { server: server.to_string(), means: comparison.method(), besides, tables })
     }
 
@@ -172,11 +177,13 @@ fn check_interrupt() -> ControlFlow<()> {
     if interrupt::is_stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-fn comparison_target(target: &TargetAddress) -> Result<compare::ComparisonTarget<'_>, CommandFailure> {
+/// Connects to the target, to read its tables.
+fn target_reader(target: &TargetAddress) -> Result<Box<dyn ComparisonReader>, CommandFailure> {
+    let failed = |error: replay::ReplayError| CommandFailure::Failed(error.into());
     match target {
-        TargetAddress::Mysql(address, _) => Ok(compare::ComparisonTarget::Server(address)),
+        TargetAddress::Mysql(address, _) => Ok(Box::new(ServerReader::open(address).map_err(failed)?)),
         #[cfg(feature = "sqlite")]
-        TargetAddress::Sqlite(path) => Ok(compare::ComparisonTarget::Sqlite(path)),
+        TargetAddress::Sqlite(path) => Ok(Box::new(SqliteReader::open(path).map_err(failed)?)),
         #[cfg(not(feature = "sqlite"))]
         TargetAddress::Sqlite(_) => {
             Err(CommandFailure::NotStarted(anyhow!("this bintide was built without SQLite")))

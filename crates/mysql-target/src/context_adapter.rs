@@ -1,0 +1,526 @@
+//! Session contexts of the log, translated for one server. MySQL and MariaDB number collations and SQL modes
+//! differently, and each has variables that the other lacks.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use binlog::{Charset, Collation, Flavour};
+use replay::{SessionVariables, SourceStatement, TargetFailure};
+use servers::{ResultRow, ServerFacts, SqlConnection, version_numbers};
+use sql::ddl::DdlStatement;
+use sql::lexer::{SqlLexer, SqlToken, SqlTokenKind};
+use sql::{SqlWords, first_word};
+
+/// Translates contexts for one server.
+#[derive(Clone, Debug)]
+pub(crate) struct ContextAdapter {
+    target: Flavour,
+    /// Collation numbers of a MySQL server; `None` for MariaDB, whose collations are matched by name.
+    collations: Option<Arc<BTreeSet<u16>>>,
+    /// Variables that not every server has and not every account may set, in the order of [`RESTRICTED`].
+    restricted: [RestrictedVariable; RESTRICTED.len()],
+    explicit_timestamp: VariablePresence,
+    utf8mb4_collation: VariablePresence,
+    /// `TIME_TRUNCATE_FRACTIONAL` in MySQL's `sql_mode`.
+    truncation: VariablePresence,
+    /// Databases that were created with another collation than on the source.
+    substituted: Arc<Mutex<BTreeSet<String>>>,
+    /// Set once a statement may have rounded times that the source truncates.
+    may_round_times: Arc<AtomicBool>,
+}
+
+/// Presence of a variable on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum VariablePresence {
+    Present,
+    Absent,
+}
+
+/// A variable that not every account may set, not even to its own value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RestrictedVariable {
+    /// The server lacks it.
+    Absent,
+    /// The account may set it.
+    Settable,
+    /// The account may not set it. The session has had this value from its start.
+    Fixed(u8),
+}
+
+/// A session variable in logs that servers before some version lack.
+struct VersionedVariable {
+    name: &'static str,
+    mysql_since: [u32; 3],
+    /// `None` for a variable that only MySQL has.
+    mariadb_since: Option<[u32; 3]>,
+}
+
+/// Versions as in mysqlbinlog's version comments. MySQL 5.6 has no session variable `explicit_defaults_for_timestamp`.
+const EXPLICIT_TIMESTAMP: VersionedVariable = VersionedVariable {
+    name: "explicit_defaults_for_timestamp",
+    mysql_since: [5, 7, 0],
+    mariadb_since: Some([10, 8, 4]),
+};
+const UTF8MB4_COLLATION: VersionedVariable =
+    VersionedVariable { name: "default_collation_for_utf8mb4", mysql_since: [8, 0, 11], mariadb_since: None };
+const TRUNCATION: VersionedVariable =
+    VersionedVariable { name: "sql_mode", mysql_since: [8, 0, 1], mariadb_since: None };
+const RESTRICTED: [VersionedVariable; 3] = [
+    VersionedVariable { name: "sql_require_primary_key", mysql_since: [8, 0, 13], mariadb_since: None },
+    VersionedVariable { name: "default_table_encryption", mysql_since: [8, 0, 16], mariadb_since: None },
+    VersionedVariable { name: "enable_cascade_triggers", mysql_since: [9, 7, 0], mariadb_since: None },
+];
+
+impl VersionedVariable {
+    fn presence(&self, facts: &ServerFacts) -> VariablePresence {
+        let since = if facts.is_mariadb { self.mariadb_since } else { Some(self.mysql_since) };
+        let is_there = match (since, version_numbers(&facts.version)) {
+            (None, _) => false,
+            (Some(since), Some(version)) => version >= since,
+            (Some(_), None) => true,
+        };
+        if is_there { VariablePresence::Present } else { VariablePresence::Absent }
+    }
+}
+
+/// The default collation of `utf8mb4` in MariaDB, and in MySQL before 8.0.
+const UTF8MB4_GENERAL_CI: u16 = 45;
+
+/// SQL modes that MySQL 8.0.5 removed.
+const MODES_REMOVED: u64 = 0x1003_ff00;
+/// SQL modes that both flavours have.
+const MODES_COMMON: u64 = 0xffff_ffff;
+/// MySQL mode: excess digits of fractional seconds are truncated. MariaDB's default.
+const TIME_TRUNCATE_FRACTIONAL: u64 = 1 << 32;
+/// MariaDB mode: excess digits of fractional seconds are rounded. MySQL's default.
+const TIME_ROUND_FRACTIONAL: u64 = 1 << 34;
+
+/// Collation state that all sessions on a target share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TargetCollations {
+    collations: Option<Arc<BTreeSet<u16>>>,
+    substituted: Arc<Mutex<BTreeSet<String>>>,
+    rounds: Arc<AtomicBool>,
+}
+
+impl TargetCollations {
+    /// Reads the collations of a server.
+    pub(crate) fn ask(
+        connection: &mut SqlConnection,
+        facts: &ServerFacts,
+    ) -> Result<Self, servers::ConnectionError> {
+        let collations = match facts.is_mariadb {
+            true => None,
+            false => {
+                let rows = connection.rows("SELECT id FROM information_schema.collations")?;
+                let number = |row: &ResultRow| str::from_utf8(row.first()?.as_deref()?).ok()?.parse().ok();
+                Some(Arc::new(rows.iter().filter_map(number).collect()))
+            }
+        };
+        Ok(Self { collations, ..Self::default() })
+    }
+
+    /// Describes differences from the source, one line each.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !substituted.is_empty() {
+            let made: Vec<&str> = substituted.iter().map(String::as_str).collect();
+            remarks.push(format!(
+                "databases were created with another default collation, because the target lacks the source's: {}",
+                made.join(", ")
+            ));
+        }
+        if self.rounds.load(Ordering::Relaxed) {
+            remarks.push(
+                "statements may have rounded fractional seconds: the source truncates them, and the target has no SQL \
+                 mode TIME_TRUNCATE_FRACTIONAL"
+                    .to_owned(),
+            );
+        }
+        remarks
+    }
+}
+
+impl ContextAdapter {
+    /// Creates the translation for a session on a server.
+    pub(crate) fn new(
+        connection: &mut SqlConnection,
+        facts: &ServerFacts,
+        shared: &TargetCollations,
+    ) -> Result<Self, servers::ConnectionError> {
+        let mut restricted = [RestrictedVariable::Absent; RESTRICTED.len()];
+        for (variable, slot) in RESTRICTED.iter().zip(&mut restricted) {
+            if variable.presence(facts) == VariablePresence::Present {
+                *slot = RestrictedVariable::ask(connection, variable.name)?;
+            }
+        }
+        Ok(Self {
+            target: if facts.is_mariadb { Flavour::MariaDb } else { Flavour::MySql },
+            collations: shared.collations.clone(),
+            restricted,
+            explicit_timestamp: EXPLICIT_TIMESTAMP.presence(facts),
+            utf8mb4_collation: UTF8MB4_COLLATION.presence(facts),
+            truncation: TRUNCATION.presence(facts),
+            substituted: Arc::clone(&shared.substituted),
+            may_round_times: Arc::clone(&shared.rounds),
+        })
+    }
+
+    /// Returns the server's flavour.
+    pub(crate) const fn target(&self) -> Flavour {
+        self.target
+    }
+
+    /// Translates a context for the server. Variables that the server lacks are left out, as in mysqlbinlog's version
+    /// comments.
+    pub(crate) fn fit(&self, context: &SessionVariables) -> SessionVariables {
+        let source = context.flavour();
+        let mut fitted = context.clone();
+        // A source that lacks the variable does not log it and behaves as if it were off.
+        let cascade_triggers = Some(context.cascade_triggers.unwrap_or(0));
+        let wanted = [context.require_primary_key, context.table_encryption, cascade_triggers];
+        let mut restricted = wanted.into_iter().zip(&self.restricted).map(|(value, has)| has.fit(value));
+        fitted.require_primary_key = restricted.next().flatten();
+        fitted.table_encryption = restricted.next().flatten();
+        fitted.cascade_triggers = restricted.next().flatten();
+        if self.explicit_timestamp == VariablePresence::Absent {
+            fitted.explicit_timestamp = None;
+        }
+        fitted.sql_mode = context.sql_mode.map(|mode| self.adapt_mode(mode, source));
+        fitted.charset = context.charset.map(|charset| self.adapt_charset(charset, source));
+        fitted.database_collation = context.database_collation.map(|id| match id {
+            0 => 0,
+            id => self.target_collation_id(id, source).unwrap_or_else(|| self.fallback_collation(id, source)),
+        });
+        fitted.utf8mb4_collation = match (source, self.utf8mb4_collation) {
+            (_, VariablePresence::Absent) => 0,
+            // The flavours differ in the default collation of utf8mb4.
+            (Flavour::MariaDb, VariablePresence::Present) => UTF8MB4_GENERAL_CI,
+            (Flavour::MySql, VariablePresence::Present) => context.utf8mb4_collation,
+        };
+        fitted
+    }
+
+    fn adapt_mode(&self, mode: u64, source: Flavour) -> u64 {
+        match (self.target, self.truncation) {
+            (Flavour::MySql, VariablePresence::Absent) => {
+                self.translate_mode(mode, source) & !TIME_TRUNCATE_FRACTIONAL
+            }
+            _ => self.translate_mode(mode, source),
+        }
+    }
+
+    /// Translates the mode for the newest server of the target's flavour.
+    fn translate_mode(&self, mode: u64, source: Flavour) -> u64 {
+        match (source, self.target) {
+            (Flavour::MariaDb, Flavour::MariaDb) => mode,
+            (Flavour::MySql, Flavour::MySql) => match self.truncation {
+                VariablePresence::Present => mode & !MODES_REMOVED,
+                // The target is older than the removal of these modes.
+                VariablePresence::Absent => mode,
+            },
+            (Flavour::MySql, Flavour::MariaDb) => {
+                let rounds = if mode & TIME_TRUNCATE_FRACTIONAL == 0 { TIME_ROUND_FRACTIONAL } else { 0 };
+                mode & MODES_COMMON | rounds
+            }
+            (Flavour::MariaDb, Flavour::MySql) => {
+                let cuts = if mode & TIME_ROUND_FRACTIONAL == 0 { TIME_TRUNCATE_FRACTIONAL } else { 0 };
+                mode & MODES_COMMON & !MODES_REMOVED | cuts
+            }
+        }
+    }
+
+    /// Translates the collations of a context. A collation that the server lacks is replaced by another of the same
+    /// character set: text is decoded the same way.
+    fn adapt_charset(&self, charset: [u16; 3], source: Flavour) -> [u16; 3] {
+        let [client, connection, server] = charset.map(|id| {
+            self.target_collation_id(id, source).unwrap_or_else(|| self.fallback_collation(id, source))
+        });
+        match self.target {
+            Flavour::MySql => [client, connection, server],
+            // MariaDB accepts only one collation number as a client character set.
+            Flavour::MariaDb => [self.fallback_collation(charset[0], source), connection, server],
+        }
+    }
+
+    /// Returns a collation of the same character set that the server has.
+    fn fallback_collation(&self, id: u16, source: Flavour) -> u16 {
+        Collation::new(id, source).map_or(id, |collation| fallback_collation_id(collation.charset()))
+    }
+
+    /// Returns the server's collation for a number in the log: the same one, or its replacement.
+    pub(crate) fn target_collation(&self, id: u16, source: Flavour) -> Option<Collation> {
+        let own = self.target_collation_id(id, source).unwrap_or_else(|| self.fallback_collation(id, source));
+        Collation::new(own, self.target)
+    }
+
+    /// Returns the server's number for a collation in the log, if the server has it.
+    fn target_collation_id(&self, id: u16, source: Flavour) -> Option<u16> {
+        if let Some(known) = &self.collations {
+            let own = match source {
+                Flavour::MySql => id,
+                Flavour::MariaDb => {
+                    let name = Collation::new(id, source)?.name();
+                    Collation::new(id, self.target).filter(|own| own.name() == name)?.id()
+                }
+            };
+            return known.contains(&own).then_some(own);
+        }
+        if source == self.target {
+            return Some(id);
+        }
+        let name = Collation::new(id, source)?.name();
+        let same = Collation::new(id, self.target).filter(|own| own.name() == name)?;
+        // MariaDB lacks the collations of MySQL 8.0 and the character set gb18030.
+        let is_of_mysql = same.name().contains("_0900_") || same.charset().name() == "gb18030";
+        (!is_of_mysql).then_some(same.id())
+    }
+
+    /// Checks a `CREATE DATABASE` whose collation the target lacks. From MySQL to MySQL, the database gets another
+    /// collation, and the report names it. Otherwise the statement is refused. Also records statements that may round
+    /// times.
+    pub(crate) fn check_statement(&self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        let context = &statement.context;
+        let source = context.flavour();
+        let is_lost = |mode| self.translate_mode(mode, source) & TIME_TRUNCATE_FRACTIONAL != 0;
+        let lacks_mode = self.target == Flavour::MySql && self.truncation == VariablePresence::Absent;
+        if let Some(mode) = context.sql_mode.filter(|mode| lacks_mode && is_lost(*mode))
+            && !self.may_round_times.load(Ordering::Relaxed)
+            && stores_values(&statement.sql, mode)
+        {
+            self.may_round_times.store(true, Ordering::Relaxed);
+        }
+        let Some([_, _, server]) = context.charset else { return Ok(()) };
+        if self.target_collation_id(server, source).is_some()
+            || !takes_server_collation(&statement.sql, context.sql_mode.unwrap_or(0))
+        {
+            return Ok(());
+        }
+        let name = |id: u16, flavour| {
+            Collation::new(id, flavour).map_or_else(|| id.to_string(), |own| own.name().into())
+        };
+        let wanted: String = name(server, source);
+        if source == Flavour::MySql && self.target == Flavour::MySql {
+            let made = name(self.fallback_collation(server, source), self.target);
+            let database = String::from_utf8_lossy(&statement.default_database).into_owned();
+            let mut substituted = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
+            substituted.insert(format!("`{database}` with {made} instead of {wanted}"));
+            return Ok(());
+        }
+        Err(TargetFailure::refused(format!(
+            "CREATE DATABASE uses the source's collation_server, {wanted}, which the target does not have. Create \
+             the database yourself, and skip this transaction with --exclude-gtids"
+        )))
+    }
+}
+
+impl RestrictedVariable {
+    /// Reads whether the account may set the variable, by setting it to its own value.
+    fn ask(connection: &mut SqlConnection, name: &str) -> Result<Self, servers::ConnectionError> {
+        match connection.run(&format!("SET @@session.{name}=@@session.{name}")) {
+            Ok(()) => return Ok(Self::Settable),
+            Err(servers::ConnectionError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let value = connection.value(&format!("SELECT @@session.{name}"))?;
+        Ok(value.and_then(|value| value.parse().ok()).map_or(Self::Settable, Self::Fixed))
+    }
+
+    /// Returns the value to set, if any. A wanted value that differs from a fixed one is set all the same: the server
+    /// refuses it.
+    fn fit(self, wanted: Option<u8>) -> Option<u8> {
+        wanted.filter(|wanted| match self {
+            Self::Absent => false,
+            Self::Settable => true,
+            Self::Fixed(value) => value != *wanted,
+        })
+    }
+}
+
+/// Returns a collation of the character set that both flavours have.
+fn fallback_collation_id(charset: Charset) -> u16 {
+    match charset {
+        Charset::Utf8mb4 => UTF8MB4_GENERAL_CI,
+        other => other.default_collation(),
+    }
+}
+
+/// Returns true if a statement may store values that it computes, judging by its words. A `SELECT` is logged only for
+/// the functions that it calls.
+fn stores_values(sql: &[u8], sql_mode: u64) -> bool {
+    const VERBS: [&str; 6] = ["INSERT", "REPLACE", "UPDATE", "LOAD", "SELECT", "DO"];
+    // Read word by word: a statement can be large, and its first words usually decide.
+    let lexer = SqlLexer::new(sql, sql_mode);
+    let mut tokens = lexer.clone().filter(|token| !token.is_blank());
+    let is_any = |token: &SqlToken, words: &[&str]| {
+        let bytes = lexer.bytes(token);
+        token.kind == SqlTokenKind::Word
+            && words.iter().any(|word| bytes.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let Some(first) = tokens.next() else { return false };
+    let within = if is_any(&first, &VERBS) {
+        return true;
+    } else if is_any(&first, &["WITH"]) {
+        "UPDATE"
+    } else if is_any(&first, &["CREATE"]) {
+        "SELECT"
+    } else {
+        return first.kind == SqlTokenKind::Malformed;
+    };
+    let mut rest = tokens.peekable();
+    if within == "SELECT" && rest.peek().is_some_and(|next| is_any(next, &["FUNCTION", "PROCEDURE"])) {
+        return false;
+    }
+    rest.any(|token| token.kind == SqlTokenKind::Malformed || is_any(&token, &[within]))
+}
+
+/// Returns true if a statement creates a database with the server's default collation.
+fn takes_server_collation(sql: &[u8], sql_mode: u64) -> bool {
+    // Other statements can be large. The first word is empty in front of a comment that servers execute.
+    if !matches!(first_word(sql).as_str(), "CREATE" | "") {
+        return false;
+    }
+    let words = SqlWords::parse(&String::from_utf8_lossy(sql), sql_mode);
+    let statement = words.map(|words| DdlStatement::parse(&words));
+    matches!(statement, Some(DdlStatement::CreateDatabase { charset: None, .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use binlog::Flavour;
+    use replay::SessionVariables;
+
+    use super::{
+        ContextAdapter, RestrictedVariable, VariablePresence, stores_values, takes_server_collation,
+    };
+
+    /// A target that has all variables and MySQL's collations up to this number.
+    fn fit(target: Flavour, collation_max: u16) -> ContextAdapter {
+        ContextAdapter {
+            target,
+            collations: (target == Flavour::MySql).then(|| Arc::new((1..=collation_max).collect())),
+            restricted: [RestrictedVariable::Settable; 3],
+            explicit_timestamp: VariablePresence::Present,
+            utf8mb4_collation: VariablePresence::Present,
+            truncation: VariablePresence::Present,
+            substituted: Arc::default(),
+            may_round_times: Arc::default(),
+        }
+    }
+
+    fn check(is_mariadb: bool, target: Flavour, mode: u64, charset: [u16; 3], wanted: (u64, [u16; 3])) {
+        let context = SessionVariables {
+            is_mariadb,
+            sql_mode: Some(mode),
+            charset: Some(charset),
+            ..SessionVariables::default()
+        };
+        let fitted = fit(target, 400).fit(&context);
+        assert_eq!((fitted.sql_mode, fitted.charset), (Some(wanted.0), Some(wanted.1)), "{context:?}");
+    }
+
+    #[test]
+    fn collations_that_an_old_server_lacks_have_stand_ins() {
+        let context = SessionVariables {
+            charset: Some([255, 8, 278]),
+            database_collation: Some(255),
+            ..SessionVariables::default()
+        };
+        let fitted = fit(Flavour::MySql, 250).fit(&context);
+        assert_eq!((fitted.charset, fitted.database_collation), (Some([45, 8, 45]), Some(45)));
+        let fitted = fit(Flavour::MySql, 400).fit(&context);
+        assert_eq!((fitted.charset, fitted.database_collation), (Some([255, 8, 278]), Some(255)));
+    }
+
+    #[test]
+    fn variables_that_a_server_lacks_are_left_out() {
+        let context = SessionVariables {
+            explicit_timestamp: Some(1),
+            utf8mb4_collation: 255,
+            require_primary_key: Some(1),
+            table_encryption: Some(0),
+            cascade_triggers: Some(1),
+            ..SessionVariables::default()
+        };
+        let old = ContextAdapter {
+            restricted: [
+                RestrictedVariable::Settable,
+                RestrictedVariable::Absent,
+                RestrictedVariable::Absent,
+            ],
+            explicit_timestamp: VariablePresence::Absent,
+            utf8mb4_collation: VariablePresence::Absent,
+            ..fit(Flavour::MySql, 250)
+        };
+        let wanted = SessionVariables { require_primary_key: Some(1), ..SessionVariables::default() };
+        assert_eq!(old.fit(&context), wanted);
+        let restricted = |variable| {
+            let adapter = ContextAdapter { restricted: [variable; 3], ..fit(Flavour::MySql, 400) };
+            let of = |context: &SessionVariables| {
+                let fitted = adapter.fit(context);
+                (fitted.table_encryption, fitted.cascade_triggers)
+            };
+            [of(&context), of(&SessionVariables::default())]
+        };
+        let settable = restricted(RestrictedVariable::Settable);
+        assert_eq!(settable, [(Some(0), Some(1)), (None, Some(0))]);
+        assert_eq!(restricted(RestrictedVariable::Fixed(0)), [(None, Some(1)), (None, None)]);
+    }
+
+    #[test]
+    fn contexts_are_translated_between_flavours() {
+        let rounds = 1 << 34;
+        check(false, Flavour::MariaDb, 4, [255, 255, 8], (4 | rounds, [45, 45, 8]));
+        check(false, Flavour::MariaDb, 4 | 1 << 32, [33, 46, 63], (4, [33, 46, 63]));
+        check(false, Flavour::MariaDb, 4 | 1 << 32, [46, 46, 46], (4, [45, 46, 46]));
+        check(true, Flavour::MariaDb, 1 << 28 | rounds, [2304, 1069, 8], (1 << 28 | rounds, [45, 1069, 8]));
+        check(true, Flavour::MySql, 4 | 1 << 28, [45, 1069, 8], (4 | 1 << 32, [45, 45, 8]));
+        check(true, Flavour::MySql, rounds, [33, 33, 8], (0, [33, 33, 8]));
+    }
+
+    #[test]
+    fn modes_that_an_old_server_has_or_lacks() {
+        let mode = |is_mariadb, mode| {
+            let old = ContextAdapter { truncation: VariablePresence::Absent, ..fit(Flavour::MySql, 250) };
+            old.fit(&SessionVariables { is_mariadb, sql_mode: Some(mode), ..SessionVariables::default() })
+                .sql_mode
+        };
+        assert_eq!(mode(false, 1 << 32 | 1 << 28 | 4), Some(1 << 28 | 4));
+        assert_eq!(mode(true, 4), Some(4));
+        assert_eq!(fit(Flavour::MySql, 400).adapt_mode(1 << 32 | 1 << 28 | 4, Flavour::MySql), 1 << 32 | 4);
+    }
+
+    #[test]
+    fn statements_that_store_values() {
+        let check = |sql: &str, wanted| assert_eq!(stores_values(sql.as_bytes(), 0), wanted, "{sql}");
+        check("insert into t values ('00:00:00.6')", true);
+        check(" /* c */ INSERT INTO t VALUES (1)", true);
+        check("-- c\nREPLACE t VALUES (1)", true);
+        check("WITH c AS (SELECT 1 AS a) UPDATE t, c SET t.a = c.a", true);
+        check("WITH c AS (SELECT 1 AS a) DELETE t FROM t JOIN c", false);
+        check("LOAD DATA INFILE 'f' INTO TABLE t", true);
+        check("CREATE TABLE t (a TIME) SELECT '00:00:00.6' AS a", true);
+        check("CREATE TABLE t (a TIME DEFAULT 'SELECT')", false);
+        check("CREATE FUNCTION f() RETURNS INT RETURN (SELECT 1)", false);
+        check("SELECT `d`.`f`()", true);
+        check("DELETE FROM t WHERE a IN (SELECT 1)", false);
+        check("BEGIN", false);
+    }
+
+    #[test]
+    fn database_creations_are_recognised() {
+        let check =
+            |sql: &str, wanted| assert_eq!(takes_server_collation(sql.as_bytes(), 0), wanted, "{sql}");
+        check("CREATE DATABASE d", true);
+        check("create  schema if not exists d", true);
+        check("CREATE DATABASE d CHARACTER SET latin1", false);
+        check("CREATE DATABASE d COLLATE latin1_bin", false);
+        check("CREATE TABLE d (a INT)", false);
+        check("CREATE DATABASE d CHAR SET latin1", false);
+        check("/* a */ CREATE DATABASE `collate charset`", true);
+    }
+}

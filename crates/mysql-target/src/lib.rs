@@ -1,0 +1,40 @@
+//! MySQL and MariaDB servers as targets of a replay.
+//!
+//! | to | use |
+//! |---|---|
+//! | apply transactions to a server | [`MysqlTarget`] |
+//! | find obstacles before a replay, and show its progress | [`TargetInspector`] |
+//! | compare the tables of a server | [`ServerReader`] |
+//!
+//! Row changes go to MySQL as `BINLOG` statements: the server applies events of its own format itself, with exact
+//! types. Where the server or the account does not allow that, they go as statements with parameters. Progress is saved
+//! in the table `bintide.progress`, in the same transaction as the changes that it covers.
+//!
+//! This crate never decides what is applied, or in which order. It never writes to the target's binary log if the
+//! account may turn it off, unless asked to, and never changes a global variable other than `gtid_purged`.
+#![forbid(unsafe_code)]
+
+mod account_grants;
+mod apply_as;
+mod binlog_statement;
+mod context_adapter;
+mod fingerprint;
+mod lock_heartbeat;
+mod mysql_session;
+mod mysql_target;
+mod progress_rows;
+mod progress_sql;
+mod row_sql;
+mod row_statements;
+mod server_failure;
+mod server_reader;
+mod session_state;
+mod table_definition;
+mod target_inspector;
+mod target_logging;
+mod versions;
+
+pub use crate::apply_as::{ApplyAs, SqlApplyReason};
+pub use crate::mysql_target::MysqlTarget;
+pub use crate::server_reader::ServerReader;
+pub use crate::target_inspector::TargetInspector;

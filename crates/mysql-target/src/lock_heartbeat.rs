@@ -1,0 +1,107 @@
+//! Signs of life of a replay, for other replays that want the same target. When the network falls silent, a server may
+//! keep the locks of a client that has long ended.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use replay::TargetFailure;
+use servers::SqlConnection;
+
+use crate::server_failure::server_failure;
+
+/// Interval at which the session that holds the target's lock is used, if only to keep it from being idle.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Idle seconds after which a session may belong to a replay that is gone.
+const SUSPECT_IDLE_S: u64 = 8;
+
+/// Idle seconds after which a session certainly belongs to a replay that is gone.
+const DEAD_IDLE_S: u64 = 20;
+
+/// Seconds to wait for a lock before looking up the connection that holds it.
+const LOCK_POLL_S: u64 = 5;
+
+/// A thread that uses a session at intervals until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct LockHeartbeat {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LockHeartbeat {
+    pub(crate) fn start(control: &Arc<Mutex<SqlConnection>>) -> Self {
+        let (stop, stopped) = channel();
+        let control = Arc::clone(control);
+        let beating = thread::spawn(move || {
+            while stopped.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                // The next user of the connection gets the error if it is lost.
+                let Ok(mut control) = control.lock() else { return };
+                let _ = control.run("DO 1");
+            }
+        });
+        Self { stop: Some(stop), thread: Some(beating) }
+    }
+}
+
+impl Drop for LockHeartbeat {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(beating) = self.thread.take() {
+            // If the thread panicked, the lock around the session is poisoned and the session's next use fails.
+            let _ = beating.join();
+        }
+    }
+}
+
+/// Takes a lock on the server, and waits up to `timeout` for a replay that holds it and is about to end. Kills the
+/// session of a replay that ended without the server noticing.
+pub(crate) fn acquire_lock(
+    connection: &mut SqlConnection,
+    name: &str,
+    timeout: Duration,
+) -> Result<(), TargetFailure> {
+    let begin = Instant::now();
+    loop {
+        let got =
+            connection.value(&format!("SELECT GET_LOCK('{name}', {LOCK_POLL_S})")).map_err(server_failure)?;
+        if got.as_deref() == Some("1") {
+            return Ok(());
+        }
+        let owner = connection.value(&format!("SELECT IS_USED_LOCK('{name}')")).map_err(server_failure)?;
+        // The holder may have released it in the meantime.
+        let Some(owner) = owner.and_then(|owner| owner.parse().ok()) else { continue };
+        let idle_s = idle_s(connection, owner)?;
+        if idle_s >= DEAD_IDLE_S {
+            kill_connection(connection, owner)?;
+        } else if idle_s < SUSPECT_IDLE_S && begin.elapsed() >= timeout {
+            return Err(TargetFailure::refused(format!(
+                "another replay is using this target: connection {owner} of the server holds the lock {name}"
+            )));
+        }
+    }
+}
+
+/// Returns the seconds for which a connection has been idle; 0 if it is busy, or invisible to this account.
+fn idle_s(connection: &mut SqlConnection, id: u64) -> Result<u64, TargetFailure> {
+    let number = |value: Option<&Option<Vec<u8>>>| {
+        value.and_then(|value| str::from_utf8(value.as_ref()?).ok()?.parse::<u64>().ok())
+    };
+    // Id, User, Host, db, Command, Time.
+    let rows = connection.rows("SHOW PROCESSLIST").map_err(server_failure)?;
+    let row = rows.iter().find(|row| number(row.first()) == Some(id));
+    let idle = row.filter(|row| row.get(4).and_then(Option::as_deref) == Some(b"Sleep"));
+    Ok(idle.and_then(|row| number(row.get(5))).unwrap_or(0))
+}
+
+fn kill_connection(connection: &mut SqlConnection, id: u64) -> Result<(), TargetFailure> {
+    const NO_SUCH_THREAD: u16 = 1094;
+    match connection.run(&format!("KILL {id}")) {
+        Err(error) if error.code() != Some(NO_SUCH_THREAD) => Err(TargetFailure::refused(format!(
+            "a replay that seems to have ended holds the target's lock in the server's connection {id}, which could \
+             not be killed: {error}. Run KILL {id}"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,660 @@
+//! One session on a MySQL server.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use binlog::gtid::Gtid;
+use binlog::{EventFormat, Flavour};
+use replay::{
+    LoadDataFile, ReplayProgress, RowEvents, SessionVariables, SourceStatement, StatementInput,
+    StatementIntent, TargetFailure, TargetFailureKind, TargetSession,
+};
+use servers::{SqlConnection, StatementParameter};
+use sql::quote::put_name;
+
+use crate::binlog_statement::{
+    EventPart, PACKET_MARGIN, events_size_max, format_description, put_binlog, row_too_large_message, split,
+};
+use crate::context_adapter::ContextAdapter;
+use crate::fingerprint::{self, BY_GTID};
+use crate::progress_sql::{self, PROGRESS_OUT_OF_ORDER, put_progress, put_variable};
+use crate::row_sql::{RowSessionSettings, StatementWriter};
+use crate::server_failure::server_failure;
+use crate::session_state::SessionState;
+use crate::target_logging::TargetLogging;
+
+/// Buffered bytes at which statements are sent.
+const FLUSH_SIZE: usize = 1 << 20;
+
+pub(crate) struct MysqlSession {
+    pub(crate) connection: SqlConnection,
+    pub(crate) packet_max: usize,
+    /// True if statements that commit implicitly run under their own GTIDs.
+    names_gtids: bool,
+    /// True if all row changes go as statements.
+    pub(crate) as_sql: bool,
+    /// The server's support for `CREATE TABLE … SELECT`.
+    pub(crate) creations: TableCreation,
+    /// Converts row changes to statements; created on first use.
+    pub(crate) writer: Option<StatementWriter>,
+    pub(crate) adapter: ContextAdapter,
+    /// Session settings after the last row change that went as a statement; `None` after anything else.
+    pub(crate) settings: Option<RowSessionSettings>,
+    /// True if the announced statement creates a table whose rows follow as statements.
+    pub(crate) rows_follow: bool,
+    /// Number of times that definitions may have changed, in all sessions, and its value when the writer last checked.
+    definitions: Arc<AtomicU64>,
+    pub(crate) writer_definition_version: u64,
+    /// The known values of session variables.
+    pub(crate) variables: SessionState,
+    format: Option<Arc<EventFormat>>,
+    /// SQL that is not sent yet.
+    pub(crate) sql: String,
+    /// Row events that are not yet in `sql`.
+    rows: Vec<u8>,
+    pub(crate) state: TransactionState,
+    /// This session's row of the progress table.
+    progress_row: usize,
+    pub(crate) logging: TargetLogging,
+    /// GTIDs of the transaction. It is logged under the last one; empty if it is not logged.
+    gtids: Vec<Gtid>,
+    announcement: StatementAnnouncement,
+}
+
+/// The parts of a session.
+pub(crate) struct SessionParts {
+    pub(crate) connection: SqlConnection,
+    pub(crate) packet_max: usize,
+    pub(crate) names_gtids: bool,
+    pub(crate) as_sql: bool,
+    pub(crate) creations: TableCreation,
+    pub(crate) adapter: ContextAdapter,
+    pub(crate) logging: TargetLogging,
+    pub(crate) definitions: Arc<AtomicU64>,
+}
+
+/// Support for `CREATE TABLE … SELECT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableCreation {
+    /// As one transaction, by `START TRANSACTION` in the definition: MySQL since 8.0.21.
+    Atomic,
+    /// As two transactions: the table, then its rows.
+    InParts,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionState {
+    /// Nothing is open.
+    Idle,
+    /// The next change begins a transaction.
+    BeginPending,
+    /// A transaction is open.
+    Open,
+    /// A statement that commits implicitly was announced; its GTID, if it runs under it.
+    ImplicitCommit(Option<String>),
+}
+
+/// Announcement on the target of a statement that commits implicitly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StatementAnnouncement {
+    /// None, or the statement was run, or its outcome is unknown.
+    Settled,
+    /// The statement is announced and not yet run.
+    Open,
+    /// The statement was not run: the target refused it, or an assignment before it.
+    Refused,
+}
+
+impl MysqlSession {
+    pub(crate) fn new(parts: SessionParts) -> Self {
+        let SessionParts {
+            connection,
+            packet_max,
+            names_gtids,
+            as_sql,
+            creations,
+            adapter,
+            logging,
+            definitions,
+        } = parts;
+        let (sql, rows) = (String::new(), Vec::new());
+        Self {
+            connection,
+            packet_max,
+            names_gtids,
+            as_sql,
+            creations,
+            writer: None,
+            adapter,
+            settings: None,
+            rows_follow: false,
+            definitions,
+            writer_definition_version: 0,
+            variables: SessionState::default(),
+            format: None,
+            sql,
+            rows,
+            state: TransactionState::Idle,
+            progress_row: 1,
+            logging,
+            gtids: Vec::new(),
+            announcement: StatementAnnouncement::Settled,
+        }
+    }
+
+    /// Runs a statement with the variables of its session on the source.
+    fn run_in_context(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        self.adapter.check_statement(statement)?;
+        let creation = self.table_creation_sql(statement)?;
+        self.settings = None;
+        self.begin_if_due();
+        self.send_rows()?;
+        self.set_odd_texts(statement)?;
+        let mut set = Vec::new();
+        put_database(&mut set, &statement.database, &mut self.variables);
+        // User variables come first: their values do not depend on the other variables.
+        let mut variables = Vec::new();
+        let source = statement.context.flavour();
+        let collations = |id| self.adapter.target_collation(id, source);
+        let is_plain =
+            |variable: &&StatementInput| progress_sql::unverified_text(variable, &collations).is_none();
+        for variable in statement.variables.iter().filter(is_plain) {
+            put_variable(&mut variables, variable, &collations)?;
+        }
+        if variables.pop().is_some() {
+            if !variables.is_ascii() {
+                self.put_names_charset(&mut set);
+            }
+            set.extend_from_slice(b"SET ");
+            set.append(&mut variables);
+            set.push(b';');
+        }
+        match String::from_utf8(set) {
+            Ok(set) => self.sql.push_str(&set),
+            Err(set) => {
+                self.send()?;
+                self.connection.run_bytes(set.as_bytes()).map_err(server_failure)?;
+            }
+        }
+        self.adopt(&statement.context)?;
+        let (seconds, micros) = statement.timestamp;
+        let _ = write!(self.sql, "SET @@session.timestamp={seconds}.{:06}", micros.unwrap_or(0));
+        if let Some(thread_id) = statement.thread_id {
+            let _ = write!(self.sql, ",@@session.pseudo_thread_id={thread_id}");
+        }
+        self.sql.push(';');
+        if let TransactionState::ImplicitCommit(Some(gtid)) = &self.state {
+            let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
+        }
+        self.send()?;
+        let result = self.run(statement, creation.as_deref().unwrap_or(&statement.sql));
+        if !self.takes_only_rows(statement, creation.as_deref()) {
+            self.variables.forget();
+        }
+        result
+    }
+
+    /// Notes the outcome of an announced statement. A server that answers with an error has not run it. Without an
+    /// answer the announcement stays, and the next replay finds out.
+    fn note_outcome(&mut self, result: &Result<(), TargetFailure>) {
+        use TargetFailureKind::{Locked, Refused};
+        if self.announcement == StatementAnnouncement::Open {
+            self.announcement = match result.as_ref().map_err(|failure| failure.kind) {
+                Err(Refused | Locked) => StatementAnnouncement::Refused,
+                Err(_) | Ok(()) => StatementAnnouncement::Settled,
+            };
+        }
+    }
+
+    /// Sends all buffered statements and row events.
+    pub(crate) fn send(&mut self) -> Result<(), TargetFailure> {
+        let has_rows = !self.rows.is_empty();
+        if has_rows {
+            put_binlog(&mut self.sql, &self.rows);
+            self.rows.clear();
+        }
+        if self.sql.is_empty() {
+            return Ok(());
+        }
+        let result = self.connection.run(&self.sql);
+        self.sql.clear();
+        result.map_err(|error| match error.code() {
+            Some(UNKNOWN_ERROR) if has_rows => conversion_failure(&error),
+            _ => server_failure(error),
+        })
+    }
+
+    /// Sends the row events. They must end a packet: after them, the server does not announce further results.
+    fn send_rows(&mut self) -> Result<(), TargetFailure> {
+        if self.rows.is_empty() { Ok(()) } else { self.send() }
+    }
+
+    pub(crate) fn begin_if_due(&mut self) {
+        if self.state == TransactionState::BeginPending {
+            self.put_gtid_next();
+            self.sql.push_str("BEGIN;");
+            self.state = TransactionState::Open;
+        }
+    }
+
+    /// Begins a separate transaction for the rows of a new table, if the server cannot commit both as one.
+    pub(crate) fn begin_after_creation(&mut self) {
+        if matches!(self.state, TransactionState::ImplicitCommit(_))
+            && self.creations == TableCreation::InParts
+        {
+            self.state = TransactionState::BeginPending;
+        }
+    }
+
+    /// Sets the GTID that the next transaction is logged under.
+    fn put_gtid_next(&mut self) {
+        if let Some(gtid) = self.gtids.last() {
+            let _ = write!(self.sql, "SET @@SESSION.GTID_NEXT='{gtid}';");
+        }
+    }
+
+    /// Commits a logged transaction. `gtid_executed` is its progress.
+    fn commit_logged(&mut self, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        assert!(!self.gtids.is_empty(), "ours: a logged transaction has a GTID");
+        if !matches!(self.state, TransactionState::Open | TransactionState::ImplicitCommit(_)) {
+            self.put_gtid_next();
+            self.sql.push_str("BEGIN;");
+            self.send()?;
+        }
+        self.state = TransactionState::Idle;
+        // One request: the server completes it even if this process ends.
+        let mut sql = String::from("COMMIT;");
+        // GTIDs of an XA transaction's preparation. All its changes have just been logged.
+        for gtid in self.gtids.iter().rev().skip(1) {
+            let _ = write!(sql, "SET @@SESSION.GTID_NEXT='{gtid}';BEGIN;COMMIT;");
+        }
+        sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC'");
+        self.connection.run_then(&sql, placed).map_err(server_failure)
+    }
+
+    /// Saves progress and commits.
+    fn commit_with_progress(
+        &mut self,
+        progress: &ReplayProgress,
+        placed: &mut dyn FnMut(),
+    ) -> Result<(), servers::ConnectionError> {
+        let mut sql = String::new();
+        match std::mem::replace(&mut self.state, TransactionState::Idle) {
+            TransactionState::ImplicitCommit(gtid) => {
+                self.definitions.fetch_add(1, Ordering::SeqCst);
+                sql.push_str("COMMIT;");
+                if gtid.is_some() {
+                    sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
+                }
+                put_progress(&mut sql, progress, self.progress_row);
+                self.connection.run(&sql)?;
+                placed();
+            }
+            TransactionState::Open => {
+                put_progress(&mut sql, progress, self.progress_row);
+                sql.push_str("COMMIT");
+                self.connection.run_then(&sql, placed)?;
+            }
+            TransactionState::Idle | TransactionState::BeginPending => {
+                put_progress(&mut sql, progress, self.progress_row);
+                self.connection.run(&sql)?;
+                placed();
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the session's variables to this context.
+    pub(crate) fn adopt(&mut self, context: &SessionVariables) -> Result<(), TargetFailure> {
+        let context = self.adapter.fit(context);
+        let changes = self.variables.adopt(&context);
+        if !changes.is_empty() {
+            self.send_rows()?;
+            let _ = write!(self.sql, "SET {changes};");
+        }
+        Ok(())
+    }
+
+    /// Sends the format of the events that follow.
+    fn adopt_format(&mut self, format: &Arc<EventFormat>) -> Result<(), TargetFailure> {
+        if self.format.as_ref().is_some_and(|known| Arc::ptr_eq(known, format) || known == format) {
+            self.format = Some(Arc::clone(format));
+            return Ok(());
+        }
+        if self.state == TransactionState::Open {
+            return Err(TargetFailure::refused("one transaction has row events of two formats"));
+        }
+        let description =
+            format_description(format).map_err(|error| TargetFailure::refused(error.to_string()))?;
+        put_binlog(&mut self.sql, &description);
+        // A format description makes the server expect anonymous transactions.
+        self.sql.push_str("SET @@SESSION.GTID_NEXT='AUTOMATIC';");
+        self.format = Some(Arc::clone(format));
+        Ok(())
+    }
+
+    /// Sends row events that are together too large for one statement. A row that is too large by itself goes as a
+    /// statement with parameters, which can be sent in pieces.
+    fn apply_in_parts(
+        &mut self,
+        context: &SessionVariables,
+        rows: &RowEvents,
+        size_max: usize,
+    ) -> Result<(), TargetFailure> {
+        let mut result = Ok(());
+        let whole = split(rows, size_max, &mut |part| {
+            if result.is_ok() {
+                result = self.apply_part(context, &rows.format, part, size_max);
+            }
+        });
+        result?;
+        whole.map_err(|error| TargetFailure::refused(error.to_string()))
+    }
+
+    fn apply_part(
+        &mut self,
+        context: &SessionVariables,
+        format: &Arc<EventFormat>,
+        part: EventPart<'_>,
+        size_max: usize,
+    ) -> Result<(), TargetFailure> {
+        match part {
+            EventPart::Run(run) => {
+                assert!(self.rows.is_empty(), "ours: each part is sent before the next");
+                self.adopt(context)?;
+                self.settings = None;
+                self.rows.extend_from_slice(run);
+                self.send()
+            }
+            // Only row events may follow the statement that created their table.
+            EventPart::Row(row) if matches!(self.state, TransactionState::ImplicitCommit(_)) => {
+                Err(TargetFailure::refused(row_too_large_message(row.len(), size_max)))
+            }
+            EventPart::Row(row) => {
+                let row = RowEvents { format: Arc::clone(format), bytes: row.to_vec() };
+                self.write_rows_as_sql(&row)
+            }
+        }
+    }
+
+    /// Returns true if row changes of this format go as statements. MariaDB's always do: no MySQL since 8.4 accepts its
+    /// events, and its JSON columns are text. So do formats with temporal types from before MySQL 5.6.4.
+    fn makes_statements(&self, format: &EventFormat) -> bool {
+        self.as_sql || format.flavour == Flavour::MariaDb || format.has_old_temporals()
+    }
+
+    /// Returns the number of times that definitions may have changed.
+    pub(crate) fn definition_version(&self) -> u64 {
+        self.definitions.load(Ordering::SeqCst)
+    }
+
+    /// Sets user variables whose text may be invalid in its character set, as the source's client did.
+    fn set_odd_texts(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        let source = statement.context.flavour();
+        let adapter = self.adapter.clone();
+        let collations = |id| adapter.target_collation(id, source);
+        let odd = |variable| progress_sql::unverified_text(variable, &collations);
+        for (name, collation, text) in statement.variables.iter().filter_map(odd) {
+            self.send()?;
+            let (charset, collation) = (collation.charset().name(), collation.name());
+            self.connection
+                .run(&format!("SET NAMES {charset} COLLATE {collation}"))
+                .map_err(server_failure)?;
+            // A prepared statement keeps the collation of its preparation. The comment makes the text differ for each
+            // collation.
+            let assignment = format!("SET @bintide_value := ? /* {collation} */");
+            self.connection
+                .execute(&assignment, vec![StatementParameter::Bytes(text.to_vec())])
+                .map_err(server_failure)?;
+            let mut set = Vec::new();
+            self.put_names_charset(&mut set);
+            set.extend_from_slice(b"SET @");
+            put_name(&mut set, name);
+            set.extend_from_slice(b":=@bintide_value;SET @bintide_value:=NULL");
+            self.connection.run_bytes(&set).map_err(server_failure)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the server read non-ASCII names as utf8mb4.
+    fn put_names_charset(&mut self, set: &mut Vec<u8>) {
+        set.extend_from_slice(b"SET NAMES utf8mb4;");
+        self.variables.set_names();
+    }
+
+    /// Returns true if the server accepts only row events after this statement, not even a SET. The statement itself
+    /// cannot change a variable.
+    fn takes_only_rows(&self, statement: &SourceStatement, creation: Option<&[u8]>) -> bool {
+        creation.is_none() && statement.table_creation().is_some()
+    }
+
+    fn run(&mut self, statement: &SourceStatement, sql: &[u8]) -> Result<(), TargetFailure> {
+        let result = match &statement.load {
+            None => self.connection.run_bytes(sql),
+            Some(load) => self.connection.load(&load_sql(&statement.sql, load)?, load.file.clone()),
+        };
+        if result.is_ok() {
+            self.announcement = StatementAnnouncement::Settled;
+        }
+        match (result, statement.error_code) {
+            (Ok(()), 0) => Ok(()),
+            (Err(error), code) if code != 0 && error.code() == Some(code) => Ok(()),
+            (Err(error), _) => Err(server_failure(error)),
+            (Ok(()), code) if is_transient_error(code) => Ok(()),
+            (Ok(()), code) => Err(TargetFailure::refused(format!(
+                "the statement failed with error {code} on the source, but succeeded on the target"
+            ))),
+        }
+    }
+}
+
+/// Returns true for errors that depend on timing: the statement was killed, or waited for a lock or other sessions.
+fn is_transient_error(code: u16) -> bool {
+    const INTERRUPTED: u16 = 1317;
+    const SERVER_SHUTDOWN: u16 = 1053;
+    const LOCK_WAIT_TIMEOUT: u16 = 1205;
+    const DEADLOCK: u16 = 1213;
+    const TIMEOUT: u16 = 3024;
+    const NEW_ABORTING: u16 = 1152;
+    [INTERRUPTED, SERVER_SHUTDOWN, LOCK_WAIT_TIMEOUT, DEADLOCK, TIMEOUT, NEW_ABORTING].contains(&code)
+}
+
+impl TargetSession for MysqlSession {
+    fn save_apart(&mut self, part: usize) -> Result<(), TargetFailure> {
+        assert!(part > 0, "ours: the first session saves the progress that all share");
+        self.progress_row = 1 + part;
+        self.connection.run(&progress_sql::insert_stream_sql(self.progress_row)).map_err(server_failure)
+    }
+
+    fn set_gtids(&mut self, gtids: &[Gtid]) -> Result<(), TargetFailure> {
+        self.gtids.clear();
+        match self.logging {
+            TargetLogging::Off => {}
+            TargetLogging::BySourceGtids if gtids.is_empty() => {
+                return Err(TargetFailure::refused("the transaction has no GTID to be logged under"));
+            }
+            TargetLogging::BySourceGtids => self.gtids.extend_from_slice(gtids),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), TargetFailure> {
+        assert_eq!(
+            self.state,
+            TransactionState::Idle,
+            "ours: a transaction begins after the one before has ended"
+        );
+        self.state = TransactionState::BeginPending;
+        Ok(())
+    }
+
+    fn expect_rows(&mut self, format: &Arc<EventFormat>) -> Result<(), TargetFailure> {
+        match self.makes_statements(format) {
+            true => Ok(()),
+            false => self.adopt_format(format),
+        }
+    }
+
+    fn announce(
+        &mut self,
+        intent: StatementIntent,
+        format: Option<&Arc<EventFormat>>,
+    ) -> Result<(), TargetFailure> {
+        assert_eq!(
+            self.state,
+            TransactionState::Idle,
+            "ours: a statement that commits implicitly is announced first"
+        );
+        self.definitions.fetch_add(1, Ordering::SeqCst);
+        if let Some(format) = format
+            && !self.makes_statements(format)
+        {
+            // Only the rows may follow the statement.
+            self.adopt_format(format)?;
+        }
+        self.send()?;
+        // Rows that go as statements commit after their table. The table alone is not the whole transaction.
+        let is_in_parts = format
+            .is_some_and(|format| self.makes_statements(format) || self.creations == TableCreation::InParts);
+        if let Some(gtid) = self.gtids.last() {
+            if is_in_parts {
+                return Err(TargetFailure::refused(
+                    "CREATE TABLE … SELECT takes two transactions before MySQL 8.0.21, and wherever rows are applied as SQL; \
+                     one GTID cannot log both. Use --apply-as binlog, or a newer target",
+                ));
+            }
+            // The server's `gtid_executed` shows whether the statement ran.
+            self.state = TransactionState::ImplicitCommit(Some(gtid.to_string()));
+            return Ok(());
+        }
+        // Only the name of a unit with a GTID parses as one: log names have a dot before the number, not a colon.
+        let gtid = intent.unit.parse::<Gtid>().is_ok().then(|| intent.unit.clone());
+        let gtid = gtid.filter(|_| self.names_gtids && !is_in_parts);
+        self.rows_follow = is_in_parts;
+        let before = match &gtid {
+            Some(_) => BY_GTID.to_owned(),
+            None => fingerprint::compute(&mut self.connection, &intent.databases)?,
+        };
+        self.connection
+            .run(&progress_sql::save_intent_sql(&StatementIntent { before, ..intent }))
+            .map_err(server_failure)?;
+        // With a GTID, the server's `gtid_executed` says whether the statement was run.
+        if gtid.is_none() {
+            self.announcement = StatementAnnouncement::Open;
+        }
+        self.state = TransactionState::ImplicitCommit(gtid);
+        Ok(())
+    }
+
+    fn apply_rows(&mut self, context: &SessionVariables, rows: &RowEvents) -> Result<(), TargetFailure> {
+        if self.makes_statements(&rows.format) {
+            return self.write_rows_as_sql(rows);
+        }
+        self.adopt_format(&rows.format)?;
+        self.begin_after_creation();
+        self.begin_if_due();
+        self.adopt(context)?;
+        self.settings = None;
+        let size_max = events_size_max(self.packet_max.saturating_sub(PACKET_MARGIN)).min(FLUSH_SIZE * 16);
+        if self.rows.len() + rows.bytes.len() <= size_max {
+            self.rows.extend_from_slice(&rows.bytes);
+        } else {
+            self.send_rows()?;
+            self.apply_in_parts(context, rows, size_max)?;
+        }
+        match self.sql.len() + self.rows.len() {
+            size if size > FLUSH_SIZE => self.send(),
+            _ => Ok(()),
+        }
+    }
+
+    fn run_statement(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        let result = self.run_in_context(statement);
+        self.note_outcome(&result);
+        result
+    }
+
+    fn flush(&mut self) -> Result<(), TargetFailure> {
+        self.send()
+    }
+
+    fn commit(&mut self, progress: &ReplayProgress, placed: &mut dyn FnMut()) -> Result<(), TargetFailure> {
+        self.send()?;
+        assert!(self.sql.is_empty() && self.rows.is_empty(), "ours: all changes are sent before the commit");
+        if self.logging == TargetLogging::BySourceGtids {
+            return self.commit_logged(placed);
+        }
+        self.commit_with_progress(progress, placed).map_err(|error| match error.code() {
+            Some(PROGRESS_OUT_OF_ORDER) => TargetFailure {
+                code: Some(PROGRESS_OUT_OF_ORDER),
+                ..TargetFailure::refused(
+                    "the previous transaction was not committed, or bintide.progress was changed",
+                )
+            },
+            _ => server_failure(error),
+        })
+    }
+
+    fn rollback(&mut self) -> Result<(), TargetFailure> {
+        self.rows.clear();
+        self.sql.clear();
+        // Pending assignments may not have run.
+        self.variables.forget();
+        (self.format, self.state) = (None, TransactionState::Idle);
+        self.settings = None;
+        self.connection.run("ROLLBACK").map_err(server_failure)?;
+        // Otherwise the next replay would take any change of the definitions for the effect of the statement.
+        if self.announcement == StatementAnnouncement::Refused {
+            self.connection.run(&progress_sql::withdraw_intent_sql()).map_err(server_failure)?;
+        }
+        self.announcement = StatementAnnouncement::Settled;
+        if self.logging == TargetLogging::BySourceGtids {
+            self.connection.run("SET @@SESSION.GTID_NEXT='AUTOMATIC'").map_err(server_failure)?;
+        }
+        Ok(())
+    }
+}
+
+/// ER_UNKNOWN_ERROR: the server's answer to row events that it cannot apply to its table, and to little else.
+const UNKNOWN_ERROR: u16 = 1105;
+
+/// Explains that error: the server puts its own explanation into its error log at most.
+fn conversion_failure(error: &servers::ConnectionError) -> TargetFailure {
+    let message = format!(
+        "{error}: probably a column in the log differs from the target's in type, length or character set. Make the \
+         table as it was on the source, let the server convert with SET GLOBAL replica_type_conversions = \
+         'ALL_NON_LOSSY', or use --apply-as sql"
+    );
+    TargetFailure { code: Some(UNKNOWN_ERROR), ..TargetFailure::refused(message) }
+}
+
+/// Appends the statement that makes this the default database. Non-ASCII names are sent as utf8mb4.
+fn put_database(out: &mut Vec<u8>, database: &[u8], variables: &mut SessionState) {
+    if database.is_empty() {
+        return;
+    }
+    if !database.is_ascii() {
+        out.extend_from_slice(b"SET NAMES utf8mb4;");
+        variables.set_names();
+    }
+    variables.use_database();
+    out.extend_from_slice(b"USE ");
+    put_name(out, database);
+    out.push(b';');
+}
+
+/// Returns the `LOAD DATA` statement with a local file instead of the source's.
+fn load_sql(sql: &[u8], load: &LoadDataFile) -> Result<Vec<u8>, TargetFailure> {
+    let odd = || TargetFailure::refused("LOAD DATA: the event states a wrong position of the file name");
+    let (start, end) = load.name;
+    let (before, after) = (sql.get(..start).ok_or_else(odd)?, sql.get(end..).ok_or_else(odd)?);
+    let mut out = before.to_vec();
+    out.extend_from_slice(b" LOCAL INFILE 'bintide'");
+    if load.duplicates == binlog::events::DuplicateHandling::Replace {
+        out.extend_from_slice(b" REPLACE");
+    }
+    out.extend_from_slice(b" INTO");
+    out.extend_from_slice(after);
+    Ok(out)
+}

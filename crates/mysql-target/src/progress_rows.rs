@@ -1,0 +1,75 @@
+//! Reads the rows of the progress table.
+
+use binlog::gtid::GtidSet;
+use replay::{AppliedState, ReplayProgress, SourcePosition, TargetFailure};
+use servers::{ResultRow, SqlConnection};
+use sql::quote::parse_hex;
+
+use crate::progress_sql::{self, PROGRESS_TABLE};
+use crate::server_failure::server_failure;
+
+/// Reads the progress table; `None` if there is none.
+pub(crate) fn read_progress(connection: &mut SqlConnection) -> Result<Option<AppliedState>, TargetFailure> {
+    const NO_SUCH_TABLE: u16 = 1146;
+    const UNKNOWN_DATABASE: u16 = 1049;
+    const TABLE_DENIED: u16 = 1142;
+    const DATABASE_DENIED: u16 = 1044;
+    let question = format!(
+        "SELECT gtids, HEX(log), position, beyond, intent, commits FROM {PROGRESS_TABLE} ORDER BY stream"
+    );
+    match connection.rows(&question) {
+        Ok(rows) => unite_progress_rows(rows).map(Some),
+        Err(error) if matches!(error.code(), Some(NO_SUCH_TABLE | UNKNOWN_DATABASE)) => Ok(None),
+        // The account may not see the table, so it may not exist.
+        Err(error) if matches!(error.code(), Some(TABLE_DENIED | DATABASE_DENIED)) => Ok(None),
+        Err(error) => Err(server_failure(error)),
+    }
+}
+
+/// Unites all rows of the progress table. Rows after the first hold GTIDs only.
+fn unite_progress_rows(rows: Vec<ResultRow>) -> Result<AppliedState, TargetFailure> {
+    let mut rows = rows.into_iter().map(parse_progress_row);
+    let mut all = rows.next().transpose()?.unwrap_or_default();
+    for row in rows {
+        all.progress.gtids.add_all(&row?.progress.gtids);
+    }
+    Ok(all)
+}
+
+/// Reads the `server_id` of the server whose logs the progress refers to.
+pub(crate) fn read_source(connection: &mut SqlConnection) -> Result<Option<u32>, TargetFailure> {
+    let source = connection
+        .value(&format!("SELECT source FROM {PROGRESS_TABLE} WHERE stream = 1"))
+        .map_err(server_failure)?;
+    Ok(source.and_then(|number| number.parse().ok()))
+}
+
+/// Decodes one row of the progress table.
+fn parse_progress_row(row: ResultRow) -> Result<AppliedState, TargetFailure> {
+    let mut columns =
+        row.into_iter().map(|value| value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+    let mut next = || columns.next().flatten();
+    let gtids = parse_gtid_set(&next().unwrap_or_default())?;
+    let reached = match (next(), next()) {
+        (Some(log), Some(position)) => Some(parse_place(&log, &position)?),
+        _ => None,
+    };
+    let beyond = next().unwrap_or_default();
+    let beyond = beyond.lines().filter_map(|line| line.split_once(' ')).map(|(log, at)| parse_place(log, at));
+    let intent = next().as_deref().and_then(progress_sql::read_intent);
+    let commits = next().and_then(|count| count.parse().ok());
+    let beyond = beyond.collect::<Result<_, _>>()?;
+    let progress = ReplayProgress { gtids, place: reached, beyond, commits };
+    Ok(AppliedState { progress, executed: GtidSet::new(), intent })
+}
+
+fn parse_place(log: &str, position: &str) -> Result<SourcePosition, TargetFailure> {
+    let odd =
+        || TargetFailure::refused(format!("bintide.progress contains an invalid position: {log} {position}"));
+    let log = parse_hex(log).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(odd)?;
+    Ok(SourcePosition { log, position: position.parse().map_err(|_| odd())? })
+}
+
+pub(crate) fn parse_gtid_set(text: &str) -> Result<GtidSet, TargetFailure> {
+    text.parse().map_err(|_| TargetFailure::refused(format!("invalid GTID set: {text}")))
+}

@@ -1,0 +1,514 @@
+//! Row changes as SQL statements with parameters: for servers that do not accept row events, and for accounts that may
+//! not send them.
+//!
+//! Values go in their own type or as bytes: with `character_set_client` = `binary`, text reaches its column with the
+//! bytes of the source. A row is found by a unique key that is never NULL, otherwise by all its columns in the log. A
+//! change that matches another number of rows than in the log is an error, as on a replica.
+
+mod json_expression;
+mod parameter;
+mod statement_plan;
+mod target_table;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use binlog::events::{RowsFlags, RowsKind};
+use binlog::{Flavour, JsonDocument, RowChange, RowImage, Value};
+use replay::row_reader::{EventRows, RowReader};
+use replay::{RowEvents, SessionVariables, TargetFailure};
+use servers::{SqlConnection, StatementParameter};
+
+use crate::row_sql::json_expression::ChangeCondition;
+use crate::row_sql::statement_plan::{ColumnMapping, ReplayFlavours, StatementPlan};
+use crate::row_sql::target_table::TargetTable;
+pub(crate) use crate::row_sql::target_table::nontransactional_engine;
+
+/// Session settings that a row change needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowSessionSettings {
+    /// Disabled checks, as flags of a Query event.
+    options: u32,
+    /// True if a value needs a non-strict SQL mode: ENUM's error value, or an omitted column without a default.
+    is_lax: bool,
+}
+
+impl RowSessionSettings {
+    /// Returns the settings for row events with these flags. Foreign keys are off where the log contains the cascaded
+    /// changes.
+    const fn new(flags: RowsFlags, is_lax: bool) -> Self {
+        let mut options = 0;
+        if flags.contains(RowsFlags::NO_FOREIGN_KEY_CHECKS) || flags.contains(RowsFlags::USE_SQL_FOREIGN_KEY)
+        {
+            options |= 0x0400_0000;
+        }
+        if flags.contains(RowsFlags::RELAXED_UNIQUE_CHECKS) {
+            options |= 0x0800_0000;
+        }
+        Self { options, is_lax }
+    }
+
+    /// Returns the session variables for these settings. `server` is `collation_server`, which no row change depends
+    /// on.
+    pub(crate) fn context(self, server: u16) -> SessionVariables {
+        const NO_AUTO_VALUE_ON_ZERO: u64 = 1 << 19;
+        const STRICT: u64 = 3 << 21;
+        const ALLOW_INVALID_DATES: u64 = 1 << 25;
+        const BINARY: u16 = 63;
+        const UTF8MB4_GENERAL_CI: u16 = 45;
+        let mode = NO_AUTO_VALUE_ON_ZERO | ALLOW_INVALID_DATES;
+        SessionVariables {
+            flags2: Some(self.options),
+            sql_mode: Some(if self.is_lax { mode } else { mode | STRICT }),
+            // `collation_connection` is a text collation: MySQL 5.7 decodes literals in generated columns by it, and
+            // cannot make a JSON path from bytes.
+            charset: Some([BINARY, UTF8MB4_GENERAL_CI, server]),
+            time_zone: Some(b"+00:00".to_vec()),
+            ..SessionVariables::default()
+        }
+    }
+}
+
+/// Converts row events to statements and runs them.
+#[derive(Debug)]
+pub(crate) struct StatementWriter {
+    target: Flavour,
+    reader: RowReader,
+    tables: HashMap<RawTableName, Arc<TargetTable>>,
+    plans: HashMap<StatementPlanKey, Arc<StatementPlan>>,
+}
+
+/// Names of a database and of a table in it.
+type RawTableName = (Box<[u8]>, Box<[u8]>);
+
+/// The table, the kind of change and the columns that a plan is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct StatementPlanKey {
+    database: Box<[u8]>,
+    table: Box<[u8]>,
+    kind: RowsKind,
+    before: Vec<usize>,
+    after: Vec<usize>,
+}
+
+/// Maximum number of cached plans; beyond it the cache is cleared. Bounds memory.
+const PLANS_MAX: usize = 4096;
+/// Maximum number of rows in one statement.
+const STATEMENT_ROWS_MAX: usize = 128;
+/// Maximum number of parameters in one statement: the protocol counts them in two bytes.
+const STATEMENT_PARAMETERS_MAX: usize = 16_384;
+/// Approximate maximum size of one statement's parameters, in bytes. A larger row goes by itself.
+const STATEMENT_SIZE_MAX: usize = 256 << 10;
+
+impl StatementWriter {
+    /// Creates a writer for a server of this flavour.
+    pub(crate) fn new(target: Flavour) -> Self {
+        Self { target, reader: RowReader::new(), tables: HashMap::new(), plans: HashMap::new() }
+    }
+
+    /// Clears all cached definitions and plans, because definitions may have changed.
+    pub(crate) fn forget(&mut self) {
+        self.tables.clear();
+        self.plans.clear();
+    }
+
+    /// Runs the statements for these row changes, in order.
+    pub(crate) fn write(
+        &mut self,
+        rows: &RowEvents,
+        session: &mut dyn StatementRunner,
+    ) -> Result<(), TargetFailure> {
+        let mut reader = std::mem::take(&mut self.reader);
+        let source = rows.format.flavour;
+        let result = reader.read(rows, &mut |event| self.write_event(event, source, session));
+        self.reader = reader;
+        result
+    }
+
+    fn write_event(
+        &mut self,
+        event: &EventRows<'_>,
+        source: Flavour,
+        session: &mut dyn StatementRunner,
+    ) -> Result<(), TargetFailure> {
+        let plan = self.plan(event, source, session)?;
+        let mut batch = StatementBatch::new(&plan, event.kind, event.flags);
+        for row in event.rows() {
+            let row = row?;
+            match event.kind {
+                RowsKind::Write => batch.insert(&row)?,
+                RowsKind::Delete => batch.delete(&row)?,
+                RowsKind::Update | RowsKind::PartialUpdate => batch.update(&row)?,
+            }
+            if batch.is_full() {
+                batch.run(session)?;
+            }
+        }
+        batch.run(session)
+    }
+
+    fn plan(
+        &mut self,
+        event: &EventRows<'_>,
+        source: Flavour,
+        session: &mut dyn StatementRunner,
+    ) -> Result<Arc<StatementPlan>, TargetFailure> {
+        let key = StatementPlanKey {
+            database: event.table.database.clone(),
+            table: event.table.name.clone(),
+            kind: event.kind,
+            before: event.columns_before().collect(),
+            after: event.columns_after().collect(),
+        };
+        if let Some(plan) = self.plans.get(&key)
+            && plan.log == event.table.columns
+        {
+            return Ok(Arc::clone(plan));
+        }
+        let table = self.table(&key, session)?;
+        refuse_triggers(&table, event.kind)?;
+        if let (Some(engine), true) = (&table.nontransactional_engine, session.must_be_undone()) {
+            return Err(TargetFailure::refused(format!(
+                "{} uses {engine}, whose changes cannot be rolled back: applied as SQL, one transaction would become \
+                 several in the target's binary log. Use --apply-as binlog, or convert the table to InnoDB",
+                table.name
+            )));
+        }
+        let ways = ReplayFlavours { source, target: self.target };
+        let plan = Arc::new(StatementPlan::new(event, table, ways)?);
+        if self.plans.len() >= PLANS_MAX {
+            self.forget();
+        }
+        self.plans.insert(key, Arc::clone(&plan));
+        assert!(self.plans.len() <= PLANS_MAX, "ours: the cache of plans is bounded");
+        Ok(plan)
+    }
+
+    fn table(
+        &mut self,
+        key: &StatementPlanKey,
+        session: &mut dyn StatementRunner,
+    ) -> Result<Arc<TargetTable>, TargetFailure> {
+        let name = (key.database.clone(), key.table.clone());
+        if let Some(table) = self.tables.get(&name) {
+            return Ok(Arc::clone(table));
+        }
+        let table = Arc::new(target_table::load(session.connection()?, &key.database, &key.table)?);
+        self.tables.insert(name, Arc::clone(&table));
+        Ok(table)
+    }
+}
+
+/// A session that runs statements.
+pub(crate) trait StatementRunner {
+    /// Returns a connection for queries about tables, after sending everything that is buffered.
+    fn connection(&mut self) -> Result<&mut SqlConnection, TargetFailure>;
+
+    /// Returns true if all changes must be able to roll back with their transaction, because it is logged as one.
+    fn must_be_undone(&self) -> bool;
+
+    /// Runs a statement and returns the number of matched rows.
+    fn run(
+        &mut self,
+        settings: RowSessionSettings,
+        sql: &str,
+        parameters: Vec<StatementParameter>,
+    ) -> Result<u64, TargetFailure>;
+}
+
+/// Refuses tables with a trigger for this change. The log contains the trigger's changes, so they would be made twice,
+/// and nothing stops a statement from firing the trigger.
+fn refuse_triggers(table: &TargetTable, kind: RowsKind) -> Result<(), TargetFailure> {
+    let event = match kind {
+        RowsKind::Write => "INSERT",
+        RowsKind::Delete => "DELETE",
+        RowsKind::Update | RowsKind::PartialUpdate => "UPDATE",
+    };
+    match table.triggers.iter().find(|(fires_at, _)| fires_at == event) {
+        None => Ok(()),
+        Some((_, trigger)) => Err(TargetFailure::refused(format!(
+            "{} has the trigger {trigger}: {event} statements would fire it, but the log already contains its changes. \
+             Use --apply-as binlog, or drop the trigger during the replay",
+            table.name
+        ))),
+    }
+}
+
+/// Row changes that may be merged into one statement.
+struct StatementBatch<'p> {
+    plan: &'p StatementPlan,
+    kind: RowsKind,
+    flags: RowsFlags,
+    rows: Vec<RowSql>,
+    size: usize,
+}
+
+/// Statement text and parameters of one row change.
+struct RowSql {
+    /// Text that differs from the plan's, if any.
+    sql: Option<String>,
+    parameters: Vec<StatementParameter>,
+    is_lax: bool,
+}
+
+impl<'p> StatementBatch<'p> {
+    fn new(plan: &'p StatementPlan, kind: RowsKind, flags: RowsFlags) -> Self {
+        Self { plan, kind, flags, rows: Vec::new(), size: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        let each = self.rows.last().map_or(0, |row| row.parameters.len());
+        self.rows.len() >= STATEMENT_ROWS_MAX
+            || (self.rows.len() + 1) * each > STATEMENT_PARAMETERS_MAX
+            || self.size > STATEMENT_SIZE_MAX
+    }
+
+    fn put(&mut self, row: RowSql) {
+        self.size += row.parameters.iter().map(StatementParameter::size).sum::<usize>();
+        self.rows.push(row);
+    }
+
+    fn insert(&mut self, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {
+        let written = self.row_values(row)?;
+        let values: Vec<&str> = written.pieces.iter().map(String::as_str).collect();
+        let sql = written.is_own.then(|| format!("({})", values.join(",")));
+        let is_lax = written.is_lax || self.plan.omits_columns;
+        self.put(RowSql { sql, parameters: written.parameters, is_lax });
+        Ok(())
+    }
+
+    fn delete(&mut self, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {
+        let (condition, parameters) = self.row_condition(row)?;
+        self.put(RowSql { sql: condition, parameters, is_lax: false });
+        Ok(())
+    }
+
+    fn update(&mut self, row: &RowChange<'_, '_>) -> Result<(), TargetFailure> {
+        let written = self.row_values(row)?;
+        if written.pieces.is_empty() {
+            return Ok(()); // Only generated columns have changed.
+        }
+        let (condition, found) = self.row_condition(row)?;
+        let mut parameters = written.parameters;
+        parameters.extend(found);
+        let places = self.plan.written_columns.iter().zip(&written.pieces);
+        let assigned = places.map(|(place, sql)| format!("{}={sql}", self.plan.target(place).name));
+        let kept = self.plan.preserved_columns.iter().map(|target| {
+            let name = &self.plan.table.columns[*target].name;
+            format!("{name}={name}")
+        });
+        let assignments: Vec<String> = assigned.chain(kept).collect();
+        let (name, mut condition) = (&self.plan.table.name, condition.unwrap_or_else(|| self.condition()));
+        let more = written.condition.expression;
+        if !more.sql.is_empty() {
+            condition = format!("{condition} AND {}", more.sql);
+            parameters.extend(more.parameters);
+        }
+        let sql =
+            format!("UPDATE {name} SET {} WHERE {condition}{}", assignments.join(","), self.limit_clause());
+        self.put(RowSql { sql: Some(sql), parameters, is_lax: written.is_lax });
+        Ok(())
+    }
+
+    /// Returns the values that are written for a row.
+    fn row_values(&self, row: &RowChange<'_, '_>) -> Result<RowValues, TargetFailure> {
+        let mut written = RowValues::default();
+        let Some(after) = &row.after else { return Ok(written) };
+        let mut fields = after.fields();
+        for place in &self.plan.written_columns {
+            let Some(field) = fields.find(|field| field.index() == place.log) else { continue };
+            let target = self.plan.target(place);
+            let document = if field.is_partial() { row.document_after(place.log)? } else { None };
+            let value = match &document {
+                Some(document) => Value::Json(JsonDocument::new(document)),
+                None => field.value()?,
+            };
+            written.is_lax |= value == Value::Enum(0);
+            let expression = match value {
+                Value::Json(document) if target.data_type == "json" => {
+                    json_expression::exact_expression(document)?
+                }
+                Value::JsonChanges(changes) if target.data_type == "json" => {
+                    Some(json_expression::patch_expression(&target.name, changes, &mut written.condition)?)
+                }
+                Value::JsonChanges(_) => return Err(missing_document(&target.name)),
+                _ => None,
+            };
+            match expression {
+                Some(expression) => {
+                    written.is_own = true;
+                    written.pieces.push(expression.sql);
+                    written.parameters.extend(expression.parameters);
+                }
+                None => {
+                    written.pieces.push(place.sql.clone());
+                    written.parameters.push(parameter::parameter(value, field.column(), target)?);
+                }
+            }
+        }
+        let columns = self.plan.written_columns.len();
+        debug_assert!(written.pieces.len() <= columns, "ours: a column has one value");
+        Ok(written)
+    }
+
+    /// Returns what finds a row: its own condition, if the plan's does not fit, and the parameters.
+    fn row_condition(
+        &self,
+        row: &RowChange<'_, '_>,
+    ) -> Result<(Option<String>, Vec<StatementParameter>), TargetFailure> {
+        let Some(before) = &row.before else { return Ok((None, Vec::new())) };
+        let mut parameters = Vec::new();
+        let mut conditions = Vec::new();
+        let mut is_own = false;
+        for place in &self.plan.condition_columns {
+            let target = self.plan.target(place);
+            let value = value_of(before, place)?;
+            let expression = match value {
+                Value::Json(document) if target.data_type == "json" => {
+                    json_expression::exact_expression(document)?
+                }
+                _ => None,
+            };
+            match expression {
+                Some(expression) => {
+                    is_own = true;
+                    conditions.push(format!("{} <=> {}", target.name, expression.sql));
+                    parameters.extend(expression.parameters);
+                }
+                None => {
+                    conditions.push(place.sql.clone());
+                    parameters.push(parameter::parameter(value, &self.plan.log[place.log], target)?);
+                }
+            }
+        }
+        let columns = self.plan.condition_columns.len();
+        debug_assert_eq!(conditions.len(), columns, "ours: each column of a condition is compared");
+        Ok((is_own.then(|| conditions.join(" AND ")), parameters))
+    }
+
+    /// Returns the plan's condition.
+    fn condition(&self) -> String {
+        let conditions: Vec<&str> =
+            self.plan.condition_columns.iter().map(|place| place.sql.as_str()).collect();
+        if conditions.is_empty() { "TRUE".to_owned() } else { conditions.join(" AND ") }
+    }
+
+    const fn limit_clause(&self) -> &'static str {
+        if self.plan.may_match_many { " LIMIT 1" } else { "" }
+    }
+
+    /// Runs the statements of all rows in the batch.
+    fn run(&mut self, session: &mut dyn StatementRunner) -> Result<(), TargetFailure> {
+        let rows = std::mem::take(&mut self.rows);
+        self.size = 0;
+        let can_join = match self.kind {
+            RowsKind::Write => true,
+            RowsKind::Delete => !self.plan.may_match_many,
+            RowsKind::Update | RowsKind::PartialUpdate => false,
+        };
+        let mut rows = rows.into_iter().peekable();
+        while let Some(first) = rows.next() {
+            let mut together = vec![first];
+            while can_join && together.len() < batch_size(rows.len() + together.len()) {
+                let alike = |next: &RowSql| next.sql == together[0].sql && next.is_lax == together[0].is_lax;
+                match rows.next_if(alike) {
+                    Some(next) => together.push(next),
+                    None => break,
+                }
+            }
+            self.run_together(together, session)?;
+        }
+        Ok(())
+    }
+
+    fn run_together(
+        &self,
+        rows: Vec<RowSql>,
+        session: &mut dyn StatementRunner,
+    ) -> Result<(), TargetFailure> {
+        let settings = RowSessionSettings::new(self.flags, rows.iter().any(|row| row.is_lax));
+        assert!(
+            (1..=STATEMENT_ROWS_MAX).contains(&rows.len()),
+            "ours: a statement has rows, and not too many"
+        );
+        let count = rows.len();
+        let own = rows.first().and_then(|row| row.sql.clone());
+        let sql = match self.kind {
+            RowsKind::Write => self.insert_sql(own, count),
+            RowsKind::Delete => {
+                let condition = own.unwrap_or_else(|| self.condition());
+                let conditions = vec![format!("({condition})"); count].join(" OR ");
+                format!("DELETE FROM {} WHERE {conditions}{}", self.plan.table.name, self.limit_clause())
+            }
+            RowsKind::Update | RowsKind::PartialUpdate => own.unwrap_or_default(),
+        };
+        let parameters = rows.into_iter().flat_map(|row| row.parameters).collect();
+        let met = session.run(settings, &sql, parameters)?;
+        match met == count as u64 {
+            true => Ok(()),
+            false => Err(self.row_count_mismatch(met, count as u64)),
+        }
+    }
+
+    fn insert_sql(&self, own: Option<String>, count: usize) -> String {
+        let names: Vec<&str> =
+            self.plan.written_columns.iter().map(|place| self.plan.target(place).name.as_str()).collect();
+        let values = own.unwrap_or_else(|| {
+            let values: Vec<&str> =
+                self.plan.written_columns.iter().map(|place| place.sql.as_str()).collect();
+            format!("({})", values.join(","))
+        });
+        let values = vec![values; count].join(",");
+        format!("INSERT INTO {} ({}) VALUES {values}", self.plan.table.name, names.join(","))
+    }
+
+    /// Returns ER_KEY_NOT_FOUND (1032), the error of a replica in the same situation.
+    fn row_count_mismatch(&self, met: u64, wanted: u64) -> TargetFailure {
+        const KEY_NOT_FOUND: u16 = 1032;
+        let verb = match self.kind {
+            RowsKind::Write => "an INSERT",
+            RowsKind::Delete => "a DELETE",
+            RowsKind::Update | RowsKind::PartialUpdate => "an UPDATE",
+        };
+        let message = format!(
+            "{verb} in {} matched {met} rows, but {wanted} on the source: the target's rows differ from the source's",
+            self.plan.table.name
+        );
+        TargetFailure { code: Some(KEY_NOT_FOUND), ..TargetFailure::refused(message) }
+    }
+}
+
+/// Values that are written for a row.
+#[derive(Default)]
+struct RowValues {
+    /// SQL expression of each value.
+    pieces: Vec<String>,
+    parameters: Vec<StatementParameter>,
+    /// Additional condition on the row.
+    condition: ChangeCondition,
+    /// True if an expression differs from the plan's.
+    is_own: bool,
+    is_lax: bool,
+}
+
+/// Returns the number of rows that go into one statement: the largest power of two, so that there are few different
+/// statements.
+const fn batch_size(rows: usize) -> usize {
+    match rows.checked_ilog2() {
+        Some(power) => 1 << power,
+        None => 1,
+    }
+}
+
+fn value_of<'a>(image: &RowImage<'_, 'a>, place: &ColumnMapping) -> Result<Value<'a>, TargetFailure> {
+    match image.field(place.log) {
+        Some(field) => Ok(field.value()?),
+        None => Ok(Value::Null),
+    }
+}
+
+fn missing_document(column: &str) -> TargetFailure {
+    TargetFailure::refused(format!(
+        "{column} has partial JSON updates, but the log lacks the original document: only a MySQL server can apply them"
+    ))
+}

@@ -1,0 +1,155 @@
+//! Tables of the target, for statements that name their columns.
+
+use replay::TargetFailure;
+use servers::{ResultRow, ServerCatalogue, ServerColumn, ServerIndexPart, SqlConnection};
+use sql::quote;
+
+use crate::account_grants::AccountGrants;
+use crate::server_failure::server_failure;
+
+/// A table on the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TargetTable {
+    /// Database and table, quoted.
+    pub(super) name: String,
+    pub(super) columns: Vec<TargetColumn>,
+    /// Unique keys whose columns are never NULL, the primary key first.
+    pub(super) keys: Vec<Vec<usize>>,
+    /// The engine, if it does not support transactions.
+    pub(super) nontransactional_engine: Option<String>,
+    /// Triggers: the event and the name of each.
+    pub(super) triggers: Vec<(String, String)>,
+}
+
+/// A column on the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TargetColumn {
+    /// Name without quotes.
+    pub(super) raw_name: String,
+    /// Name in backquotes.
+    pub(super) name: String,
+    /// Type as in `information_schema`: `varchar`, `bigint`.
+    pub(super) data_type: String,
+    pub(super) is_unsigned: bool,
+    /// Character set of text.
+    pub(super) charset: Option<String>,
+    pub(super) collation: Option<String>,
+    /// Maximum size of text and byte values, in bytes.
+    pub(super) octets: usize,
+    /// Precision and scale of a decimal.
+    pub(super) digits: (usize, usize),
+    /// True for a generated column.
+    pub(super) is_generated: bool,
+    /// True for a column with `ON UPDATE CURRENT_TIMESTAMP`.
+    pub(super) has_on_update: bool,
+}
+
+/// Reads a table's definition.
+pub(super) fn load(
+    connection: &mut SqlConnection,
+    database: &[u8],
+    table: &[u8],
+) -> Result<TargetTable, TargetFailure> {
+    let name = quote::quote_table(&String::from_utf8_lossy(database), &String::from_utf8_lossy(table));
+    let mut catalogue = ServerCatalogue::new(connection);
+    let columns: Vec<TargetColumn> = catalogue
+        .columns(database, table)
+        .map_err(server_failure)?
+        .into_iter()
+        .map(TargetColumn::new)
+        .collect();
+    if columns.is_empty() {
+        return Err(TargetFailure::refused(format!(
+            "the target has no table {name}, or the account may not see it"
+        )));
+    }
+    let found = catalogue.table(database, table).map_err(server_failure)?;
+    if found.is_some_and(|found| found.table_type == "SYSTEM VERSIONED") {
+        return Err(TargetFailure::refused(format!(
+            "{name} is system-versioned, and the log contains its history as rows: it cannot be applied as SQL"
+        )));
+    }
+    let parts = catalogue.index_parts(database, table).map_err(server_failure)?;
+    let keys = parts.chunk_by(|one, next| one.index == next.index);
+    let keys = keys.filter_map(|key| key_columns(key, &columns)).collect();
+    let triggers = triggers(connection, database, table, &name)?;
+    let untransactional = nontransactional_engine(connection, database, table)?;
+    Ok(TargetTable { name, columns, keys, nontransactional_engine: untransactional, triggers })
+}
+
+/// Returns the table's engine, if it does not support transactions.
+pub(crate) fn nontransactional_engine(
+    connection: &mut SqlConnection,
+    database: &[u8],
+    table: &[u8],
+) -> Result<Option<String>, TargetFailure> {
+    connection
+        .value(&format!(
+            "SELECT engine FROM information_schema.tables WHERE {} AND engine IN
+           (SELECT engine FROM information_schema.engines WHERE transactions = 'NO')",
+            quote::table_condition(database, table)
+        ))
+        .map_err(server_failure)
+}
+
+impl TargetColumn {
+    fn new(column: ServerColumn) -> Self {
+        let [octets, precision, scale] =
+            [column.octets, column.precision, column.scale].map(|number| number as usize);
+        Self {
+            name: quote::quote_name(&column.name),
+            is_unsigned: column.is_unsigned(),
+            octets,
+            digits: (precision, scale),
+            is_generated: column.is_generated(),
+            has_on_update: column.extra.contains("on update"),
+            raw_name: column.name,
+            data_type: column.data_type,
+            charset: column.charset,
+            collation: column.collation,
+        }
+    }
+}
+
+/// Returns the columns of a unique key that can find a row; `None` if the key is not unique, or if a column may be
+/// NULL, is generated, or is an expression.
+fn key_columns(key: &[ServerIndexPart], columns: &[TargetColumn]) -> Option<Vec<usize>> {
+    let part = |part: &ServerIndexPart| {
+        let name = part.column.as_deref()?;
+        let index = columns.iter().position(|column| column.raw_name == name && !column.is_generated)?;
+        (part.is_unique && !part.is_nullable).then_some(index)
+    };
+    key.iter().map(part).collect()
+}
+
+/// Reads the table's triggers. Fails without the TRIGGER privilege: the account could not see them.
+fn triggers(
+    connection: &mut SqlConnection,
+    database: &[u8],
+    table: &[u8],
+    name: &str,
+) -> Result<Vec<(String, String)>, TargetFailure> {
+    if !AccountGrants::query(connection).map_err(server_failure)?.has_on_table(database, table, "TRIGGER") {
+        return Err(TargetFailure::refused(format!(
+            "the account cannot see whether {name} has triggers, which would run a second time. GRANT it TRIGGER ON {name}"
+        )));
+    }
+    let question = format!(
+        "SELECT event_manipulation, trigger_name FROM information_schema.triggers
+         WHERE event_object_schema = {} AND event_object_table = {}",
+        quote::hex_value(database),
+        quote::hex_value(table)
+    );
+    Ok(connection
+        .rows(&question)
+        .map_err(server_failure)?
+        .iter()
+        .map(|row| (text(row, 0), text(row, 1)))
+        .collect())
+}
+
+/// Returns a value as text; empty for NULL.
+fn text(row: &ResultRow, at: usize) -> String {
+    let bytes = row.get(at).and_then(|value| value.as_deref()).unwrap_or_default();
+    String::from_utf8_lossy(bytes).into_owned()
+}

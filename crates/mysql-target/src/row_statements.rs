@@ -1,0 +1,128 @@
+//! Row changes of a session as statements with parameters.
+
+use replay::{RowEvents, SourceStatement, TargetFailure};
+use servers::{SqlConnection, StatementParameter, check_fit};
+use sql::quote::{put_hex, split_name};
+
+use crate::binlog_statement::{PACKET_MARGIN, row_too_large_message};
+use crate::mysql_session::{MysqlSession, TableCreation, TransactionState};
+use crate::progress_sql::PROGRESS_TABLE;
+use crate::row_sql::{RowSessionSettings, StatementRunner, StatementWriter};
+use crate::server_failure::server_failure;
+use crate::target_logging::TargetLogging;
+
+/// Prefix of the fingerprint in an intent. It marks a table that was created for rows which follow. Without the rows,
+/// the table is dropped.
+pub(crate) const CREATED_PREFIX: &str = "created ";
+
+/// A value for `collation_server` that every server has. Row changes do not depend on it.
+const LATIN1_SWEDISH_CI: u16 = 8;
+
+impl MysqlSession {
+    pub(crate) fn write_rows_as_sql(&mut self, rows: &RowEvents) -> Result<(), TargetFailure> {
+        if matches!(self.state, TransactionState::ImplicitCommit(_)) {
+            // These rows follow the table that was created for them, and commit together with their progress.
+            self.state = TransactionState::BeginPending;
+        }
+        self.begin_if_due();
+        let mut writer = self.writer.take().unwrap_or_else(|| StatementWriter::new(self.adapter.target()));
+        let definitions = self.definition_version();
+        if definitions != self.writer_definition_version {
+            writer.forget();
+            self.writer_definition_version = definitions;
+        }
+        let result = writer.write(rows, self);
+        self.writer = Some(writer);
+        result
+    }
+
+    /// Returns the statement that creates only the table, if `statement` is a `CREATE TABLE … SELECT` whose rows go as
+    /// statements. The server allows no statements after the original text. Adds the table to the intent.
+    pub(crate) fn table_creation_sql(
+        &mut self,
+        statement: &SourceStatement,
+    ) -> Result<Option<Vec<u8>>, TargetFailure> {
+        let is_in_parts = self.as_sql || self.creations == TableCreation::InParts;
+        let creation = statement.table_creation().filter(|_| is_in_parts);
+        if !std::mem::take(&mut self.rows_follow) {
+            return Ok(creation);
+        }
+        let creation = creation.unwrap_or_else(|| statement.sql.clone());
+        let odd = || TargetFailure::refused("CREATE TABLE … SELECT: cannot find the name of the table");
+        let (database, table) = parse_created_table(&creation).ok_or_else(odd)?;
+        // The intent's second word is the state before, in hexadecimal. This inserts the prefix with the table's names,
+        // each in hexadecimal again. The present fingerprint follows them.
+        let mut before = CREATED_PREFIX.to_owned();
+        for name in [database.unwrap_or_else(|| statement.database.clone()), table] {
+            put_hex(&mut before, &name);
+            before.push(' ');
+        }
+        let mut words = String::new();
+        put_hex(&mut words, before.as_bytes());
+        self.send()?;
+        self.connection.run(&format!(
+            "UPDATE {PROGRESS_TABLE} SET intent = INSERT(intent, LOCATE(' ', intent) + 1, 0, '{words}') WHERE stream = 1"
+        )).map_err(server_failure)?;
+        Ok(Some(creation))
+    }
+}
+
+/// Returns the database, if named, and the table that a statement creates, as servers write it: ``CREATE TABLE `d`.`t`
+/// (``.
+fn parse_created_table(sql: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
+    let rest =
+        sql.strip_prefix(b"CREATE TABLE ").or_else(|| sql.strip_prefix(b"CREATE OR REPLACE TABLE "))?;
+    let (first, rest) = split_name(rest)?;
+    match rest.strip_prefix(b".") {
+        Some(rest) => split_name(rest).map(|(second, _)| (Some(first), second)),
+        None => Some((None, first)),
+    }
+}
+
+impl StatementRunner for MysqlSession {
+    fn connection(&mut self) -> Result<&mut SqlConnection, TargetFailure> {
+        self.send()?;
+        Ok(&mut self.connection)
+    }
+
+    fn must_be_undone(&self) -> bool {
+        self.logging == TargetLogging::BySourceGtids
+    }
+
+    fn run(
+        &mut self,
+        settings: RowSessionSettings,
+        sql: &str,
+        parameters: Vec<StatementParameter>,
+    ) -> Result<u64, TargetFailure> {
+        if self.settings != Some(settings) {
+            let server = self.variables.server_collation().unwrap_or(LATIN1_SWEDISH_CI);
+            self.adopt(&settings.context(server))?;
+            self.settings = Some(settings);
+        }
+        self.send()?;
+        let max = self.packet_max.saturating_sub(PACKET_MARGIN);
+        check_fit(&parameters, max)
+            .map_err(|size| TargetFailure::refused(row_too_large_message(size, max)))?;
+        self.connection.execute(sql, parameters).map_err(server_failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_created_table;
+
+    #[test]
+    fn tables_are_named_by_servers() {
+        let check = |sql: &str, wanted: Option<(Option<&str>, &str)>| {
+            let wanted = wanted.map(|(database, table)| (database.map(Vec::from), Vec::from(table)));
+            assert_eq!(parse_created_table(sql.as_bytes()), wanted, "{sql}");
+        };
+        check("CREATE TABLE `t` (\n `a` int)", Some((None, "t")));
+        check("CREATE TABLE `d`.`t``x` (\n `a` int)", Some((Some("d"), "t`x")));
+        check("CREATE TABLE \"a`b\" (a int)", Some((None, "a`b")));
+        check("CREATE OR REPLACE TABLE `t` (a int)", Some((None, "t")));
+        check("CREATE TABLE t (a int)", None);
+        check("CREATE TABLE `t", None);
+    }
+}

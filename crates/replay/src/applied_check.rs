@@ -1,0 +1,288 @@
+//! Check for transactions that the target already has.
+
+use std::collections::BTreeSet;
+
+use binlog::gtid::GtidSet;
+
+use crate::replay_error::ReplayError;
+use crate::replay_log::STDIN;
+use crate::replay_progress::AppliedState;
+use crate::source_position::SourcePosition;
+use crate::source_transaction::TransactionHead;
+
+/// Check for transactions that the target already has.
+#[derive(Debug)]
+pub(crate) struct AppliedCheck {
+    applied: AppliedState,
+    /// Number of the log with the saved position, for transactions without GTIDs. `Err` with its name if it is not
+    /// among the logs.
+    saved_log: Option<Result<usize, String>>,
+    /// Names that several logs have.
+    repeated_names: BTreeSet<String>,
+    /// GTIDs of all transactions read so far, applied or not.
+    seen: GtidSet,
+    /// The last log that was checked.
+    checked_log: Option<usize>,
+    /// End of the last transaction read from the log with the saved position.
+    saved_log_end: u64,
+    /// `true` if all transactions read from that log have GTIDs, and there are any: then positions do not matter.
+    has_only_gtids: bool,
+    /// Number of the log read last.
+    last_log: usize,
+}
+
+impl AppliedCheck {
+    pub(crate) fn new(applied: AppliedState, log_names: &[String]) -> Self {
+        let saved_log = applied.progress.place.as_ref().map(|place| {
+            let number = log_names.iter().position(|name| *name == place.log);
+            number.ok_or_else(|| place.log.clone())
+        });
+        let mut names = BTreeSet::new();
+        let names_twice = log_names.iter().filter(|name| !names.insert(*name)).cloned().collect();
+        Self {
+            applied,
+            saved_log,
+            repeated_names: names_twice,
+            seen: GtidSet::new(),
+            checked_log: None,
+            saved_log_end: 0,
+            has_only_gtids: false,
+            last_log: 0,
+        }
+    }
+
+    /// Checks that the target, or an earlier log, has all transactions before this transaction's log.
+    pub(crate) fn check_gap(
+        &mut self,
+        unit: &TransactionHead,
+        previous: &GtidSet,
+    ) -> Result<(), ReplayError> {
+        if self.checked_log.replace(unit.origin.log_number) == Some(unit.origin.log_number) {
+            return Ok(());
+        }
+        let AppliedState { executed, progress, .. } = &self.applied;
+        let missing = previous.difference(executed).difference(&progress.gtids).difference(&self.seen);
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(ReplayError::Gap { missing, log: unit.origin.log.to_string() }),
+        }
+    }
+
+    /// Checks that the saved position is between two transactions of its log. Otherwise the log is another one than the
+    /// last replay read, and the position in it means nothing. Must be called once for each transaction.
+    pub(crate) fn check_place(&mut self, unit: &TransactionHead) -> Result<(), ReplayError> {
+        let Some(place) = &self.applied.progress.place else { return Ok(()) };
+        let origin = &unit.origin;
+        self.last_log = origin.log_number;
+        let is_saved_log = match &self.saved_log {
+            Some(Ok(number)) => *number == origin.log_number,
+            _ => *origin.log_name == *place.log,
+        };
+        if !is_saved_log {
+            return self.check_place_reached(origin.log_number);
+        }
+        let is_first = self.saved_log_end == 0;
+        self.has_only_gtids = unit.gtid().is_some() && (is_first || self.has_only_gtids);
+        self.saved_log_end = origin.end;
+        let is_inside = origin.start < place.position && place.position < origin.end;
+        match is_inside && unit.gtid().is_none() {
+            true => Err(another_log_error(place, &format!("this position is inside {unit}"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks, at the end of all logs, that the log with the saved position did not end before it.
+    pub(crate) fn check_end(&self) -> Result<(), ReplayError> {
+        self.check_place_reached(self.last_log + 1)
+    }
+
+    /// Checks that the log with the saved position did not end before it. `next_log` is the number of the next log.
+    fn check_place_reached(&self, next_log: usize) -> Result<(), ReplayError> {
+        let end = self.saved_log_end;
+        match (&self.applied.progress.place, &self.saved_log) {
+            (Some(_), Some(_)) if self.has_only_gtids => Ok(()),
+            (Some(place), Some(Ok(number))) if *number < next_log && end < place.position => {
+                Err(another_log_error(place, &format!("its last transaction ends at {end}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether an overlapping log had this transaction before. Must be called once for each transaction.
+    pub(crate) fn is_repeated(&mut self, unit: &TransactionHead) -> Result<bool, ReplayError> {
+        let name = &*unit.origin.log_name;
+        match unit.gtid() {
+            Some(gtid) => Ok(!self.seen.add(gtid)),
+            None if self.repeated_names.contains(name) => Err(ReplayError::Refused(format!(
+                "{unit} has no GTID, and two of the logs are named {name}: the position is ambiguous. Give only \
+                 one of these logs"
+            ))),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns whether the target has this transaction.
+    pub(crate) fn is_applied(&self, unit: &TransactionHead) -> Result<bool, ReplayError> {
+        let progress = &self.applied.progress;
+        if let Some(gtid) = unit.gtid() {
+            return Ok(progress.gtids.contains(gtid) || self.applied.executed.contains(gtid));
+        }
+        if progress.beyond.contains(&unit.origin.start_place()) {
+            return Ok(true);
+        }
+        let (Some(saved), Some(place)) = (&self.saved_log, &progress.place) else { return Ok(false) };
+        if place.log.starts_with(STDIN) && unit.origin.log_name.starts_with(STDIN) {
+            return match *unit.origin.log_name == *place.log {
+                true => Ok(unit.origin.end <= place.position),
+                false => Err(ReplayError::Refused(format!(
+                    "{unit} has no GTID, and the saved progress is of another log from standard input: it is unknown \
+                     which of them is the later one. Give the logs as files, in order, or drop the progress with \
+                     --forget to apply all of this log"
+                ))),
+            };
+        }
+        match saved {
+            Ok(number) if unit.origin.log_number == *number => Ok(unit.origin.end <= place.position),
+            Ok(number) => Ok(unit.origin.log_number < *number),
+            Err(log) => Err(ReplayError::Refused(format!(
+                "{unit} has no GTID, and the target's progress is at {place}. Give {log} too, or drop the table \
+                 bintide.progress on the target to apply all"
+            ))),
+        }
+    }
+}
+
+/// Returns the error for a log that does not contain the saved position as a boundary.
+fn another_log_error(place: &SourcePosition, found: &str) -> ReplayError {
+    let log = &place.log;
+    ReplayError::Refused(format!(
+        "the target's progress is at {place}, but {log} is not the log that was applied: {found}. If \
+         bintide compress or decompress has rewritten {log}, put its files positions.{log}* beside it. Otherwise, give \
+         the log that was applied"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use binlog::TransactionId;
+    use binlog::gtid::GtidSet;
+
+    use super::AppliedCheck;
+    use crate::replay_progress::{AppliedState, ReplayProgress};
+    use crate::source_position::SourcePosition;
+    use crate::source_transaction::{TransactionHead, TransactionOrigin};
+
+    const UUID: &str = "00000000-0000-0000-0000-000000000001";
+
+    /// Returns a transaction in the log with this number and name; `gno` is the number in its GTID, if it has one.
+    fn head(log_number: usize, log_name: &str, gno: Option<u64>) -> TransactionHead {
+        let (log, log_name) = (log_name.into(), log_name.into());
+        let origin = TransactionOrigin { log, log_name, log_number, start: 4, end: 99, file_range: 4..99 };
+        let id = gno.map_or(TransactionId::Anonymous, |gno| {
+            TransactionId::Gtid(format!("{UUID}:{gno}").parse().unwrap())
+        });
+        TransactionHead { number: 0, origin, id, clock: None, committed_us: 0 }
+    }
+
+    fn set(intervals: &str) -> GtidSet {
+        format!("{UUID}:{intervals}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_log_that_is_missing_is_named() {
+        let place = Some(SourcePosition { log: "b.000001".into(), position: 4 });
+        let applied = AppliedState {
+            progress: ReplayProgress { place, ..ReplayProgress::default() },
+            ..AppliedState::default()
+        };
+        let skip = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            AppliedCheck::new(applied.clone(), &names).saved_log
+        };
+        assert_eq!(skip(&["b.000000", "b.000001"]), Some(Ok(1)));
+        assert_eq!(skip(&["b.000002"]), Some(Err("b.000001".into())));
+    }
+
+    #[test]
+    fn logs_from_standard_input_are_told_apart() {
+        let (one, other) = ("standard input (1 17 1700 349)", "standard input (1 17 1800 349)");
+        let place = Some(SourcePosition { log: one.into(), position: 99 });
+        let applied = AppliedState {
+            progress: ReplayProgress { place, ..ReplayProgress::default() },
+            ..AppliedState::default()
+        };
+        let skip = AppliedCheck::new(applied, &["standard input".to_owned()]);
+        assert!(skip.is_applied(&head(0, one, None)).unwrap());
+        let behind = head(0, one, None);
+        let behind = TransactionHead { origin: TransactionOrigin { end: 100, ..behind.origin }, ..behind };
+        assert!(!skip.is_applied(&behind).unwrap());
+        let refused = skip.is_applied(&head(0, other, None)).unwrap_err().to_string();
+        assert!(refused.contains("of another log"), "{refused}");
+        assert!(!skip.is_applied(&head(0, other, Some(7))).unwrap());
+    }
+
+    #[test]
+    fn a_log_without_the_saved_position_is_refused() {
+        let names = ["b.1".to_owned(), "b.2".to_owned()];
+        let check = |position, units: &[TransactionHead]| {
+            let place = Some(SourcePosition { log: "b.1".into(), position });
+            let applied = AppliedState {
+                progress: ReplayProgress { place, ..ReplayProgress::default() },
+                ..AppliedState::default()
+            };
+            let mut skip = AppliedCheck::new(applied, &names);
+            let all = units.iter().try_for_each(|unit| skip.check_place(unit));
+            all.and_then(|()| skip.check_end()).map_err(|error| error.to_string())
+        };
+        let (one, two) = (head(0, "b.1", None), head(1, "b.2", None));
+        assert_eq!(check(4, &[one.clone(), two.clone()]), Ok(()));
+        assert_eq!(check(99, &[one.clone(), two.clone()]), Ok(()));
+        for (position, units, wanted) in [
+            (50, vec![one.clone()], "this position is inside "),
+            (100, vec![one.clone()], "its last transaction ends at 99"),
+            (100, vec![one.clone(), two.clone()], "its last transaction ends at 99"),
+            (100, vec![two.clone()], "its last transaction ends at 0"),
+        ] {
+            let refused = check(position, &units).unwrap_err();
+            assert!(refused.contains(wanted), "{position}: {refused}");
+        }
+        // GTIDs identify transactions, whatever the position is.
+        let by_gtid = head(0, "b.1", Some(1));
+        assert_eq!(check(50, &[by_gtid.clone(), two.clone()]), Ok(()));
+        assert_eq!(check(100, &[by_gtid.clone(), two]), Ok(()));
+        assert!(check(100, &[by_gtid, one]).is_err());
+    }
+
+    #[test]
+    fn previous_gtids_are_on_the_target_or_in_earlier_logs() {
+        let applied = AppliedState { executed: set("1-3"), ..AppliedState::default() };
+        let mut skip = AppliedCheck::new(applied, &["b.1".to_owned(), "b.2".to_owned(), "b.4".to_owned()]);
+        let mut check = |log, name, gno, previous: &str| {
+            let unit = head(log, name, Some(gno));
+            let gap = skip.check_gap(&unit, &set(previous)).map_err(|error| error.to_string());
+            assert!(!skip.is_repeated(&unit).unwrap(), "{gno}");
+            gap
+        };
+        assert_eq!(check(0, "b.1", 4, "1-3"), Ok(()));
+        assert_eq!(check(0, "b.1", 5, "1-9"), Ok(()), "only with the first of a log");
+        assert_eq!(check(1, "b.2", 6, "1-5"), Ok(()));
+        let message = format!("the target lacks transactions from before b.4: {UUID}:7-8");
+        assert_eq!(check(2, "b.4", 9, "1-8"), Err(message));
+    }
+
+    #[test]
+    fn repeated_transactions_are_recognised() {
+        let mut skip = AppliedCheck::new(
+            AppliedState::default(),
+            &["b.1".to_owned(), "b.2".to_owned(), "b.1".to_owned()],
+        );
+        let mut is_again =
+            |log, name, gno| skip.is_repeated(&head(log, name, gno)).map_err(|error| error.to_string());
+        assert_eq!(is_again(0, "b.1", Some(1)), Ok(false));
+        assert_eq!(is_again(1, "b.2", Some(2)), Ok(false));
+        assert_eq!(is_again(2, "b.1", Some(1)), Ok(true));
+        assert_eq!(is_again(1, "b.2", None), Ok(false));
+        let refused = is_again(2, "b.1", None).unwrap_err();
+        assert!(refused.contains("two of the logs are named b.1"), "{refused}");
+    }
+}

@@ -1,0 +1,326 @@
+//! The commit gate: decides who commits, who waits, and who rolls back when two workers block each other.
+//!
+//! Commit groups have the numbers that the schedule gave them. A worker reports each step to the gate, and asks for its
+//! [`CommitDecision`] whenever something has changed:
+//!
+//! ```text
+//! begin ──▶ applying ──applied──▶ waiting ─────Commit─────▶ committing ──placed──▶ placed ──committed──▶ gone
+//!             ▲  │ failed            │ RollBack                 │ failed
+//!             │  ▼                   ▼                          ▼
+//!             └─ retry after … ◀── mark_rolled_back: wait for Apply
+//! ```
+//!
+//! A worker that waits to commit keeps its locks, and an earlier group may need them. Then the later one always
+//! yields: it rolls back, waits until the other has committed, and starts again. The first open group can only be
+//! blocked by sessions that are not ours: only its failures count, and after [`RETRIES_MAX`] of them replay stops.
+//!
+//! A permanent failure counts only for the first open group. Any other group that fails waits until all before it have
+//! committed, and is tried again. After a permanent failure no later group commits. (With [`CommitOrder::Any`] the
+//! failure counts at once.)
+//!
+//! This module does no I/O, reads no clock and starts no thread.
+
+#[cfg(test)]
+mod property;
+#[cfg(test)]
+mod scripts;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::commit_order::CommitOrder;
+
+/// Retries of the first open group; the default of `replica_transaction_retries`.
+pub const RETRIES_MAX: u32 = 10;
+
+/// Wait before the first retry; it doubles with each further one.
+const RETRY_BACKOFF_MIN: Duration = Duration::from_millis(5);
+
+/// Maximum wait before a retry, as on a server.
+const RETRY_BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Next step of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitDecision {
+    /// Apply from the start: call [`CommitGate::begin`].
+    Apply,
+    /// Ask again after something has changed.
+    Wait,
+    /// Commit.
+    Commit,
+    /// Roll back and call [`CommitGate::mark_rolled_back`]: an earlier group needs the locks.
+    RollBack,
+    /// Roll back and give up: an earlier group has failed permanently.
+    Abandon,
+}
+
+/// Outcome of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryDecision {
+    /// Roll back, and ask for a turn after this time. Other workers may have a turn to roll back now.
+    Retry {
+        /// Time to wait.
+        after: Duration,
+    },
+    /// Roll back and stop: no later group commits.
+    Stop,
+}
+
+/// Decides who commits when. See the module's description.
+#[derive(Clone, Debug)]
+pub struct CommitGate {
+    order: CommitOrder,
+    /// Groups from the first that is not committed on.
+    works: VecDeque<GateEntry>,
+    /// Number of the first element of `works`.
+    first: u64,
+    /// Lowest number that failed permanently.
+    failed: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct GateEntry {
+    phase: CommitPhase,
+    /// The earlier group that it must yield to.
+    yields_to: Option<u64>,
+    /// Consecutive failures.
+    failures: u32,
+    /// Failures since it became the first of all.
+    counted: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum CommitPhase {
+    /// Holds no locks: not begun, or rolled back.
+    #[default]
+    Idle,
+    Applying,
+    Applied,
+    Committing,
+    Placed,
+    Committed,
+    Failed,
+}
+
+impl CommitGate {
+    /// Creates a gate for commits in this order.
+    pub fn new(order: CommitOrder) -> Self {
+        Self { order, works: VecDeque::new(), first: 0, failed: None }
+    }
+
+    /// Returns the number of the first group that is not committed: all before it are.
+    pub fn first_uncommitted(&self) -> u64 {
+        self.first
+    }
+
+    /// Returns the lowest number that failed permanently: none above it should start.
+    pub fn failed(&self) -> Option<u64> {
+        self.failed
+    }
+
+    /// Records that a worker starts to apply, or starts again.
+    ///
+    /// # Panics
+    ///
+    /// If it has begun already, and has neither failed nor rolled back since. The other steps panic likewise: each is
+    /// reported once, in order.
+    pub fn begin(&mut self, number: u64) {
+        let index = self.index(number);
+        if self.works.len() <= index {
+            self.works.resize(index + 1, GateEntry::default());
+        }
+        self.step(number, &[CommitPhase::Idle], CommitPhase::Applying);
+    }
+
+    /// Records that all is applied: only the commit is left.
+    pub fn mark_applied(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Applying], CommitPhase::Applied);
+    }
+
+    /// Returns the next step of a worker that waits, or is about to begin again, and marks a commit as begun. A worker
+    /// that is still applying may ask too, in order to yield early.
+    pub fn decide(&mut self, number: u64) -> CommitDecision {
+        let turn = self.peek(number);
+        if turn == CommitDecision::Commit {
+            self.entry(number).phase = CommitPhase::Committing;
+        }
+        turn
+    }
+
+    /// Returns what [`CommitGate::decide`] would return, without marking a commit as begun. A worker that gets `Commit` from
+    /// `decide` must commit.
+    pub fn peek(&self, number: u64) -> CommitDecision {
+        let work =
+            self.works.get(self.index(number)).expect("ours: a group that asks for its decision has begun");
+        debug_assert!(
+            work.yields_to.is_none_or(|other| other < number),
+            "ours: a group yields to earlier ones"
+        );
+        let yields = work.yields_to.is_some_and(|other| other >= self.first);
+        match work.phase {
+            CommitPhase::Committing | CommitPhase::Placed | CommitPhase::Committed => CommitDecision::Wait,
+            CommitPhase::Failed => CommitDecision::Abandon,
+            _ if self.failed.is_some_and(|failed| number > failed) => CommitDecision::Abandon,
+            CommitPhase::Idle if yields => CommitDecision::Wait,
+            CommitPhase::Idle => CommitDecision::Apply,
+            _ if yields => CommitDecision::RollBack,
+            CommitPhase::Applying => CommitDecision::Wait,
+            CommitPhase::Applied if self.order == CommitOrder::Any || self.is_next(number) => {
+                CommitDecision::Commit
+            }
+            CommitPhase::Applied => CommitDecision::Wait,
+        }
+    }
+
+    /// Records that the group's place in the commit order is certain, though it is not committed: the next may
+    /// follow. To be called only if later commits cannot succeed without this one.
+    pub fn mark_placed(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Committing], CommitPhase::Placed);
+        let is_in_order = self.order == CommitOrder::Any || self.is_next(number);
+        assert!(is_in_order, "ours: a group gets its place after all before it");
+    }
+
+    /// Records that it is committed.
+    pub fn mark_committed(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Committing, CommitPhase::Placed], CommitPhase::Committed);
+        let is_any = self.order == CommitOrder::Any;
+        assert!(is_any || self.is_next(number), "ours: a group commits after all before it");
+        let is_before_failure = self.failed.is_none_or(|failed| number < failed);
+        assert!(is_any || is_before_failure, "ours: nothing commits after a permanent failure");
+        while self.works.front().is_some_and(|work| work.phase == CommitPhase::Committed) {
+            self.works.pop_front();
+            self.first += 1;
+        }
+        assert!(
+            self.failed.is_none_or(|failed| failed >= self.first),
+            "ours: a failed group is not committed"
+        );
+    }
+
+    /// Records that it was rolled back, as [`CommitDecision::RollBack`] asked.
+    pub fn mark_rolled_back(&mut self, number: u64) {
+        self.step(number, &[CommitPhase::Applying, CommitPhase::Applied], CommitPhase::Idle);
+        assert!(self.entry(number).yields_to.is_some(), "ours: a group rolls back for an earlier one");
+    }
+
+    /// Records that the target refused a statement or the commit, with error `code`.
+    pub fn fail(&mut self, number: u64, code: u16) -> RetryDecision {
+        let (first, order) = (self.first, self.order);
+        let failing =
+            [CommitPhase::Applying, CommitPhase::Applied, CommitPhase::Committing, CommitPhase::Placed];
+        self.step(number, &failing, CommitPhase::Idle);
+        let work = self.entry(number);
+        work.failures += 1;
+        work.counted += u32::from(number == first);
+        let (failures, counted) = (work.failures, work.counted);
+        assert!(counted <= failures, "ours: each counted failure is a failure");
+        if !is_temporary(code) && number != first && order != CommitOrder::Any {
+            // An earlier group may cause the error, and put it right: retry after those have committed.
+            work.yields_to = number.checked_sub(1);
+            return RetryDecision::Retry { after: Duration::ZERO };
+        }
+        if !is_temporary(code) || counted > RETRIES_MAX {
+            work.phase = CommitPhase::Failed;
+            self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
+            return RetryDecision::Stop;
+        }
+        // The blocker is unknown. The first group can only be blocked by itself or by later ones; the others get one
+        // more try first, in case an earlier group commits meanwhile.
+        if order != CommitOrder::Any && (number == first || failures > 1) {
+            self.yield_all_behind(number);
+        }
+        RetryDecision::Retry { after: retry_backoff(failures) }
+    }
+
+    /// Records that one group waits for a lock of another. The later one yields only if it holds the lock: otherwise
+    /// waiting is right.
+    pub fn resolve_conflict(&mut self, waiter: u64, holder: u64) {
+        if waiter < holder && self.order != CommitOrder::Any {
+            self.make_yield(holder, waiter);
+        }
+    }
+
+    fn yield_all_behind(&mut self, number: u64) {
+        for later in number + 1..self.first + self.works.len() as u64 {
+            self.make_yield(later, number);
+        }
+    }
+
+    /// Makes a group that may hold locks yield to an earlier one. If it already yields to another, it waits for the
+    /// later of the two.
+    fn make_yield(&mut self, number: u64, other: u64) {
+        assert!(other < number, "ours: a group yields only to an earlier one");
+        let first = self.first;
+        let work = self.entry(number);
+        if matches!(work.phase, CommitPhase::Applying | CommitPhase::Applied) {
+            let before = work.yields_to.filter(|before| *before >= first);
+            work.yields_to = Some(before.map_or(other, |before| before.max(other)));
+        }
+    }
+
+    /// Returns whether all before it are placed or committed.
+    fn is_next(&self, number: u64) -> bool {
+        let in_front = self.works.iter().take(self.index(number));
+        in_front.into_iter().all(|work| matches!(work.phase, CommitPhase::Placed | CommitPhase::Committed))
+    }
+
+    fn step(&mut self, number: u64, from: &[CommitPhase], to: CommitPhase) {
+        let work = self.entry(number);
+        assert!(from.contains(&work.phase), "ours: {number} is {:?}, cannot become {to:?}", work.phase);
+        work.phase = to;
+    }
+
+    fn index(&self, number: u64) -> usize {
+        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        index.expect("ours: what is committed does not come back")
+    }
+
+    fn entry(&mut self, number: u64) -> &mut GateEntry {
+        let index = self.index(number);
+        self.works.get_mut(index).expect("ours: a group that asks for its decision has begun")
+    }
+}
+
+/// Returns whether a retry may succeed: deadlocks, lock wait timeouts, and errors that a storage engine calls
+/// temporary. A server's applier retries the same ones.
+pub const fn is_temporary(code: u16) -> bool {
+    const LOCK_WAIT_TIMEOUT: u16 = 1205;
+    const LOCK_DEADLOCK: u16 = 1213;
+    const TEMPORARY: u16 = 1297;
+    matches!(code, LOCK_WAIT_TIMEOUT | LOCK_DEADLOCK | TEMPORARY)
+}
+
+/// Returns the wait before the next try, after this number of consecutive failures.
+fn retry_backoff(failures: u32) -> Duration {
+    assert!(failures > 0, "ours: a retry follows a failure");
+    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    RETRY_BACKOFF_MIN.saturating_mul(doubled).min(RETRY_BACKOFF_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{is_temporary, retry_backoff};
+
+    #[test]
+    fn waits_grow_to_a_limit() {
+        let check = |failures, wanted| assert_eq!(retry_backoff(failures), Duration::from_millis(wanted));
+        check(1, 5);
+        check(2, 10);
+        check(5, 80);
+        check(10, 2560);
+        check(11, 5000);
+        check(40, 5000);
+        check(u32::MAX, 5000);
+    }
+
+    #[test]
+    fn temporary_errors_are_retried() {
+        for (code, wanted) in
+            [(1205, true), (1213, true), (1297, true), (1062, false), (1032, false), (0, false)]
+        {
+            assert_eq!(is_temporary(code), wanted, "{code}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Interface of a side of a comparison.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use crate::compare::rows_digest::{ColumnReading, ComparedColumn, RowsDigest};
+use crate::replay_error::TargetFailure;
+use crate::target_table_definition::TargetTableName;
+
+/// Reads the tables of one side of a comparison: of a server, or of a target of another kind.
+pub trait ComparisonReader: fmt::Debug + Send {
+    /// Reads a table's columns, in order; empty if there is no such table.
+    ///
+    /// # Errors
+    ///
+    /// If the side does not answer.
+    fn columns(&mut self, table: &TargetTableName) -> Result<Vec<ComparedColumn>, TargetFailure>;
+
+    /// Reads all rows of a table, and returns their digest. `go_on` is called at intervals; if it breaks, the digest
+    /// means nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the rows cannot be read.
+    fn digest(
+        &mut self,
+        table: &TargetTableName,
+        readings: &[ColumnReading<'_>],
+        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<RowsDigest, TargetFailure>;
+
+    /// Returns the release whose checksums this side computes: sides of the same release have the same checksum for the
+    /// same rows. `None` if it computes none, or none that can be compared.
+    fn checksum_release(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the checksum of a table, in words.
+    ///
+    /// # Errors
+    ///
+    /// If the table cannot be read, or this side computes no checksums.
+    fn checksum(&mut self, table: &TargetTableName) -> Result<String, TargetFailure> {
+        Err(TargetFailure::refused(format!("no checksum of {table} can be computed")))
+    }
+}

@@ -1,0 +1,118 @@
+//! Obstacles to a replay, found before anything is changed.
+
+use std::fmt;
+
+use crate::commit_order::CommitOrder;
+use crate::log_survey::LogSurvey;
+use crate::replay_progress::AppliedState;
+
+/// One obstacle to a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreflightFinding {
+    /// The check that failed.
+    pub check: PreflightCheck,
+    /// Description of the obstacle.
+    pub found: String,
+    /// Remedy.
+    pub remedy: String,
+}
+
+/// Checks made before a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum PreflightCheck {
+    /// The account has the privileges that a replay needs.
+    Privileges,
+    /// The target accepts changes.
+    ReadOnly,
+    /// The target does not apply changes from a source of its own.
+    Applier,
+    /// The target accepts the files of `LOAD DATA`.
+    LocalInfile,
+    /// The target accepts statements as long as those in the logs.
+    Packet,
+    /// The target's tables match those in the logs.
+    Tables,
+    /// Changes of the target's tables can be rolled back, where a logged transaction has several statements.
+    Transactions,
+    /// The target has everything that ran before the logs.
+    Gap,
+    /// The logs are of the server whose logs were applied before.
+    OtherSource,
+    /// All transactions have GTIDs, which commits in any order need.
+    CommitOrder,
+}
+
+impl PreflightCheck {
+    /// Returns the check's name, as used in messages and options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Privileges => "missing-privileges",
+            Self::ReadOnly => "read-only",
+            Self::Applier => "applier",
+            Self::LocalInfile => "local-infile",
+            Self::Packet => "packet",
+            Self::Tables => "different-tables",
+            Self::Transactions => "no-transactions",
+            Self::Gap => "gap",
+            Self::OtherSource => "other-source",
+            Self::CommitOrder => "commit-order",
+        }
+    }
+
+    /// Returns whether the user may allow a replay in spite of a finding.
+    pub const fn can_be_allowed(self) -> bool {
+        matches!(self, Self::Privileges | Self::Tables | Self::Gap | Self::OtherSource)
+    }
+}
+
+impl PreflightFinding {
+    /// Creates a finding.
+    pub fn new(check: PreflightCheck, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check, found: found.into(), remedy: remedy.into() }
+    }
+
+    /// Returns a finding for a transaction without GTID where commits come in any order: only GTIDs then tell which
+    /// transactions are applied.
+    pub fn commit_order(survey: &LogSurvey, order: CommitOrder) -> Option<Self> {
+        let unit = survey.without_gtid.as_ref().filter(|_| order == CommitOrder::Any)?;
+        let found = format!("{unit} has no GTID, and --commit-order any saves progress by GTID");
+        Some(Self::new(PreflightCheck::CommitOrder, found, "use --commit-order grouped or strict"))
+    }
+
+    /// Returns a finding for transactions that the source ran before the surveyed logs and that the target lacks.
+    pub fn gap(survey: &LogSurvey, applied: &AppliedState) -> Option<Self> {
+        let missing = survey.previous.difference(&applied.executed).difference(&applied.progress.gtids);
+        let found = format!("the target lacks transactions from before the first log: {missing}");
+        (!missing.is_empty())
+            .then(|| Self::new(PreflightCheck::Gap, found, "give the logs that contain them"))
+    }
+}
+
+/// Includes the remedy and the option that allows the obstacle.
+impl fmt::Display for PreflightFinding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.check.name(), self.found)?;
+        if !self.remedy.is_empty() {
+            write!(out, "; {}", self.remedy)?;
+        }
+        match self.check.can_be_allowed() {
+            true => write!(out, ", or --allow-{}", self.check.name()),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PreflightCheck, PreflightFinding};
+
+    #[test]
+    fn a_finding_says_what_to_do() {
+        let check = |check, wanted: &str| {
+            assert_eq!(PreflightFinding::new(check, "found", "mend it").to_string(), wanted)
+        };
+        check(PreflightCheck::ReadOnly, "read-only: found; mend it");
+        check(PreflightCheck::Gap, "gap: found; mend it, or --allow-gap");
+    }
+}

@@ -1,0 +1,40 @@
+//! Options of one replay.
+
+use std::num::NonZeroUsize;
+
+use sql::ReplicationFilter;
+
+use crate::commit_order::CommitOrder;
+use crate::schedule::ParallelMode;
+use crate::transaction_selection::TransactionSelection;
+
+/// Options of one replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// Order in which transactions are committed, and how many as one.
+    pub order: CommitOrder,
+    /// Maximum number of transactions committed as one.
+    pub group_max: usize,
+    /// Approximate memory in bytes for transactions that are read and not applied.
+    pub memory: usize,
+    /// Sessions that apply transactions at the same time.
+    pub workers: NonZeroUsize,
+    /// Transactions that the sessions may apply at the same time.
+    pub mode: ParallelMode,
+    /// Transactions to apply.
+    pub selection: TransactionSelection,
+    /// Databases and tables to apply.
+    pub filter: ReplicationFilter,
+    /// Reaction to a target that lacks transactions from before the first log.
+    pub gap: GapPolicy,
+}
+
+/// Reactions to a target that lacks transactions from before the first log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GapPolicy {
+    /// Apply nothing.
+    #[default]
+    Refuse,
+    /// Apply the logs anyway.
+    Allow,
+}

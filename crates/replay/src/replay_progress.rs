@@ -1,0 +1,143 @@
+//! Applied transactions: as saved on the target, and as counted during a replay.
+
+use std::collections::BTreeMap;
+
+use binlog::gtid::{Gtid, GtidSet};
+
+use crate::source_position::SourcePosition;
+use crate::source_transaction::TransactionHead;
+
+/// Applied transactions: one row on the target, written in the same transaction as the changes that it covers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplayProgress {
+    /// Applied transactions with GTIDs. May lack those that the target itself counts as executed.
+    pub gtids: GtidSet,
+    /// All transactions without GTIDs up to this position are applied.
+    pub place: Option<SourcePosition>,
+    /// Starts of further applied transactions after that position, while an XA transaction is undecided.
+    pub beyond: Vec<SourcePosition>,
+    /// Number of target transactions committed so far in the source's order. Each is saved as the successor of the
+    /// last, so that it cannot commit if its predecessor was lost. `None` where the target does not count them, or
+    /// commits come in any order.
+    pub commits: Option<u64>,
+}
+
+impl ReplayProgress {
+    /// Adds these GTIDs.
+    pub fn add_gtids(&mut self, gtids: &[Gtid]) {
+        for gtid in gtids {
+            self.gtids.add(*gtid);
+        }
+    }
+}
+
+/// State of a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppliedState {
+    /// As recorded in the progress row.
+    pub progress: ReplayProgress,
+    /// Further GTIDs that the target counts as executed.
+    pub executed: GtidSet,
+    /// A statement that was announced and not reported as done.
+    pub intent: Option<StatementIntent>,
+}
+
+/// A statement that commits implicitly, announced before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementIntent {
+    /// Identifies it: its GTID, or its position in the log.
+    pub unit: String,
+    /// Databases whose definitions it may change; empty: all.
+    pub databases: Vec<Vec<u8>>,
+    /// The target's fingerprint of the definitions before.
+    pub before: String,
+}
+
+impl StatementIntent {
+    /// Returns the identifier of a transaction in an intent.
+    pub fn name(unit: &TransactionHead) -> String {
+        match unit.gtid() {
+            Some(gtid) => gtid.to_string(),
+            None => unit.origin.start_place().to_string(),
+        }
+    }
+
+    /// Returns the position that identifies it, if it has no GTID.
+    pub fn place(&self) -> Option<SourcePosition> {
+        let (log, position) = self.unit.rsplit_once(':')?;
+        Some(SourcePosition { log: log.to_owned(), position: position.parse().ok()? })
+    }
+}
+
+/// Counts applied transactions during a replay, in commit order.
+#[derive(Clone, Debug, Default)]
+pub struct ProgressLedger {
+    progress: ReplayProgress,
+    /// Start positions of undecided XA transactions without GTIDs, by transaction number.
+    held: BTreeMap<u64, SourcePosition>,
+    last: Option<SourcePosition>,
+}
+
+impl ProgressLedger {
+    /// Continues from saved progress.
+    pub fn new(progress: ReplayProgress) -> Self {
+        Self { last: progress.place.clone(), progress, held: BTreeMap::new() }
+    }
+
+    /// Returns the progress to save with the next target transaction: it covers all changes counted so far.
+    pub fn next_progress(&mut self) -> ReplayProgress {
+        if let Some(commits) = &mut self.progress.commits {
+            *commits += 1;
+        }
+        let oldest = self.held.values().next();
+        assert!(
+            oldest.is_none() || oldest == self.progress.place.as_ref(),
+            "ours: an undecided XA transaction is not counted as applied"
+        );
+        self.progress.clone()
+    }
+
+    /// Records that this transaction is applied.
+    pub fn mark_applied(&mut self, unit: &TransactionHead) {
+        match unit.gtid() {
+            Some(gtid) => {
+                let is_new = self.progress.gtids.add(gtid);
+                assert!(is_new, "ours: a transaction is applied once");
+            }
+            None => self.mark_anonymous_applied(unit),
+        }
+    }
+
+    fn mark_anonymous_applied(&mut self, unit: &TransactionHead) {
+        self.held.remove(&unit.number);
+        self.last = Some(unit.origin.end_place());
+        match self.held.values().next() {
+            None => {
+                self.progress.place.clone_from(&self.last);
+                self.progress.beyond.clear();
+            }
+            Some(oldest) => {
+                self.progress.place = Some(oldest.clone());
+                self.progress.beyond.push(unit.origin.start_place());
+            }
+        }
+    }
+
+    /// Records that this transaction is prepared: it counts as not applied until it is decided.
+    pub fn mark_prepared(&mut self, unit: &TransactionHead) {
+        if unit.gtid().is_none() {
+            let is_last = self.held.last_key_value().is_none_or(|(last, _)| *last <= unit.number);
+            assert!(is_last, "ours: transactions come in the order of their numbers");
+            let before = self.held.insert(unit.number, unit.origin.start_place());
+            assert!(before.is_none(), "ours: a transaction is prepared once");
+            if self.held.len() == 1 {
+                self.progress.place = Some(unit.origin.start_place());
+            }
+        }
+    }
+
+    /// Removes GTIDs that the target itself counts as executed: they need no longer be saved.
+    pub fn remove_executed(&mut self, executed: &GtidSet) {
+        self.progress.gtids.remove_all(executed);
+    }
+}

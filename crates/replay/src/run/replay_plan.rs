@@ -1,0 +1,395 @@
+//! Dry run: goes over a source as a replay would and applies nothing. Reports the changes, the possible parallelism,
+//! and the refusals.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::applied_check::AppliedCheck;
+use crate::apply_plan::{ApplyPlan, ApplyStep, SourceStatement, TransactionShape};
+use crate::commit_order::CommitOrder;
+use crate::log_survey::LogSurvey;
+use crate::replay_error::{ReplayError, TargetFailure};
+use crate::replay_options::{GapPolicy, ReplayOptions};
+use crate::replay_progress::{AppliedState, ProgressLedger, ReplayProgress, StatementIntent};
+use crate::replay_target::{IntentOutcome, ReplayTarget, TargetSession};
+use crate::row_events::RowEvents;
+use crate::row_reader::RowReader;
+use crate::run::dry_run_target::{DraftRole, DryRunTarget};
+use crate::run::group_builder::{CommitGroup, GroupBuilder};
+use crate::schedule::DependencyChain;
+use crate::source_transaction::TransactionHead;
+use crate::table_definitions::TableDefinitions;
+use crate::target_table_definition::{TargetTableDefinition, TargetTableName};
+use crate::transaction_filter::TransactionFilter;
+use crate::transaction_selection::{LateTransactions, SelectionChoice, TransactionSelector};
+use crate::transaction_source::TransactionSource;
+
+/// Forecast of a replay.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ReplayPlan {
+    /// Requirements of all the logs on a target.
+    pub survey: LogSurvey,
+    /// Source transactions that would be applied.
+    pub transactions: u64,
+    /// Source transactions that would be skipped because the target has them, or they are not selected.
+    pub skipped: u64,
+    /// Transactions to apply that run alone: definitions, statements, row changes too large for memory.
+    pub alone: u64,
+    /// Transactions with a logical clock.
+    pub clocked: u64,
+    /// Bytes of the logs read.
+    pub bytes_read: u64,
+    /// Parallelism of single transactions.
+    pub units: Parallelism,
+    /// Parallelism of commit groups, if there are any. Groups have their maximum size, as when there is always more to
+    /// read.
+    pub groups: Option<Parallelism>,
+    /// Row changes by table, under its name on the target.
+    pub tables: BTreeMap<TargetTableName, RowChanges>,
+    /// Tables that neither the target nor the logs define: their changes are not merged, and run one after the other.
+    pub unknown: BTreeSet<TargetTableName>,
+    /// The first refusals, in the order of the logs.
+    pub refused: Vec<String>,
+    /// Number of refusals.
+    pub refusals: u64,
+    /// Transactions after a stop by time that were committed before that time: they would not be applied.
+    pub late: Option<LateTransactions>,
+    /// XA transactions that the logs prepare, but neither commit nor roll back.
+    pub undecided: Vec<String>,
+}
+
+/// Possible parallelism.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parallelism {
+    /// Number of transactions or groups.
+    pub count: u64,
+    /// Length of the longest chain in which each waits for the one before.
+    pub chain: u64,
+}
+
+/// Row changes of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowChanges {
+    /// Row changes in the logs.
+    pub before: u64,
+    /// Row changes of the net change, which would be applied.
+    pub after: u64,
+}
+
+/// Maximum number of refusals listed. Bounds memory.
+const REFUSED_MAX: usize = 20;
+
+impl Parallelism {
+    /// Returns the average number that can run at the same time.
+    pub fn average(self) -> f64 {
+        if self.chain == 0 { 0.0 } else { self.count as f64 / self.chain as f64 }
+    }
+}
+
+/// Goes over all transactions that a replay with these options would apply, and changes nothing. Records refusals and
+/// continues after them, unless a log cannot be read. `seen` gets the number of bytes read, and says whether to
+/// continue.
+///
+/// # Errors
+///
+/// If the selection names a log that is not given, the target does not answer, or `seen` breaks.
+pub fn plan(
+    source: &mut TransactionSource,
+    target: DryRunTarget<'_>,
+    options: &ReplayOptions,
+    seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<ReplayPlan, ReplayError> {
+    let DryRunTarget { applied, tables, draft, role } = target;
+    let target = PlanTarget {
+        tables: tables.map(Mutex::new),
+        draft: draft.map(Mutex::new),
+        unknown: Mutex::default(),
+    };
+    let mut selector = TransactionSelector::new(&options.selection, source.log_names())?;
+    let (mut skip, mut previous) = (AppliedCheck::new(applied.clone(), source.log_names()), None);
+    let mut planner = ReplayPlanner::new(&target, role, options, &applied);
+    let mut opener = source.opener();
+    loop {
+        if seen(source.bytes_read()).is_break() {
+            return Err(ReplayError::Interrupted);
+        }
+        let found = match source.next_found() {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                if let Err(error) = selector.finish().and_then(|()| skip.check_end()) {
+                    planner.plan.refuse(error.to_string());
+                }
+                break;
+            }
+            Err(error) => {
+                planner.plan.refuse(error.to_string());
+                break;
+            }
+        };
+        let head = found.head();
+        // A gap before the first log is reported as a preflight finding.
+        if let Err(gap) = skip.check_gap(&head, source.previous())
+            && previous.is_some()
+            && options.gap == GapPolicy::Refuse
+        {
+            planner.plan.refuse(gap.to_string());
+        }
+        previous.get_or_insert_with(|| source.previous().clone());
+        skip.check_place(&head)?;
+        let is_again = skip.is_repeated(&head)?;
+        match selector.choose(&head) {
+            SelectionChoice::Take if !is_again && !skip.is_applied(&head)? => {}
+            SelectionChoice::Take | SelectionChoice::Leave => {
+                planner.plan.skipped += 1;
+                planner.plan.survey.pass_over(&head);
+                continue;
+            }
+            SelectionChoice::Stop => {
+                if let Some(limit) = selector.stop_time() {
+                    planner.plan.late = Some(LateTransactions::count(source, limit, seen));
+                }
+                break;
+            }
+        }
+        let work = found.work(&mut opener, source.held_max());
+        match work.and_then(|work| TransactionFilter(&options.filter).apply(work)) {
+            Ok(work) => planner.take(head, work)?,
+            Err(error) => planner.plan.refuse(format!("{head}: {error}")),
+        }
+    }
+    let mut plan = planner.finish()?;
+    plan.survey.writer = source.writer();
+    plan.survey.previous = previous.unwrap_or_else(|| source.previous().clone());
+    plan.bytes_read = source.bytes_read();
+    Ok(plan)
+}
+
+impl ReplayPlan {
+    fn refuse(&mut self, reason: String) {
+        self.refusals += 1;
+        if self.refused.len() < REFUSED_MAX {
+            self.refused.push(reason);
+        }
+        assert!(self.refused.len() as u64 <= self.refusals, "ours: each refusal is counted");
+    }
+}
+
+/// Forms transactions and groups, and counts.
+struct ReplayPlanner<'p> {
+    plan: ReplayPlan,
+    target: &'p PlanTarget<'p>,
+    role: DraftRole,
+    /// Forms each transaction by itself.
+    units: GroupBuilder<'p>,
+    unit_chain: DependencyChain,
+    /// Forms groups of consecutive transactions.
+    groups: Option<GroupBuilder<'p>>,
+    group_chain: DependencyChain,
+    rows: RowReader,
+}
+
+impl<'p> ReplayPlanner<'p> {
+    fn new(
+        target: &'p PlanTarget<'p>,
+        role: DraftRole,
+        options: &ReplayOptions,
+        applied: &AppliedState,
+    ) -> Self {
+        let new_builder = |options: &ReplayOptions| {
+            GroupBuilder::new(target, options, options.mode, ProgressLedger::new(applied.progress.clone()))
+        };
+        let is_grouped = options.order == CommitOrder::Grouped;
+        let order = if is_grouped { CommitOrder::Strict } else { options.order };
+        Self {
+            plan: ReplayPlan::default(),
+            target,
+            role,
+            units: new_builder(&ReplayOptions { order, ..options.clone() }),
+            unit_chain: DependencyChain::default(),
+            groups: is_grouped.then(|| new_builder(options)),
+            group_chain: DependencyChain::default(),
+            rows: RowReader::new(),
+        }
+    }
+
+    fn take(&mut self, head: TransactionHead, work: ApplyPlan) -> Result<(), ReplayError> {
+        self.plan.survey.take(&head, &work);
+        self.plan.transactions += 1;
+        self.plan.clocked += u64::from(head.clock.is_some());
+        self.plan.alone += u64::from(work.shape != TransactionShape::Rows || !work.is_in_memory());
+        let name = head.to_string();
+        self.count(&work, &name, |changes, rows| changes.before += rows);
+        let statements: Vec<ApplyStep> =
+            work.steps.iter().filter(|step| is_definition(step)).cloned().collect();
+        let mut groups = Vec::new();
+        if let Some(builder) = &mut self.groups {
+            let taken = builder.take(head.clone(), work.clone(), &mut groups);
+            taken.or_else(|error| note_refusal(&mut self.plan, self.groups.is_none(), error))?;
+        }
+        self.count_groups(groups)?;
+        let mut units = Vec::new();
+        let taken = self.units.take(head, work, &mut units);
+        taken.or_else(|error| note_refusal(&mut self.plan, true, error))?;
+        self.count_units(units)?;
+        self.define(&statements, &name);
+        Ok(())
+    }
+
+    fn count_groups(&mut self, groups: Vec<CommitGroup>) -> Result<(), ReplayError> {
+        for group in groups {
+            self.group_chain.add(&group.claim);
+            self.count(&group.work, "", |changes, rows| changes.after += rows);
+        }
+        Ok(())
+    }
+
+    fn count_units(&mut self, units: Vec<CommitGroup>) -> Result<(), ReplayError> {
+        for unit in units {
+            self.unit_chain.add(&unit.claim);
+            if self.groups.is_none() {
+                self.count(&unit.work, "", |changes, rows| changes.after += rows);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts rows by table. Records rows that cannot be decoded under the transaction's name.
+    fn count(&mut self, work: &ApplyPlan, name: &str, add: impl Fn(&mut RowChanges, u64)) {
+        let (reader, tables) = (&mut self.rows, &mut self.plan.tables);
+        let mut count = |rows: &RowEvents| {
+            reader.read(rows, &mut |event| {
+                let table = TargetTableName {
+                    database: event.table.database.clone(),
+                    table: event.table.name.clone(),
+                };
+                add(tables.entry(table).or_default(), event.rows().count() as u64);
+                Ok(())
+            })
+        };
+        let lost = |error: std::io::Error| {
+            TargetFailure::refused(format!("could not read its rows from the temporary file: {error}"))
+        };
+        let mut result = Ok(());
+        for step in &work.steps {
+            result = result.and_then(|()| match step {
+                ApplyStep::Rows(_, rows) => count(rows),
+                ApplyStep::Spooled(_, rows) => {
+                    rows.parts().try_for_each(|part| part.map_err(lost).and_then(|part| count(&part)))
+                }
+                ApplyStep::Statement(_) => Ok(()),
+            });
+        }
+        if let (Err(failure), false) = (result, name.is_empty()) {
+            self.plan.refuse(format!("{name}: {failure}"));
+        }
+    }
+
+    /// Applies definitions to the draft.
+    fn define(&mut self, statements: &[ApplyStep], name: &str) {
+        for step in statements {
+            let ApplyStep::Statement(statement) = step else { continue };
+            if let (Err(failure), DraftRole::Target) = (self.target.define(statement), self.role) {
+                self.plan.refuse(format!("{name}: {failure}"));
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<ReplayPlan, ReplayError> {
+        let (mut groups, mut units) = (Vec::new(), Vec::new());
+        self.units.close(&mut units)?;
+        self.count_units(units)?;
+        if let Some(builder) = &mut self.groups {
+            builder.close(&mut groups)?;
+            self.count_groups(groups)?;
+        }
+        let count = self.unit_chain.count().max(self.group_chain.count());
+        assert!(count <= self.plan.transactions, "ours: each unit and each group has a transaction");
+        let width = |chain: &DependencyChain| Parallelism { count: chain.count(), chain: chain.longest() };
+        self.plan.units = width(&self.unit_chain);
+        self.plan.groups = self.groups.is_some().then(|| width(&self.group_chain));
+        self.plan.undecided = self.units.undecided();
+        self.plan.unknown = std::mem::take(&mut *self.target.unknown());
+        Ok(self.plan)
+    }
+}
+
+/// Records an error that would stop the replay. Returns the error if the target does not answer.
+fn note_refusal(plan: &mut ReplayPlan, is_told: bool, error: ReplayError) -> Result<(), ReplayError> {
+    match error {
+        ReplayError::Target { .. } => return Err(error),
+        // The other group builder reports the same.
+        _ if !is_told => {}
+        error => plan.refuse(error.to_string()),
+    }
+    Ok(())
+}
+
+fn is_definition(step: &ApplyStep) -> bool {
+    matches!(step, ApplyStep::Statement(_))
+}
+
+/// Target that applies nothing: it only has the definitions of tables.
+struct PlanTarget<'t> {
+    tables: Option<Mutex<&'t mut (dyn TableDefinitions + 'static)>>,
+    draft: Option<Mutex<Box<dyn TableDefinitions>>>,
+    unknown: Mutex<BTreeSet<TargetTableName>>,
+}
+
+impl PlanTarget<'_> {
+    fn define(&self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        let Some(draft) = &self.draft else { return Ok(()) };
+        draft.lock().unwrap_or_else(PoisonError::into_inner).define(statement)
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, BTreeSet<TargetTableName>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReplayTarget for PlanTarget<'_> {
+    fn definition(
+        &self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
+        let mut definition = None;
+        if let Some(draft) = &self.draft {
+            let mut draft = draft.lock().unwrap_or_else(PoisonError::into_inner);
+            definition = draft.definition(database, table)?;
+        }
+        if let (None, Some(tables)) = (&definition, &self.tables) {
+            let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
+            definition = tables.definition(database, table)?;
+        }
+        if definition.is_none() {
+            self.unknown().insert(TargetTableName { database: database.into(), table: table.into() });
+        }
+        Ok(definition)
+    }
+
+    fn applied(&self) -> Result<AppliedState, TargetFailure> {
+        Err(dry_run_failure())
+    }
+
+    fn session(&self) -> Result<Box<dyn TargetSession>, TargetFailure> {
+        Err(dry_run_failure())
+    }
+
+    fn settle(&self, _: &StatementIntent) -> Result<IntentOutcome, TargetFailure> {
+        Err(dry_run_failure())
+    }
+
+    fn save(&self, _: &ReplayProgress) -> Result<(), TargetFailure> {
+        Err(dry_run_failure())
+    }
+
+    fn checkpoint(&self, _: &ReplayProgress) -> Result<AppliedState, TargetFailure> {
+        Err(dry_run_failure())
+    }
+}
+
+fn dry_run_failure() -> TargetFailure {
+    TargetFailure::refused("a dry run applies nothing")
+}

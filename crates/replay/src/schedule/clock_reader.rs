@@ -1,0 +1,102 @@
+//! Converts the source's logical clock to dependencies.
+//!
+//! The rules are those of a server that applies a relay log with `replica_parallel_type=LOGICAL_CLOCK`. A transaction
+//! that starts a new group there waits for all before it here, and all after it wait for it.
+
+use binlog::events::LogicalClock;
+
+use super::wait_rule::WaitRule;
+
+/// Reads the logical clocks of one source's transactions, in order.
+///
+/// Identifies transactions by their numbers here, not by the clock, which starts again in each log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClockReader {
+    last: Option<PreviousClock>,
+    /// The last transaction that waited for all before it. The server counts from there: a dependency on an earlier one
+    /// becomes a dependency on this one.
+    group_start: u64,
+}
+
+/// The previous transaction.
+#[derive(Clone, Copy, Debug)]
+struct PreviousClock {
+    log: u64,
+    /// 0: no clock.
+    sequence_number: i64,
+}
+
+/// An inconsistent clock: it cannot be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClockError {
+    /// It depends on itself or on a later transaction.
+    #[error("sequence_number is {sequence_number}, must be above its own last_committed, {last_committed}")]
+    Inverted {
+        /// As logged.
+        last_committed: i64,
+        /// As logged.
+        sequence_number: i64,
+    },
+    /// It is not above that of the previous transaction.
+    #[error("sequence_number is {sequence_number}, must be above that of the transaction before, {previous}")]
+    NotAfter {
+        /// As logged.
+        sequence_number: i64,
+        /// The `sequence_number` of the previous transaction.
+        previous: i64,
+    },
+    /// Below 0, which no server writes.
+    #[error("last_committed is {last_committed} and sequence_number {sequence_number}, must be 0 or above")]
+    Negative {
+        /// As logged.
+        last_committed: i64,
+        /// As logged.
+        sequence_number: i64,
+    },
+}
+
+impl ClockReader {
+    /// Returns the dependency of transaction `number`, which is in this log of the source.
+    ///
+    /// # Errors
+    ///
+    /// If the clock is inconsistent; the reader is then unchanged.
+    pub(super) fn read(
+        &mut self,
+        number: u64,
+        log: u64,
+        clock: Option<LogicalClock>,
+    ) -> Result<WaitRule, ClockError> {
+        let unknown = LogicalClock { last_committed: 0, sequence_number: 0 };
+        let LogicalClock { last_committed, sequence_number } = clock.unwrap_or(unknown);
+        if last_committed < 0 || sequence_number < 0 {
+            return Err(ClockError::Negative { last_committed, sequence_number });
+        }
+        let last = self.last.filter(|last| last.log == log).map(|last| last.sequence_number);
+        if let Some(previous) = last {
+            if last_committed != 0 && sequence_number <= last_committed {
+                return Err(ClockError::Inverted { last_committed, sequence_number });
+            }
+            if sequence_number != 0 && sequence_number <= previous {
+                return Err(ClockError::NotAfter { sequence_number, previous });
+            }
+        }
+        self.last = Some(PreviousClock { log, sequence_number });
+        let starts_group = match last {
+            // The first of all or of a log, or after one without a clock.
+            None | Some(0) => true,
+            // Has no clock, depends on nothing in its log, or follows a transaction that is missing.
+            Some(previous) => sequence_number == 0 || last_committed == 0 || sequence_number != previous + 1,
+        };
+        if starts_group {
+            self.group_start = number;
+            return Ok(WaitRule::ForAll);
+        }
+        // Within a group the clock and our numbers advance alike.
+        let distance = (sequence_number - last_committed).unsigned_abs();
+        let below = number.saturating_sub(distance).max(self.group_start) + 1;
+        assert!(below <= number, "ours: a transaction waits for earlier ones only");
+        Ok(WaitRule::Below(below))
+    }
+}

@@ -1,0 +1,136 @@
+//! Possible parallelism: the longest chain of groups that wait for each other.
+
+use std::hash::BuildHasherDefault;
+
+use hashbrown::HashMap;
+
+use super::identity_hasher::IdentityHasher;
+use super::schedule_claim::ScheduleClaim;
+use super::wait_rule::WaitRule;
+
+/// Finds the longest chain of groups that wait for each other, as if a schedule had room for all of them. The number of
+/// groups divided by its length is the average parallelism.
+#[derive(Clone, Debug, Default)]
+pub struct DependencyChain {
+    /// For each group: the number of its first transaction, and the longest chain up to it, including those of other
+    /// groups.
+    works: Vec<(u64, u64)>,
+    /// Every later group comes after a chain of this length.
+    floor: u64,
+    holders: HashMap<u64, ChainHolder, BuildHasherDefault<IdentityHasher>>,
+}
+
+/// Longest chains that end at a key.
+#[derive(Clone, Copy, Debug, Default)]
+struct ChainHolder {
+    exclusive: u64,
+    /// Longest chain up to the last group that shares the key, including those of other groups: the groups that share
+    /// it are not tracked one by one.
+    shared: u64,
+}
+
+/// Maximum number of tracked keys. Beyond it all are forgotten, and later groups count as after all earlier ones.
+/// Bounds memory, and can only make chains longer.
+const KEYS_MAX: usize = 1 << 22;
+
+impl DependencyChain {
+    /// Takes the next group. Claims come in the order of their transactions.
+    pub fn add(&mut self, claim: &ScheduleClaim) {
+        let is_ordered = self.works.last().is_none_or(|(start, _)| *start <= claim.units.start);
+        assert!(is_ordered, "ours: claims come in the order of their transactions");
+        let longest = self.longest();
+        if self.holders.len() > KEYS_MAX {
+            self.holders.clear();
+            self.floor = longest;
+        }
+        let waits_for = match claim.wait {
+            WaitRule::ForAll => longest,
+            WaitRule::Below(unit) => self.longest_before(unit),
+        };
+        let mut behind = waits_for.max(self.floor);
+        for key in &claim.keys.exclusive {
+            let holder = self.holders.get(key).copied().unwrap_or_default();
+            behind = behind.max(holder.exclusive).max(holder.shared);
+        }
+        for key in &claim.keys.shared {
+            behind = behind.max(self.holders.get(key).map_or(0, |holder| holder.exclusive));
+        }
+        let length = behind + 1;
+        for key in &claim.keys.shared {
+            let holder = self.holders.entry(*key).or_default();
+            holder.shared = longest.max(length);
+        }
+        for key in &claim.keys.exclusive {
+            self.holders.insert(*key, ChainHolder { exclusive: length, shared: 0 });
+        }
+        if claim.wait == WaitRule::ForAll {
+            self.floor = length;
+        }
+        self.works.push((claim.units.start, longest.max(length)));
+        assert!(length <= self.count(), "ours: no chain has more groups than there are");
+    }
+
+    /// Returns the number of groups.
+    pub fn count(&self) -> u64 {
+        self.works.len() as u64
+    }
+
+    /// Returns the length of the longest chain.
+    pub fn longest(&self) -> u64 {
+        self.works.last().map_or(0, |(_, longest)| *longest)
+    }
+
+    /// Returns the longest chain of the groups that start before a transaction.
+    fn longest_before(&self, unit: u64) -> u64 {
+        let count = self.works.partition_point(|(start, _)| *start < unit);
+        count.checked_sub(1).map_or(0, |last| self.works[last].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
+
+    use super::DependencyChain;
+    use crate::schedule::{
+        ChangedKeys, ClaimBuilder, Exclusivity, KeySet, ParallelMode, Schedule, ScheduleClaim,
+        TransactionFootprint,
+    };
+
+    /// Returns the number of steps with unlimited workers; in each step all groups that can start run.
+    fn steps(claims: Vec<ScheduleClaim>) -> u64 {
+        let mut schedule = Schedule::new(usize::MAX);
+        for claim in claims {
+            schedule.offer(claim);
+        }
+        let mut steps = 0;
+        while schedule.open_count() > 0 {
+            let started: Vec<u64> = std::iter::from_fn(|| schedule.start()).collect();
+            started.into_iter().for_each(|number| schedule.mark_committed(number));
+            steps += 1;
+        }
+        steps
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+        #[test]
+        fn a_chain_is_as_long_as_a_schedule_takes(works in vec((vec(0..6_u64, 0..3), vec(0..6_u64, 0..2), 0..20_u8, any::<bool>()), 0..40)) {
+            let mut claims = ClaimBuilder::new(ParallelMode::Writeset);
+            let (mut chain, mut all) = (DependencyChain::default(), Vec::<ScheduleClaim>::new());
+            for (number, (exclusive, shared, alone, joins)) in (0..).zip(works) {
+                let exclusivity = if alone == 0 { Exclusivity::Exclusive } else { Exclusivity::Shared };
+                let keys = ChangedKeys::Known(KeySet { exclusive, shared });
+                let claim = claims.claim(number, &TransactionFootprint { exclusivity, keys, ..TransactionFootprint::default() }).unwrap();
+                match all.last_mut() {
+                    Some(last) if joins => last.join(claim),
+                    _ => all.push(claim),
+                }
+            }
+            all.iter().for_each(|claim| chain.add(claim));
+            prop_assert_eq!(chain.count(), all.len() as u64);
+            prop_assert_eq!(chain.longest(), steps(all));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Interface of definitions that a dry run looks up.
+
+use std::fmt;
+
+use crate::apply_plan::SourceStatement;
+use crate::replay_error::TargetFailure;
+use crate::target_table_definition::TargetTableDefinition;
+
+/// Definitions of tables: of a target's, or of those that the logs define.
+pub trait TableDefinitions: fmt::Debug + Send {
+    /// Returns a table, by its names in the log. `None` if the table does not exist or is unknown.
+    ///
+    /// # Errors
+    ///
+    /// If the definitions cannot be read.
+    fn definition(
+        &mut self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Option<TargetTableDefinition>, TargetFailure>;
+
+    /// Takes the changes of a statement into account. Definitions that are only read stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// If the statement cannot be followed.
+    fn define(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        let _ = statement;
+        Ok(())
+    }
+}

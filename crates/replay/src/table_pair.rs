@@ -1,0 +1,142 @@
+//! The tables that logs change or define.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use binlog::Event;
+use sql::{ReplicationFilter, StatementKind, classify_statement};
+
+use crate::apply_plan::{ApplyPlan, ApplyPlanError, ApplyStep, SourceStatement};
+use crate::replay_error::ReplayError;
+use crate::row_events::RowEvents;
+use crate::target_table_definition::TargetTableName;
+use crate::transaction_filter::TransactionFilter;
+use crate::transaction_selection::{SelectionChoice, TransactionSelection, TransactionSelector};
+use crate::transaction_source::TransactionSource;
+
+/// A table's names on the source and on the target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TablePair {
+    /// Name in the logs.
+    pub source: TargetTableName,
+    /// Name on the target.
+    pub target: TargetTableName,
+}
+
+/// Collects the tables that the selected transactions change or define, whether or not the target had applied them
+/// before: from table maps and from statements. `seen` receives the number of bytes read so far, and can stop the
+/// collection.
+///
+/// # Errors
+///
+/// The logs cannot be read, or `seen` stops the collection.
+pub fn collect_tables(
+    source: &mut TransactionSource,
+    selection: &TransactionSelection,
+    filter: &ReplicationFilter,
+    seen: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<BTreeSet<TablePair>, ReplayError> {
+    let mut selector = TransactionSelector::new(selection, source.log_names())?;
+    let (mut opener, mut pairs) = (source.opener(), BTreeSet::new());
+    while let Some(found) = source.next_found()? {
+        if seen(source.bytes_read()).is_break() {
+            return Err(ReplayError::Interrupted);
+        }
+        let head = found.head();
+        match selector.choose(&head) {
+            SelectionChoice::Take => {}
+            SelectionChoice::Leave => continue,
+            SelectionChoice::Stop => break,
+        }
+        let work = found.work(&mut opener, source.held_max());
+        let put = work.and_then(|work| TransactionFilter(filter).put_tables(&work, &mut pairs));
+        put.map_err(|error| ReplayError::Work { unit: head.to_string(), error })?;
+    }
+    Ok(pairs)
+}
+
+impl TransactionFilter<'_> {
+    /// Adds the selected tables that a transaction changes or defines: from table maps and from statements. A table of
+    /// a rewritten database has its new name on the target.
+    fn put_tables(self, work: &ApplyPlan, out: &mut BTreeSet<TablePair>) -> Result<(), ApplyPlanError> {
+        for step in &work.steps {
+            match step {
+                ApplyStep::Rows(_, rows) => self.put_tables_of_rows(rows, out)?,
+                ApplyStep::Spooled(_, rows) => {
+                    for part in rows.parts() {
+                        self.put_tables_of_rows(&part?, out)?;
+                    }
+                }
+                ApplyStep::Statement(statement) => self.put_tables_of_statement(statement, out),
+            }
+        }
+        Ok(())
+    }
+
+    fn put_tables_of_rows(
+        self,
+        rows: &RowEvents,
+        out: &mut BTreeSet<TablePair>,
+    ) -> Result<(), ApplyPlanError> {
+        for raw in rows.events() {
+            if let Event::TableMap(map) = raw.decode(&rows.format)? {
+                self.put_table(map.database, map.table, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn put_tables_of_statement(self, statement: &SourceStatement, out: &mut BTreeSet<TablePair>) {
+        if !self.0.accepts_database(self.0.target_database(&statement.default_database)) {
+            return;
+        }
+        let StatementKind::Tables(tables) = classify_statement(&statement.sql) else { return };
+        for named in &tables {
+            let database = named.database.as_deref().unwrap_or(&statement.default_database);
+            self.put_table(database, &named.table, out);
+        }
+    }
+
+    /// Adds a table, given by its name in the logs, if the filter selects it.
+    fn put_table(self, database: &[u8], table: &[u8], out: &mut BTreeSet<TablePair>) {
+        let name = |database: &[u8]| TargetTableName { database: database.into(), table: table.into() };
+        let (source, target) = (name(database), name(self.0.target_database(database)));
+        if self.0.accepts_database(&target.database) && self.0.accepts_tables([(&*target.database, table)]) {
+            out.insert(TablePair { source, target });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use sql::{FilterRule, ReplicationFilter};
+
+    use crate::transaction_filter::TransactionFilter;
+
+    fn check(rules: &[FilterRule], wanted: &[(&str, &str)]) {
+        let filter = ReplicationFilter::new(rules.iter().cloned()).unwrap();
+        let mut found = BTreeSet::new();
+        for (database, table) in [("d", "t"), ("d", "u"), ("e", "t")] {
+            TransactionFilter(&filter).put_table(database.as_bytes(), table.as_bytes(), &mut found);
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let name = |name: &crate::target_table_definition::TargetTableName| {
+            format!("{}.{}", text(&name.database), text(&name.table))
+        };
+        let found: Vec<_> = found.iter().map(|pair| (name(&pair.source), name(&pair.target))).collect();
+        let wanted: Vec<_> = wanted.iter().map(|(one, other)| ((*one).into(), (*other).into())).collect();
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn selected_tables_have_both_names() {
+        let all = [("d.t", "d.t"), ("d.u", "d.u"), ("e.t", "e.t")];
+        check(&[], &all);
+        check(&[FilterRule::IgnoreTable("d.u".into())], &[all[0], all[2]]);
+        let rewrite = FilterRule::RewriteDatabase("d".into(), "x".into());
+        check(&[rewrite.clone(), FilterRule::DoDatabase("x".into())], &[("d.t", "x.t"), ("d.u", "x.u")]);
+        check(&[rewrite, FilterRule::DoTable("d.t".into())], &[]);
+    }
+}

@@ -1,0 +1,328 @@
+//! Source of transactions: logs, read one after the other.
+
+mod log_beginning;
+mod log_cursor;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use binlog::encryption::Keyring;
+use binlog::gtid::GtidSet;
+use binlog::{PayloadLimits, PayloadOpener};
+use logs::{EndOfLog, LogEndAction, LogReader, RewritePositions, Store, StoreCursor, read_keyring};
+
+use crate::apply_plan::{ApplyPlan, ApplyPlanError, event_size_max};
+use crate::replay_error::ReplayError;
+use crate::replay_log::ReplayLog;
+use crate::replay_progress::AppliedState;
+use crate::source_transaction::{SourceTransaction, TransactionHead};
+use crate::transaction_source::log_beginning::{first_needed, read_beginning};
+use crate::transaction_source::log_cursor::{
+    GatheredEvents, LogCursor, LogItem, PartialTransaction, SourceLog,
+};
+
+/// The transactions of a list of logs, in order.
+#[derive(Debug)]
+pub struct TransactionSource {
+    logs: std::vec::IntoIter<ReplayLog>,
+    names: Vec<String>,
+    keys: KeyringSource,
+    /// Finder of the next log, for logs that are still being written.
+    cursor: Option<StoreCursor>,
+    held_max: usize,
+    current: Option<LogCursor>,
+    /// The transaction within which the last relay log ends.
+    carried: Option<PartialTransaction>,
+    log_number: usize,
+    number: u64,
+    bytes_read: u64,
+    /// `Previous_gtids` of the current log: the GTIDs in earlier logs.
+    previous: GtidSet,
+    writer: Option<u32>,
+}
+
+/// Keys for encrypted logs.
+#[derive(Debug)]
+enum KeyringSource {
+    Held(Option<Arc<Keyring>>),
+    /// Keyring file, read again for each log because keys are rotated.
+    File(PathBuf),
+}
+
+/// A transaction of a source.
+#[derive(Debug)]
+pub enum SizedTransaction {
+    /// A transaction in memory.
+    Held(SourceTransaction),
+    /// A transaction too large for memory.
+    Large(OversizedTransaction),
+}
+
+/// A transaction too large for memory: its apply plan is built while it is read, and its rows are in a temporary file.
+#[derive(Debug)]
+pub struct OversizedTransaction {
+    /// The transaction without its events.
+    pub head: TransactionHead,
+    /// Its apply plan, or the reason why it cannot be applied.
+    pub work: Result<ApplyPlan, ApplyPlanError>,
+}
+
+impl TransactionSource {
+    /// Creates a source that reads these logs one after the other. Rows of a transaction beyond `held_max` bytes go to
+    /// a temporary file.
+    pub fn new(logs: Vec<ReplayLog>, keyring: Option<Arc<Keyring>>, held_max: usize) -> Self {
+        let names = logs.iter().map(ReplayLog::name).collect();
+        Self::of(logs, names, KeyringSource::Held(keyring), held_max)
+    }
+
+    /// Creates a source that follows a store that is still being written, from its first log on. Encrypted logs need
+    /// the server's keyring file.
+    ///
+    /// # Errors
+    ///
+    /// If the store has no logs.
+    pub fn follow(store: Store, keyring: Option<PathBuf>, held_max: usize) -> Result<Self, ReplayError> {
+        let logs = store.logs().iter().cloned().map(ReplayLog::File);
+        let names = logs.clone().map(|log| log.name()).collect();
+        let none = || ReplayError::Refused(format!("{} has no logs", store.path().display()));
+        let first = store.logs().first().ok_or_else(none)?.clone();
+        let logs = logs.take(1).collect();
+        let mut source =
+            Self::of(logs, names, keyring.map_or(KeyringSource::Held(None), KeyringSource::File), held_max);
+        source.cursor = Some(StoreCursor::new(store, first));
+        Ok(source)
+    }
+
+    fn of(logs: Vec<ReplayLog>, names: Vec<String>, keys: KeyringSource, held_max: usize) -> Self {
+        Self {
+            names,
+            logs: logs.into_iter(),
+            keys,
+            cursor: None,
+            held_max,
+            current: None,
+            carried: None,
+            log_number: 0,
+            number: 0,
+            bytes_read: 0,
+            previous: GtidSet::new(),
+            writer: None,
+        }
+    }
+
+    /// Returns the names of the logs on their own server, in order.
+    pub fn log_names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns the GTIDs before the log of the last transaction, as that log's `Previous_gtids` event states them.
+    pub const fn previous(&self) -> &GtidSet {
+        &self.previous
+    }
+
+    /// Returns the `server_id` of the server that wrote the first log, from its format description. Known once the
+    /// first transaction has been read.
+    pub const fn writer(&self) -> Option<u32> {
+        self.writer
+    }
+
+    /// Returns the number of bytes of the logs read so far.
+    pub const fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Returns whether its logs are still being written. Then more may come after what looks like the last
+    /// transaction.
+    pub const fn is_followed(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    /// Returns the maximum number of bytes of a transaction held in memory.
+    pub const fn held_max(&self) -> usize {
+        self.held_max
+    }
+
+    /// Returns an opener of payloads within the source's memory limit.
+    pub fn opener(&self) -> PayloadOpener {
+        let event_size_max = event_size_max(self.held_max);
+        PayloadOpener::with_limits(PayloadLimits { event_size_max, ..PayloadLimits::default() })
+    }
+
+    /// Returns the next transaction; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// If a log cannot be read, is corrupt, ends within a transaction, or has a transaction too large for memory.
+    pub fn next_unit(&mut self) -> Result<Option<SourceTransaction>, ReplayError> {
+        match self.next_found()? {
+            None => Ok(None),
+            Some(SizedTransaction::Held(unit)) => Ok(Some(unit)),
+            Some(SizedTransaction::Large(large)) => Err(ReplayError::Refused(format!(
+                "{} does not fit in memory: it has more than {} bytes",
+                large.head, self.held_max
+            ))),
+        }
+    }
+
+    /// Returns the next transaction, of any size; `None` after the last. For logs that are still being written, `None`
+    /// means that there is no further one yet.
+    ///
+    /// # Errors
+    ///
+    /// If a log cannot be read, is corrupt, or ends within a transaction. For logs that are still being written, also
+    /// when one was purged before it was read.
+    pub fn next_found(&mut self) -> Result<Option<SizedTransaction>, ReplayError> {
+        loop {
+            if self.current.is_none() && !self.open_next()? {
+                return Ok(None);
+            }
+            let Some(current) = &mut self.current else { continue };
+            let before = current.reader().position();
+            let reached = match current.next_found() {
+                // The part received so far comes again, from the server that replaced the source.
+                Err(ReplayError::Read(logs::LogError::Truncated { size, .. }))
+                    if self.cursor.is_some() && current.forget_cut_transaction(size) =>
+                {
+                    LogItem::End(EndOfLog::Open { in_use: false })
+                }
+                reached => reached?,
+            };
+            self.writer = self.writer.or(current.writer());
+            if let Some(previous) = current.take_previous() {
+                self.previous = previous;
+            }
+            self.bytes_read += current.reader().position().saturating_sub(before);
+            let whole = match reached {
+                LogItem::Whole(whole) => *whole,
+                LogItem::End(end) => match self.advance_log(end)? {
+                    ReadNext::Now => continue,
+                    ReadNext::Later => return Ok(None),
+                },
+            };
+            let Some(current) = &mut self.current else { continue };
+            assert!(self.log_number > 0, "ours: a transaction is in a log that was opened");
+            let (number, log_number) = (self.number, self.log_number - 1);
+            self.number += 1;
+            let origin = current.origin(&whole, log_number)?;
+            return Ok(Some(match whole.events {
+                GatheredEvents::Held(transaction) => {
+                    SizedTransaction::Held(SourceTransaction { number, origin, transaction })
+                }
+                GatheredEvents::Large(outline, work) => SizedTransaction::Large(OversizedTransaction {
+                    head: TransactionHead::of(number, origin, &outline),
+                    work,
+                }),
+            }));
+        }
+    }
+
+    /// Moves on at the end of a log, or of its present content.
+    fn advance_log(&mut self, end: EndOfLog) -> Result<ReadNext, ReplayError> {
+        let Some(current) = &self.current else { return Ok(ReadNext::Now) };
+        match (&mut self.cursor, end) {
+            (None, EndOfLog::Torn(torn)) => return Err(current.reader().torn_error(torn).into()),
+            (None, _) => {}
+            (Some(cursor), end) => match cursor.reach_end(end, current.reader())? {
+                LogEndAction::Wait => return Ok(ReadNext::Later),
+                LogEndAction::ReadAgain => return Ok(ReadNext::Now),
+                LogEndAction::NextLog(next) => {
+                    let next = ReplayLog::File(next);
+                    if !self.names.contains(&next.name()) {
+                        self.names.push(next.name());
+                    }
+                    self.logs = vec![next].into_iter();
+                }
+            },
+        }
+        let goes_on = self.cursor.is_some() || !self.logs.as_slice().is_empty();
+        if let Some(current) = self.current.take() {
+            self.carried = current.finish(goes_on)?;
+        }
+        Ok(ReadNext::Now)
+    }
+
+    /// Skips the logs that the target has applied completely, according to the `Previous_gtids` events of later logs.
+    /// Only for a followed store, before anything is read.
+    ///
+    /// # Errors
+    ///
+    /// If the keyring cannot be read.
+    pub(crate) fn skip_applied_logs(&mut self, applied: &AppliedState) -> Result<(), ReplayError> {
+        let Some(cursor) = &mut self.cursor else { return Ok(()) };
+        assert!(self.current.is_none() && self.number == 0, "ours: logs are skipped before any is read");
+        let logs = cursor.logs().to_vec();
+        let place = applied.progress.place.as_ref();
+        let place = place.and_then(|place| self.names.iter().position(|name| *name == place.log));
+        let is_applied = |gtids: &GtidSet| {
+            gtids.difference(&applied.executed).difference(&applied.progress.gtids).is_empty()
+        };
+        let keyring = self.keys.keyring()?;
+        let look = |number: usize| read_beginning(logs.get(number)?, keyring.clone());
+        let number = first_needed(logs.len(), place, is_applied, look);
+        if let Some(log) = logs.get(number) {
+            cursor.start_at(log.clone());
+            self.logs = vec![ReplayLog::File(log.clone())].into_iter();
+            self.log_number = number;
+        }
+        Ok(())
+    }
+
+    fn open_next(&mut self) -> Result<bool, ReplayError> {
+        let Some(log) = self.logs.next() else { return Ok(false) };
+        let mut reader = match &log {
+            ReplayLog::File(path) if self.cursor.is_some() => LogReader::open_stored(path)?,
+            ReplayLog::File(path) => LogReader::open(path)?,
+            ReplayLog::Stdin => LogReader::from_stdin(),
+        };
+        // A list of positions is written before its log, and states the size of the log's file.
+        let positions = match (&log, reader.size()?) {
+            (ReplayLog::File(path), Some(size)) => RewritePositions::open(path, size)?,
+            _ => None,
+        };
+        if let Some(keyring) = self.keys.keyring()? {
+            reader = reader.with_keyring(keyring);
+        }
+        self.log_number += 1;
+        let source_log = (log != ReplayLog::Stdin).then(|| SourceLog { name: log.name().into(), positions });
+        let (opener, carried) = (self.opener(), self.carried.take());
+        self.current = Some(LogCursor::new(reader, opener, source_log, carried, self.held_max));
+        Ok(true)
+    }
+}
+
+impl KeyringSource {
+    fn keyring(&self) -> Result<Option<Arc<Keyring>>, ReplayError> {
+        Ok(match self {
+            Self::Held(keyring) => keyring.clone(),
+            Self::File(path) => Some(Arc::new(read_keyring(path)?)),
+        })
+    }
+}
+
+impl SizedTransaction {
+    /// Returns the transaction without its events.
+    pub fn head(&self) -> TransactionHead {
+        match self {
+            Self::Held(unit) => unit.head(),
+            Self::Large(large) => large.head.clone(),
+        }
+    }
+
+    /// Returns the apply plan of the transaction. Row events beyond `held_max` bytes go to a temporary file.
+    ///
+    /// # Errors
+    ///
+    /// As [`ApplyPlan::with_memory_limit`].
+    pub fn work(self, opener: &mut PayloadOpener, held_max: usize) -> Result<ApplyPlan, ApplyPlanError> {
+        match self {
+            Self::Held(unit) => ApplyPlan::with_memory_limit(&unit, opener, held_max),
+            Self::Large(large) => large.work,
+        }
+    }
+}
+
+/// Availability of further transactions.
+enum ReadNext {
+    Now,
+    Later,
+}

@@ -1,0 +1,160 @@
+//! Table definitions in the catalogue: columns and keys.
+
+use serde::{Deserialize, Serialize};
+
+use crate::default_value::DefaultValue;
+use crate::mysql_type::MysqlType;
+
+/// Names of a table's database and of the table.
+pub(crate) type QualifiedName = (String, String);
+
+/// A table of the source and its SQLite table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CatalogueTable {
+    /// Name in SQLite.
+    pub(crate) name: String,
+    pub(crate) columns: Vec<CatalogueColumn>,
+    pub(crate) primary_key: Option<Vec<KeyColumn>>,
+    pub(crate) keys: Vec<SecondaryKey>,
+    pub(crate) foreign_keys: Vec<ForeignKey>,
+    pub(crate) engine: SourceEngine,
+    /// Default character set, if given.
+    pub(crate) charset: Option<String>,
+}
+
+/// The kind of storage engine on the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SourceEngine {
+    /// Transactional: InnoDB, NDB.
+    Transactional,
+    /// Not transactional: MyISAM, for example.
+    Other,
+    /// BLACKHOLE: rows are only in the log.
+    Blackhole,
+}
+
+impl SourceEngine {
+    /// Returns the kind of the engine with this name; without a name, InnoDB's.
+    pub(crate) fn of(name: Option<&str>) -> Self {
+        let Some(name) = name else { return Self::Transactional };
+        match name.to_ascii_uppercase().as_str() {
+            "INNODB" | "NDB" | "NDBCLUSTER" => Self::Transactional,
+            "BLACKHOLE" => Self::Blackhole,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CatalogueColumn {
+    pub(crate) name: String,
+    pub(crate) kind: MysqlType,
+    pub(crate) nullable: bool,
+    pub(crate) default: DefaultValue,
+    /// True for a generated column. The log has its value all the same.
+    pub(crate) generated: bool,
+}
+
+impl CatalogueColumn {
+    /// Gives a text column that names no character set that of its table.
+    pub(crate) fn inherit_charset(&mut self, table: Option<&str>) {
+        if let MysqlType::Text { charset: charset @ None } = &mut self.kind {
+            *charset = table.map(str::to_owned);
+        }
+    }
+}
+
+/// A key other than the primary key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SecondaryKey {
+    pub(crate) name: String,
+    pub(crate) unique: bool,
+    pub(crate) parts: Vec<KeyColumn>,
+    /// Name of the index in SQLite; empty if there is none.
+    pub(crate) index: String,
+}
+
+/// A column in a key, or a prefix of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeyColumn {
+    pub(crate) column: String,
+    /// True if only a prefix is in the key.
+    pub(crate) is_prefix: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ForeignKey {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
+    /// Database and table of the parent.
+    pub(crate) parent: (String, String),
+    /// Empty for the parent's primary key.
+    pub(crate) parent_columns: Vec<String>,
+    pub(crate) on_delete: ReferentialAction,
+    pub(crate) on_update: ReferentialAction,
+}
+
+/// The action of a foreign key on rows that refer to a changed row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ReferentialAction {
+    /// The change is refused while such rows exist.
+    #[default]
+    Restrict,
+    Cascade,
+    SetNull,
+}
+
+impl CatalogueTable {
+    pub(crate) fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the columns of SQLite's primary key; `None` if there is none, or the source's has a column prefix.
+    pub(crate) fn sqlite_key(&self) -> Option<Vec<usize>> {
+        let parts = self.primary_key.as_ref()?;
+        parts.iter().map(|part| if part.is_prefix { None } else { self.column(&part.column) }).collect()
+    }
+
+    /// Returns the keys that can find a row, best first: unique, and never NULL.
+    pub(crate) fn lookup_keys(&self) -> Vec<Vec<usize>> {
+        let unique = self.keys.iter().filter(|key| key.unique && !key.index.is_empty());
+        let unique = unique.filter_map(|key| {
+            let columns: Option<Vec<usize>> = key
+                .parts
+                .iter()
+                .map(|part| {
+                    let column = self.column(&part.column)?;
+                    (!part.is_prefix && !self.columns[column].nullable).then_some(column)
+                })
+                .collect();
+            columns.filter(|columns| !columns.is_empty())
+        });
+        self.sqlite_key().into_iter().chain(unique).collect()
+    }
+
+    /// Returns true if the table is WITHOUT ROWID: SQLite stores it in the order of its key.
+    pub(crate) fn is_without_rowid(&self) -> bool {
+        self.sqlite_key().is_some() && !self.has_rowid_key()
+    }
+
+    /// Returns true if the primary key is a single integer, and so an alias of the rowid.
+    pub(crate) fn has_rowid_key(&self) -> bool {
+        use crate::mysql_type::StrictType;
+        matches!(self.sqlite_key().as_deref(), Some([one]) if self.columns[*one].kind.strict_type() == StrictType::Integer)
+    }
+
+    /// Renames a column in all keys and foreign keys.
+    pub(crate) fn rename_column(&mut self, old: &str, new: &str) {
+        let parts = self.keys.iter_mut().flat_map(|key| &mut key.parts);
+        for part in parts.chain(self.primary_key.iter_mut().flatten()) {
+            if part.column.eq_ignore_ascii_case(old) {
+                new.clone_into(&mut part.column);
+            }
+        }
+        for column in self.foreign_keys.iter_mut().flat_map(|key| &mut key.columns) {
+            if column.eq_ignore_ascii_case(old) {
+                new.clone_into(column);
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Definitions in the logs, executed in memory and without rows: the resulting tables, and definitions that a SQLite
+//! target would refuse.
+
+use std::path::Path;
+
+use binlog::KeyPart;
+use replay::{
+    AppliedState, ForeignKeys, ReplayError, SourceStatement, StorageEngine, TableDefinitions, TargetFailure,
+    TargetTableDefinition, TargetTableName, UniqueKey,
+};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::catalogue_table::{self, CatalogueTable, KeyColumn, QualifiedName};
+use crate::schema_editor::SchemaEditor;
+use crate::sqlite_failure::sqlite_failure;
+use crate::sqlite_remarks::SqliteRemarks;
+use crate::sqlite_target::{check_ownership, read_progress_of};
+use crate::table_catalogue::{CREATE_CATALOGUE_TABLE, TableCatalogue};
+
+/// An in-memory database with the tables that definitions create.
+#[derive(Debug)]
+pub struct SchemaDraft {
+    connection: Connection,
+    catalogue: TableCatalogue,
+    remarks: SqliteRemarks,
+}
+
+impl SchemaDraft {
+    /// Creates a draft without tables.
+    ///
+    /// # Errors
+    ///
+    /// If SQLite lacks memory.
+    pub fn new() -> Result<Self, ReplayError> {
+        Self::empty().map_err(|failure| failure.into_error("set up the draft of the definitions"))
+    }
+
+    fn empty() -> Result<Self, TargetFailure> {
+        let connection = Connection::open_in_memory().map_err(sqlite_failure)?;
+        connection.execute_batch(CREATE_CATALOGUE_TABLE).map_err(sqlite_failure)?;
+        Ok(Self { connection, catalogue: TableCatalogue::default(), remarks: SqliteRemarks::default() })
+    }
+
+    /// Creates a draft with the tables of a SQLite database, which is only read, and returns what was applied to it.
+    /// Both are empty if there is no file.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be read, or holds tables of another application.
+    pub fn read_file(path: &Path) -> Result<(Self, AppliedState), ReplayError> {
+        let read = || -> Result<(Self, AppliedState), TargetFailure> {
+            let mut draft = Self::empty()?;
+            if !path.exists() {
+                return Ok((draft, AppliedState::default()));
+            }
+            let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+                .map_err(sqlite_failure)?;
+            check_ownership(&file)?;
+            let progress = read_progress_of(&file)?;
+            for (name, table) in TableCatalogue::load(&file)?.into_tables() {
+                draft.editor().create_empty(name, table)?;
+            }
+            Ok((draft, AppliedState { progress, ..AppliedState::default() }))
+        };
+        read().map_err(|failure| failure.into_error("read the SQLite database"))
+    }
+
+    fn editor(&mut self) -> SchemaEditor<'_> {
+        let Self { connection, catalogue, remarks } = self;
+        SchemaEditor { connection, catalogue, remarks }
+    }
+}
+
+impl TableDefinitions for SchemaDraft {
+    fn define(&mut self, statement: &SourceStatement) -> Result<(), TargetFailure> {
+        self.editor().execute(statement)
+    }
+
+    fn definition(
+        &mut self,
+        database: &[u8],
+        table: &[u8],
+    ) -> Result<Option<TargetTableDefinition>, TargetFailure> {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let wanted = (text(database), text(table));
+        let Some((_, table)) = self.catalogue.find(&wanted) else { return Ok(None) };
+        let referring = self.catalogue.tables().flat_map(|(name, table)| {
+            table.foreign_keys.iter().map(|key| (table_name(name), table_name(&key.parent)))
+        });
+        let relatives = ForeignKeys::of_all(&referring.collect::<Vec<_>>());
+        let name = table_name(&wanted);
+        let is_transactional = table.engine == catalogue_table::SourceEngine::Transactional;
+        let unique = table.keys.iter().filter(|key| key.unique);
+        Ok(Some(TargetTableDefinition {
+            engine: if is_transactional { StorageEngine::InnoDb } else { StorageEngine::Other },
+            primary_key: table.primary_key.as_ref().and_then(|parts| key_parts(table, parts)),
+            unique_keys: unique
+                .map(|key| key_parts(table, &key.parts).map_or(UniqueKey::Other, UniqueKey::Columns))
+                .collect(),
+            auto_increment: None,
+            foreign_keys: relatives.get(&name).cloned().unwrap_or_default(),
+            name,
+        }))
+    }
+}
+
+/// Returns the parts of a key; `None` if one is a column prefix, whose size the catalogue does not record.
+fn key_parts(table: &CatalogueTable, parts: &[KeyColumn]) -> Option<Vec<KeyPart>> {
+    let part = |part: &KeyColumn| match part.is_prefix {
+        true => None,
+        false => Some(KeyPart { column: table.column(&part.column)?, prefix: 0 }),
+    };
+    let parts: Vec<KeyPart> = parts.iter().map(part).collect::<Option<_>>()?;
+    (!parts.is_empty()).then_some(parts)
+}
+
+fn table_name(name: &QualifiedName) -> TargetTableName {
+    TargetTableName { database: name.0.as_bytes().into(), table: name.1.as_bytes().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use replay::{SourceStatement, TableDefinitions as _};
+
+    use super::SchemaDraft;
+    use crate::mysql_type::MysqlType;
+
+    fn statement(sql: &str) -> SourceStatement {
+        SourceStatement {
+            sql: sql.as_bytes().to_vec(),
+            database: b"d".to_vec(),
+            default_database: Vec::new(),
+            timestamp: (0, None),
+            thread_id: None,
+            context: std::sync::Arc::default(),
+            variables: Vec::new(),
+            load: None,
+            error_code: 0,
+        }
+    }
+
+    /// Checks columns, with the character sets of text, and keys of the table `d.t` after these statements.
+    fn check(statements: &[&str], wanted: &str) {
+        let mut draft = SchemaDraft::new().unwrap();
+        for sql in statements {
+            draft.define(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
+        }
+        let (_, table) = draft.catalogue.find(&("d".to_owned(), "t".to_owned())).unwrap();
+        let column = |column: &crate::catalogue_table::CatalogueColumn| match &column.kind {
+            MysqlType::Text { charset } => {
+                format!("{} {}", column.name, charset.as_deref().unwrap_or("?"))
+            }
+            MysqlType::Bytes { .. } => format!("{} bytes", column.name),
+            _ => column.name.clone(),
+        };
+        let columns: Vec<String> = table.columns.iter().map(column).collect();
+        let keys: Vec<&str> = table.keys.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(format!("{}; {}", columns.join(", "), keys.join(" ")), wanted, "{statements:?}");
+    }
+
+    /// Forms that only the parser of streams knew.
+    #[test]
+    fn definitions_are_changed() {
+        check(
+            &[
+                "create table t (a text, b int) collate latin1_bin",
+                "alter online table if exists t add column if not exists (b int, c text, key k (c(3)))",
+                "alter table t modify column if exists a text after c, drop column if exists q",
+                "alter table t default char set 'koi8r', add e text, drop index if exists q",
+            ],
+            "b, c latin1, a latin1, e koi8r; k",
+        );
+        check(
+            &["create table t (a text, b char(3) ascii)", "alter table t convert to char set koi8r"],
+            "a koi8r, b koi8r; ",
+        );
+        check(
+            &["create table t (a text, b int)", "alter table t convert to character set binary"],
+            "a bytes, b; ",
+        );
+        check(&["create table t (a int)", "create unique index if not exists i on t (a)"], "a; i");
+        check(&["-- it's\n# a\ncreate table u (a int)", "rename table if exists u nowait to t"], "a; ");
+    }
+
+    #[test]
+    fn tables_like_others_have_indexes_of_their_own() {
+        let mut draft = SchemaDraft::new().unwrap();
+        let mut check = |sql: &str, wanted: &[&str]| {
+            draft.define(&statement(sql)).unwrap_or_else(|failure| panic!("{sql}: {failure:?}"));
+            let question =
+                "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name";
+            let mut found = draft.connection.prepare(question).unwrap();
+            let found = found.query_map([], |row| row.get::<_, String>(0)).unwrap();
+            assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), wanted, "{sql}");
+        };
+        check("create table m (a int primary key, b int, unique key u (b))", &["d.m.u"]);
+        check("create table t like m", &["d.m.u", "d.t.u"]);
+        check("alter table t drop key u", &["d.m.u"]);
+    }
+
+    #[test]
+    fn unknown_changes_are_refused() {
+        let refused = |sql: &str, wanted: &str| {
+            let mut draft = SchemaDraft::new().unwrap();
+            draft.define(&statement("create table t (a int)")).unwrap();
+            let failure = draft.define(&statement(sql)).unwrap_err();
+            assert!(format!("{failure:?}").contains(wanted), "{sql}: {failure:?}");
+        };
+        refused("alter table t frobnicate", "cannot translate this statement for SQLite: ALTER TABLE T …");
+        refused("alter table t add system versioning", "cannot translate this statement for SQLite");
+        refused("alter table t add b unknowntype", "cannot translate this statement for SQLite");
+        refused(
+            "create table u (a unknowntype)",
+            "cannot translate this statement for SQLite: CREATE TABLE U …",
+        );
+        refused("alter table t drop b", "ALTER TABLE d.t changes a column that does not exist");
+        refused("create table u select 1", "the log contains CREATE TABLE … SELECT as a statement");
+    }
+}

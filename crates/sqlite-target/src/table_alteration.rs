@@ -1,0 +1,447 @@
+//! ALTER TABLE: the resulting columns and keys, and the conversion of the rows.
+
+use std::sync::Arc;
+
+use replay::{SourceStatement, TargetFailure};
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::Value;
+use sql::SqlWords;
+use sql::ddl::{ColumnPosition, DdlColumn, ExistenceCheck, TableChange, TableElement, TableOptions};
+use sql::quote::quote_ansi_name;
+
+use crate::catalogue_table::{CatalogueColumn, CatalogueTable, QualifiedName, SourceEngine};
+use crate::convert::convert;
+use crate::default_value::{DefaultValue, implicit_default, sql_literal};
+use crate::mysql_type::MysqlType;
+use crate::schema_editor::{SchemaEditor, create_sql, drop_key, qualified, unknown};
+use crate::sqlite_failure::sqlite_failure;
+use crate::table_body::TableBody;
+
+/// The state of a table during ALTER TABLE.
+struct TableAlteration {
+    table: CatalogueTable,
+    /// Index of each column in the old table; `None` for new columns.
+    sources: Vec<Option<usize>>,
+    /// Old and new names of renamed columns.
+    renamed: Vec<(String, String)>,
+    old_name: QualifiedName,
+    name: Option<QualifiedName>,
+    /// The clause that removes rows without row events, if any.
+    rows_lost: Option<String>,
+}
+
+/// Reason why a change cannot be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AlterationFailure {
+    MissingColumn,
+    /// The change has no equivalent here.
+    Unknown,
+}
+
+/// The statement of an ALTER TABLE.
+#[derive(Clone, Copy)]
+pub(crate) struct AlterationSource<'s> {
+    pub(crate) statement: &'s SourceStatement,
+    pub(crate) words: &'s SqlWords,
+    pub(crate) default_database: &'s str,
+}
+
+/// Executes an ALTER TABLE.
+pub(crate) fn alter(
+    editor: &mut SchemaEditor<'_>,
+    name: &QualifiedName,
+    changes: &[TableChange],
+    source: AlterationSource<'_>,
+) -> Result<(), TargetFailure> {
+    let Some((name, old)) = editor.catalogue.find(name) else {
+        editor.remarks.count_passed_over("ALTER TABLE of a table that the logs did not create");
+        return Ok(());
+    };
+    let (name, old) = (name.clone(), Arc::clone(old));
+    let mut altered = TableAlteration {
+        table: CatalogueTable::clone(&old),
+        sources: (0..old.columns.len()).map(Some).collect(),
+        renamed: Vec::new(),
+        old_name: name.clone(),
+        name: None,
+        rows_lost: None,
+    };
+    for change in changes {
+        altered.apply_change(change, source.default_database).map_err(|failure| match failure {
+            AlterationFailure::MissingColumn => TargetFailure::refused(format!(
+                "ALTER TABLE {}.{} changes a column that does not exist",
+                name.0, name.1
+            )),
+            AlterationFailure::Unknown => unknown(source.words),
+        })?;
+    }
+    altered.close_primary_key();
+    let is_empty = is_empty(editor, &old)?;
+    if let Some(what) = altered.rows_lost.take().filter(|_| !is_empty) {
+        return Err(TargetFailure::refused(format!(
+            "ALTER TABLE {}.{} … {what} removes rows, and the log does not contain which",
+            name.0, name.1
+        )));
+    }
+    let TableAlteration { mut table, sources, renamed, name: new_name, .. } = altered;
+    if is_same_shape(&old, &table, &sources) {
+        editor.update_indexes(&old, &mut table)?;
+    } else {
+        let fills = fill_values(&table, &sources, &name, is_empty, source.statement)?;
+        match only_appends(&old, &table, &sources) {
+            true => append(editor, &old, &mut table, &fills)?,
+            false => rebuild(editor, &old, &mut table, &sources, &fills)?,
+        }
+    }
+    editor.catalogue.put(editor.connection, name.clone(), table)?;
+    editor.update_references(&name, |_, columns| {
+        for column in columns {
+            if let Some((_, new)) = renamed.iter().find(|(old, _)| old.eq_ignore_ascii_case(column)) {
+                column.clone_from(new);
+            }
+        }
+    })?;
+    new_name.map_or(Ok(()), |new| editor.rename(&name, new))
+}
+
+impl TableAlteration {
+    fn apply_change(
+        &mut self,
+        change: &TableChange,
+        default_database: &str,
+    ) -> Result<(), AlterationFailure> {
+        match change {
+            TableChange::Add { element: TableElement::Column(definition), check, .. }
+                if *check == ExistenceCheck::Skip && self.table.column(&definition.name).is_some() => {}
+            TableChange::Add { element: TableElement::Column(definition), position, .. } => {
+                let keys = self.insert_defined(definition, None, self.table.columns.len(), position)?;
+                self.add_keys(&keys);
+            }
+            TableChange::Add { element, .. } => {
+                let mut body = TableBody::new(self.old_name.clone());
+                body.add(element).ok_or(AlterationFailure::Unknown)?;
+                self.add_keys(&body);
+            }
+            TableChange::ReplaceColumn { old, definition, position } => {
+                let at = self.find(old)?;
+                let source = self.sources.remove(at);
+                self.table.columns.remove(at);
+                let keys = self.insert_defined(definition, source, at, position)?;
+                self.rename_column(old, &definition.name);
+                self.add_keys(&keys);
+            }
+            TableChange::DropColumn { name, check: ExistenceCheck::Skip }
+                if self.table.column(name).is_none() => {}
+            TableChange::DropColumn { name, .. } => self.drop_column(name)?,
+            TableChange::SetDefault { column, default } => {
+                let at = self.find(column)?;
+                let column = &mut self.table.columns[at];
+                let of_clause = |clause| DefaultValue::of_clause(clause, &column.kind);
+                column.default = default.as_ref().map_or(DefaultValue::None, of_clause);
+            }
+            TableChange::RenameColumn { old, new } => {
+                let at = self.find(old)?;
+                self.table.columns[at].name.clone_from(new);
+                self.rename_column(old, new);
+            }
+            TableChange::RenameTable(name) => self.name = Some(qualified(name, default_database)),
+            TableChange::ConvertCharset(charset) => self.convert_charset(charset),
+            TableChange::Options(TableOptions { engine, charset }) => {
+                if engine.is_some() {
+                    self.table.engine = SourceEngine::of(engine.as_deref());
+                }
+                self.table.charset = charset.clone().or(self.table.charset.take());
+            }
+            TableChange::Rows(what) => self.rows_lost = Some(what.clone()),
+            TableChange::Other(_) => {}
+            TableChange::Versioning(_) | TableChange::Unknown(_) => return Err(AlterationFailure::Unknown),
+            keys => self.change_keys(keys),
+        }
+        assert_eq!(self.table.columns.len(), self.sources.len(), "ours: the origin of each column is known");
+        Ok(())
+    }
+
+    /// Removes or renames a key.
+    fn change_keys(&mut self, change: &TableChange) {
+        match change {
+            TableChange::DropKey(name) => drop_key(&mut self.table, name),
+            TableChange::DropPrimaryKey => self.table.primary_key = None,
+            TableChange::DropForeignKey(name) => self.drop_foreign_key(name),
+            TableChange::DropConstraint(name) => {
+                self.drop_foreign_key(name);
+                drop_key(&mut self.table, name);
+            }
+            TableChange::RenameKey { old, new } => {
+                for key in self.table.keys.iter_mut().filter(|key| key.name.eq_ignore_ascii_case(old)) {
+                    key.name.clone_from(new);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives the table and its text columns another character set.
+    fn convert_charset(&mut self, name: &str) {
+        // The default character set of the database is unknown here.
+        if name == "default" {
+            return;
+        }
+        for column in &mut self.table.columns {
+            if let MysqlType::Text { charset } = &mut column.kind {
+                match name {
+                    "binary" => column.kind = MysqlType::Bytes { size: None },
+                    name => *charset = Some(name.to_owned()),
+                }
+            }
+        }
+        self.table.charset = Some(name.to_owned());
+    }
+
+    fn find(&self, column: &str) -> Result<usize, AlterationFailure> {
+        self.table.column(column).ok_or(AlterationFailure::MissingColumn)
+    }
+
+    /// Inserts a column at its position; `there` if none is given. Returns the keys that its definition creates.
+    fn insert_defined(
+        &mut self,
+        definition: &DdlColumn,
+        source: Option<usize>,
+        there: usize,
+        position: &ColumnPosition,
+    ) -> Result<TableBody, AlterationFailure> {
+        let mut body = TableBody::new(self.old_name.clone());
+        let mut column = body.column(definition).ok_or(AlterationFailure::Unknown)?;
+        column.inherit_charset(self.table.charset.as_deref());
+        let at = match position {
+            ColumnPosition::Same => there,
+            ColumnPosition::First => 0,
+            ColumnPosition::After(name) => self.find(name)? + 1,
+        };
+        assert!(at <= self.table.columns.len(), "ours: a column is put between others, or at an end");
+        self.table.columns.insert(at, column);
+        self.sources.insert(at, source);
+        Ok(body)
+    }
+
+    fn rename_column(&mut self, old: &str, new: &str) {
+        if old != new {
+            self.table.rename_column(old, new);
+            self.renamed.push((old.to_owned(), new.to_owned()));
+        }
+    }
+
+    fn drop_column(&mut self, name: &str) -> Result<(), AlterationFailure> {
+        let at = self.find(name)?;
+        self.table.columns.remove(at);
+        self.sources.remove(at);
+        let is_dropped = |column: &str| column.eq_ignore_ascii_case(name);
+        for key in &mut self.table.keys {
+            key.parts.retain(|part| !is_dropped(&part.column));
+        }
+        // Keeps keys of expressions: they have no parts, and no index here.
+        self.table.keys.retain(|key| !key.parts.is_empty() || key.index.is_empty());
+        if let Some(parts) = &mut self.table.primary_key {
+            parts.retain(|part| !is_dropped(&part.column));
+        }
+        self.table.primary_key.take_if(|parts| parts.is_empty());
+        Ok(())
+    }
+
+    fn add_keys(&mut self, body: &TableBody) {
+        if body.primary_key.is_some() {
+            self.table.primary_key.clone_from(&body.primary_key);
+        }
+        for key in &body.keys {
+            let is_taken = |keys: &[_], name: &str| {
+                keys.iter()
+                    .any(|key: &crate::catalogue_table::SecondaryKey| key.name.eq_ignore_ascii_case(name))
+            };
+            let mut key = key.clone();
+            let base = key.name.clone();
+            for number in 2.. {
+                if !is_taken(&self.table.keys, &key.name) {
+                    break;
+                }
+                key.name = format!("{base}_{number}");
+            }
+            self.table.keys.push(key);
+        }
+        self.table.foreign_keys.extend(body.foreign_keys.iter().cloned());
+    }
+
+    /// Makes the columns of the resulting primary key NOT NULL.
+    fn close_primary_key(&mut self) {
+        for part in self.table.primary_key.iter().flatten() {
+            let columns = self.table.columns.iter_mut();
+            for column in columns.filter(|column| column.name.eq_ignore_ascii_case(&part.column)) {
+                column.nullable = false;
+            }
+        }
+    }
+
+    fn drop_foreign_key(&mut self, name: &str) {
+        self.table.foreign_keys.retain(|key| !key.name.eq_ignore_ascii_case(name));
+    }
+}
+
+fn is_empty(editor: &SchemaEditor<'_>, table: &CatalogueTable) -> Result<bool, TargetFailure> {
+    let mut statement = editor
+        .connection
+        .prepare(&format!("SELECT 1 FROM {}", quote_ansi_name(&table.name)))
+        .map_err(sqlite_failure)?;
+    Ok(!statement.exists([]).map_err(sqlite_failure)?)
+}
+
+/// Returns true if SQLite's columns and primary key stay unchanged.
+fn is_same_shape(old: &CatalogueTable, new: &CatalogueTable, sources: &[Option<usize>]) -> bool {
+    let all = old.columns.len() == new.columns.len();
+    all && sources.iter().enumerate().all(|(at, source)| *source == Some(at))
+        && create_sql(old, "") == create_sql(new, "")
+        && old.columns.iter().zip(&new.columns).all(|(old, new)| is_same_kind(&old.kind, &new.kind))
+}
+
+/// Returns true if values of one type are also values of the other, unchanged.
+fn is_same_kind(old: &MysqlType, new: &MysqlType) -> bool {
+    match (old, new) {
+        (MysqlType::Text { .. }, MysqlType::Text { .. }) => true,
+        (old, new) => old == new,
+    }
+}
+
+/// Returns true if the only change is new columns at the end.
+fn only_appends(old: &CatalogueTable, new: &CatalogueTable, sources: &[Option<usize>]) -> bool {
+    let (kept, added) = sources.split_at(old.columns.len().min(sources.len()));
+    let head = CatalogueTable { columns: new.columns[..kept.len()].to_vec(), ..new.clone() };
+    added.iter().all(Option::is_none)
+        && old.columns.len() == kept.len()
+        && is_same_shape(old, &head, kept)
+        && new.columns[kept.len()..]
+            .iter()
+            .all(|column| column.default.value(&column.kind, column.nullable).is_some())
+}
+
+fn append(
+    editor: &mut SchemaEditor<'_>,
+    old: &CatalogueTable,
+    new: &mut CatalogueTable,
+    _: &[Value],
+) -> Result<(), TargetFailure> {
+    let count = old.columns.len();
+    assert!(count <= new.columns.len(), "ours: columns are only added");
+    for column in &new.columns[count..] {
+        let one = CatalogueTable { columns: vec![column.clone()], primary_key: None, ..new.clone() };
+        let sql = create_sql(&one, "");
+        let definition =
+            sql.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map_or("", |(inner, _)| inner);
+        editor
+            .connection
+            .execute_batch(&format!("ALTER TABLE {} ADD COLUMN {definition}", quote_ansi_name(&old.name)))
+            .map_err(sqlite_failure)?;
+    }
+    editor.update_indexes(old, new)
+}
+
+/// Returns the values of new columns in existing rows.
+fn fill_values(
+    table: &CatalogueTable,
+    sources: &[Option<usize>],
+    name: &QualifiedName,
+    is_empty: bool,
+    statement: &SourceStatement,
+) -> Result<Vec<Value>, TargetFailure> {
+    let fill = |(column, source): (&CatalogueColumn, &Option<usize>)| {
+        match source {
+        Some(_) => Ok(Value::Null),
+        None if is_empty => Ok(implicit_default(&column.kind)),
+        None => fill_value(column, statement).ok_or_else(|| {
+            TargetFailure::refused(format!(
+                "the values of the new column {2} in existing rows of {0}.{1} are unknown: the server computes them",
+                name.0, name.1, column.name
+            ))
+        }),
+    }
+    };
+    table.columns.iter().zip(sources).map(fill).collect()
+}
+
+fn fill_value(column: &CatalogueColumn, statement: &SourceStatement) -> Option<Value> {
+    if column.generated {
+        return None;
+    }
+    match (&column.default, &column.kind) {
+        (DefaultValue::Now, MysqlType::Timestamp { fraction }) => {
+            let (seconds, micros) = statement.timestamp;
+            let now = binlog::Timestamp { seconds, micros: micros.unwrap_or(0), fraction: *fraction };
+            let mut text = Vec::new();
+            now.to_utc().write(&mut text);
+            String::from_utf8(text).ok().map(Value::Text)
+        }
+        (DefaultValue::Now, _) => None,
+        (default, kind) => default.value(kind, column.nullable),
+    }
+}
+
+/// Creates the table again and copies its rows.
+fn rebuild(
+    editor: &mut SchemaEditor<'_>,
+    old: &CatalogueTable,
+    new: &mut CatalogueTable,
+    sources: &[Option<usize>],
+    fills: &[Value],
+) -> Result<(), TargetFailure> {
+    const REBUILT: &str = "bintide.rebuilt";
+    assert_eq!(new.columns.len(), sources.len(), "ours: the origin of each column is known");
+    assert_eq!(new.columns.len(), fills.len(), "ours: each column has a value for rows that lack it");
+    let mut kinds = Vec::new();
+    let expressions: Vec<String> = new
+        .columns
+        .iter()
+        .zip(sources)
+        .zip(fills)
+        .map(|((column, source), fill)| {
+            let Some(source) = source.map(|source| &old.columns[source]) else { return sql_literal(fill) };
+            let own = quote_ansi_name(&source.name);
+            let value = match is_same_kind(&source.kind, &column.kind) {
+                true => own,
+                false => {
+                    kinds.push((source.kind.clone(), column.kind.clone()));
+                    format!("bintide_convert({}, {own})", kinds.len() - 1)
+                }
+            };
+            match source.nullable && !column.nullable {
+                true => format!("COALESCE({value}, {})", sql_literal(&implicit_default(&column.kind))),
+                false => value,
+            }
+        })
+        .collect();
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    editor
+        .connection
+        .create_scalar_function("bintide_convert", 2, flags, move |context| {
+            let at: usize = usize::try_from(context.get::<i64>(0)?).unwrap_or(usize::MAX);
+            let value: Value = context.get(1)?;
+            let kinds = kinds.get(at);
+            let converted = kinds.and_then(|(from, to)| convert(value.clone(), from, to));
+            converted.ok_or_else(|| {
+                let message =
+                    format!("the value {} cannot be converted as on the server", sql_literal(&value));
+                rusqlite::Error::UserFunctionError(message.into())
+            })
+        })
+        .map_err(sqlite_failure)?;
+    editor.connection.execute_batch(&create_sql(new, REBUILT)).map_err(sqlite_failure)?;
+    let (from, to) = (quote_ansi_name(&old.name), quote_ansi_name(REBUILT));
+    let columns = expressions.join(", ");
+    editor
+        .connection
+        .execute_batch(&format!("INSERT INTO {to} SELECT {columns} FROM {from}"))
+        .map_err(sqlite_failure)?;
+    editor
+        .connection
+        .execute_batch(&format!("DROP TABLE {from}; ALTER TABLE {to} RENAME TO {from}"))
+        .map_err(sqlite_failure)?;
+    for key in &mut new.keys {
+        key.index.clear();
+    }
+    editor.create_indexes(new)
+}
