@@ -33,7 +33,7 @@ pub fn seeds(target: &Target, samples: &[Sample]) -> Vec<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// When the folder cannot be read.
+/// Returns an error if the folder cannot be read.
 pub fn samples() -> io::Result<Vec<Sample>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     let mut samples = Vec::new();
@@ -54,7 +54,7 @@ pub fn samples() -> io::Result<Vec<Sample>> {
 ///
 /// # Errors
 ///
-/// When a file cannot be read.
+/// Returns an error if a file cannot be read.
 pub fn findings(target: &Target) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings").join(target.name);
     if !folder.exists() {
