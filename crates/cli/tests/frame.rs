@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
-/// Runs `bintide` with these settings only.
+/// Runs `bintide` with only these environment variables.
 fn bintide(args: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
     command.args(args).env_clear().envs(environment.iter().copied());
@@ -21,12 +21,12 @@ fn fails(args: &[&str], environment: &[(&str, &str)], code: i32, message: &str) 
     assert_eq!(output.status.code(), Some(code));
 }
 
-/// Returns the commands that help lists.
+/// Returns the commands in the help.
 fn commands() -> Vec<String> {
     let help = text(&bintide(&["--help"], &[]).stdout);
     let list = help.split("Commands:\n").nth(1).expect("a list of commands");
     let words = list.lines().map_while(|line| line.strip_prefix("  ")?.split(' ').next());
-    // The second line of a description has no word at the place of the command.
+    // The second line of a description does not start with a command.
     let commands: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_owned).collect();
     assert!(commands.len() >= 5, "{commands:?}");
     commands
@@ -93,15 +93,15 @@ fn settings_come_from_environment_and_file() {
     let settings = settings.to_str().expect("a path");
 
     bintide(&["--config", settings, "man"], &[]);
-    assert!(file_out.join("bintide.1").exists(), "the file counts");
+    assert!(file_out.join("bintide.1").exists(), "the file was ignored");
 
     let wins = [("BINTIDE_CONFIG", settings), ("BINTIDE_MAN_OUT", environment_out.to_str().expect("a path"))];
     bintide(&["man"], &wins);
-    assert!(environment_out.join("bintide.1").exists(), "the environment wins over the file");
+    assert!(environment_out.join("bintide.1").exists(), "the environment must take precedence over the file");
 
     let argument_out = directory.path().join("argument");
     bintide(&["man", "--out", argument_out.to_str().expect("a path")], &wins);
-    assert!(argument_out.join("bintide.1").exists(), "the command line wins over both");
+    assert!(argument_out.join("bintide.1").exists(), "the command line must take precedence over both");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn sample(name: &str) -> String {
 }
 
 #[test]
-fn settings_reach_dump() {
+fn settings_apply_to_dump() {
     let directory = tempfile::tempdir().expect("a directory");
     let settings = directory.path().join("bintide.toml");
     let path = settings.to_str().expect("a path");
@@ -163,13 +163,13 @@ fn settings_reach_dump() {
     assert_eq!(text(&front.stdout), shown);
     let environment =
         [("BINTIDE_CONFIG", path), ("BINTIDE_DUMP_BASE64_OUTPUT", "auto"), ("BINTIDE_DUMP_VERBOSE", "0")];
-    assert_eq!(dump(&[], &environment), plain, "the environment wins over the file");
+    assert_eq!(dump(&[], &environment), plain, "the environment must take precedence over the file");
     let environment = [("BINTIDE_DUMP_JSON", "true"), ("BINTIDE_COLOR", "always")];
     assert!(dump(&[], &environment).contains("\u{1b}["));
     assert_eq!(
         dump(&["--skip-json", "--color=never"], &environment),
         plain,
-        "the command line wins over both"
+        "the command line must take precedence over both"
     );
 
     // Settings win over MySQL's option files.
@@ -179,7 +179,7 @@ fn settings_reach_dump() {
     let both = bintide(&["dump", &defaults, &log], &[("BINTIDE_DUMP_BASE64_OUTPUT", "decode-rows")]);
     assert_eq!(text(&both.stdout), dump(&["-v", "--base64-output=decode-rows"], &[]));
 
-    // Under the name mysqlbinlog, it behaves as that program.
+    // Under the name mysqlbinlog, bintide behaves as that program.
     let link = directory.path().join("mysqlbinlog");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bintide"), &link).expect("a link");
     let mut command = Command::new(link);
@@ -188,7 +188,7 @@ fn settings_reach_dump() {
 }
 
 #[test]
-fn one_setting_opens_encrypted_logs_everywhere() {
+fn the_keyring_setting_applies_to_all_commands() {
     let (logs, keyring) = (sample("encrypted"), sample("encrypted/keyring"));
     let directory = tempfile::tempdir().expect("a directory");
     let settings = directory.path().join("bintide.toml");
@@ -212,7 +212,11 @@ fn one_setting_opens_encrypted_logs_everywhere() {
             ("BINTIDE_KEYRING", "/nonexistent"),
             (&*format!("BINTIDE_{}_KEYRING", args[0].to_uppercase()), &keyring),
         ];
-        assert_eq!(bintide(args, &wins).status.code(), Some(0), "the command's own wins: {args:?}");
+        assert_eq!(
+            bintide(args, &wins).status.code(),
+            Some(0),
+            "the command's own setting must take precedence: {args:?}"
+        );
     }
 }
 
@@ -237,7 +241,7 @@ fn unknown_variables_are_reported() {
 }
 
 #[test]
-fn a_log_that_cannot_be_read_is_exit_code_2_everywhere() {
+fn unreadable_logs_give_exit_code_2_in_all_commands() {
     let (absent, encrypted, no_log) =
         ("/nonexistent/binlog.000001".to_owned(), sample("encrypted/binlog.000001"), sample("xa.sql"));
     let directory = tempfile::tempdir().expect("a directory");
@@ -255,7 +259,7 @@ fn a_log_that_cannot_be_read_is_exit_code_2_everywhere() {
             assert_eq!(output.status.code(), Some(code), "{args:?} {output:?}");
             if code == 2 {
                 assert!(text(&output.stderr).contains(log.as_str()), "{args:?} {output:?}");
-                // At most a verdict or a heading, but no list.
+                // At most a verdict or a heading.
                 assert!(text(&output.stdout).lines().count() <= 1, "{args:?} {output:?}");
             }
         }
@@ -316,7 +320,7 @@ fn wrong_settings_do_not_prevent_help() {
     assert_eq!(bintide(&["man"], &none).status.code(), Some(0));
 }
 
-/// Returns a log with one statement of 16 MB in 16 events, none of which ends it.
+/// Returns a log with one statement of 16 MB in 16 events, none of which ends the statement.
 fn large_statement() -> Vec<u8> {
     let event = |event_type: u8, body: &[u8]| {
         let size = (19 + body.len() + 4) as u32;
@@ -358,7 +362,7 @@ fn a_closed_pipe_is_success() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn output_that_cannot_be_written_is_called_that() {
+fn write_errors_of_the_output_are_reported() {
     let log = sample("json.binlog");
     for args in [&["stats", &log][..], &["verify", &log], &["advise", "--json", &log], &["man"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("open /dev/full");
@@ -391,7 +395,7 @@ fn settings_have_one_password_option() {
     check("[receive]\npassword-file = 'f'\npassword-command = 'c'", &[], &[], &both);
     let both = [("BINTIDE_PASSWORD_FILE", "f"), ("BINTIDE_PASSWORD", "p")];
     check("", &both, &[], "BINTIDE_PASSWORD_FILE exclude each other: give only one of them");
-    // The stronger place wins: only its file is read.
+    // The option of higher precedence wins: only its file is read.
     let absent = "could not read the password file /absent";
     let (file, command) = ("password-file = '/absent'", "password-command = 'exit 3'");
     check(&format!("{command}\n[receive]\n{file}"), &[], &[], absent);
@@ -402,7 +406,7 @@ fn settings_have_one_password_option() {
 }
 
 #[test]
-fn the_command_line_wins_over_settings_that_it_excludes() {
+fn the_command_line_overrides_conflicting_settings() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = folder.path().to_str().expect("a path");
     let log = sample("types.binlog");
@@ -414,8 +418,14 @@ fn the_command_line_wins_over_settings_that_it_excludes() {
         assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
         text(&done.stdout)
     };
-    assert!(compress(&["--like-server"]).contains("\"compressed\": 43"), "all that can be");
-    assert!(compress(&[]).contains("\"compressed\": 0"), "nothing gains as much");
+    assert!(
+        compress(&["--like-server"]).contains("\"compressed\": 43"),
+        "not all transactions are compressed"
+    );
+    assert!(
+        compress(&[]).contains("\"compressed\": 0"),
+        "a transaction was compressed without the required gain"
+    );
     let levels =
         [("BINTIDE_ADVISE_LEVELS", "1,3"), ("BINTIDE_ADVISE_TIME", "5"), ("BINTIDE_ADVISE_JSON", "yes")];
     let advice = bintide(&["advise", "--all", &log], &levels);

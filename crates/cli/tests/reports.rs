@@ -35,7 +35,7 @@ fn rows_are_counted_by_kind_and_table() {
 }
 
 #[test]
-fn a_missing_log_of_a_directory_is_a_fault() {
+fn missing_logs_of_a_directory_are_faults() {
     let folder = tempfile::tempdir().expect("a directory");
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/rotation");
     for name in ["binlog.000001", "binlog.000006"] {
@@ -75,12 +75,12 @@ Tables
 ";
     assert!(text.contains(sizes), "{text}");
     assert!(text.contains(" GTIDs         5ea5ca5e-0001-4000-8000-000000000001:1-9:tagged:1\n"), "{text}");
-    assert!(!text.contains('\u{1b}'), "no colour in a pipe");
+    assert!(!text.contains('\u{1b}'), "colours in a pipe");
     assert!(printed(&["stats", "--color", "always", "rotation"]).contains("\u{1b}[1mTables\u{1b}[0m"));
 }
 
 #[test]
-fn stats_as_json_say_the_same() {
+fn stats_as_json_have_the_same_values() {
     let report = json(&["stats", "--json", "--top", "1", "rotation"]);
     assert_eq!(report["totals"]["transactions"], 10);
     assert_eq!(report["totals"]["insert"]["rows"], 6);

@@ -1,4 +1,4 @@
-//! Makes every kind of fault in a sample, and expects exactly this fault at its place.
+//! Creates every kind of fault in a sample, and expects exactly this fault at its position.
 
 mod edit;
 mod fields;
@@ -49,7 +49,7 @@ fn check_bytes(bytes: &[u8], offset: u64, kind: FaultKind, detail: &str) {
 }
 
 #[test]
-fn samples_are_sound() {
+fn samples_have_no_faults() {
     let (mut logs, mut directories) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(sample("")).expect("samples") {
         let path = entry.expect("a sample").path();
@@ -71,7 +71,7 @@ fn samples_are_sound() {
 }
 
 #[test]
-fn an_edited_log_that_is_settled_again_is_sound() {
+fn edited_logs_with_recomputed_checksums_have_no_faults() {
     let mut log = Log::of_sample("types.binlog");
     log.settle();
     let gtid = log.find(EventType::Gtid, 0);
@@ -151,7 +151,7 @@ fn grammar() {
 }
 
 #[test]
-fn a_closed_log_with_an_open_transaction() {
+fn closed_logs_with_an_open_transaction() {
     let mut log = Log::of_sample("types.binlog");
     let xid = (0..).map(|nth| log.find(EventType::Xid, nth)).take(18).last().expect("an Xid event");
     let gtid = (0..xid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
@@ -215,7 +215,7 @@ fn clocks() {
 }
 
 #[test]
-fn rows_of_a_table_without_a_name() {
+fn rows_without_a_table_map() {
     let mut log = Log::of_sample("types.binlog");
     let map = log.find(EventType::TableMap, 0);
     let (gtid, commit) = (log.find(EventType::Gtid, 2), log.find(EventType::Xid, 0));
@@ -231,7 +231,7 @@ fn rows_of_a_table_without_a_name() {
 }
 
 #[test]
-fn rows_that_stop_short() {
+fn incomplete_rows() {
     let mut log = Log::of_sample("types.binlog");
     let rows = log.find(EventType::WriteRows, 0);
     let gtid = (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
@@ -265,7 +265,7 @@ fn continuity() {
         "{}",
         verdicts.faults[0].detail
     );
-    // Each log on its own is sound.
+    // Each log alone is valid.
     assert_eq!(self::verdicts(&[&paths[1]]).faults, []);
 }
 
@@ -280,7 +280,7 @@ fn missing_previous_gtids_are_a_fault() {
     let log = without("types.binlog");
     let gtid = log.find(EventType::Gtid, 0);
     check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event precedes the first transaction");
-    // MySQL 5.6 without GTIDs writes no such event.
+    // MySQL 5.6 without GTIDs writes no Previous_gtids event.
     let mut log = without("anonymous.binlog");
     let gtid = log.find(EventType::AnonymousGtid, 0);
     check(&log, gtid, FaultKind::Continuity, "no Previous_gtids event precedes the first transaction");
@@ -361,10 +361,10 @@ fn flipped_bits_are_found() {
 
 /// A statement with more table maps than verification keeps for the next chunk.
 #[test]
-fn a_statement_with_tables_without_end() {
+fn statements_with_too_many_table_maps() {
     let mut log = Log::of_sample("types.binlog");
     let map = log.find(EventType::TableMap, 0);
-    // Enough to reach beyond the chunk.
+    // Enough to exceed the chunk.
     let copies = vec![log.events[map].clone(); 40_000];
     log.events.splice(map..map, copies);
     log.settle();

@@ -39,7 +39,7 @@ fn settle(log: &mut Log, index: usize) {
 }
 
 #[test]
-fn a_payload_that_is_replaced_by_the_same_events_is_sound() {
+fn payloads_replaced_by_the_same_events_have_no_faults() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     let inner = open(&log, index);
@@ -48,7 +48,7 @@ fn a_payload_that_is_replaced_by_the_same_events_is_sound() {
 }
 
 #[test]
-fn a_size_that_is_not_true() {
+fn wrong_stated_sizes() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     let inner = open(&log, index);
@@ -59,7 +59,7 @@ fn a_size_that_is_not_true() {
 }
 
 #[test]
-fn a_payload_without_its_commit() {
+fn payloads_without_a_commit() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     let mut inner = open(&log, index);
@@ -69,7 +69,7 @@ fn a_payload_without_its_commit() {
 }
 
 #[test]
-fn a_payload_of_two_transactions() {
+fn payloads_of_two_transactions() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     let inner = open(&log, index);
@@ -87,7 +87,7 @@ fn a_payload_of_two_transactions() {
 }
 
 #[test]
-fn a_row_inside_that_stops_short() {
+fn incomplete_rows_in_a_payload() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 0);
     let mut inner = open(&log, index);
@@ -101,7 +101,7 @@ fn a_row_inside_that_stops_short() {
 }
 
 #[test]
-fn a_frame_that_is_corrupt() {
+fn corrupt_frames() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     log.body(index, |body| {
@@ -118,7 +118,7 @@ fn a_frame_that_is_corrupt() {
 }
 
 #[test]
-fn bytes_behind_the_payload() {
+fn bytes_after_the_payload() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 3);
     log.body(index, |body| body.extend([0; 3]));

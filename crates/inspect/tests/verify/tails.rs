@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::edit::{Log, sample};
 use crate::{check_bytes, faults, verdicts};
 
-/// Flags the log as in use.
+/// Sets the in-use flag of the log.
 fn in_use(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[4 + 17] |= 1;
     bytes
@@ -25,7 +25,7 @@ fn remarks(bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn a_log_that_is_still_written_is_no_fault() {
+fn logs_in_use_are_no_fault() {
     let log = Log::of_sample("types.binlog");
     let rows = log.find(EventType::WriteRows, 3);
     let gtid = (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
@@ -77,7 +77,7 @@ fn repair(bytes: &[u8]) -> (Result<TailRepair, RepairError>, Option<Vec<u8>>) {
     let (log, copy) = (directory.path().join("binlog.000001"), directory.path().join("copy"));
     fs::write(&log, bytes).expect("a file");
     let repaired = repair_tail(&log, LogReader::open(&log).expect("a log"), &copy);
-    assert_eq!(fs::read(&log).expect("the log"), bytes, "the log stays as it is");
+    assert_eq!(fs::read(&log).expect("the log"), bytes, "the log was changed");
     (repaired, fs::read(copy).ok())
 }
 
@@ -103,14 +103,14 @@ fn every_cut_is_repaired_to_the_last_whole_transaction() {
         let bytes_cut = size as u64 - wanted;
         assert_eq!(repaired.expect("a copy"), TailRepair { bytes_kept: wanted, bytes_cut, was_in_use: true });
         let copy = copy.expect("a copy");
-        assert_eq!(copy[4 + 17] & 1, 0, "no longer in use");
+        assert_eq!(copy[4 + 17] & 1, 0, "the copy is flagged as in use");
         assert_eq!(in_use(copy.clone()), bytes[..wanted as usize]);
         assert_eq!(faults(&copy), []);
     }
 }
 
 #[test]
-fn zeros_behind_the_last_transaction_are_cut() {
+fn zeros_after_the_last_transaction_are_cut() {
     let bytes = Log::of_sample("types.binlog").bytes();
     let (repaired, copy) = repair(&[bytes.clone(), vec![0; 4096]].concat());
     let size = bytes.len() as u64;
@@ -155,11 +155,11 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_encrypted_log_is_repaired_without_being_opened_for_good() {
+fn repaired_encrypted_logs_stay_encrypted() {
     let directory = TempDir::new().expect("a directory");
     let (log, copy) = (directory.path().join("binlog.000001"), directory.path().join("copy"));
     let mut bytes = fs::read(sample("encrypted/binlog.000002")).expect("a sample");
-    // The cipher preserves bit flips: this flags the log as in use.
+    // In this cipher, a flipped bit flips the same bit of the plain text: this sets the in-use flag.
     bytes[512 + 4 + 17] ^= 1;
     fs::write(&log, &bytes[..bytes.len() - 20]).expect("a file");
     let keyring = std::sync::Arc::new(logs::read_keyring(sample("encrypted/keyring")).expect("a keyring"));
