@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_helps_small_payloads_that_are_alike() {
+    fn dictionaries_help_small_similar_payloads() {
         let samples: Vec<Vec<u8>> = (0..4000_u32)
             .map(|n| {
                 format!("BEGIN sbtest.sbtest1 id={n} k={} the same pad over and over COMMIT", n * 7919)

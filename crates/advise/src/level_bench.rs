@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_writer_in_memory_and_in_pieces() {
+    fn sizes_equal_the_writers_in_memory_and_in_pieces() {
         let levels: Vec<ZstdLevel> = [1, 3, 19].into_iter().filter_map(ZstdLevel::new).collect();
         let mut bench = LevelBench::new(&levels, LARGE_SIZE).expect("memory");
         let payloads = [events(0), events(300), events(70_000), events(LARGE_SIZE + 1)];
@@ -346,7 +346,7 @@ mod tests {
             payloads[2].chunks(999).try_for_each(push)
         };
         let streamed = bench.measure_pieces(70_000, &mut pieces, &mut taken).expect("measured");
-        // Payloads in pieces are decompressed, too.
+        // Payloads in pieces are decompressed too.
         let all = all + 70_000;
         assert!(taken.iter().all(|taken| (taken.bytes, taken.bytes_opened) == (all, all)));
         for (level, made) in levels.iter().zip(streamed) {

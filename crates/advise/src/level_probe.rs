@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_level_is_found_however_a_server_frames() {
+    fn the_level_is_found_for_all_kinds_of_frames() {
         for level in [1, 3, 9, 13] {
             for way in FRAME_STYLES
                 .into_iter()
@@ -125,7 +125,7 @@ mod tests {
             }
             let mut writer = PayloadWriter::new(ZstdLevel::new(level).expect("a level")).expect("memory");
             let frames = vec![writer.frame(&inner(0)).expect("a frame").to_vec()];
-            assert!(found(frames).levels.contains(&level), "as we write it");
+            assert!(found(frames).levels.contains(&level), "frames of PayloadWriter");
         }
     }
 

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_levels_fit_in_the_usual_memory() {
+    fn the_default_levels_fit_in_the_default_memory() {
         let usual = levels(&[1, 3, 6, 9, 12, 19]);
         for workers in [1, 2, 4, 64].into_iter().filter_map(NonZeroUsize::new) {
             let plan = MeasurementPlan::new(&usual, workers, 300_000_000, 1 << 30);

@@ -72,7 +72,7 @@ mod tests {
     use super::{AckTracker, WAITING_MAX};
 
     #[test]
-    fn an_acknowledgement_covers_all_syncs_before_it() {
+    fn acknowledgements_cover_all_earlier_syncs() {
         let mut tracker = AckTracker::default();
         assert_eq!(tracker.sent_all(1), Some(1), "nothing was requested");
         tracker.request("a.000001", 100);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_acknowledgement_counts() {
+    fn early_acknowledgements_count() {
         let mut tracker = AckTracker::default();
         tracker.request("a.000001", 100);
         assert_eq!(tracker.take(b"a.000001", 100), None);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_never_acknowledges_takes_little_memory() {
+    fn replicas_that_never_acknowledge_take_little_memory() {
         let mut tracker = AckTracker::default();
         for sync in 1..10_000 {
             tracker.request("a.000001", sync * 100);

@@ -256,12 +256,12 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&found).expect("JSON"),
             serde_json::to_string(&wanted).expect("JSON"),
-            "all logs one after the other"
+            "all logs together"
         );
     }
 
     #[test]
-    fn the_watcher_can_stop_the_count() {
+    fn monitors_can_stop_the_count() {
         let outcome = collect_cut(
             samples().iter().map(LogReader::open),
             StatsSettings { top: 0 },

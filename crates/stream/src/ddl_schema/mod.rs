@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_made() {
+    fn tables_are_created() {
         check(
             &["create table t (a int primary key, b varchar(9) not null default 'x' comment 'a, (b')"],
             "CREATE TABLE `d`.`t` (`a` int NOT NULL, `b` varchar(9) NOT NULL DEFAULT 'x', PRIMARY KEY (`a`));",
@@ -749,7 +749,7 @@ mod tests {
             ],
             "CREATE TABLE `d`.`u` (`a` int DEFAULT '5');",
         );
-        // Cannot be applied: the table is unknown from there on.
+        // A statement that cannot be applied makes the table unknown.
         check_all(&["alter table t frobnicate"], "");
         check_all(&["alter table t drop column nobody"], "");
     }
