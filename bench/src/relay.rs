@@ -180,7 +180,7 @@ fn measure_serving(
                 LogServer::AsIs => (as_is.port(), as_is.pid()),
                 LogServer::Plain => (plain.port(), plain.pid()),
             };
-            // The first clients of a form wait until it is made, as they do after a start.
+            // The first clients of a form wait until it is rendered, as they do after a start.
             let rounds = options.rounds(clients, log_bytes);
             let cpu_before = process_cpu_seconds(pid)?;
             let began = Instant::now();

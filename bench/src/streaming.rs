@@ -146,7 +146,8 @@ impl RecordLines {
     fn of(words: &[String]) -> Result<Self> {
         let (program, arguments) = words.split_first().context("no program")?;
         let mut child = Command::new(program).args(arguments).stdout(Stdio::piped()).spawn()?;
-        let output = BufReader::with_capacity(1 << 20, child.stdout.take().context("standard output is not piped")?);
+        let output =
+            BufReader::with_capacity(1 << 20, child.stdout.take().context("standard output is not piped")?);
         Ok(Self { child, output, bytes: 0 })
     }
 

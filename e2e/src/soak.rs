@@ -291,7 +291,7 @@ impl Drop for Soak {
 }
 
 /// Runs rounds of work on the source until `is_over`. Statements that fail during a restart are skipped: the source
-/// is the reference, whatever rows it has. XA transactions that a crash leaves prepared are ended later, because
+/// is the reference in any case. XA transactions that a crash leaves prepared are ended later, because
 /// they hold locks.
 fn work(client: &ServerClient, rounds: &AtomicU64, is_over: &AtomicBool) {
     let mut open = None;

@@ -59,7 +59,7 @@ fn statistics_of_logs_equal_the_servers_table() -> Result<()> {
     source.sql("set global binlog_checksum = none")?;
     for server in [&source, &replica] {
         server.sql(&format!("flush local logs; truncate table {TABLE}"))?;
-        ensure!(told(server)?.is_empty(), "there are rows after a reset: {}", told(server)?);
+        ensure!(told(server)?.is_empty(), "the table has rows after a reset: {}", told(server)?);
     }
     let begin = (source.binlogs()?.len() - 1, replica.binlogs()?.len() - 1);
     source.sql(MORE)?;

@@ -183,7 +183,7 @@ fn commands_report_damaged_conversations() -> Result<()> {
         child.kill()?;
         let said = String::from_utf8(child.wait_with_output()?.stderr)?;
         ensure!(!said.contains("panicked"), "{name}: {said}");
-        let code = ended.map(|status| status.code().context("a signal ended it")).transpose()?;
+        let code = ended.map(|status| status.code().context("a signal ended the command")).transpose()?;
         ensure!(matches!(code, None | Some(0..=2)), "{name}: {code:?} {said}");
         ensure!(code.is_none_or(|code| code == 0) || said.starts_with("bintide: "), "{name}: {said}");
     }

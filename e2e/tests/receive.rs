@@ -329,7 +329,7 @@ fn servers_read_our_encrypted_logs() -> Result<()> {
     let (folder, keyring) = (TempDir::new()?, server.datadir().join("keyring"));
     receive_all(&server, folder.path(), &["--encrypt", "--keyring", text(&keyring)?])?;
     let logs = server.binlogs()?;
-    let Some((_, closed)) = logs.split_last() else { return Err(anyhow!("there are no logs")) };
+    let Some((_, closed)) = logs.split_last() else { return Err(anyhow!("no logs")) };
     let shown = |server: &TestServer| -> Result<Vec<String>> {
         let names = closed.iter().filter_map(|log| log.file_name()?.to_str());
         names.map(|name| server.sql(&format!("show binlog events in '{name}'"))).collect()

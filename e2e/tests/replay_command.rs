@@ -262,7 +262,7 @@ fn rules_on_databases_and_tables_equal_a_replicas() -> Result<()> {
         let lacks = "select gtid_subtract(@@global.gtid_executed, '') = '' from dual";
         ensure!(target.sql(lacks)?.trim() == "0", "filtered transactions do not count as applied");
     }
-    ensure!(outcomes.len() > 7, "the rules come to {} outcomes", outcomes.len());
+    ensure!(outcomes.len() > 7, "the rules give {} outcomes", outcomes.len());
     Ok(())
 }
 
@@ -435,7 +435,7 @@ fn column_types_that_would_change_values_are_refused() -> Result<()> {
             let ran = command::replay(logs, &target, &["--allow-gap", "--apply-as", way])?;
             ensure!(ran.code == Some(2) && ran.stderr.contains(wanted), "{ran:?}");
         }
-        // The server's own error comes without a preflight check.
+        // Without the preflight check, the server itself refuses.
         if number == 1 {
             let anyway = ["--allow-gap", "--allow-different-tables", "--apply-as", "binlog"];
             let ran = command::replay(logs, &target, &anyway)?;

@@ -1,5 +1,5 @@
 //! Tables whose engine cannot roll back, such as MyISAM: after a stop or the failure of another transaction, each
-//! change is saved with its progress, and an error says if a change may already be applied.
+//! change is saved with its progress, and an error reports a change that may already be applied.
 
 use std::path::PathBuf;
 use std::process::Stdio;

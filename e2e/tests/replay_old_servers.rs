@@ -148,7 +148,7 @@ fn accounts_with_unknown_plugins_have_a_remedy() -> Result<()> {
     Ok(())
 }
 
-/// Row changes, and nothing that 5.5 does not know.
+/// Row changes that 5.5 supports.
 const CHANGES: &str = "create database d character set latin1; use d;
     create table t (id int primary key, a varchar(20), b blob, f double, n decimal(9,4)) engine = innodb;
     insert into t values (1, 'é', x'00ff', 0.1, 1.5), (2, null, null, null, null), (3, 'c', '', -1, 0);

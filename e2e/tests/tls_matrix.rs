@@ -294,7 +294,7 @@ fn check(
             let said = error.to_string();
             ensure!(said.contains(why), "wanted {why}: {said}");
             for weak in ["tls=off", "DISABLED"] {
-                ensure!(!said.contains(weak), "{address} : the message advises a weaker mode: {said}");
+                ensure!(!said.contains(weak), "{address}: the message advises a weaker mode: {said}");
             }
         }
         (Err(error), wanted) => bail!("wanted {wanted:?}: {error}"),

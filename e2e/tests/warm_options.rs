@@ -186,7 +186,7 @@ fn given_logs_are_searched_on_any_server() -> Result<()> {
     let warming = Warming::begin(&server, "root", &["--force", "--relay-logs", &logs])?;
     warming.wait_for(200)?;
     let after = pages_cached(&server, "d.t.PRIMARY")?;
-    ensure!(before < 50 && after > before + 150, "{before} pages in memory before, {after} behind it");
+    ensure!(before < 50 && after > before + 150, "{before} pages in memory before, {after} afterwards");
     // It follows them, too.
     source.sql("update d.t set n = 1 where id = 2999")?;
     wait_until("what was written since", || Ok(warming.figure("rows_total")? == 201))?;

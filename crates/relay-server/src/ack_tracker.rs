@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn acknowledgements_cover_all_earlier_syncs() {
         let mut tracker = AckTracker::default();
-        assert_eq!(tracker.sent_all(1), Some(1), "nothing was requested");
+        assert_eq!(tracker.sent_all(1), Some(1), "no acknowledgement was requested");
         tracker.request("a.000001", 100);
         assert_eq!(tracker.sent_all(2), None);
         tracker.request("a.000001", 200);
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(tracker.take(b"a.000001", 90), None);
         assert_eq!(tracker.take(b"a.000001", 200), Some(2));
         assert_eq!(tracker.take(b"a.000002", 50), Some(3));
-        assert_eq!(tracker.sent_all(4), Some(4), "nothing was sent since");
+        assert_eq!(tracker.sent_all(4), Some(4), "no events were sent since");
     }
 
     #[test]

@@ -128,7 +128,7 @@ mod tests {
         (["", "", "DISABLED"], "DISABLED", ""),
         (["", "", "REQUIRED"], "REQUIRED", ""),
         (["", "", "VERIFY_CA"], "VERIFY_CA", ""),
-        // A CA implies verification, whatever the mode of the same source of options.
+        // A CA implies verification, regardless of the mode in the same source of options.
         (["", "", "ca=f"], "VERIFY_CA", "f"),
         (["", "", "capath=d"], "VERIFY_CA", ""),
         (["", "", "crl=f"], "VERIFY_CA", ""),

@@ -355,7 +355,7 @@ fn only_verify_identity_needs_a_valid_certificate_name() {
     check(SslMode::VerifyIdentity, "fe80::1%eth0 is neither a host name nor an IP address");
 }
 
-/// TLS files are read before the connection is made.
+/// TLS files are read before the client connects.
 #[test]
 fn errors_of_tls_files_name_the_option() {
     let folder = tempfile::tempdir().unwrap();

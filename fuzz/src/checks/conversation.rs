@@ -76,7 +76,7 @@ fn events(bytes: &[u8]) -> usize {
                 let before = reader.position();
                 match reader.read(packet.event) {
                     Ok(SourceEvent::Event { event, position }) => {
-                        assert!(position >= before, "{position} comes behind {before}");
+                        assert!(position >= before, "position {position} after {before}");
                         assert_eq!(reader.position(), position + event.bytes().len() as u64);
                         count += 1;
                     }

@@ -38,7 +38,7 @@ pub(super) fn seeds(sample: &Sample) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What came out, and what went wrong: pieces end at other places of the payload.
+/// Decompressed bytes, and the error: pieces end at other places of the payload.
 type Given = (Vec<u8>, Option<(u64, binlog::DecodeError)>);
 
 /// Checks a compression in the first byte, the size of pieces and chunks in the second, and a payload in the rest.

@@ -75,7 +75,7 @@ fn read(mut reader: LogReader, size: usize) -> PiecesRead {
 }
 
 #[test]
-fn large_payloads_come_in_pieces() {
+fn large_payloads_are_read_in_pieces() {
     let logs = LogDirectory::new();
     let (payload, inner) = payload(b"");
     let (query, stop) = (event(QUERY, 0, b"x"), event(STOP, 0, b""));

@@ -230,7 +230,7 @@ fn encrypted_logs_continue_with_their_key_only() {
     assert_eq!(decrypted(&folder, "b.000003"), log(&events));
 }
 
-/// Logs of another server keep their names, with the series inserted. They come last, whatever their numbers.
+/// Logs of another server keep their names, with the series inserted. They are last, regardless of their numbers.
 #[test]
 fn logs_of_another_server_form_a_separate_series() {
     const UUID: &str = "5ea5ca5e-0001-4000-8000-000000000002";
@@ -539,7 +539,7 @@ fn symbolic_links_in_place_of_logs_and_indexes_are_not_followed() {
     }
 }
 
-/// A directory with a server's logs, or a copy of it, is not a store, whatever its name is.
+/// A directory with a server's logs, or a copy of it, is not a store, regardless of its name.
 #[test]
 fn directories_with_other_logs_are_refused() {
     let torn = [log(&[format(0)]), b"the beginning of an event".to_vec()].concat();
@@ -605,7 +605,7 @@ fn zeros_count_as_the_incomplete_start_of_a_log() {
             }
         }
     }
-    // A larger file, or one with other bytes, can hold events.
+    // A larger file, or one with other bytes, can contain events.
     for (size, byte) in [(517, 0), (5, 1), (516, 1)] {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("b.000001"), vec![byte; size]).unwrap();

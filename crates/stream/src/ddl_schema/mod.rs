@@ -491,7 +491,7 @@ mod tests {
             NOT NULL);";
         check(&[CREATE], CREATED);
         check(&[CREATE, "alter table t add key (a)"], CREATED);
-        // It is unknown whether the new column stands before the hidden ones.
+        // It is unknown whether the new column is before the hidden ones.
         check(&[CREATE, "alter table t add b int"], "");
     }
 
