@@ -79,7 +79,7 @@ pub fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<
          from performance_schema.replication_connection_status",
         all.trim().replace('\n', "")
     );
-    wait_until("what the source has run", || Ok(replica.sql(&received)?.trim() == "1"))
+    wait_until("the transactions of the source", || Ok(replica.sql(&received)?.trim() == "1"))
 }
 
 /// Waits until the replica has applied all transactions of the source.
@@ -90,7 +90,7 @@ pub fn wait_until_received(source: &TestServer, replica: &TestServer) -> Result<
 pub fn wait_until_applied(source: &TestServer, replica: &TestServer) -> Result<()> {
     let all = source.sql("select @@gtid_executed")?;
     let applied = format!("select gtid_subset('{}', @@global.gtid_executed)", all.trim().replace('\n', ""));
-    wait_until("what the source has run", || {
+    wait_until("the transactions of the source", || {
         let errors = replica.sql(
             "select last_error_message from performance_schema.replication_applier_status_by_worker
              where last_error_number <> 0",

@@ -414,11 +414,11 @@ fn relays_with_accounts_refuse_other_accounts() -> Result<()> {
     std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
     fs::set_permissions(&accounts, permissions)?;
     kill(pid, Signal::SIGHUP)?;
-    wait_until("the removed account is refused", || Ok(login(relay.port, "secret", tls)?.is_some()))?;
+    wait_until("the refusal of the removed account", || Ok(login(relay.port, "secret", tls)?.is_some()))?;
     ensure!(login(relay.port, "", tls)?.is_some_and(|error| error.contains("1045")));
     fs::write(&accounts, saved)?;
     kill(pid, Signal::SIGHUP)?;
-    wait_until("the account is there again", || Ok(login(relay.port, "secret", tls)?.is_none()))
+    wait_until("the restored account", || Ok(login(relay.port, "secret", tls)?.is_none()))
 }
 
 #[test]

@@ -161,7 +161,7 @@ fn warming_stops_without_a_gain_while_the_replay_continues() -> Result<()> {
     }
     let found = said.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
     ensure!(found.is_some(), "the command ended without a message");
-    wait_until("all that the source has", || {
+    wait_until("all transactions of the source", || {
         let rows = "select sum(n) from d.t";
         Ok(source.sql(rows)? == target.sql(rows)?)
     })?;

@@ -61,7 +61,7 @@ fn the_first_sigint_ends_a_replay_in_order_and_the_second_at_once() -> Result<()
         // The first: commits in progress finish, and waiting transactions are rolled back.
         let strict = ["--commit-order", "strict", "--workers", workers, "--quiet"];
         let child = begin(&logs, &target, &strict)?;
-        wait_until("a wait", || Ok(rows(&target)? == "29" && waits(&target)?))?;
+        wait_until("a session that waits", || Ok(rows(&target)? == "29" && waits(&target)?))?;
         signal(&child, Signal::SIGINT)?;
         let ran = ended(child)?;
         ensure!(ran.code == Some(130) && rows(&target)? == "29", "{workers}: {ran:?}");
@@ -71,7 +71,7 @@ fn the_first_sigint_ends_a_replay_in_order_and_the_second_at_once() -> Result<()
         ensure!(ran.stderr.is_empty(), "{ran:?}");
         // The second: the replay ends at once, without a report.
         let mut child = begin(&logs, &target, &strict)?;
-        wait_until("a wait", || waits(&target))?;
+        wait_until("a session that waits", || waits(&target))?;
         wait_until("the end", || {
             signal(&child, Signal::SIGINT)?;
             Ok(child.try_wait()?.is_some())
@@ -114,7 +114,7 @@ fn logs_are_followed_through_rotations_and_purges() -> Result<()> {
         ))?;
         match step {
             2 | 5 => drop(source.sql("flush binary logs")?),
-            3 => wait_until("what was written", || has_caught_up(&source, &target))?,
+            3 => wait_until("the written transactions", || has_caught_up(&source, &target))?,
             // The replay has read these logs and does not need them any more.
             4 => drop(source.sql("purge binary logs to 'binlog.000003'")?),
             6 => {
@@ -151,7 +151,7 @@ fn incomplete_transactions_are_waited_for() -> Result<()> {
     fs::write(folder.path().join("binlog.000002"), torn)?;
     fs::write(&index[0], "./binlog.000001\n./binlog.000002\n")?;
     let child = begin(&index, &target, &["--follow"])?;
-    wait_until("what is whole", || {
+    wait_until("the whole transactions", || {
         Ok(target.sql("show tables from d").is_ok_and(|_| true)
             && rows(&target).is_ok_and(|rows| rows == "5"))
     })?;
@@ -159,7 +159,7 @@ fn incomplete_transactions_are_waited_for() -> Result<()> {
     for piece in rest.chunks(7) {
         file.write_all(piece)?;
     }
-    wait_until("the rest", || Ok(target.sql("show tables from d")?.contains('u')))?;
+    wait_until("the last transaction", || Ok(target.sql("show tables from d")?.contains('u')))?;
     ends_when_told(child)?;
     ends_equal(&source, &target)
 }
@@ -242,7 +242,7 @@ fn transactions_received_in_parts_are_applied_once() -> Result<()> {
         ))?;
         let target = Launch::mysql().options(["--server-id=2", "--skip-log-bin", &mode]).start()?;
         let child = begin(&[replica.datadir().join("relay.index")], &target, &["--follow"])?;
-        wait_until("what is small", || has_caught_up(&source, &target))?;
+        wait_until("the small transactions", || has_caught_up(&source, &target))?;
         proxy.cut_after(300_000, CutMode::Close);
         source.sql(
             "set cte_max_recursion_depth = 50000; insert into d.t with recursive
@@ -352,8 +352,8 @@ fn metrics_show_the_progress_of_a_running_replay() -> Result<()> {
     // Two of the sessions wait for a lock; the metrics are still served.
     let mut holder = in_the_way(&target, 1000)?;
     source.sql("insert into d.t values (1000, 0)")?;
-    wait_until("a wait", || waits(&target))?;
-    wait_until("what waits", || {
+    wait_until("a session that waits", || waits(&target))?;
+    wait_until("the waiting transactions", || {
         let metrics = scraped(address)?;
         let busy = number(&metrics, "bintide_replay_workers_busy")?;
         Ok(busy >= 1.0 && number(&metrics, "bintide_replay_lag_seconds")? > 0.0)

@@ -138,9 +138,9 @@ fn ctrl_c_ends_the_wait_for_a_host_that_drops_packets() -> Result<()> {
     lines.push(dump.map(str::to_owned).to_vec());
     for arguments in lines {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        wait_until("the end of the one before", || Ok(!is_waited_for(deaf.port())?))?;
+        wait_until("the end of the previous connection", || Ok(!is_waited_for(deaf.port())?))?;
         let mut child = Running::start(&mut interruptible(&arguments)?)?;
-        wait_until("a connection that is waited for", || is_waited_for(deaf.port()))?;
+        wait_until("a pending connection", || is_waited_for(deaf.port()))?;
         child.interrupt()?;
         ended(&mut child).with_context(|| format!("{arguments:?}"))?;
         let ran = child.output()?;

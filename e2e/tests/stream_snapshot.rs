@@ -562,7 +562,7 @@ fn renamed_tables_are_noticed_during_a_snapshot() -> Result<()> {
         let mut holder = connect("root", &server)?;
         holder.run("lock tables d.a write")?;
         let child = Running::start(command.stdout(Stdio::null()).stderr(Stdio::piped()))?;
-        wait_until("somebody who waits", || {
+        wait_until("a waiting session", || {
             let waiting = "select count(*) from information_schema.processlist where state like 'Waiting for table metadata%'
                 and info like 'SELECT 1 %'";
             Ok(server.sql(waiting)?.trim() != "0")
@@ -597,7 +597,7 @@ fn waiting_snapshots_can_be_stopped() -> Result<()> {
     };
     let stopped = |mut child: Running, wanted: &str| -> Result<()> {
         child.interrupt()?;
-        wait_until("its end", || Ok(child.try_wait()?.is_some()))?;
+        wait_until("the end of the command", || Ok(child.try_wait()?.is_some()))?;
         let ran = child.output()?;
         let said = said(&ran);
         ensure!(ran.status.code() == Some(130) && said.lines().count() == wanted.lines().count(), "{ran:?}");
@@ -609,7 +609,7 @@ fn waiting_snapshots_can_be_stopped() -> Result<()> {
     let child = run()?;
     let waiting =
         "select count(*) from performance_schema.processlist where state = 'Waiting for table metadata lock'";
-    wait_until("somebody who waits", || Ok(server.sql(waiting)?.trim() != "0"))?;
+    wait_until("a waiting session", || Ok(server.sql(waiting)?.trim() != "0"))?;
     stopped(child, "snapshot of 1 table at")?;
     let flushes = || server.sql("show global status like 'Com_flush'");
     let before = flushes()?;

@@ -263,7 +263,7 @@ fn searches_in_a_large_transaction_start_at_the_applier() -> Result<()> {
         let mut holder = SqlConnection::open(&ServerAddress::parse(&address("root", &replica))?)?;
         holder.run("begin; select n from d.t where id = 3000 for update")?;
         replica.sql("start replica sql_thread")?;
-        wait_until("the rows in front of that one", || {
+        wait_until("the rows before the locked one", || {
             // The server updates this value at most every tenth of a second.
             thread::sleep(Duration::from_millis(150));
             let changed = "select ifnull(max(trx_rows_modified), 0) from information_schema.innodb_trx";

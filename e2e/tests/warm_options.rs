@@ -187,9 +187,9 @@ fn given_logs_are_searched_on_any_server() -> Result<()> {
     warming.wait_for(200)?;
     let after = pages_cached(&server, "d.t.PRIMARY")?;
     ensure!(before < 50 && after > before + 150, "{before} pages in memory before, {after} afterwards");
-    // It follows them, too.
+    // New events of these logs are followed too.
     source.sql("update d.t set n = 1 where id = 2999")?;
-    wait_until("what was written since", || Ok(warming.figure("rows_total")? == 201))?;
+    wait_until("the search for the new change", || Ok(warming.figure("rows_total")? == 201))?;
     let report = warming.end()?;
     ensure!(has_no_errors(&report) && report["controller"]["state"] == "fixed", "{report}");
     Ok(())
@@ -228,7 +228,7 @@ fn unusable_setups_are_refused_at_once() -> Result<()> {
     source.sql("update d.t set n = n + 1")?;
     wait_until_received(&source, &replica)?;
     let warming = Warming::begin(&replica, "blind", &ALL)?;
-    wait_until("word of the changes", || Ok(warming.figure("rows_left_total")? == 200))?;
+    wait_until("the count of skipped rows", || Ok(warming.figure("rows_left_total")? == 200))?;
     let report = warming.end()?;
     ensure!(report["rows"] == 200 && report["pages_read"]["applier"].is_null(), "{report}");
     Ok(())

@@ -104,10 +104,10 @@ fn warming_waits_for_a_killed_replica() -> Result<()> {
     let mut scene = Scene::begin()?;
     scene.check("the first changes")?;
     scene.replica.kill()?;
-    wait_until("word of that", || Ok(scene.warming.figure("connected")? == 0))?;
+    wait_until("the report of the lost connection", || Ok(scene.warming.figure("connected")? == 0))?;
     scene.replica.start_again(&[])?;
     scene.replica.sql("start replica")?;
-    scene.check("changes behind a crash of the replica")?;
+    scene.check("changes after a crash of the replica")?;
     scene.end().map(drop)
 }
 
@@ -126,9 +126,7 @@ fn warming_continues_after_changed_definitions() -> Result<()> {
     )?;
     wait_until_received(&scene.source, &scene.replica)?;
     // The tables differ from those in the changes: such rows are counted and skipped.
-    wait_until("rows of tables that are other ones still", || {
-        Ok(scene.warming.figure("rows_left_total")? >= 39)
-    })?;
+    wait_until("rows of changed tables", || Ok(scene.warming.figure("rows_left_total")? >= 39))?;
     scene.replica.sql("start replica")?;
     wait_until_applied(&scene.source, &scene.replica)?;
     scene.replica.sql("stop replica sql_thread")?;
@@ -139,7 +137,7 @@ fn warming_continues_after_changed_definitions() -> Result<()> {
         scene.source.sql("update d.t set first = coalesce(first, 0) - 1000 where id between 100 and 110")?;
         Ok(scene.warming.searches()? >= before + 1 + 3 * 11)
     };
-    wait_until("changes of what the tables are by now", searched)?;
+    wait_until("searches in the changed tables", searched)?;
     scene.replica.sql("start replica")?;
     wait_until_applied(&scene.source, &scene.replica)?;
     let report = scene.end()?;
@@ -283,7 +281,7 @@ fn mariadb_replicas_are_warmed() -> Result<()> {
     )?;
     wait_until("statements", || Ok(warming.figure("statements_total")? >= 3))?;
     replica.sql("start slave sql_thread")?;
-    wait_until("what was changed", || Ok(rows(&source)? == rows(&replica)?))?;
+    wait_until("the changed rows", || Ok(rows(&source)? == rows(&replica)?))?;
     let report = warming.end()?;
     ensure!(report["errors"] == 0 && report["executed"].as_u64() > Some(10), "{report}");
     // performance_schema is off, so the number of read pages is unknown, not zero.
