@@ -32,7 +32,7 @@ pub struct Run {
 /// A difference between the two programs, described in a few lines.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Command line of the run.
+    /// The run that differs.
     pub run: Run,
     /// Description of the first difference.
     pub what: String,
@@ -98,7 +98,7 @@ impl Run {
     }
 }
 
-/// Removes text that differs by intention: the version line and the descriptions in the help. The options, their
+/// Removes text that differs on purpose: the version line and the descriptions in the help. The options, their
 /// syntax and their values in the help must be the same.
 fn forget_words(stdout: &mut Vec<u8>) {
     if !stdout.starts_with(b"mysqlbinlog  Ver ") {

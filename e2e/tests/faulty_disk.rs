@@ -25,7 +25,7 @@ use rusqlite::types::Value;
 use tempfile::TempDir;
 use testkit::{DiskFault, FaultyDisk, Launch, SeededRandom, TestServer, seed_from_env};
 
-/// Creates a command that works in a directory.
+/// Function that creates a command for a directory.
 type Start<'a> = &'a dyn Fn(&Path) -> Result<Command>;
 
 /// A command and the check of its result.
@@ -42,7 +42,7 @@ struct Trial<'t> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IsFileNamed {
     Yes,
-    /// Set if the messages are mysqlbinlog's.
+    /// No, because the error messages are mysqlbinlog's.
     No,
 }
 

@@ -30,7 +30,7 @@ fn recorded(name: &str) -> Result<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&digits[at..at + 2], 16)?)).collect()
 }
 
-/// Returns offset and size of each packet's payload.
+/// Returns start and end of each packet's payload.
 fn packets(bytes: &[u8]) -> Vec<(usize, usize)> {
     let (mut at, mut found) = (0, Vec::new());
     while let Some([a, b, c, _]) = bytes.get(at..at + 4) {

@@ -72,13 +72,13 @@ fn warming_continues_after_rotations_purges_and_resets() -> Result<()> {
     let mut scene = Scene::begin()?;
     scene.check("the first changes")?;
     scene.replica.sql("flush relay logs; flush relay logs")?;
-    scene.check("changes behind relay logs that were rotated")?;
+    scene.check("changes after rotated relay logs")?;
     scene.source.sql("flush binary logs")?;
-    scene.check("changes in another log of the source")?;
+    scene.check("changes in the next log of the source")?;
     scene.replica.sql("stop replica; start replica")?;
-    scene.check("changes behind a stop of the replica")?;
+    scene.check("changes after a stop of the replica")?;
     scene.replica.sql("stop replica; reset replica; start replica")?;
-    scene.check("changes in relay logs that begin anew")?;
+    scene.check("changes in relay logs after a reset")?;
     scene.end().map(drop)
 }
 
@@ -95,7 +95,7 @@ fn warming_skips_to_an_applier_that_overtakes() -> Result<()> {
         scene.replica.sql("flush relay logs")?;
     }
     scene.warming.signal(Signal::SIGCONT)?;
-    scene.check("changes behind those that were applied meanwhile")?;
+    scene.check("changes after those that the applier has passed")?;
     scene.end().map(drop)
 }
 

@@ -129,7 +129,7 @@ fn compressed(compression: PacketCompression) -> LinkOptions {
     LinkOptions { compressions: vec![Some(compression)], ..LinkOptions::default() }
 }
 
-/// Result of a dump: events by file and position, and counts of the rest.
+/// Result of a dump: events by file and position, event types, and counts of other events.
 #[derive(Default)]
 struct Received {
     files: BTreeMap<String, BTreeMap<u64, Vec<u8>>>,

@@ -116,7 +116,7 @@ mod tests {
             assert!(plan.memory_needed <= 300_000_000, "{plan:?}");
             assert!(plan.workers.get() >= workers.get().min(2), "{plan:?}");
         }
-        let two = NonZeroUsize::new(2).expect("two");
+        let two = NonZeroUsize::new(2).expect("zero");
         let plan = MeasurementPlan::new(&usual, two, 3 << 30, 1 << 30);
         assert!(plan.sizes == super::MemoryLimits::default(), "{plan:?}");
         assert!(MeasurementPlan::new(&levels(&[22]), two, 300_000_000, 1 << 30).memory_needed > 300 * MIB);

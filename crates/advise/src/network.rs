@@ -145,7 +145,7 @@ mod tests {
     use super::SimulatedConnection;
 
     fn check(events: &[usize], uncompressed: u64, zlib: std::ops::RangeInclusive<u64>) {
-        let mut wire = SimulatedConnection::new().expect("memory");
+        let mut wire = SimulatedConnection::new().expect("out of memory");
         events.iter().for_each(|size| wire.put(&[&vec![7; *size]]));
         wire.flush();
         let sent = wire.take();

@@ -8,11 +8,11 @@ use std::process::{Command, Output, Stdio};
 fn bintide(args: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
     command.args(args).env_clear().envs(environment.iter().copied());
-    command.output().expect("run bintide")
+    command.output().expect("could not run bintide")
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+    String::from_utf8(bytes.to_vec()).expect("not UTF-8")
 }
 
 fn fails(args: &[&str], environment: &[(&str, &str)], code: i32, message: &str) {
@@ -24,7 +24,7 @@ fn fails(args: &[&str], environment: &[(&str, &str)], code: i32, message: &str) 
 /// Returns the commands in the help.
 fn commands() -> Vec<String> {
     let help = text(&bintide(&["--help"], &[]).stdout);
-    let list = help.split("Commands:\n").nth(1).expect("a list of commands");
+    let list = help.split("Commands:\n").nth(1).expect("no list of commands");
     let words = list.lines().map_while(|line| line.strip_prefix("  ")?.split(' ').next());
     // The second line of a description does not start with a command.
     let commands: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_owned).collect();
@@ -73,12 +73,13 @@ fn completions_and_manual_pages() {
     }
     assert!(text(&bintide(&["man"], &[]).stdout).contains(".TH bintide 1"));
     assert!(text(&bintide(&["man", "man"], &[]).stdout).contains(".TH bintide-man 1"));
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let path = directory.path().join("man1");
-    let output = bintide(&["man", "--out", path.to_str().expect("a path")], &[]);
+    let output = bintide(&["man", "--out", path.to_str().expect("a path that is not UTF-8")], &[]);
     assert_eq!(output.status.code(), Some(0));
     for command in commands() {
-        let page = fs::read_to_string(path.join(format!("bintide-{command}.1"))).expect("a page");
+        let page =
+            fs::read_to_string(path.join(format!("bintide-{command}.1"))).expect("could not read the page");
         assert!(page.contains("Examples"), "{command}");
     }
     assert!(path.join("bintide.1").exists());
@@ -86,30 +87,34 @@ fn completions_and_manual_pages() {
 
 #[test]
 fn settings_come_from_environment_and_file() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let (file_out, environment_out) = (directory.path().join("file"), directory.path().join("environment"));
     let settings = directory.path().join("bintide.toml");
-    fs::write(&settings, format!("[man]\nout = {:?}\n", file_out)).expect("settings");
-    let settings = settings.to_str().expect("a path");
+    fs::write(&settings, format!("[man]\nout = {:?}\n", file_out)).expect("could not write the settings");
+    let settings = settings.to_str().expect("a path that is not UTF-8");
 
     bintide(&["--config", settings, "man"], &[]);
     assert!(file_out.join("bintide.1").exists(), "the file was ignored");
 
-    let wins = [("BINTIDE_CONFIG", settings), ("BINTIDE_MAN_OUT", environment_out.to_str().expect("a path"))];
+    let wins = [
+        ("BINTIDE_CONFIG", settings),
+        ("BINTIDE_MAN_OUT", environment_out.to_str().expect("a path that is not UTF-8")),
+    ];
     bintide(&["man"], &wins);
     assert!(environment_out.join("bintide.1").exists(), "the environment must take precedence over the file");
 
     let argument_out = directory.path().join("argument");
-    bintide(&["man", "--out", argument_out.to_str().expect("a path")], &wins);
+    bintide(&["man", "--out", argument_out.to_str().expect("a path that is not UTF-8")], &wins);
     assert!(argument_out.join("bintide.1").exists(), "the command line must take precedence over both");
 }
 
 #[test]
 fn settings_are_found_in_the_users_directory() {
-    let directory = tempfile::tempdir().expect("a directory");
-    fs::create_dir(directory.path().join("bintide")).expect("a directory");
-    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense = 1").expect("settings");
-    let home = directory.path().to_str().expect("a path");
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    fs::create_dir(directory.path().join("bintide")).expect("could not create a directory");
+    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense = 1")
+        .expect("could not write the settings");
+    let home = directory.path().to_str().expect("a path that is not UTF-8");
     let output = bintide(&["man"], &[("XDG_CONFIG_HOME", home)]);
     assert_eq!(output.status.code(), Some(2));
     let ending = "unknown setting `nonsense`: expected the name of a long option, or a table with the name of a command\n";
@@ -118,14 +123,14 @@ fn settings_are_found_in_the_users_directory() {
 
 #[test]
 fn settings_that_all_users_may_write_are_refused() {
-    let directory = tempfile::tempdir().expect("a directory");
-    fs::create_dir(directory.path().join("bintide")).expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    fs::create_dir(directory.path().join("bintide")).expect("could not create a directory");
     let settings = directory.path().join("bintide/bintide.toml");
-    fs::write(&settings, "quiet = true").expect("settings");
+    fs::write(&settings, "quiet = true").expect("could not write the settings");
     let check = |mode: u32, wanted: Option<&str>| {
-        fs::set_permissions(&settings, fs::Permissions::from_mode(mode)).expect("a mode");
-        let path = settings.to_str().expect("a path");
-        let home = directory.path().to_str().expect("a path");
+        fs::set_permissions(&settings, fs::Permissions::from_mode(mode)).expect("could not set the mode");
+        let path = settings.to_str().expect("a path that is not UTF-8");
+        let home = directory.path().to_str().expect("a path that is not UTF-8");
         for environment in [("XDG_CONFIG_HOME", home), ("BINTIDE_CONFIG", path)] {
             let output = bintide(&["man"], &[environment]);
             let error = text(&output.stderr);
@@ -146,9 +151,9 @@ fn sample(name: &str) -> String {
 
 #[test]
 fn settings_apply_to_dump() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");
-    let path = settings.to_str().expect("a path");
+    let path = settings.to_str().expect("a path that is not UTF-8");
     let log = sample("rotation/binlog.000001");
     let dump = |args: &[&str], environment: &[(&str, &str)]| {
         let output = bintide(&[&["dump", "--no-defaults"], args, &[log.as_str()]].concat(), environment);
@@ -156,7 +161,8 @@ fn settings_apply_to_dump() {
         text(&output.stdout)
     };
     let (plain, shown) = (dump(&[], &[]), dump(&["-vv", "--base64-output=decode-rows"], &[]));
-    fs::write(&settings, "[dump]\nverbose = 2\nbase64-output = \"decode-rows\"\n").expect("settings");
+    fs::write(&settings, "[dump]\nverbose = 2\nbase64-output = \"decode-rows\"\n")
+        .expect("could not write the settings");
     assert_eq!(dump(&[], &[("BINTIDE_CONFIG", path)]), shown);
     assert_eq!(dump(&["--config", path], &[]), shown);
     let front = bintide(&["-q", "--config", path, "dump", "--no-defaults", &log], &[]);
@@ -174,28 +180,29 @@ fn settings_apply_to_dump() {
 
     // Settings win over MySQL's option files.
     let defaults = directory.path().join("my.cnf");
-    fs::write(&defaults, "[mysqlbinlog]\nverbose\nbase64-output=never\n").expect("an option file");
+    fs::write(&defaults, "[mysqlbinlog]\nverbose\nbase64-output=never\n")
+        .expect("could not write the option file");
     let defaults = format!("--defaults-file={}", defaults.display());
     let both = bintide(&["dump", &defaults, &log], &[("BINTIDE_DUMP_BASE64_OUTPUT", "decode-rows")]);
     assert_eq!(text(&both.stdout), dump(&["-v", "--base64-output=decode-rows"], &[]));
 
     // Under the name mysqlbinlog, bintide behaves as that program.
     let link = directory.path().join("mysqlbinlog");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bintide"), &link).expect("a link");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bintide"), &link).expect("could not create the link");
     let mut command = Command::new(link);
     command.args(["--no-defaults", &log]).env_clear().envs(environment).env("BINTIDE_CONFIG", "/nonexistent");
-    assert_eq!(text(&command.output().expect("run it").stdout), plain);
+    assert_eq!(text(&command.output().expect("could not run bintide").stdout), plain);
 }
 
 #[test]
 fn the_keyring_setting_applies_to_all_commands() {
     let (logs, keyring) = (sample("encrypted"), sample("encrypted/keyring"));
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");
-    fs::write(&settings, format!("keyring = {keyring:?}\n")).expect("settings");
-    let settings = settings.to_str().expect("a path");
+    fs::write(&settings, format!("keyring = {keyring:?}\n")).expect("could not write the settings");
+    let settings = settings.to_str().expect("a path that is not UTF-8");
     let (log, output) = (format!("{logs}/binlog.000001"), directory.path().join("out"));
-    let output = output.to_str().expect("a path");
+    let output = output.to_str().expect("a path that is not UTF-8");
     for args in [
         &["stats", "--rows", &logs][..],
         &["verify", &logs],
@@ -244,8 +251,8 @@ fn unknown_variables_are_reported() {
 fn unreadable_logs_give_exit_code_2_in_all_commands() {
     let (absent, encrypted, no_log) =
         ("/nonexistent/binlog.000001".to_owned(), sample("encrypted/binlog.000001"), sample("xa.sql"));
-    let directory = tempfile::tempdir().expect("a directory");
-    let output = directory.path().to_str().expect("a path");
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    let output = directory.path().to_str().expect("a path that is not UTF-8");
     for args in [
         &["stats"][..],
         &["verify"],
@@ -268,11 +275,11 @@ fn unreadable_logs_give_exit_code_2_in_all_commands() {
 
 #[test]
 fn wrong_settings_are_reported() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let path = directory.path().join("b.toml");
-    let path = path.to_str().expect("a path");
+    let path = path.to_str().expect("a path that is not UTF-8");
     let check = |content: &str, message: &str| {
-        fs::write(path, content).expect("settings");
+        fs::write(path, content).expect("could not write the settings");
         fails(&["man"], &[("BINTIDE_CONFIG", path)], 2, &format!("bintide: {path}{message}\n"));
     };
     check(
@@ -296,10 +303,11 @@ fn wrong_settings_are_reported() {
 
 #[test]
 fn wrong_settings_do_not_prevent_help() {
-    let directory = tempfile::tempdir().expect("a directory");
-    fs::create_dir(directory.path().join("bintide")).expect("a directory");
-    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense").expect("settings");
-    let home = [("XDG_CONFIG_HOME", directory.path().to_str().expect("a path"))];
+    let directory = tempfile::tempdir().expect("could not create a directory");
+    fs::create_dir(directory.path().join("bintide")).expect("could not create a directory");
+    fs::write(directory.path().join("bintide/bintide.toml"), "nonsense")
+        .expect("could not write the settings");
+    let home = [("XDG_CONFIG_HOME", directory.path().to_str().expect("a path that is not UTF-8"))];
     let asked = [
         &["--help"][..],
         &["--version"],
@@ -326,8 +334,8 @@ fn large_statement() -> Vec<u8> {
         let size = (19 + body.len() + 4) as u32;
         [&[0; 4][..], &[event_type, 1, 0, 0, 0], &size.to_le_bytes(), &[0; 6], body, &[0; 4]].concat()
     };
-    let types = fs::read(sample("types.binlog")).expect("a log");
-    let format_size = u32::from_le_bytes(*types[13..].first_chunk().expect("a size")) as usize;
+    let types = fs::read(sample("types.binlog")).expect("could not read or write the log");
+    let format_size = u32::from_le_bytes(*types[13..].first_chunk().expect("no size")) as usize;
     let mut log = types[..4 + format_size].to_vec();
     log.extend(event(19, &[71, 0, 0, 0, 0, 0, 1, 0, 1, b'd', 0, 1, b't', 0, 1, 1, 0, 1]));
     let rows = [&[71, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 1][..], &[0; 1 << 20]].concat();
@@ -337,15 +345,16 @@ fn large_statement() -> Vec<u8> {
 
 #[test]
 fn a_full_temporary_file_is_an_error() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let path = directory.path().join("large.binlog");
-    fs::write(&path, large_statement()).expect("a log");
-    let path = path.to_str().expect("a path");
+    fs::write(&path, large_statement()).expect("could not read or write the log");
+    let path = path.to_str().expect("a path that is not UTF-8");
     let message = "ERROR: Error writing event to a temporary file in '/nonexistent'. (OS errno 2 - No such file or directory)\n";
     let output = bintide(&["dump", path], &[("TMPDIR", "/nonexistent")]);
     assert!(text(&output.stderr).starts_with(message), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(1));
-    let output = bintide(&["dump", path], &[("TMPDIR", directory.path().to_str().expect("a path"))]);
+    let output =
+        bintide(&["dump", path], &[("TMPDIR", directory.path().to_str().expect("a path that is not UTF-8"))]);
     assert!(!text(&output.stderr).contains("ERROR"), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(0));
 }
@@ -354,9 +363,9 @@ fn a_full_temporary_file_is_an_error() {
 fn a_closed_pipe_is_success() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
     command.args(["completions", "bash"]).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("run bintide");
+    let mut child = command.spawn().expect("could not run bintide");
     drop(child.stdout.take());
-    let output = child.wait_with_output().expect("its end");
+    let output = child.wait_with_output().expect("could not wait for the end");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
@@ -365,9 +374,9 @@ fn a_closed_pipe_is_success() {
 fn write_errors_of_the_output_are_reported() {
     let log = sample("json.binlog");
     for args in [&["stats", &log][..], &["verify", &log], &["advise", "--json", &log], &["man"]] {
-        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("open /dev/full");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("could not open /dev/full");
         let mut command = Command::new(env!("CARGO_BIN_EXE_bintide"));
-        let output = command.args(args).env_clear().stdout(full).output().expect("run bintide");
+        let output = command.args(args).env_clear().stdout(full).output().expect("could not run bintide");
         let wanted = "bintide: could not write to standard output: No space left on device (os error 28)\n";
         assert_eq!(text(&output.stderr), wanted, "{args:?}");
         assert_eq!(output.status.code(), Some(1), "{args:?}");
@@ -376,15 +385,18 @@ fn write_errors_of_the_output_are_reported() {
 
 #[test]
 fn settings_have_one_password_option() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("could not create a directory");
     let settings = directory.path().join("bintide.toml");
-    let path = settings.to_str().expect("a path");
+    let path = settings.to_str().expect("a path that is not UTF-8");
     let check = |file: &str, variables: &[(&str, &str)], args: &[&str], wanted: &str| {
-        fs::write(&settings, file).expect("settings");
+        fs::write(&settings, file).expect("could not write the settings");
         let store = directory.path().join("store");
-        let args =
-            [&["receive", store.to_str().expect("a path")], &["--from", "mysql://u@127.0.0.1:1/"], args]
-                .concat();
+        let args = [
+            &["receive", store.to_str().expect("a path that is not UTF-8")],
+            &["--from", "mysql://u@127.0.0.1:1/"],
+            args,
+        ]
+        .concat();
         let variables = [variables, &[("BINTIDE_CONFIG", path)]].concat();
         let output = bintide(&args, &variables);
         assert_eq!(output.status.code(), Some(2), "{file} {variables:?}");
@@ -407,8 +419,8 @@ fn settings_have_one_password_option() {
 
 #[test]
 fn the_command_line_overrides_conflicting_settings() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let output = folder.path().to_str().expect("a path");
+    let folder = tempfile::tempdir().expect("could not create a directory");
+    let output = folder.path().to_str().expect("a path that is not UTF-8");
     let log = sample("types.binlog");
     let settings =
         [("BINTIDE_COMPRESS_MIN_GAIN", "99"), ("BINTIDE_QUIET", "on"), ("BINTIDE_COMPRESS_JSON", "1")];

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Runs `bintide stream` in the directory of the samples.
 fn bintide(args: &[&str]) -> Output {
-    command(args).output().expect("run bintide")
+    command(args).output().expect("could not run bintide")
 }
 
 fn command(args: &[&str]) -> Command {
@@ -32,8 +32,8 @@ fn refused(args: &[&str], code: i32, wanted: &str) {
 fn records(args: &[&str]) -> Vec<serde_json::Value> {
     let output = bintide(args);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    let text = String::from_utf8(output.stdout).expect("not UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).expect("not JSON")).collect()
 }
 
 #[test]
@@ -71,7 +71,8 @@ fn a_run_resumes_after_a_full_disk() {
     let mut limited = Command::new("/bin/sh");
     limited.env_clear().current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples"));
     limited.args(["-c", "ulimit -f 8 && trap '' XFSZ && exec \"$0\" stream \"$@\""]);
-    let output = limited.arg(env!("CARGO_BIN_EXE_bintide")).args(&args).output().expect("run bintide");
+    let output =
+        limited.arg(env!("CARGO_BIN_EXE_bintide")).args(&args).output().expect("could not run bintide");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let wanted = [
@@ -247,7 +248,7 @@ fn a_closed_pipe_is_no_failure() {
 fn taken(args: &[&str], bytes: u64) -> Vec<u8> {
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut taken = Vec::new();
-    child.stdout.take().expect("a pipe").take(bytes).read_to_end(&mut taken).unwrap();
+    child.stdout.take().expect("no pipe").take(bytes).read_to_end(&mut taken).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     taken

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_end_only_at_their_sources_rotations() {
+    fn only_the_sources_own_events_are_log_boundaries() {
         let rotate = Event::Rotate(Rotate { position: 4, file: b"binlog.000002" });
         check(&rotate, EventRole::LogBoundary);
         check_at(&rotate, EventFlags::ARTIFICIAL, 0, EventRole::Aside);

@@ -26,14 +26,14 @@ fn verdicts_in_order(paths: &[&Path], order: LogOrder) -> VerifyReport {
         reader: LogReader::open(path),
         order,
     });
-    verify(inputs.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verdicts")
+    verify(inputs.collect::<Vec<_>>(), &mut |_| ControlFlow::Continue(())).expect("verification failed")
 }
 
 /// Verifies one log with a typical name. Returns offset, kind and text of its faults.
 fn faults(bytes: &[u8]) -> Vec<(u64, FaultKind, String)> {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let path = directory.path().join("binlog.000001");
-    std::fs::write(&path, bytes).expect("a file");
+    std::fs::write(&path, bytes).expect("could not write or copy the file");
     let verdicts = verdicts(&[&path]);
     assert_eq!(verdicts.verdict() == VerifyVerdict::Sound, verdicts.faults.is_empty());
     verdicts.faults.into_iter().map(|fault| (fault.offset, fault.kind, fault.detail)).collect()
@@ -51,8 +51,8 @@ fn check_bytes(bytes: &[u8], offset: u64, kind: FaultKind, detail: &str) {
 #[test]
 fn samples_have_no_faults() {
     let (mut logs, mut directories) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(sample("")).expect("samples") {
-        let path = entry.expect("a sample").path();
+    for entry in std::fs::read_dir(sample("")).expect("could not read the samples") {
+        let path = entry.expect("could not read the sample").path();
         match path.extension() {
             Some(extension) if extension == "binlog" => logs.push(path),
             _ if path.is_dir() && !path.join("keyring").exists() => directories.push(path),
@@ -64,7 +64,7 @@ fn samples_have_no_faults() {
         assert_eq!(verdicts(&[log]).faults, [], "{}", log.display());
     }
     for directory in directories {
-        let store = logs::Store::open(&directory).expect("logs");
+        let store = logs::Store::open(&directory).expect("could not open the logs");
         let paths: Vec<&Path> = store.logs().iter().map(AsRef::as_ref).collect();
         assert_eq!(verdicts(&paths).faults, [], "{}", directory.display());
     }
@@ -99,7 +99,7 @@ fn framing() {
 fn checksum() {
     let mut log = Log::of_sample("types.binlog");
     let rows = log.find(EventType::UpdateRows, 1);
-    *log.events[rows].last_mut().expect("a byte") ^= 0xff;
+    *log.events[rows].last_mut().expect("no byte") ^= 0xff;
     let found = faults(&log.bytes());
     assert_eq!((found.len(), found[0].0, found[0].1), (1, log.offset(rows), FaultKind::Checksum));
     assert!(found[0].2.starts_with("found 0x") && found[0].2.contains(", expected 0x"), "{}", found[0].2);
@@ -153,8 +153,9 @@ fn grammar() {
 #[test]
 fn closed_logs_with_an_open_transaction() {
     let mut log = Log::of_sample("types.binlog");
-    let xid = (0..).map(|nth| log.find(EventType::Xid, nth)).take(18).last().expect("an Xid event");
-    let gtid = (0..xid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let xid = (0..).map(|nth| log.find(EventType::Xid, nth)).take(18).last().expect("no Xid event");
+    let gtid =
+        (0..xid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("no GTID event");
     let stop = log.find(EventType::Stop, 0);
     log.events.drain(xid..stop);
     log.settle();
@@ -178,7 +179,7 @@ fn size() {
     let (gtid, next) = (log.find(EventType::Gtid, 4), log.find(EventType::Gtid, 5));
     let wanted = log.offset(next) - log.offset(gtid);
     log.gtid(gtid, |event| {
-        let stamps = event.stamps.as_mut().expect("stamps");
+        let stamps = event.stamps.as_mut().expect("no stamps");
         stamps.transaction_size = Some(wanted + 1);
     });
     log.settle();
@@ -204,7 +205,7 @@ fn gtids() {
 fn clocks() {
     let mut log = Log::of_sample("types.binlog");
     let gtid = log.find(EventType::Gtid, 7);
-    log.gtid(gtid, |event| event.clock.as_mut().expect("a clock").last_committed = 8);
+    log.gtid(gtid, |event| event.clock.as_mut().expect("no clock").last_committed = 8);
     log.settle();
     check(&log, gtid, FaultKind::Clock, "last_committed is 8, expected less than 8");
     let mut log = Log::of_sample("types.binlog");
@@ -221,8 +222,10 @@ fn rows_without_a_table_map() {
     let (gtid, commit) = (log.find(EventType::Gtid, 2), log.find(EventType::Xid, 0));
     log.events.remove(map);
     let gtid = (0..commit).rev().find(|index| *index <= gtid.max(map)).unwrap_or(gtid);
-    let gtid =
-        (0..=gtid).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let gtid = (0..=gtid)
+        .rev()
+        .find(|index| log.events[*index][4] == EventType::Gtid.code())
+        .expect("no GTID event");
     log.settle_size(gtid, commit - 1);
     log.settle();
     let found = faults(&log.bytes());
@@ -234,7 +237,8 @@ fn rows_without_a_table_map() {
 fn incomplete_rows() {
     let mut log = Log::of_sample("types.binlog");
     let rows = log.find(EventType::WriteRows, 0);
-    let gtid = (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("a GTID");
+    let gtid =
+        (0..rows).rev().find(|index| log.events[*index][4] == EventType::Gtid.code()).expect("no GTID event");
     log.body(rows, |body| body.truncate(body.len() - 1));
     log.settle_size(gtid, rows + 1);
     log.settle();
@@ -244,7 +248,7 @@ fn incomplete_rows() {
 
 #[test]
 fn continuity() {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let paths = ["binlog.000001", "binlog.000002"].map(|name| directory.path().join(name));
     let first = Log::of_sample("gtids/binlog.000001");
     first.write(&paths[0]);
@@ -293,7 +297,7 @@ fn missing_previous_gtids_are_a_fault() {
 fn rotation() {
     let mut log = Log::of_sample("rotation/binlog.000001");
     let rotate = log.find(EventType::Rotate, 0);
-    log.body(rotate, |body| *body.last_mut().expect("a digit") = b'7');
+    log.body(rotate, |body| *body.last_mut().expect("no digit") = b'7');
     log.settle();
     check(
         &log,
@@ -305,12 +309,12 @@ fn rotation() {
 
 #[test]
 fn missing_logs_are_faults_unless_they_had_no_transactions() {
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let check = |logs: [&str; 2], order: LogOrder, faults: &[&str], remarks: &[&str]| {
         let paths = logs.map(|log| match log.rsplit_once(" as ") {
             Some((log, name)) => {
                 let path = directory.path().join(name);
-                std::fs::copy(sample(log), &path).expect("a copy");
+                std::fs::copy(sample(log), &path).expect("could not copy the file");
                 path
             }
             None => sample(log),
@@ -374,7 +378,7 @@ fn statements_with_too_many_table_maps() {
         found.iter().any(|(_, kind, detail)| *kind == FaultKind::Framing && detail.contains(wanted)),
         "{found:?}"
     );
-    let directory = TempDir::new().expect("a directory");
+    let directory = TempDir::new().expect("could not create a directory");
     let path = directory.path().join("binlog.000001");
     log.write(&path);
     let settings = inspect::stats::StatsSettings { top: 1 };

@@ -13,9 +13,9 @@ const SAMPLE: &str = "types-compressed.binlog";
 fn open(log: &Log, index: usize) -> Vec<Vec<u8>> {
     let payload = log.payload(index);
     let mut opener = PayloadOpener::new();
-    let mut events = opener.open(&payload).expect("a payload");
+    let mut events = opener.open(&payload).expect("not a payload");
     let mut inner = Vec::new();
-    while let Some(event) = events.next_event().expect("an event") {
+    while let Some(event) = events.next_event().expect("could not read the event") {
         inner.push(event.bytes().to_vec());
     }
     inner
@@ -24,8 +24,8 @@ fn open(log: &Log, index: usize) -> Vec<Vec<u8>> {
 /// Replaces the payload. `claimed` returns the size to state, from the real one.
 fn close(log: &mut Log, index: usize, inner: &[Vec<u8>], claimed: impl Fn(u64) -> u64) {
     let plain = inner.concat();
-    let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).expect("a writer");
-    let frame = writer.frame(&plain).expect("a frame").to_vec();
+    let mut writer = PayloadWriter::new(ZstdLevel::DEFAULT).expect("could not create a writer");
+    let frame = writer.frame(&plain).expect("could not compress the frame").to_vec();
     let claimed = claimed(plain.len() as u64);
     let size = frame.len() as u64;
     let fields = TransactionPayload::encode_fields(PayloadCompression::Zstd, size, Some(claimed));
@@ -75,7 +75,7 @@ fn payloads_of_two_transactions() {
     let inner = open(&log, index);
     let size = inner.concat().len();
     let mut twice = inner.clone();
-    twice.push(inner.last().expect("a commit").clone());
+    twice.push(inner.last().expect("no commit").clone());
     close(&mut log, index, &twice, |size| size);
     let found = crate::faults(&log.bytes());
     let inside = format!("in the event at uncompressed byte {size} of the payload: ");
@@ -91,7 +91,7 @@ fn incomplete_rows_in_a_payload() {
     let mut log = Log::of_sample(SAMPLE);
     let index = log.find(EventType::TransactionPayload, 0);
     let mut inner = open(&log, index);
-    let rows = inner.iter_mut().find(|event| event[4] == EventType::WriteRows.code()).expect("rows");
+    let rows = inner.iter_mut().find(|event| event[4] == EventType::WriteRows.code()).expect("no rows");
     rows.pop();
     let size = rows.len() as u32;
     rows[9..13].copy_from_slice(&size.to_le_bytes());
